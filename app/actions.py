@@ -196,6 +196,7 @@ VIEW_KEYS: tuple[ViewKeys, ...] = (
     ViewKeys("Graph", ("Enter",), "Open or fold the selected group"),
     ViewKeys("Memory budget", ("Left", "Right"), "Change the budget by 1 %; with Shift by 10 %"),
     ViewKeys("Memory budget", ("Home", "End"), "Go to the least memory known, or to keeping everything"),
+    ViewKeys("Exact budget", ("Esc",), "Empty the field and leave it"),
     ViewKeys("Extra cost", ("Up", "Down"), "Change the extra cost by one percent"),
     ViewKeys("Search", ("Up", "Down", "PgUp", "PgDown"), "Choose an entry"),
     ViewKeys("Search", ("Enter",), "Run the chosen entry"),

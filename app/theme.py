@@ -199,6 +199,8 @@ QMainWindow, QDialog, #central { background: @window@; }
 #big { font-size: 30px; font-weight: 600; }
 #unit { font-size: 15px; color: @muted@; padding-bottom: 5px; }
 #problem { color: @problem@; font-weight: 600; }
+#refusal { background: @notice@; color: @problem@; border: 1px solid @problem@; border-radius: 6px;
+    padding: 1px 7px; font-size: 11px; }
 QToolTip { background: @raised@; color: @text@; border: 1px solid @border@; padding: 4px; }
 QPushButton { background: @raised@; border: 1px solid @border@; border-radius: 6px; padding: 5px 12px;
     min-height: 16px; }

@@ -9,8 +9,8 @@ import threading
 
 import numpy as np
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QPainter
+from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtGui import QColor, QImage, QPainter, QRegion
 from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 
 from app.layout.layer_rows import layer_rows
@@ -26,12 +26,12 @@ from tests.app.windows import open_chain, training_chain
 class Painted(QWidget):
     def __init__(self, log: list[str], name: str) -> None:
         super().__init__()
-        self._log, self._name = log, name
+        self._log, self._name, self.color = log, name, "red"
 
     def paintEvent(self, event) -> None:
         self._log.append(self._name)
         painter = QPainter(self)
-        painter.fillRect(self.rect(), QColor("red"))
+        painter.fillRect(self.rect(), QColor(self.color))
         painter.end()
 
 
@@ -67,7 +67,6 @@ def test_one_view_is_painted_per_turn(views, qtbot) -> None:
         turn += 1
         assert turn < 100
     qtbot.waitUntil(lambda: log == ["a", "b", "c"])
-    assert all(view.updatesEnabled() for view in made)
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints")
@@ -82,16 +81,90 @@ def test_other_changes_are_painted_before_the_first_view(views, qtbot) -> None:
     qtbot.waitUntil(lambda: log == ["c", "a", "b"])
 
 
+@pytest.mark.qt_log_ignore("propagateSizeHints")
+def test_a_view_that_waits_keeps_its_old_picture(views, qtbot) -> None:
+    parent, made, log = views
+    turns = PaintTurns(made)
+    for view in made:
+        view.color = "blue"
+        view.update()
+    turns.begin()
+    seen = []
+    while turns.waiting or not log:
+        QApplication.processEvents()
+        parent.update()
+        seen.append([_pixels(parent).pixelColor(view.geometry().center()).name() for view in made])
+    old, new = QColor("red").name(), QColor("blue").name()
+    assert {color for row in seen for color in row} == {old, new}
+    assert [old] * 3 in seen and len({tuple(row) for row in seen}) > 2
+
+
+@pytest.mark.qt_log_ignore("propagateSizeHints")
+def test_a_view_of_another_size_does_not_wait(views, qtbot) -> None:
+    parent, made, log = views
+    turns = PaintTurns(made)
+    turns.begin()
+    parent.resize(100, 220)
+    QApplication.processEvents()
+    assert set(log) == set("abc")
+
+
 def test_a_graph_is_prepared_before_its_page_is_painted(window, qtbot) -> None:
-    held = []
-    window.session.exploration.graph_changed.connect(
-        lambda: held.append(not window.explorer.updatesEnabled())
-    )
+    pages = window.explorer.parentWidget()
+    qtbot.waitUntil(lambda: not _empty(_pixels(window), pages.geometry()))
+    before = _pixels(window)
+    painted = []
+    window.session.exploration.graph_changed.connect(lambda: painted.append(_pixels(window) != before))
     open_chain(window, qtbot)
-    assert held == [True]
-    qtbot.waitUntil(window.explorer.updatesEnabled)
-    window.session.exploration.set_graph(training_chain(6))  # the page is there already
-    assert held == [True, False]
+    assert painted == [False]
+
+
+def test_a_new_page_is_there_at_once(window, qtbot) -> None:
+    explorer, exploration = window.explorer, window.session.exploration
+    views = (explorer.graph_view, *explorer.matrices, explorer.curve, explorer.budget, explorer.schedules)
+    exploration.set_graph(training_chain())
+    shown, turns = [], 0
+    while explorer.turns.waiting:
+        QApplication.processEvents()
+        pixels, turns = _pixels(window), turns + 1
+        shown.append([not _empty(pixels, _in_window(view)) for view in views])
+    first = next(number for number, row in enumerate(shown) if all(row))
+    assert first > 0 and turns > 3
+    layers = _in_window(explorer.layers)
+    assert all(all(row) for row in shown[first:]) and not _empty(_pixels(window), layers)
+    exploration.set_graph(training_chain(6))  # the page is there already: nothing of it goes away
+    while explorer.turns.waiting:
+        QApplication.processEvents()
+        assert not any(_empty(_pixels(window), _in_window(view)) for view in views)
+
+
+def _pixels(window: QWidget) -> QImage:
+    """Return what the window has painted, without painting anything."""
+    store = window.backingStore()
+    store.beginPaint(QRegion())
+    pixels = store.paintDevice().copy()
+    store.endPaint()
+    return pixels
+
+
+def _in_window(view: QWidget) -> QRect:
+    return QRect(view.mapTo(view.window(), QPoint(0, 0)), view.size())
+
+
+def _empty(pixels: QImage, area: QRect) -> bool:
+    """Return whether the middle of an area has one colour only."""
+    part = pixels.copy(
+        area.adjusted(
+            *(
+                round(share * side)
+                for share, side in zip((0.1, 0.1, -0.1, -0.1), (area.width(), area.height()) * 2, strict=True)
+            )
+        )
+    )
+    return (
+        part.isNull()
+        or len({part.pixel(x, y) for x in range(0, part.width(), 3) for y in range(part.height())}) < 2
+    )
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints")
@@ -103,7 +176,7 @@ def test_all_views_are_painted_however_often_they_change(views, qtbot) -> None:
         QApplication.processEvents()
     assert {log.count(name) for name in "abc"} <= {3, 4, 5} and set(log) == set("abc")
     turns.finish()
-    assert turns.waiting == 0 and all(view.updatesEnabled() for view in made)
+    assert turns.waiting == 0
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints")

@@ -203,7 +203,7 @@ def timed(deed: Callable[[], None], views: Iterable[QWidget]) -> float:
 
     Earlier work must not delay a view.
     """
-    while any(not view.updatesEnabled() for view in views):
+    while any(view.window().explorer.turns.waiting for view in views):
         turn()
     start = time.perf_counter()
     deed()

@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit
+from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout
 
 from app.models.exploration import Exploration
 from app.presenters.wording import memory_change, time_change
 from app.state.solve import Aim
 from app.theme import Theme
 from app.views.budget.aim_row import AimRow
+from app.views.budget.budget_field import BudgetField
 from app.views.budget.frontier import FrontierView
 from app.views.common.panel import Panel, label
 from checkmate.units import Budget, format_bytes, parse_budget
@@ -41,7 +42,10 @@ class BudgetPanel(Panel):
         self._timer.setSingleShot(True)
         self._timer.setInterval(DEBOUNCE_MS)
         self._timer.timeout.connect(self.solve_wanted)
-        self._problem = label("", name="problem", wrap=True)
+        self._problem = label("", name="refusal", wrap=True)
+        self._problem.setParent(
+            self
+        )  # above the aims, outside the layout: what is typed in stays where it is
         self._problem.setVisible(False)
         row = QHBoxLayout()
         self._figure = label("–", name="big")
@@ -59,10 +63,9 @@ class BudgetPanel(Panel):
         self.frontier.released.connect(self._on_released)
         self.body.addWidget(self.frontier, 1)
         entry = QHBoxLayout()
-        self._entry = QLineEdit()
-        self._entry.setPlaceholderText("6.5GiB, 60% or min")
-        self._entry.setAccessibleName("Exact budget")
+        self._entry = BudgetField()
         self._entry.returnPressed.connect(self._on_entered)
+        self._entry.left.connect(self._on_left)
         self.aims = AimRow(exploration)
         self.aims.aimed.connect(self.aim)
         self.aims.refused.connect(self._complain)
@@ -72,8 +75,9 @@ class BudgetPanel(Panel):
         self.body.addLayout(entry)
         self.body.addWidget(self.aims)
         self._entry.textEdited.connect(lambda: self._problem.setVisible(False))
-        self.body.addWidget(self._problem)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        exploration.graph_changed.connect(self._forget_entry)
+        exploration.budget_changed.connect(self._on_moved)
         for signal in (exploration.graph_changed, exploration.budget_changed, exploration.shown_changed):
             signal.connect(self._on_budget)
         for signal in (exploration.known_changed, exploration.solve_changed):
@@ -130,6 +134,7 @@ class BudgetPanel(Panel):
         plain = self._exploration.plain
         if plain is None:
             return
+        self._entry.setModified(False)
         try:
             budget = parse_budget(self._entry.text())
         except ValueError as error:
@@ -138,13 +143,42 @@ class BudgetPanel(Panel):
         if budget == Budget():
             self.aim_at_least()
         else:
+            text = self._entry.text()
             self.choose(
                 budget.resolve(keep_everything_peak=plain.peak_bytes, minimum=self._exploration.least_bytes)
             )
+            self._entry.setText(text)  # it stays as long as it is the budget
+
+    def _on_left(self) -> None:
+        self._forget_entry()
+        self.setFocus()
+
+    def _on_moved(self) -> None:
+        if not self._entry.being_typed:
+            self._forget_entry()
+
+    def _forget_entry(self) -> None:
+        """Empty the field, whose text is not the budget any more."""
+        self._entry.clear()
+        self._problem.setVisible(False)
 
     def _complain(self, sentence: str) -> None:
         self._problem.setText(sentence)
+        self._place_problem()
         self._problem.setVisible(True)
+        self._problem.raise_()
+
+    def _place_problem(self) -> None:
+        """Put the sentence below the field, or above it if it is too long for that."""
+        at, wide = self.aims.geometry(), self.aims.width()
+        high = max(at.height(), self._problem.heightForWidth(wide))
+        fits = at.top() + high < self.height()
+        top = at.top() if fits else self._entry.geometry().top() - self.body.spacing() - high
+        self._problem.setGeometry(at.left(), top, wide, high)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._place_problem()
 
     def _on_budget(self) -> None:
         exploration = self._exploration

@@ -1,28 +1,32 @@
 """Views that change together are painted one after the other.
 
-Each painting is short, but all of them at once would hold up the window.
+Each painting is short, but all of them at once would hold up the window. What has not been painted yet keeps
+its old picture.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, QTimer
+from PySide6.QtGui import QImage, QPainter, QPaintEvent, QRegion
 from PySide6.QtWidgets import QWidget
 
 
 class PaintTurns(QObject):
-    """Holds back the painting of ``views``; each paints in turn.
+    """Lets ``views`` paint in turn; each keeps its old picture until then.
 
-    Each view gets a turn of the event loop. A view that is held back keeps its old picture on screen. The
-    next in turn is the one that has waited longest, so that all are painted however often they change.
+    Each view gets a turn of the event loop. The next in turn is the one that has waited longest, so that all
+    are painted however often they change.
     """
 
     def __init__(self, views: Sequence[QWidget], parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._views = tuple(views)
-        self._waiting: list[QWidget] = []
-        self._turn: QWidget | None = None
+        self._covers = tuple(_Cover(view) for view in views)
+        self._waiting: list[_Cover] = []
+        self._turn: _Cover | None = None
+        self._undrawn: list[_Cover] = []
+        self._page: _Cover | None = None
         self._rests = False
         self._timer = QTimer(self)
         self._timer.setInterval(0)
@@ -31,31 +35,147 @@ class PaintTurns(QObject):
     @property
     def waiting(self) -> int:
         """Return how many views are still to be painted."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._undrawn)
 
     def begin(self) -> None:
         """Begin anew, because all views have changed."""
-        for view in self._views:
-            if view not in self._waiting and view is not self._turn:  # whose painting may still be to come
-                view.setUpdatesEnabled(False)
-                self._waiting.append(view)
+        for cover in self._covers:
+            # A view whose turn it is may still be to be painted.
+            busy = cover is self._turn or cover in self._waiting or cover in self._undrawn
+            if not busy and cover.keep_screen():
+                self._waiting.append(cover)
+        self._start()
+
+    def turn_page(self, pages: QWidget) -> None:
+        """Keep the picture of ``pages`` until all views of a new page are drawn.
+
+        They are then there at once, and painted in turn as ever.
+        """
+        self._page = self._page or _Cover(pages)
+        if self._page.keep_screen():
+            self._undrawn, self._waiting = list(self._covers), []
+            self._start()
+
+    def finish(self) -> None:
+        """Paint all views at once, for example for a picture of the window."""
+        self._rests = False
+        while self.waiting:
+            self._next()
+
+    def _start(self) -> None:
         if not self._timer.isActive():
             # What else has changed, such as a page that comes on screen, is painted before the first of them.
             self._rests = True
             self._timer.start()
 
-    def finish(self) -> None:
-        """Paint all views at once, for example for a picture of the window."""
-        self._rests = False
-        while self._waiting:
-            self._next()
-
     def _next(self) -> None:
         if self._rests:
             self._rests = False
             return
+        if self._undrawn:
+            self._draw(self._undrawn.pop(0))
+            return
         self._turn = self._waiting.pop(0) if self._waiting else None
         if self._turn is not None:
-            self._turn.setUpdatesEnabled(True)  # which asks for its painting before the next turn
+            self._turn.clear()  # which asks for the view's painting before the next turn
         else:
             self._timer.stop()
+
+    def _draw(self, cover: _Cover) -> None:
+        """Draw a view of the new page; after the last one, show the page."""
+        cover.keep_drawing()
+        self._waiting.append(cover)
+        if not self._undrawn and self._page is not None:
+            self._page.clear()
+
+
+class _Cover(QWidget):
+    """A picture of ``view``, laid over it.
+
+    It is opaque, so Qt paints nothing below it. It goes as soon as the view gets another size, because the
+    picture does not fit then.
+    """
+
+    def __init__(self, view: QWidget) -> None:
+        super().__init__(view)
+        self._view, self._picture = view, QImage()
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.resize(0, 0)
+        self.show()
+        view.installEventFilter(self)
+
+    def keep_screen(self) -> bool:
+        """Cover the view with what is on screen of it; return whether there is any."""
+        part = _visible_part(self._view)
+        picture = None if part.isEmpty() else _on_screen(self._view, part)
+        if picture is not None:
+            self._show(picture, part)
+        return picture is not None
+
+    def keep_drawing(self) -> None:
+        """Cover the view with a drawing of what it will look like."""
+        self.clear()
+        self._show(self._view.grab().toImage(), self._view.rect())
+
+    def clear(self) -> None:
+        """Uncover the view, which then paints itself.
+
+        Nothing is hidden, because the view would be laid out again then.
+        """
+        self._picture = QImage()
+        self.setGeometry(0, 0, 0, 0)
+
+    def _show(self, picture: QImage, part: QRect) -> None:
+        self._picture = picture
+        self.setGeometry(part)
+        self.raise_()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Resize:
+            self.clear()
+        return super().eventFilter(watched, event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.drawImage(QPoint(0, 0), self._picture)
+        painter.end()
+
+
+def _visible_part(view: QWidget) -> QRect:
+    """Return the part of a view that its parents do not cut off."""
+    if not view.isVisible():
+        return QRect()
+    part, corner, inner = view.rect(), QPoint(0, 0), view
+    outer = inner.parentWidget()
+    while outer is not None and not inner.isWindow():
+        corner += inner.pos()
+        part &= outer.rect().translated(-corner)
+        inner, outer = outer, outer.parentWidget()
+    return part
+
+
+def _on_screen(view: QWidget, part: QRect) -> QImage | None:
+    """Return pixels of a view as its window last painted them.
+
+    None if the window has no picture of itself in its present size.
+    """
+    window, store = view.window(), view.backingStore()
+    if store is None or store.size() != window.size():
+        return None
+    store.beginPaint(QRegion())
+    pixels = store.paintDevice()
+    picture = None
+    if isinstance(pixels, QImage):
+        ratio = pixels.devicePixelRatio()
+        corner = view.mapTo(window, part.topLeft())
+        picture = pixels.copy(
+            QRect(
+                round(corner.x() * ratio),
+                round(corner.y() * ratio),
+                round(part.width() * ratio),
+                round(part.height() * ratio),
+            )
+        )
+    store.endPaint()
+    return picture

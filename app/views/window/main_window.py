@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QFileDialog,
@@ -83,6 +83,7 @@ class MainWindow(QMainWindow):
         self._stack.addWidget(self._start)
         self._explorer: Explorer | None = None
         self._trusted: set[str] = set()
+        self._opened: tuple[str, int] = "", 0
         central = QWidget()
         central.setObjectName("central")
         column = QVBoxLayout(central)
@@ -228,6 +229,10 @@ class MainWindow(QMainWindow):
         graph = self.session.exploration.graph
         if graph is None:
             return
+        if (graph.name, graph.n) != self._opened:  # not the same model, now with measured costs
+            self._opened = graph.name, graph.n
+            self.playhead.play(False)
+            self.playhead.seek(0)
         self._show_explorer()
         self._start.show_start()
         self.notice.hide()
@@ -265,14 +270,13 @@ class MainWindow(QMainWindow):
         self._export.setToolTip(action("file.export").tip_with_key if self._export.isEnabled() else why)
 
     def _show_explorer(self) -> None:
-        """Show the explorer, and paint it in a turn of its own.
+        """Show the explorer, once its views are drawn.
 
         Taking in a graph and painting it in one turn would hold up the window.
         """
         if self._stack.currentWidget() is not self.explorer:
-            self.explorer.setUpdatesEnabled(False)
-            QTimer.singleShot(0, self, lambda: self.explorer.setUpdatesEnabled(True))
             self._stack.setCurrentWidget(self.explorer)
+            self.explorer.turns.turn_page(self._stack)
 
     def _on_shown(self) -> None:
         shown = self.session.exploration.shown

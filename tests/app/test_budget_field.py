@@ -1,0 +1,90 @@
+"""Test the field for an exact budget: what it says is the budget, and it does not get in the way."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication
+
+from tests.app.windows import open_chain, training_chain
+
+
+@pytest.fixture
+def field(window, qtbot):
+    open_chain(window, qtbot)
+    made = window.explorer.budget._entry
+    made.setFocus()
+    qtbot.waitUntil(made.hasFocus)
+    return made
+
+
+def enter(field, qtbot, text: str) -> None:
+    field.selectAll()
+    qtbot.keyClicks(field, text)
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+
+
+def test_the_text_stays_only_as_long_as_it_is_the_budget(window, qtbot, field) -> None:
+    exploration = window.session.exploration
+    enter(field, qtbot, "70%")
+    assert field.text() == "70%"
+    assert exploration.budget_bytes == pytest.approx(0.7 * exploration.plain.peak_bytes, abs=1)
+    window.explorer.budget.choose(int(exploration.plain.peak_bytes * 0.8))
+    assert field.text() == ""
+
+
+def test_what_is_being_typed_is_not_taken_away(window, qtbot, field) -> None:
+    qtbot.keyClicks(field, "7")
+    window.explorer.budget.choose(int(window.session.exploration.plain.peak_bytes * 0.8))
+    assert field.text() == "7"
+
+
+def test_another_graph_begins_anew(window, qtbot, field) -> None:
+    enter(field, qtbot, "70%")
+    qtbot.keyClicks(field, "x")
+    window.playhead.seek(9)
+    window.session.exploration.set_graph(training_chain(30))
+    assert field.text() == "" and window.playhead.step == 0
+
+
+def test_measured_costs_leave_the_playhead_where_it_is(window, qtbot, field) -> None:
+    window.playhead.seek(9)
+    window.session.exploration.set_graph(training_chain(12))
+    assert window.playhead.step == 9
+
+
+def test_escape_leaves_the_field_and_does_not_stop_the_solve(window, qtbot, field, monkeypatch) -> None:
+    stopped = []
+    monkeypatch.setattr(window.session, "stop_solve", lambda: stopped.append(True))
+    enter(field, qtbot, "much")
+    assert window.explorer.budget._problem.isVisible()
+    qtbot.keyClick(field, Qt.Key.Key_Escape)
+    assert field.text() == "" and not field.hasFocus() and not stopped
+    assert not window.explorer.budget._problem.isVisible()
+    assert QApplication.focusWidget() is window.explorer.budget
+
+
+def test_the_windows_commands_work_while_typing(window, qtbot, field) -> None:
+    ran = []
+    for name in ("file.export", "view.search"):
+        window.commands[name].triggered.disconnect()
+        window.commands[name].triggered.connect(lambda _=False, n=name: ran.append(n))
+        window.commands[name].setEnabled(True)
+    qtbot.keyClicks(field, "70%")
+    qtbot.keyClick(field, Qt.Key.Key_E, Qt.KeyboardModifier.ControlModifier)
+    qtbot.keyClick(field, Qt.Key.Key_K, Qt.KeyboardModifier.ControlModifier)
+    assert ran == ["file.export", "view.search"] and field.text() == "70%"
+
+
+@pytest.mark.parametrize(
+    "text", ["much", "a very long text that nobody would type as a budget, or so it seems"]
+)
+def test_a_refusal_does_not_move_the_field(window, qtbot, field, text: str) -> None:
+    places = [view.geometry() for view in (field, window.explorer.budget.frontier)]
+    enter(field, qtbot, text)
+    problem = window.explorer.budget._problem
+    assert problem.isVisible() and text in problem.text()
+    qtbot.wait(50)
+    assert [view.geometry() for view in (field, window.explorer.budget.frontier)] == places
+    assert not problem.geometry().intersects(field.geometry())
+    assert window.explorer.budget.rect().contains(problem.geometry())

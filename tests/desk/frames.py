@@ -1,0 +1,102 @@
+"""Judge captured frames, panel by panel.
+
+A panel is cut into up to 8 x 8 tiles. A tile is empty if all of its pixels have one colour. What counts are
+the tiles that are filled in the still pictures before and after: if more than half of them are empty in a
+frame, the panel is blank in it; if more than a fifth are, it is half-painted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_TILES, _LEAST = 8, 24  # tiles along a side; pixels of a tile's side
+_BLANK, _HALF = 0.5, 0.2
+Pixels = NDArray[np.uint32]
+Filled = NDArray[np.bool_]  # rows x columns of tiles
+
+
+def filled_tiles(panel: Pixels) -> Filled:
+    """Return which tiles have more than one colour."""
+    rows, columns = (max(1, min(_TILES, length // _LEAST)) for length in panel.shape)
+    high, wide = panel.shape[0] // rows, panel.shape[1] // columns
+    if not panel.size:
+        return np.zeros((rows, columns), bool)
+    tiles = panel[: high * rows, : wide * columns].reshape(rows, high, columns, wide)
+    return (tiles != tiles[:, :1, :, :1]).any(axis=1).any(axis=2)
+
+
+def emptied(now: Filled, before: Filled, after: Filled) -> float:
+    """Return the share of the tiles with content before and after that are empty now."""
+    content = before & after
+    return float((content & ~now).sum() / content.sum()) if content.any() else 0.0
+
+
+@dataclass
+class Verdict:
+    """What the frames of a course showed.
+
+    ``blank`` and ``half`` count frames by panel; ``answers`` are seconds from an input to the first pixel
+    that changed.
+    """
+
+    frames: int = 0
+    changed: int = 0
+    blank: Counter[str] = field(default_factory=Counter)
+    half: Counter[str] = field(default_factory=Counter)
+    bad_frames: int = 0
+    answers: list[float] = field(default_factory=list)
+    unanswered: int = 0
+
+    def judge(self, shares: dict[str, float], times: int = 1) -> None:
+        """Count a frame, seen so many times, of which these shares of each panel were emptied."""
+        self.frames += times
+        bad = {name: share for name, share in shares.items() if share > _HALF}
+        self.bad_frames += times * bool(bad)
+        for name, share in bad.items():
+            (self.blank if share > _BLANK else self.half)[name] += times
+
+    def add(self, other: Verdict) -> None:
+        """Take in another course's figures."""
+        self.frames += other.frames
+        self.changed += other.changed
+        self.bad_frames += other.bad_frames
+        self.blank.update(other.blank)
+        self.half.update(other.half)
+        self.answers += other.answers
+        self.unanswered += other.unanswered
+
+    def facts(self) -> dict[str, Any]:
+        """Return the figures, for a table or a file."""
+        found: dict[str, Any] = {"frames": self.frames, "changed": self.changed}
+        found |= {"blank or half-painted": self.bad_frames}
+        found |= {"blank": dict(self.blank.most_common()), "half-painted": dict(self.half.most_common())}
+        if self.answers or self.unanswered:
+            found["input to first changed pixel, ms"] = _spread(self.answers)
+            found["unanswered inputs"] = self.unanswered
+        return found
+
+
+def _spread(seconds: Iterable[float]) -> dict[str, float]:
+    sorted_ms = sorted(1000 * one for one in seconds)
+    if not sorted_ms:
+        return {"count": 0}
+    at = {"p50": 0.5, "p99": 0.99}
+    found = {name: round(sorted_ms[math.ceil(q * len(sorted_ms)) - 1], 1) for name, q in at.items()}
+    return {"count": len(sorted_ms), **found, "worst": round(sorted_ms[-1], 1)}
+
+
+def save(pixels: Pixels, path: Path) -> None:
+    """Write pixels of the screen as a picture."""
+    from PySide6.QtGui import QImage
+
+    opaque = np.ascontiguousarray(pixels | np.uint32(0xFF000000))
+    high, wide = opaque.shape
+    assert QImage(opaque.data, wide, high, 4 * wide, QImage.Format.Format_RGB32).save(str(path))

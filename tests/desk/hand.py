@@ -1,0 +1,68 @@
+"""A hand on the mouse and the keyboard: events that the X server itself makes (its XTEST extension)."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from types import TracebackType
+
+from tests.desk.screen import Screen
+
+_LEFT = 1
+_FINGER_S = 0.03
+
+
+class Hand:
+    """Moves the pointer, presses its left button, and types.
+
+    The pointer's events are sent by the library that xdotool itself uses, because a process for each would
+    take longer than what is measured. Keys are typed by xdotool.
+    """
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._x, self._test = ctypes.CDLL("libX11.so.6"), ctypes.CDLL("libXtst.so.6")
+        self._x.XOpenDisplay.restype = ctypes.c_void_p
+        self._display = ctypes.c_void_p(self._x.XOpenDisplay(screen.display.encode()))
+        assert self._display, "the X server does not answer"
+
+    def __enter__(self) -> Hand:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._x.XCloseDisplay(self._display)
+
+    def move(self, x: float, y: float) -> None:
+        """Move the pointer to a place on the screen."""
+        self._test.XTestFakeMotionEvent(self._display, 0, round(x), round(y), ctypes.c_ulong(0))
+        self._x.XFlush(self._display)
+
+    def press(self) -> None:
+        """Press the left button, and hold it."""
+        self._button(True)
+
+    def release(self) -> None:
+        """Let the left button go."""
+        self._button(False)
+
+    def click(self, x: float, y: float) -> None:
+        """Click at a place on the screen, as slowly as a finger."""
+        self.move(x, y)
+        time.sleep(_FINGER_S)
+        self.press()
+        time.sleep(_FINGER_S)
+        self.release()
+
+    def _button(self, down: bool) -> None:
+        self._test.XTestFakeButtonEvent(self._display, _LEFT, int(down), ctypes.c_ulong(0))
+        self._x.XFlush(self._display)
+
+    def key(self, *keys: str) -> None:
+        """Press and release keys such as ``ctrl+o``."""
+        assert self._screen.run("xdotool", "key", *keys).returncode == 0
+
+    def type(self, text: str) -> None:
+        """Type a text."""
+        assert self._screen.run("xdotool", "type", "--delay", "8", text).returncode == 0

@@ -1,0 +1,141 @@
+"""The window as a user starts it; where its panels are is written to a file.
+
+``python -m tests.desk.shown STATE.json [FILE] [--theme light]``
+
+The window itself knows nothing of this: a timer beside it looks where its widgets are, ten times a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QObject, QPoint, QRect, QTimer
+from PySide6.QtWidgets import QApplication, QPushButton, QWidget
+
+from app import bootstrap
+from app.views.window.main_window import MainWindow
+
+_EVERY_MS = 100
+# Where a panel always has content, in pixels: x, y, width, height. Elsewhere it may well be empty.
+_ALWAYS = {"schedules": (4, 0, 30, 30), "solving": (0, 0, 340, 56), "inspector": (0, 0, 340, 84)}
+SIZE = (1400, 900)
+
+
+class Reporter(QObject):
+    """Writes to ``path`` where the window's panels are, and what it shows, whenever that has changed."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path, self._written = path, ""
+        timer = QTimer(self)
+        timer.setInterval(_EVERY_MS)
+        timer.timeout.connect(self._look)
+        timer.start()
+
+    def _look(self) -> None:
+        window = next((one for one in QApplication.topLevelWidgets() if isinstance(one, MainWindow)), None)
+        if window is None:
+            return
+        text = json.dumps(state_of(window))
+        if text != self._written:
+            self._written = text
+            other = self._path.with_suffix(".new")
+            other.write_text(text)
+            os.replace(other, self._path)
+
+
+def state_of(window: MainWindow) -> dict[str, Any]:
+    """Return where the panels are on the screen, and what the window shows."""
+    exploration, dialog = window.session.exploration, QApplication.activeModalWidget()
+    return {
+        "client": _on_screen(window, window.rect()),
+        "panels": {
+            name: _on_screen(widget, _counted(name, widget)) for name, widget in _panels(window).items()
+        },
+        "places": {name: _on_screen(widget, _seen(widget)) for name, widget in _places(window).items()},
+        "graph": "" if exploration.graph is None else exploration.graph.name,
+        "ops": 0 if exploration.graph is None else exploration.graph.n,
+        "known": len(exploration.known),
+        "ranged": "bound_bytes" in exploration.range,
+        "solving": exploration.solve is not None and exploration.solve.running,
+        "playing": window.playhead.playing,
+        "dialog": dialog is not None and dialog is QApplication.activeWindow(),  # it has the keys
+    }
+
+
+def _panels(window: MainWindow) -> dict[str, QWidget]:
+    if window._explorer is None or not window._explorer.isVisible():
+        return {}
+    explorer = window._explorer
+    found: dict[str, QWidget] = {
+        "header": window.omnibox.parentWidget(),
+        "graph": explorer.graph_view,
+        "R": explorer.matrices[0],
+        "S": explorer.matrices[1],
+        "curve": explorer.curve,
+        "slider": explorer.budget.frontier,
+        "solving": explorer.solving,
+        "inspector": explorer.inspector,
+        "schedules": explorer.schedules._list.viewport(),
+        "layers": explorer.layers._list.viewport(),
+        "transport": explorer.transport,
+    }
+    return {name: widget for name, widget in found.items() if not _seen(widget).isEmpty()}
+
+
+def _places(window: MainWindow) -> dict[str, QWidget]:
+    """Return what else the hand may click: the budget's field, and the links of the start page."""
+    found: dict[str, QWidget] = {}
+    if window._explorer is not None and window._explorer.isVisible():
+        found["entry"] = window._explorer.budget._entry
+    if window._start.isVisible():
+        links = window._start.findChildren(QPushButton, "link")
+        found |= {f"link {one.text()}": one for one in links}
+    return found
+
+
+def _counted(name: str, widget: QWidget) -> QRect:
+    """Return the part of a panel that always has content."""
+    seen = _seen(widget)
+    return seen & QRect(*_ALWAYS[name]).translated(seen.topLeft()) if name in _ALWAYS else seen
+
+
+def _seen(widget: QWidget) -> QRect:
+    """Return the part of a widget that its parents do not cut off."""
+    seen, at = widget.rect(), widget
+    if not widget.isVisible():
+        return QRect()
+    while not at.isWindow():
+        parent = at.parentWidget()
+        corner = widget.mapTo(parent, QPoint(0, 0))
+        seen &= parent.rect().translated(-corner)
+        at = parent
+    return seen
+
+
+def _on_screen(widget: QWidget, part: QRect) -> list[int]:
+    corner = widget.mapToGlobal(part.topLeft())
+    return [corner.x(), corner.y(), part.width(), part.height()]
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("state", type=Path)
+    parser.add_argument("file", nargs="?")
+    parser.add_argument("--theme", default="light")
+    options = parser.parse_args()
+    application = QApplication(sys.argv[:1])
+    reporter = Reporter(options.state)
+    code = bootstrap.explore(options.file, theme=options.theme, size=SIZE)
+    del reporter, application
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+"""Test the budget's field on a real X server, where some of the window's keys also edit a line of text."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkmate.catalog.bundled import graph_files
+from tests.desk.desk import Desk
+from tests.desk.screen import missing
+
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.skipif(bool(missing()), reason=f"not installed: {', '.join(missing())}"),
+]
+
+
+def test_export_is_asked_for_while_a_budget_is_typed() -> None:
+    with Desk(graph_files()[0]) as desk:
+        desk.until(lambda: desk.state["ranged"], "the graph is on screen")
+        desk.still()
+        x, y, wide, high = desk.panel("entry")
+        desk.hand.click(x + wide / 2, y + high / 2)
+        desk.hand.type("60%")
+        desk.hand.key("ctrl+e")  # in a line of text under X, it would go to the end
+        desk.until(lambda: desk.state["dialog"], "the command ran")

@@ -1,0 +1,85 @@
+"""Test the window on a real X server: no captured frame shows an empty or half-painted panel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from checkmate.formats import write_graph
+from checkmate.graphs.generate import training_dag
+from tests.desk import course
+from tests.desk.desk import Desk
+from tests.desk.frames import Verdict, emptied, filled_tiles
+from tests.desk.screen import missing
+
+heavy = pytest.mark.heavy
+on_a_screen = pytest.mark.skipif(bool(missing()), reason=f"not installed: {', '.join(missing())}")
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    path = tmp_path_factory.mktemp("graphs") / "graph.json"
+    graph = training_dag(3, 50)
+    write_graph(path, graph)
+    with Desk(path, theme="dark") as made:
+        made.until_open(graph.n)
+        made.until(lambda: made.state["known"] >= 4, "some schedules are known")
+        yield made
+
+
+def whole(verdict: Verdict) -> bool:
+    """Return whether frames were seen that changed, and all of them were whole."""
+    facts = verdict.facts()
+    assert verdict.frames > 10 and verdict.changed > 3, facts
+    assert verdict.bad_frames == 0, facts
+    return True
+
+
+@heavy
+@on_a_screen
+def test_no_panel_is_empty_while_the_slider_is_dragged(desk) -> None:
+    verdict = desk.watch(course.drag(desk, 3.0))
+    assert whole(verdict) and verdict.answers
+
+
+@heavy
+@on_a_screen
+def test_no_panel_is_empty_while_the_animation_plays(desk) -> None:
+    assert whole(desk.watch(course.play(desk, 1.5)))
+
+
+@heavy
+@on_a_screen
+def test_no_panel_is_empty_in_another_size(desk) -> None:
+    assert whole(course.resize(desk, [(1150, 760), (1400, 900)]))
+
+
+@heavy
+@on_a_screen
+def test_the_first_graph_comes_on_screen_at_once() -> None:
+    assert whole(course.first_graph("light", None))
+
+
+@heavy
+@on_a_screen
+def test_no_panel_is_empty_when_another_graph_opens(desk, tmp_path) -> None:
+    other = tmp_path / "other.json"
+    write_graph(other, training_dag(5, 40))
+    course.name_other(desk, other)
+    assert whole(desk.watch(course.open_other(desk, "network5")))
+
+
+def test_an_emptied_panel_is_noticed() -> None:
+    still = np.zeros((240, 240), np.uint32)
+    still[::7] = 1  # every tile has two colours
+    content = filled_tiles(still)
+    assert content.all() and content.shape == (8, 8)
+    frame = still.copy()
+    frame[:60] = 5
+    assert emptied(filled_tiles(frame), content, content) == 0.25
+    verdict = Verdict()
+    for share in (0.0, 0.25, 0.75):
+        verdict.judge({"graph": share, "curve": 0.0})
+    assert (verdict.frames, verdict.bad_frames) == (3, 2)
+    assert verdict.blank == {"graph": 1} and verdict.half == {"graph": 1}
+    assert emptied(filled_tiles(frame), content, np.zeros_like(content)) == 0.0  # nothing is there afterwards
