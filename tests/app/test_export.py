@@ -111,7 +111,7 @@ def test_device_process_killed_while_it_exports(
 def test_a_graph_of_another_step_is_profiled_again_on_a_click(window, qtbot, tmp_path: Path) -> None:
     session, exploration = window.session, window.session.exploration
     with qtbot.waitSignal(exploration.graph_changed, timeout=240000):
-        session.profile(REQUEST, costs="analytic")
+        session.profile(ModelRequest("zoo.two_io", batch_size=16), costs="analytic")
     graph = exploration.graph
     wider = tuple(replace(value, shape=value.shape and (*value.shape, 1)) for value in graph.values)
     session.use_graph(replace(graph, values=(replace(wider[0], bytes=wider[0].bytes + 8), *wider[1:])))
