@@ -26,7 +26,7 @@ from checkmate.errors import (
     TraceError,
     UsageError,
 )
-from tests.tf.rematerialized import FAST, assert_close, conv_model, data, recomputations, within
+from tests.tf.rematerialized import FAST, assert_close, conv_model, data, plans, recomputations, within
 
 
 def test_masks_on_predictions_reach_the_metrics() -> None:
@@ -226,6 +226,16 @@ def test_an_impossible_budget_names_the_least_possible() -> None:
     with pytest.raises(NoScheduleError):
         model.fit(*data(16), batch_size=16, verbose=0)
     within(model, int(needed * 1.25), example=data(16))
+
+
+def test_a_step_of_small_tensors_trains_as_before() -> None:
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, layers.Dense(2)(inputs))
+    model.compile("sgd", "mse")
+    model = within(model)
+    model.fit(np.ones((8, 4), np.float32), np.ones((8, 2), np.float32), batch_size=4, verbose=0)
+    (plan,) = plans(model)
+    assert plan.schedule is None and "nothing big enough to recompute" in plan.sentence
 
 
 def test_batches_that_cannot_be_planned() -> None:
