@@ -149,7 +149,7 @@ def _predicted(folded: FoldedStep, history: History) -> int:
     graph = folded.graph
     everything = list(range(graph.n))
     fixed = 0 if history else graph.fixed_bytes  # which the history has, where there is one
-    return fixed + predicted_allocated(folded, graph, everything, history)
+    return fixed + predicted_allocated(folded, graph, everything, history, small_chunks=False)
 
 
 def _free(error: StepTooLargeError, graph: Graph) -> int | None:

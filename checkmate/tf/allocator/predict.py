@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from checkmate.ir.graph import Graph
 from checkmate.tf.allocator.bfc import Bfc, Request
 from checkmate.tf.allocator.replay import Allocation, allocations
+from checkmate.tf.allocator.small_chunks import small_chunk_requests
 from checkmate.tf.trace.coarsen import FoldedStep
 
 _ALL_OF_A_GPU = 1 << 40  # more than any GPU has; for one whose memory is not known
@@ -33,16 +34,24 @@ def predicted_requested(folded: FoldedStep, graph: Graph, steps: Sequence[int]) 
 
 
 def predicted_allocated(
-    folded: FoldedStep, graph: Graph, steps: Sequence[int], history: Sequence[tuple[int, int]]
+    folded: FoldedStep,
+    graph: Graph,
+    steps: Sequence[int],
+    history: Sequence[tuple[int, int]],
+    *,
+    small_chunks: bool = True,
 ) -> int:
     """Return the peak of the allocator's chunks in the first steps, in bytes.
 
-    ``history``: the allocator's requests before them. Where the memory of the device is known and not enough,
-    the answer is that memory plus what is missing, so more than there is.
+    ``history``: the allocator's requests before them. ``small_chunks``: chunks are set aside for small
+    buffers, as for every step but the plain one. Where the memory of the device is known and not enough, the
+    answer is that memory plus what is missing, so more than there is.
     """
     memory = 0 if graph.device is None else graph.device.memory_bytes
     allocator = _allocator(_device(graph), memory)
     allocator.play(Request(-1 - handle, size) for handle, size in history)
+    if small_chunks:
+        allocator.play(small_chunk_requests(folded.structure))
     variables = _VariableBuffers(history)
     buffers, moments = _requests_in_order(folded, graph, steps)
     peak = 0

@@ -10,32 +10,12 @@ requested in turn with others that stay, and given back. What stays keeps the fr
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import tensorflow as tf
 
+from checkmate.tf.allocator.small_chunks import CHUNK, small_chunk_sizes
 from checkmate.tf.trace.dataflow import Structure
-from checkmate.tf.trace.op_kinds import LIGHT_BYTES, OpKind
-
-CHUNK = 256  # what the allocator rounds sizes up to
-_ALWAYS = 8  # of each power of two: the sizes of some small tensors are not known before they are computed
-_SHARE = 4  # one of so many small buffers is held at the same time; 1 of 9 was the most that was measured
-
-
-def small_chunk_sizes(structure: Structure) -> tuple[int, ...]:
-    """Return the bytes of each chunk to set aside for the step, rising."""
-    found: Counter[int] = Counter()
-    for op, kind in zip(structure.ops, structure.kinds, strict=True):
-        for tensor in op.outputs if kind is OpKind.LIGHT else ():
-            if tensor.dtype not in (tf.resource, tf.variant) and tensor.shape.is_fully_defined():
-                found[-(-tensor.shape.num_elements() * tensor.dtype.size // CHUNK) * CHUNK] += 1
-    counts = {size: _ALWAYS + count // _SHARE for size, count in found.items() if 0 < size <= LIGHT_BYTES}
-    size = CHUNK
-    while size <= LIGHT_BYTES:
-        counts.setdefault(size, _ALWAYS)
-        size *= 2
-    return tuple(size for size in sorted(counts) for _ in range(counts[size]))
 
 
 class SmallChunks(tf.saved_model.experimental.TrackableResource):  # type: ignore[misc]

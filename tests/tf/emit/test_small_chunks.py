@@ -12,10 +12,12 @@ import tensorflow as tf
 
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import never, silent
+from checkmate.tf.allocator.bfc import Bfc
+from checkmate.tf.allocator.small_chunks import CHUNK, small_chunk_requests, small_chunk_sizes
 from checkmate.tf.costs import session
 from checkmate.tf.devices import held_bytes
 from checkmate.tf.emit.saved_model import save_step
-from checkmate.tf.emit.small_chunks import CHUNK, SmallChunks, small_chunk_sizes
+from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.measure.step import compiled_step, run_step
 from checkmate.tf.profiler import MemoryEvent, trace_run
 from checkmate.tf.trace.coarsen import FoldedStep
@@ -105,6 +107,14 @@ def test_small_buffers_find_them(folded: FoldedStep) -> None:
     assert len(small) >= len(held)
     assert not [address for address in small if freed <= address < freed + large]
     assert len([address for address in small if address in made]) > 0.8 * len(small)
+
+
+def test_they_are_predicted(folded: FoldedStep) -> None:
+    allocator = Bfc()
+    allocator.play(small_chunk_requests(folded.structure))
+    sizes = small_chunk_sizes(folded.structure)
+    assert allocator.in_use == CHUNK * len(sizes)
+    assert allocator.allocate(-1, CHUNK) == CHUNK and allocator.allocate(-2, LIGHT_BYTES - 1) == LIGHT_BYTES
 
 
 def test_they_are_held_as_long_as_the_object(folded: FoldedStep) -> None:
