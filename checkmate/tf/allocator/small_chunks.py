@@ -16,7 +16,7 @@ from checkmate.tf.trace.op_kinds import LIGHT_BYTES, OpKind
 
 CHUNK = 256  # what the allocator rounds sizes up to
 _ALWAYS = 8  # of each power of two: the sizes of some small tensors are not known before they are computed
-_SHARE = 4  # one of so many small buffers is held at the same time; 1 of 9 was the most that was measured
+_SHARE = 4  # one of so many small buffers may be held at once; 1 of 6 was the most that was measured
 _FIRST_HANDLE = 1 << 61  # far from the handles of other requests
 
 
