@@ -36,7 +36,7 @@ def data(count: int) -> tuple[np.ndarray, np.ndarray]:
     return random.random((count, 32, 32, 3), dtype=np.float32), random.integers(0, 4, count)
 
 
-def within(model: Any, budget: Any = "65%", **options: Any) -> Any:
+def within(model: Any, budget: Any = "75%", **options: Any) -> Any:
     return checkmate.rematerialize(
         model, budget, **{"options": FAST, "solver": "greedy", "quiet": True, **options}
     )
