@@ -56,6 +56,7 @@ class Action:
         when: the condition that enables it.
         checkable: whether it shows a state that is on or off.
         line_above: whether its menu draws a line above it.
+        choice: what it is one of, where one of several is on; a menu of that name in its menu lists them.
     """
 
     id: str
@@ -66,6 +67,12 @@ class Action:
     when: When = When.ALWAYS
     checkable: bool = False
     line_above: bool = False
+    choice: str = ""
+
+    @property
+    def full_words(self) -> str:
+        """Return its words where they stand alone, outside its menu."""
+        return f"{self.choice}: {self.words}" if self.choice else self.words
 
     @property
     def key(self) -> str:
@@ -75,7 +82,7 @@ class Action:
     @property
     def tip_with_key(self) -> str:
         """Return the tip for a button, with the shortcut behind it."""
-        tip = self.tip or self.words
+        tip = self.tip or self.full_words
         return f"{tip} ({self.key})" if self.key else tip
 
 
@@ -91,14 +98,41 @@ class ViewKeys:
     words: str
 
 
+PANELS = ("Layers", "Schedules", "Timeline", "Budget", "Solving", "Inspector")  # that can be closed
+
 ACTIONS: tuple[Action, ...] = (
     Action("file.open", "Open…", ("Ctrl+O",), Menu.FILE),
+    Action(
+        "file.profile",
+        "Profile a model…",
+        ("Ctrl+Shift+O",),
+        Menu.FILE,
+        tip="Choose batch size, input shape, optimizer, precision and device",
+    ),
+    Action(
+        "file.explain",
+        "Explain an out-of-memory log or a profile…",
+        (),
+        Menu.FILE,
+        tip="What filled the memory, from a log or a profile that TensorFlow wrote",
+    ),
+    Action("file.start", "Start page", ("Ctrl+W",), Menu.FILE, tip="Samples, and what you explored lately"),
     Action("file.save", "Save exploration…", ("Ctrl+S",), Menu.FILE),
     Action("file.save_schedule", "Save this schedule…", ("Ctrl+Shift+S",), Menu.FILE),
     Action("file.export", "Export training graph…", ("Ctrl+E",), Menu.FILE),
     Action("file.picture", "Save a picture of the window…", ("Ctrl+Shift+P",), Menu.FILE),
     Action("file.report", "Save a report…", ("Ctrl+Shift+E",), Menu.FILE),
-    Action("file.restore", "Restore after a crash", (), Menu.FILE),
+    Action(
+        "file.copy_command",
+        "Copy as commands",
+        ("Ctrl+Shift+C",),
+        Menu.FILE,
+        tip="The commands that lead to what is on screen, for a terminal",
+        line_above=True,
+    ),
+    Action("file.copy_python", "Copy as Python", (), Menu.FILE, tip="The same as Python"),
+    Action("file.restore", "Restore after a crash", (), Menu.FILE, line_above=True),
+    Action("file.settings", "Settings…", ("Ctrl+,",), Menu.FILE, tip="Theme, solves, and where files are"),
     Action("file.quit", "Quit", ("Ctrl+Q",), Menu.FILE, line_above=True),
     Action("edit.undo", "Undo", ("Ctrl+Z",), Menu.EDIT, when=When.CAN_UNDO),
     Action("edit.redo", "Redo", ("Ctrl+Shift+Z",), Menu.EDIT, when=When.CAN_REDO),
@@ -129,8 +163,21 @@ ACTIONS: tuple[Action, ...] = (
         tip="Solve without constraints",
         when=When.CONSTRAINED,
     ),
+    Action(
+        "edit.none",
+        "Select nothing, or stop solving",
+        ("Esc",),
+        Menu.EDIT,
+        tip="Leave the tour; select no steps; then no op; then stop solving",
+    ),
+    Action(
+        "schedule.pin", "Pin this schedule", ("Ctrl+D",), Menu.EDIT, tip="Pin or unpin it", line_above=True
+    ),
+    Action("schedule.rename", "Rename this schedule", ("F2",), Menu.EDIT),
+    Action("schedule.note", "Note on this schedule…", (), Menu.EDIT),
+    Action("schedule.remove", "Remove this schedule from Mine", (), Menu.EDIT),
     Action("solve.budget", "Solve for this budget", ("Ctrl+R",), Menu.SOLVE),
-    Action("solve.stop", "Stop here", ("Esc",), Menu.SOLVE),
+    Action("solve.stop", "Stop here", ("Ctrl+.",), Menu.SOLVE, tip="Stop solving, and keep the best so far"),
     Action("solve.longer", "Solve for a minute", ("Ctrl+Shift+R",), Menu.SOLVE),
     Action(
         "solve.least_at_cost",
@@ -156,6 +203,22 @@ ACTIONS: tuple[Action, ...] = (
         checkable=True,
         line_above=True,
     ),
+    Action(
+        "solve.fill",
+        "Fill in the frontier",
+        (),
+        Menu.SOLVE,
+        tip="Whether other budgets are solved while nothing is asked",
+        checkable=True,
+    ),
+    Action(
+        "solve.cards",
+        "Which card do I need…",
+        (),
+        Menu.SOLVE,
+        tip="Common cards, and what the step costs on each",
+        line_above=True,
+    ),
     Action("playback.play", "Play or pause", ("Space",), Menu.PLAYBACK),
     Action("playback.next", "Next step", (".",), Menu.PLAYBACK),
     Action("playback.previous", "Previous step", (",",), Menu.PLAYBACK),
@@ -171,7 +234,58 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("view.search", "Search everything", ("Ctrl+K",), Menu.VIEW),
     Action("view.fit", "Fit the graph", ("F",), Menu.VIEW, tip="Show all of it"),
+    Action(
+        "view.blocks",
+        "Open or fold repeated blocks",
+        ("Shift+F",),
+        Menu.VIEW,
+        tip="Draw each of the graph's equal blocks, or one box for all of them",
+    ),
     Action("view.filter", "Filter layers", ("/",), Menu.VIEW),
+    Action(
+        "view.whole_step",
+        "Show the whole step",
+        ("Ctrl+0",),
+        Menu.VIEW,
+        tip="Show every step, every cell and every byte (double click)",
+        line_above=True,
+    ),
+    Action(
+        "view.zoom_range",
+        "Zoom to the selected steps",
+        ("Z",),
+        Menu.VIEW,
+        tip="Show the selected steps alone",
+    ),
+    Action(
+        "view.range_table",
+        "Table of the selected steps…",
+        ("Ctrl+T",),
+        Menu.VIEW,
+        tip="List what is in memory in the selected steps: bytes x time, and what less of it would cost",
+    ),
+    Action("view.clear_range", "Select no steps", (), Menu.VIEW, tip="Select no steps (Esc)"),
+    Action(
+        "view.step_axis",
+        "Memory curve by step or by time",
+        ("T",),
+        Menu.VIEW,
+        tip="Let the memory curve's axis count steps, or what they cost",
+    ),
+    Action(
+        "view.bands",
+        "Memory curve with a band for each value",
+        ("V",),
+        Menu.VIEW,
+        tip="Stack the values in memory by layer, kind, dtype or reason",
+    ),
+    Action(
+        "view.allocator",
+        "Addresses below the memory curve",
+        ("Shift+V",),
+        Menu.VIEW,
+        tip="Show where the allocator puts the values, and what is free between them",
+    ),
     Action(
         "view.compare",
         "Compare A | B",
@@ -181,11 +295,44 @@ ACTIONS: tuple[Action, ...] = (
         line_above=True,
     ),
     Action("view.compare_shown", "Compare the next schedules with this one", ("B",), Menu.VIEW),
+    *(
+        Action(
+            f"view.panel_{title.lower()}",
+            f"{title} panel",
+            (),
+            Menu.VIEW,
+            tip="Close this panel, or open it again",
+            checkable=True,
+            line_above=title == PANELS[0],
+        )
+        for title in PANELS
+    ),
+    Action("view.panels_reset", "Put the panels back", (), Menu.VIEW, tip="Where they were at first"),
+    *(
+        Action(
+            f"view.theme_{name}",
+            words,
+            (),
+            Menu.VIEW,
+            checkable=True,
+            line_above=name == "light",
+            choice="Theme",
+        )
+        for name, words in (("light", "Light"), ("dark", "Dark"), ("system", "As the system"))
+    ),
     Action("view.focus_graph", "Go to the graph", ("Ctrl+1",)),
     Action("view.focus_budget", "Go to the budget", ("Ctrl+2",)),
     Action("view.zoom_in", "Zoom in"),
     Action("view.zoom_out", "Zoom out"),
     Action("view.zoom_reset", "Zoom to 100 %", tip="Back to 100 %"),
+    Action(
+        "help.tour",
+        "Take the tour",
+        ("Shift+F1",),
+        Menu.HELP,
+        tip="Five steps through the window, from the budget to the export; Esc leaves it",
+    ),
+    Action("help.keys", "Commands and keys…", ("F1",), Menu.HELP),
     Action("help.doctor", "What this machine can do…", (), Menu.HELP),
     Action("help.desktop", "Add to the applications menu", (), Menu.HELP),
 )
@@ -193,15 +340,32 @@ ACTIONS: tuple[Action, ...] = (
 VIEW_KEYS: tuple[ViewKeys, ...] = (
     ViewKeys("Graph", ("Left", "Right"), "Select the box before or after this one"),
     ViewKeys("Graph", ("Up", "Down"), "Go between the forward and the backward pass"),
-    ViewKeys("Graph", ("Enter",), "Open or fold the selected group"),
+    ViewKeys("Graph", ("Enter",), "Open the selected group, or one of equal blocks"),
+    ViewKeys("Graph", ("Shift+Enter",), "Open all of the equal blocks"),
+    ViewKeys("Graph", ("Backspace",), "Fold the group around the selected box"),
+    ViewKeys("Layers", ("Enter",), "Zoom to the layer"),
+    ViewKeys("Memory curve, R, S", ("W", "S"), "Show fewer steps, or more"),
+    ViewKeys("Memory curve, R, S", ("A", "D"), "Go back, or on, where not all steps are on screen"),
+    ViewKeys(
+        "Memory curve, addresses", ("Shift+W", "Shift+S"), "Show fewer bytes, or more (Ctrl and the wheel)"
+    ),
+    ViewKeys(
+        "Memory curve, addresses", ("Up", "Down"), "Go to higher or lower bytes, where not all are on screen"
+    ),
+    ViewKeys("Memory curve, R, S", ("Home",), "Show the whole step"),
+    ViewKeys("Memory curve, R, S", ("Esc",), "Select no steps"),
     ViewKeys("Memory budget", ("Left", "Right"), "Change the budget by 1 %; with Shift by 10 %"),
     ViewKeys("Memory budget", ("Home", "End"), "Go to the least memory known, or to keeping everything"),
     ViewKeys("Exact budget", ("Esc",), "Empty the field and leave it"),
     ViewKeys("Extra cost", ("Up", "Down"), "Change the extra cost by one percent"),
     ViewKeys("Search", ("Up", "Down", "PgUp", "PgDown"), "Choose an entry"),
-    ViewKeys("Search", ("Enter",), "Run the chosen entry"),
+    ViewKeys("Search", ("Enter",), "Run the chosen entry; zoom to a layer or an op"),
     ViewKeys("Search", ("Esc",), "Close the search"),
     ViewKeys("Schedules", ("Ctrl+click",), "Compare the schedule on screen with this one"),
+    ViewKeys("Schedules", ("Up", "Down"), "Go to the schedule before or after this one"),
+    ViewKeys("Schedules", ("Left", "Right"), "Fold or open the group"),
+    ViewKeys("Schedules", ("Enter",), "Show this schedule"),
+    ViewKeys("Schedules", ("Del",), "Remove this schedule from Mine"),
 )
 
 _BY_ID = {entry.id: entry for entry in ACTIONS}
@@ -230,7 +394,9 @@ def keys_page() -> str:
     ]
     for entry in ACTIONS:
         menu = "–" if entry.menu is None else entry.menu.title
-        lines.append(f"| {_cell(entry.words)} | {_key_cells(entry.keys)} | {menu} | {entry.when.value} |")
+        lines.append(
+            f"| {_cell(entry.full_words)} | {_key_cells(entry.keys)} | {menu} | {entry.when.value} |"
+        )
     lines += [
         "",
         "Some views read keys of their own while they have the focus:",

@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checkmate.catalog.bundled import find_graph, graph_files, graph_name
+from checkmate.catalog.model_names import require_code
 from checkmate.catalog.samples import SAMPLES, find_sample
 from checkmate.errors import CheckmateError, LoadError, UsageError
 from checkmate.machine.desktop_entry import APPLICATION_ID
+from checkmate.records.read import is_record
 from checkmate.units import Budget
 
 if TYPE_CHECKING:
+    from PySide6.QtCore import QSettings
     from PySide6.QtWidgets import QApplication
 
-    from app.theme import Theme
+    from app.theme import CurrentTheme
     from app.views.window.main_window import MainWindow
 
 _SYSTEM_LIBRARIES = (
@@ -44,17 +47,20 @@ def explore(
     theme: str | None = None,
     budget: Budget | None = None,
     at: int | None = None,
-    batch_size: int = 32,
+    batch_size: int | None = None,
+    allow_code: bool = False,
 ) -> int:
     """Open the window on ``file`` (or on nothing) and return its exit code.
 
     With ``screenshot``, solve for ``budget`` (60 % if none is given), draw the window with the playhead on
     step ``at``, and leave. With ``animation``, save the playback of that solve as an animated picture, and
-    leave. ``size`` is the size of the window or of the animation.
+    leave. ``size`` is the size of the window or of the animation. The window asks before it runs the code of
+    a ``file.py:function``, unless ``allow_code``.
 
     Raises:
         WindowUnavailableError: Qt's libraries are missing, or nothing could be drawn.
-        LoadError: ``file`` names nothing that can be opened.
+        LoadError: ``file`` names nothing that can be opened. UnsafeModelError: a picture is wanted of what
+            would run code, and nobody has allowed that.
         UsageError, FormatError: ``animation`` cannot be written.
     """
     if file is not None:
@@ -62,14 +68,25 @@ def explore(
     if animation is not None:
         require_film(animation, size, file)
     drawing = screenshot is not None or animation is not None
+    if drawing and file is not None and is_record(Path(file)):
+        raise UsageError(
+            f"{file} is a log or a profile, and a picture is of a graph",
+            hint=f"read it in the terminal: checkmate explain {file}",
+        )
+    if drawing and file is not None and ".py:" in file:
+        require_code(file, allow_code=allow_code)
     choose_platform(drawing=drawing)
     _require_qt()
-    from PySide6.QtCore import QTimer
+    from PySide6.QtCore import QSize, QTimer
 
-    application, chosen = _start_application(theme)
-    window = _make_window(chosen, batch_size, keeps=not drawing)
-    window.resize(*(size if size is not None and animation is None else _WINDOW))
+    settings = None if drawing else _settings()
+    application, current = _start_application(theme, settings)
+    window = _make_window(current, batch_size, settings)
+    wanted = size if size is not None and animation is None else None
+    window.place(QSize(*(wanted or _WINDOW)), anew=drawing or wanted is not None)
     window.show()
+    if file is not None and allow_code:
+        window.trust(file)
     _begin(window, file)
     if drawing:
         try:
@@ -102,26 +119,39 @@ def _require_qt() -> None:
         ) from error
 
 
-def _start_application(theme: str | None) -> tuple[QApplication, Theme]:
+def _settings() -> QSettings:
+    """Return what the window keeps of itself.
+
+    These are its place, its panels and what the user prefers.
+    """
+    from PySide6.QtCore import QSettings
+
+    from app.models.recovery import sessions_folder
+
+    return QSettings(str(sessions_folder().parent / "window.ini"), QSettings.Format.IniFormat)
+
+
+def _start_application(theme: str | None, settings: QSettings | None) -> tuple[QApplication, CurrentTheme]:
     """Start Qt with the name, the icon, the fonts and the theme of the window."""
     from PySide6.QtWidgets import QApplication
 
-    from app.theme import apply_theme, choose_theme, load_fonts, load_icon
+    from app.theme import CurrentTheme, ThemeChoice, apply_theme, load_fonts, load_icon
+    from app.views.window.preferences import kept_theme
 
     application = QApplication.instance() or QApplication(sys.argv[:1])
     assert isinstance(application, QApplication)
     application.setApplicationName("Checkmate Explorer")
     application.setDesktopFileName(APPLICATION_ID)
     application.setWindowIcon(load_icon())
-    chosen = choose_theme(theme)
-    apply_theme(application, chosen, load_fonts())
-    return application, chosen
+    current = CurrentTheme(kept_theme(settings) if theme is None else ThemeChoice(theme))
+    apply_theme(application, current.now, load_fonts())
+    return application, current
 
 
-def _make_window(theme: Theme, batch_size: int, *, keeps: bool) -> MainWindow:
+def _make_window(theme: CurrentTheme, batch_size: int | None, settings: QSettings | None) -> MainWindow:
     """Return a window.
 
-    If it ``keeps`` what it explores, it has a recovery, recent explorations and a log.
+    With ``settings`` it also keeps what it explores: it has a recovery, recent explorations and a log.
     """
     from app.crash_log import keep_log, open_log
     from app.models.recent import Recent
@@ -130,14 +160,22 @@ def _make_window(theme: Theme, batch_size: int, *, keeps: bool) -> MainWindow:
     from app.views.window.main_window import MainWindow
 
     session = Session()
-    if not keeps:
+    if settings is None:
         return MainWindow(session, theme, batch_size=batch_size)
     folder = sessions_folder()
     recent = Recent(folder.parent / "recent")
     recovery = Recovery(session.exploration, session.solving.graph_body, folder, session, recent=recent)
     log = open_log(folder.parent)
     kept = None if log is None else Path(log.name)
-    window = MainWindow(session, theme, batch_size=batch_size, recovery=recovery, recent=recent, log=kept)
+    window = MainWindow(
+        session,
+        theme,
+        batch_size=batch_size,
+        recovery=recovery,
+        recent=recent,
+        log=kept,
+        settings=settings,
+    )
     if log is not None:
         keep_log(log, lambda sentence: window.notice.say(sentence, ""), session.logged)
     return window
@@ -173,7 +211,7 @@ def require_openable(file: str) -> None:
     """
     bundled = find_sample(file) is not None or find_graph(file) is not None
     named = bundled or file.startswith("keras.applications.") or ".py:" in file
-    if not named and not Path(file).is_file():
+    if not named and not Path(file).is_file() and not is_record(Path(file)):
         samples = ", ".join([*(sample.name for sample in SAMPLES), *map(graph_name, graph_files())])
         raise LoadError(
             f"there is no file or sample {file!r}", hint=f"samples: {samples}; or keras.applications.NAME"

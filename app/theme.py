@@ -6,8 +6,9 @@ The palette, the style sheet and every painter use it.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from enum import Enum
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QIcon, QPalette, QPixmap
 from PySide6.QtWidgets import QApplication
 
@@ -121,12 +122,66 @@ def mixed(theme: Theme, role: str, share: float) -> QColor:
     return QColor(*parts)
 
 
-def choose_theme(name: str | None) -> Theme:
-    """Return the theme called ``name``, or the system's."""
-    if name is not None:
-        return THEMES[name]
-    dark = QGuiApplication.styleHints().colorScheme() == Qt.ColorScheme.Dark
-    return DARK if dark else LIGHT
+class ThemeChoice(Enum):
+    """What the user chose: one of the themes, or what the system has."""
+
+    LIGHT = "light"
+    DARK = "dark"
+    SYSTEM = "system"
+
+    def theme(self, system: Qt.ColorScheme) -> Theme:
+        """Return the theme that this means where the system has this scheme."""
+        return THEMES.get(self.value) or (DARK if system == Qt.ColorScheme.Dark else LIGHT)
+
+
+class CurrentTheme(QObject):
+    """The theme that views have now; another can be chosen at any time.
+
+    A view asks it for colours whenever it paints, and Qt paints all views when the style sheet changes. What
+    holds colours, such as a plot's pens or a picture that is kept, follows ``changed``.
+
+    Attributes:
+        choice: what was chosen.
+        now: the theme that this means.
+
+    Signals:
+        changed: ``now`` is another.
+        chosen: ``choice`` is another.
+    """
+
+    changed = Signal()
+    chosen = Signal()
+
+    def __init__(self, choice: ThemeChoice, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        hints = QGuiApplication.styleHints()
+        self._system = hints.colorScheme()
+        self.choice, self.now = choice, choice.theme(self._system)
+        hints.colorSchemeChanged.connect(self._on_system)
+
+    def color(self, role: str, alpha: int = 255) -> QColor:
+        """Return the token ``role`` as a colour."""
+        return self.now.color(role, alpha)
+
+    def choose(self, choice: ThemeChoice) -> None:
+        """Have a theme of the application from now on, or the system's."""
+        self.choice = choice
+        self._take()
+        self.chosen.emit()  # also where it was for this window alone, by the command line
+
+    def _on_system(self, scheme: Qt.ColorScheme) -> None:
+        self._system = scheme
+        self._take()
+
+    def _take(self) -> None:
+        """Colour the whole application anew, if that is due."""
+        meant = self.choice.theme(self._system)
+        if meant is not self.now:
+            self.now = meant
+            application = QApplication.instance()
+            assert isinstance(application, QApplication)
+            color_application(application, self.now)
+            self.changed.emit()
 
 
 def load_fonts() -> str:
@@ -152,11 +207,16 @@ def load_icon() -> QIcon:
 
 
 def apply_theme(application: QApplication, theme: Theme, family: str) -> None:
-    """Set the palette, the font and the style sheet of the whole application."""
+    """Set the style, the font and the colours of the whole application."""
     application.setStyle("Fusion")
     font = QFont(family)
     font.setPixelSize(13)
     application.setFont(font)
+    color_application(application, theme)
+
+
+def color_application(application: QApplication, theme: Theme) -> None:
+    """Set the palette and the style sheet of the whole application."""
     palette = QPalette()
     roles = QPalette.ColorRole
     for role, token in (
@@ -175,6 +235,9 @@ def apply_theme(application: QApplication, theme: Theme, family: str) -> None:
     ):
         palette.setColor(role, theme.color(token))
     application.setPalette(palette)
+    box = QPalette(palette)
+    box.setColor(roles.Window, theme.color("muted"))  # the style darkens it to the frame of a check box
+    application.setPalette(box, "QCheckBox")  # type: ignore[arg-type]  # it wants text, not bytes
     application.setStyleSheet(style_sheet(theme))
 
 
@@ -190,6 +253,10 @@ _SHEET = """
 QWidget { color: @text@; }
 QMainWindow, QDialog, #central { background: @window@; }
 #panel { background: @panel@; border: 1px solid @border@; border-radius: 8px; }
+#panel[headless="true"] { border-top: none; border-top-left-radius: 0px; border-top-right-radius: 0px; }
+#panelhead { background: @panel@; border: 1px solid @border@; border-bottom: none;
+    border-top-left-radius: 8px; border-top-right-radius: 8px; }
+#panelhead[folded="true"] { border-bottom: 1px solid @border@; border-radius: 8px; }
 #bar { background: @panel@; border-bottom: 1px solid @border@; }
 #notice { background: @notice@; border-bottom: 1px solid @problem@; }
 #notice[mild="true"], #measuring { background: @mild_notice@; border-bottom: 1px solid @playhead@; }
@@ -199,6 +266,8 @@ QMainWindow, QDialog, #central { background: @window@; }
 #big { font-size: 30px; font-weight: 600; }
 #unit { font-size: 15px; color: @muted@; padding-bottom: 5px; }
 #problem { color: @problem@; font-weight: 600; }
+#standing { background: @mild_notice@; border: 1px solid @playhead@; border-radius: 6px; padding: 2px 7px;
+    font-size: 12px; }
 #refusal { background: @notice@; color: @problem@; border: 1px solid @problem@; border-radius: 6px;
     padding: 1px 7px; font-size: 11px; }
 QToolTip { background: @raised@; color: @text@; border: 1px solid @border@; padding: 4px; }
@@ -209,20 +278,33 @@ QPushButton:focus { border: 2px solid @accent@; padding: 4px 11px; }
 QPushButton:disabled { color: @freed@; }
 QPushButton:checked { background: @selected@; border-color: @accent@; color: @accent@; }
 QPushButton#primary { background: @accent@; color: @on_accent@; border-color: @accent@; font-weight: 600; }
+QPushButton#primary:focus { background: @selected@; color: @accent@; }
 QPushButton#primary:disabled { background: @raised@; color: @freed@; border-color: @border@; }
 QPushButton#small { padding: 2px 8px; min-width: 14px; }
 QPushButton#small:focus { padding: 1px 7px; }
 QPushButton#tab { padding: 2px 4px; }
 QPushButton#tab:focus { padding: 1px 3px; }
-QPushButton#link { background: transparent; border: none; color: @accent@; text-align: left;
-    padding: 3px 0px; }
+QPushButton#link { background: transparent; border: 2px solid transparent; color: @accent@; text-align: left;
+    padding: 1px 0px; }
+QPushButton#link:disabled { color: @text@; }
+QPushButton#link:checked { background: @selected@; border-left: 3px solid @accent@; padding-left: 5px; }
+QPushButton#link:focus { text-decoration: underline; border: 2px solid @accent@; border-radius: 4px; }
+QPushButton#fold { background: transparent; border: none; color: @muted@; padding: 0px; min-width: 12px; }
+QPushButton#fold:hover { color: @accent@; }
+QPushButton#fold:focus { color: @accent@; border: 2px solid @accent@; border-radius: 4px; }
 QPushButton#omnibox { color: @muted@; text-align: left; padding: 5px 12px; font-weight: 400; }
 #palette { background: @panel@; border: 1px solid @border@; border-radius: 8px; }
 QLineEdit { background: @raised@; border: 1px solid @border@; border-radius: 6px; padding: 5px 8px; }
 QLineEdit:focus { border: 2px solid @accent@; padding: 4px 7px; }
-QTreeView, QListView, QTableWidget { background: @panel@; border: none; outline: none; }
-QListView::item { padding: 4px 4px; border-radius: 4px; }
-QListView::item:selected { background: @selected@; color: @text@; }
+QTreeView, QListView, QTableWidget { background: @panel@; border: 2px solid transparent; border-radius: 4px;
+    outline: none; }
+QTreeView:focus, QListView:focus, QTableWidget:focus { border-color: @accent@; }
+QListView::item, QTreeView::item { padding: 4px 4px; border-radius: 4px; }
+QListView::item:selected, QTreeView::item:selected { background: @selected@; color: @text@; }
+QCheckBox { border: 2px solid transparent; border-radius: 4px; }
+QCheckBox:focus { border-color: @accent@; }
+QLineEdit#inline { padding: 0px 3px; border-radius: 3px; }
+QLineEdit#inline:focus { padding: 0px 2px; }
 QProgressBar { background: @raised@; border: none; border-radius: 3px; max-height: 6px; }
 QProgressBar::chunk { background: @accent@; border-radius: 3px; }
 QScrollBar:vertical { background: transparent; width: 10px; margin: 0; }
@@ -231,7 +313,20 @@ QScrollBar::add-line, QScrollBar::sub-line { height: 0; width: 0; }
 QStatusBar { background: @panel@; border-top: 1px solid @border@; color: @muted@; }
 QMenuBar { background: @panel@; } QMenuBar::item:selected { background: @selected@; }
 QMenu { background: @panel@; border: 1px solid @border@; } QMenu::item:selected { background: @selected@; }
+QMenu::item:disabled { color: @freed@; }
+#samplecard { background: @raised@; border: 1px solid @border@; border-radius: 8px; }
+#samplecard:hover { border-color: @accent@; }
+#tourcard { background: @panel@; border: 2px solid @accent@; border-radius: 8px; }
+#cards::item { padding: 0 8px; }
+#cards QHeaderView::section { background: @panel@; padding: 4px 8px; border: 0; }
+#cards QHeaderView::section { border-bottom: 1px solid @border@; }
 #drop { border: 2px dashed @accent@; border-radius: 8px; }
 QScrollArea, QScrollArea > QWidget > QWidget { background: transparent; }
-QSplitter::handle { background: transparent; }
+#scrolled { border: 2px solid transparent; border-radius: 8px; }
+#scrolled:focus { border-color: @accent@; }
+QMainWindow::separator { background: transparent; width: 8px; height: 8px; }
+QTabBar { qproperty-drawBase: 0; }
+QTabBar::tab { background: @raised@; color: @muted@; border: 1px solid @border@; border-bottom: none;
+    padding: 4px 12px; margin-right: 2px; border-top-left-radius: 6px; border-top-right-radius: 6px; }
+QTabBar::tab:selected { background: @panel@; color: @text@; font-weight: 600; }
 """

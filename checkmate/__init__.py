@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from checkmate.solvers.constraints import Constraints
     from checkmate.solvers.portfolio.least_memory import LeastMemory
     from checkmate.solvers.problem import SolveOptions
-    from checkmate.training import rematerialize, train_step
+    from checkmate.training import rematerialize, rematerialize_function, train_step
     from checkmate.units import Budget, parse_budget
 
 __version__ = "0.1.0"
@@ -88,6 +88,7 @@ _HOMES = {
     "read_graph": "checkmate.formats:read_any_graph",
     "read_schedule": "checkmate.formats",
     "rematerialize": "checkmate.training",
+    "rematerialize_function": "checkmate.training",
     "report": "checkmate.python_api",
     "resolve_budget": "checkmate.pipeline",
     "run": "checkmate.pipeline",
@@ -131,6 +132,7 @@ __all__ = [
     "read_graph",
     "read_schedule",
     "rematerialize",
+    "rematerialize_function",
     "report",
     "resolve_budget",
     "run",

@@ -17,7 +17,12 @@ def main() -> int:
         from checkmate.cli.main import main as run
     except ImportError as error:
         return _doctor_alone(error)
-    return run()
+    from checkmate.machine.garbage import hide_all
+
+    try:
+        return run()
+    finally:
+        hide_all()
 
 
 def _doctor_alone(error: ImportError) -> int:

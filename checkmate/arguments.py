@@ -12,6 +12,7 @@ from typing import TypeVar
 from checkmate.errors import UsageError
 from checkmate.graphs.by_name import read_or_build
 from checkmate.ir.graph import Graph
+from checkmate.request import OnMiss
 from checkmate.units import Budget, parse_budget, parse_bytes, parse_overhead
 
 GraphLike = Graph | str | Path
@@ -76,6 +77,22 @@ def budget_bytes_of(given: BudgetLike) -> int:
             f"{str(given)!r} depends on the batch; write the budget as a size, like 16GiB", hint=_BUDGET_HINT
         )
     return found.bytes_
+
+
+def on_miss_of(given: OnMiss | str) -> OnMiss:
+    """Return what is to be done where no schedule keeps the budget.
+
+    Raises:
+        UsageError: it is neither ``"closest"`` nor ``"raise"``.
+    """
+    try:
+        return OnMiss(given)
+    except ValueError as error:
+        raise UsageError(
+            f"on_miss={given!r} is not known",
+            hint='write on_miss="closest" (train with the schedule that is least over the budget) or '
+            'on_miss="raise"',
+        ) from error
 
 
 def bytes_of(given: str | int | None) -> int | None:

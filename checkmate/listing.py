@@ -60,7 +60,8 @@ def _loaders() -> list[Row]:
         ("sample", "a bundled sample: checkmate list models"),
         (
             "file.py:function",
-            "a function that returns a keras.Model; runs that file's code, needs --allow-code",
+            "a function that returns a keras.Model, or a training step with an example; "
+            "runs that file's code, needs --allow-code",
         ),
     )
     return [{"name": name, "description": text, "available": not why, "why": why} for name, text in kinds] + [
@@ -92,7 +93,7 @@ def _why_no_tensorflow() -> str:
 def _models() -> list[Row]:
     rows: list[Row] = [sample.to_json() for sample in SAMPLES]
     rows += [
-        {"name": graph_name(path), "description": f"a profiled graph: {path}", "kind": "graph"}
+        {"name": graph_name(path), "description": f"a bundled graph: {path}", "kind": "graph"}
         for path in graph_files()
     ]
     return rows + [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 
 from checkmate.errors import CancelledError
 
@@ -33,6 +34,14 @@ def silent(progress: Progress) -> None:
 def never() -> bool:
     """Return False: never cancelled."""
     return False
+
+
+class FillState(StrEnum):
+    """How the work on other budgets stands, while nothing is asked."""
+
+    WORKING = "working"
+    DONE = "done"  # there is nothing left to do
+    RESTING = "resting"  # its time is up
 
 
 def stop_if(cancelled: Cancelled) -> None:

@@ -6,8 +6,19 @@ It is JSON-able data that is kept with every graph made from it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from typing import Any
+
+
+class OnMiss(StrEnum):
+    """Name what training does where no schedule keeps the budget.
+
+    It trains with the schedule whose measured peak is closest, or it raises an error.
+    """
+
+    CLOSEST = "closest"
+    RAISE = "raise"
 
 
 @dataclass(frozen=True)
@@ -15,13 +26,15 @@ class ModelRequest:
     """A model and the training step wanted of it.
 
     ``model`` is a ``.keras`` or ``.h5`` path, ``keras.applications.NAME``, a sample's name, or
-    ``file.py:function``. ``loss`` and ``optimizer`` are Keras identifiers, used where the model is not
-    compiled; None: a stated default. ``input_shape`` is one input's shape without the batch dimension, for
-    models that leave it open. ``mixed_precision`` is a Keras dtype policy (``mixed_float16``…); None: the
-    model's own. ``device`` is ``cpu``, ``gpu`` or ``gpu:1`` (TensorFlow's second); None: the first GPU that
-    TensorFlow sees, else the CPU. ``allow_code`` allows running code that comes with the model (``file.py``,
-    Lambda layers). ``kernels`` is the library of kernels whose memory rules the graph follows (``onednn``,
-    ``eigen``, ``cuda``); None: the one that runs here.
+    ``file.py:function``, which returns a model, or a training step and an example of its arguments.
+    ``batch_chosen`` says that the user asked for ``batch_size``: an example of another size is then refused;
+    otherwise a step has the batch of its example. ``loss`` and ``optimizer`` are Keras identifiers, used
+    where the model is not compiled; None: a stated default. ``input_shape`` is one input's shape without the
+    batch dimension, for models that leave it open. ``mixed_precision`` is a Keras dtype policy
+    (``mixed_float16``…); None: the model's own. ``device`` is ``cpu``, ``gpu`` or ``gpu:1`` (TensorFlow's
+    second); None: the first GPU that TensorFlow sees, else the CPU. ``allow_code`` allows running code that
+    comes with the model (``file.py``, Lambda layers). ``kernels`` is the library of kernels whose memory
+    rules the graph follows (``onednn``, ``eigen``, ``cuda``); None: the one that runs here.
     """
 
     model: str
@@ -33,6 +46,11 @@ class ModelRequest:
     device: str | None = None
     allow_code: bool = False
     kernels: str | None = None
+    batch_chosen: bool = False
+
+    def at_batch(self, size: int) -> ModelRequest:
+        """Return the request for batches of ``size`` and no other."""
+        return replace(self, batch_size=size, batch_chosen=True)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON-able data."""
@@ -48,3 +66,15 @@ class ModelRequest:
         if known.get("input_shape") is not None:
             known["input_shape"] = tuple(known["input_shape"])
         return cls(**known)
+
+
+def parse_shape(text: str) -> tuple[int, ...]:
+    """Return an input's shape without the batch, written like ``224,224,3`` or ``224x224x3``.
+
+    Raises:
+        ValueError: ``text`` is not such a shape; the sentence says how to write one.
+    """
+    parts = [part.strip() for part in text.strip("()[] ").replace("x", ",").split(",") if part.strip()]
+    if not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise ValueError(f"{text!r} is not a shape; write it like 224,224,3")
+    return tuple(map(int, parts))

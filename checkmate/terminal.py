@@ -6,8 +6,9 @@ import math
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -28,6 +29,8 @@ _TITLES = {
 }
 
 _BEFORE = "prepare"  # the work before the search; its last line stays on the screen
+
+_PACE_S, _TICK_S = 10.0, 0.5  # between two lines of a log, and between two looks at the clock
 
 _PATIENCE_S = 1.0  # a stage that has not checked for this long will not check soon
 
@@ -111,6 +114,67 @@ def progress_line(*, quiet: bool) -> Iterator[Report]:
             bar.update(task, description=text, completed=progress.done, total=progress.total)
 
         yield report
+
+
+@contextmanager
+def progress_here(*, quiet: bool) -> Iterator[Report]:
+    """Yield a reporter for work inside a user's own program.
+
+    On a terminal it draws a line; elsewhere (a log, a notebook) it writes few lines.
+    """
+    if quiet or sys.stderr.isatty():
+        with progress_line(quiet=quiet) as report:
+            yield report
+        return
+    lines, over = PacedLines(sys.stderr.write), threading.Event()
+
+    def keep_time() -> None:
+        while not over.wait(_TICK_S):
+            lines.tick()
+
+    clock = threading.Thread(target=keep_time, daemon=True, name="progress lines")
+    clock.start()
+    try:
+        yield lines.report
+    finally:
+        over.set()
+        clock.join()
+
+
+class PacedLines:
+    """Write progress at a rate that a log bears.
+
+    That is one line for each new stage, and else at most one in ten seconds, with the seconds since the
+    begin. ``write`` takes a whole line; ``clock`` tells seconds.
+    """
+
+    def __init__(self, write: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
+        self._write, self._clock = write, clock
+        self._begun, self._written = clock(), -math.inf
+        self._stages: set[str] = set()
+        self._waiting: Progress | None = None  # the newest that was not written
+        self._lock = threading.Lock()
+
+    def report(self, progress: Progress) -> None:
+        """Write a line if the stage is new, or the last line is ten seconds old."""
+        if not progress.message:
+            return
+        with self._lock:
+            self._waiting = progress
+            self._write_waiting(at_once=progress.stage not in self._stages)
+
+    def tick(self) -> None:
+        """Write the newest report that was not written, if its time has come."""
+        with self._lock:
+            self._write_waiting(at_once=False)
+
+    def _write_waiting(self, *, at_once: bool) -> None:
+        progress, now = self._waiting, self._clock()
+        if progress is None or not (at_once or now - self._written >= _PACE_S):
+            return
+        self._waiting, self._written = None, now
+        self._stages.add(progress.stage)
+        self._write(f"checkmate [{now - self._begun:3.0f} s] {progress.stage}: {progress.message}\n")
 
 
 @contextmanager

@@ -1,6 +1,4 @@
-"""Train a compiled Keras model within a memory budget.
-
-It trains in the user's own process.
+"""Train within a memory budget, in the user's own process.
 
 >>> model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
 >>> model = checkmate.rematerialize(model, budget="6GiB")
@@ -11,25 +9,31 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from checkmate.arguments import budget_of
+from checkmate.arguments import budget_of, on_miss_of
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
+from checkmate.machine.plan_folder import default_folder
+from checkmate.machine.plan_store import PlanStore
 from checkmate.pipeline import Following, known_minimum, solve
+from checkmate.pipeline.counted import solve_counted
 from checkmate.progress import Report, never
+from checkmate.request import OnMiss
 from checkmate.solvers.problem import SolveOptions
-from checkmate.terminal import progress_line
+from checkmate.terminal import progress_here
 from checkmate.units import Budget
 
 if TYPE_CHECKING:
-    from checkmate.tf.training.plan import PlanRequest
+    from checkmate.tf.training.any_step import ScheduledFunction
+    from checkmate.tf.training.plan import Least, PlanRequest
     from checkmate.tf.training.train_step import TrainStep
 
 _SECONDS = 20.0
 
 Model = TypeVar("Model")
+OnMissLike = OnMiss | Literal["closest", "raise"]
 
 
 def rematerialize(
@@ -37,8 +41,10 @@ def rematerialize(
     budget: str | int | Budget,
     *,
     example: Any = None,
+    on_miss: OnMissLike = "closest",
     solver: str = "auto",
     options: SolveOptions | None = None,
+    cache: bool = True,
     quiet: bool = False,
 ) -> Model:
     """Let a compiled Keras ``model`` train within ``budget``.
@@ -48,30 +54,44 @@ def rematerialize(
     starts anew, with the same budget. A saved and loaded model is a plain one.
 
     ``budget`` is what the device's allocator may hold while a step runs, parameters and optimizer included:
-    ``"6GiB"``, bytes, a share of what keeping everything requests (``"60%"``) or ``"min"``. Where training
-    plainly fits, it stays plain.
+    ``"6GiB"``, bytes, a share of the plain step's measured peak (``"60%"``), or ``"min"``, the least that was
+    kept on the allocator's meter. For a share the plain step is measured first; where that cannot be, the
+    share is of what keeping everything requests, and the sentence says so. Where training plainly fits, it
+    stays plain.
 
     For each layout of batches (shapes and dtypes) the step is traced, scheduled and measured once: at the
     first such batch, or at once for ``example``, a batch as ``(x, y)`` or ``(x, y, sample_weight)`` (with a
     strategy: one replica's share of it). The model's state is left as it was. A smaller last batch has a plan
     of its own: plain if that fits, else the schedule already known if that fits, else solved again. A step
-    that was tried may for once hold a few percent more than was predicted; it is not kept. A step seen over
-    the budget later (by the allocator's highest mark) is solved again for less. Per-output losses are means
-    over examples, also with a smaller last batch.
+    that was tried may for once hold a few percent more than was predicted; it is not kept, and the
+    allocator's highest mark then starts anew. A step seen over the budget later (by that mark) is solved
+    again for less. Per-output losses are means over examples, also with a smaller last batch.
+
+    A ``train_step`` of the model's own is traced as it is, with all that it writes: several optimizers and
+    tapes, metrics, averages of weights. Its logs come back. ``example`` is then the data as it takes it.
+
+    Where no schedule keeps the budget, it trains with the one whose measured peak is closest. A sentence says
+    by how much that is over, why, and what to do. With ``on_miss="raise"`` it raises an error instead.
+
+    Plans are kept in the user's cache folder. A later run of the same step on the same device, with the same
+    budget, settings and versions, uses its plan without searching or measuring again, and the line says so.
+    With ``cache=False`` no plan is read or kept.
 
     ``options`` are for the solver, 20 s by default. ``quiet`` means no progress, and no line for each plan,
-    on standard error.
+    on standard error. Where that is no terminal (a log, a notebook), progress is one line for each new
+    activity, and then at most one in ten seconds.
 
     Raises:
-        UsageError: ``model`` is not compiled, runs eagerly, or the budget cannot be read. TraceError: it has
-        a ``train_step`` of its own. JitCompiledError: it is compiled with ``jit_compile=True``.
-        NoScheduleError: the budget is impossible; the message names the least possible. Like errors of
-        tracing and measuring (TraceError, ProfileError) it is raised by ``fit`` where no ``example`` was
-        given.
+        UsageError: ``model`` is not compiled, runs eagerly, or an argument cannot be read. TraceError: it has
+        a ``train_step`` of its own and runs on several replicas. JitCompiledError: it is compiled with
+        ``jit_compile=True``.
+        NoScheduleError: nothing that was tried runs in the device's memory; with ``on_miss="raise"`` also
+        where no schedule keeps the budget. Like errors of tracing and measuring (TraceError, ProfileError)
+        it is raised by ``fit`` where no ``example`` was given.
     """
     from checkmate.tf.training.keras_model import prepare, replace_training
 
-    replace_training(model, _plan_request(budget, solver, options, quiet))
+    replace_training(model, _plan_request(budget, on_miss, solver, options, cache, quiet))
     if example is not None:
         prepare(model, example)
     return model
@@ -82,40 +102,92 @@ def train_step(
     budget: str | int | Budget,
     *,
     example: Any = None,
+    on_miss: OnMissLike = "closest",
     solver: str = "auto",
     options: SolveOptions | None = None,
+    cache: bool = True,
     quiet: bool = False,
 ) -> TrainStep:
     """Return the bare training step of a compiled Keras ``model``.
 
     It is for a loop of one's own. ``loss, predictions = step(x, y)`` updates weights, statistics and
-    optimizer within ``budget``; metrics are the caller's. ``model.fit`` stays as it is. Arguments and errors
-    are as for ``rematerialize``. See ``checkmate.tf.training.train_step.TrainStep`` for use inside
-    ``tf.function`` and with distribution strategies.
+    optimizer within ``budget``; metrics are the caller's. ``model.fit`` stays as it is. ``example`` is
+    ``(x, y)`` or ``(x, y, sample_weight)``. Other arguments and errors are as for ``rematerialize``, but a
+    model with a ``train_step`` of its own is a TraceError. The allocator is not watched later. See
+    ``checkmate.tf.training.train_step.TrainStep`` for use inside ``tf.function`` and with distribution
+    strategies.
     """
     from checkmate.tf.training.train_step import TrainStep
 
-    step = TrainStep(model, _plan_request(budget, solver, options, quiet))
+    step = TrainStep(model, _plan_request(budget, on_miss, solver, options, cache, quiet))
     if example is not None:
         step.prepare(*example)
     return step
 
 
-def _plan_request(
-    budget: str | int | Budget, solver: str, options: SolveOptions | None, quiet: bool
-) -> PlanRequest:
-    from checkmate.tf.training.plan import PlanRequest
+def rematerialize_function(
+    step: Any,
+    budget: str | int | Budget,
+    *,
+    example: Any = None,
+    on_miss: OnMissLike = "closest",
+    solver: str = "auto",
+    options: SolveOptions | None = None,
+    cache: bool = True,
+    quiet: bool = False,
+) -> ScheduledFunction:
+    """Return ``step``, a training step of tensors, within ``budget``.
 
-    chosen = options or SolveOptions(time_limit_s=_SECONDS)
+    ``step`` is a ``tf.function``, or a Python function that can be one. It takes and returns tensors in any
+    structure, and its state is in variables. Losses, tapes, optimizers and averages are its own, as many as
+    it likes. What is returned is called like ``step``; it returns the same and writes the same variables.
+    What runs once in a step (assignments, random seeds, counters) still runs once, in the same order.
+
+    ``example`` is what the step is called with: a tuple of its arguments, or its only argument. Without it
+    the plan is made at the first call. Each layout of tensors (shapes and dtypes) has its plan; arguments
+    that are no tensors are constants of their layout. Other arguments are as for ``rematerialize``. A step is
+    run a few times to measure it; its variables are put back, but what it prints is printed each time.
+
+    Raises:
+        UsageError: ``step`` is no function of tensors, or the budget cannot be read. TraceError: it cannot be
+        traced, or it calls Python, takes data from an iterator or keeps state outside of variables.
+        JitCompiledError: XLA compiles a part of it. NoScheduleError: as for ``rematerialize``.
+    """
+    from checkmate.tf.training.any_step import ScheduledFunction
+
+    found = ScheduledFunction(step, _plan_request(budget, on_miss, solver, options, cache, quiet))
+    if example is not None:
+        found.prepare(*(example if isinstance(example, tuple) else (example,)))
+    return found
+
+
+def _plan_request(
+    budget: str | int | Budget,
+    on_miss: OnMissLike,
+    solver: str,
+    options: SolveOptions | None,
+    cache: bool,
+    quiet: bool,
+) -> PlanRequest:
+    from checkmate.tf.training.plan import Least, PlanRequest
+
+    chosen, missed = options or SolveOptions(time_limit_s=_SECONDS), on_miss_of(on_miss)
 
     def solve_here(
         graph: Graph, budget_bytes: int, start: Schedule | None, seconds: float | None, report: Report
     ) -> SolveResult:
         limit = chosen.time_limit_s if seconds is None else min(seconds, chosen.time_limit_s)
         now = dataclasses.replace(chosen, time_limit_s=limit, start=start or chosen.start)
-        return solve(
-            graph, budget_bytes, solver=solver, options=now, listener=Following(graph, report, never)
-        )
+        heard = Following(graph, report, never)
+        if solver == "auto" and chosen.moves is None:  # by the clock, it would differ from run to run
+            return solve_counted(graph, budget_bytes, options=now, listener=heard)
+        return solve(graph, budget_bytes, solver=solver, options=now, listener=heard)
+
+    def least_here(graph: Graph, report: Report) -> Least:
+        known = known_minimum(graph)
+        start = solve(graph, known.bytes, solver="greedy").schedule
+        found = solve_here(graph, known.bytes, start, None, report).schedule or start
+        return Least(found or Schedule.plain(graph), known.bound.bytes)
 
     def tell(sentence: str) -> None:
         if not quiet:
@@ -124,8 +196,18 @@ def _plan_request(
     return PlanRequest(
         budget=budget_of(budget),
         solve=solve_here,
-        least=lambda graph: known_minimum(graph).bytes,
-        # A log file needs no progress: the line for each plan says it all.
-        progress=lambda: progress_line(quiet=quiet or not sys.stderr.isatty()),
+        least=least_here,
+        on_miss=missed,
+        progress=lambda: progress_here(quiet=quiet),
         tell=tell,
+        store=PlanStore(default_folder()) if cache else None,
+        decides={"solver": solver, "on_miss": missed.value, **_facts_of(chosen)},
     )
+
+
+def _facts_of(options: SolveOptions) -> dict[str, object]:
+    """Return what the options decide, as JSON-able data."""
+    facts: dict[str, object] = {
+        each.name: getattr(options, each.name) for each in dataclasses.fields(options)
+    }
+    return {**facts, "start": None if options.start is None else options.start.steps.tolist()}

@@ -18,6 +18,7 @@ _UNITS = {
     "t": 2**40, "tib": 2**40, "tb": 10**12,
 }  # fmt: skip
 _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*")
+_FRACTION = re.compile(r"\s*([0-9]*\.[0-9]+)\s*")  # without a unit
 _PERCENT = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*%\s*")
 
 
@@ -77,6 +78,11 @@ def parse_budget(text: str) -> Budget:
     percent = _PERCENT.fullmatch(text)
     if percent is not None:
         return Budget(share=float(percent.group(1)) / 100)
+    bare = _FRACTION.fullmatch(text)
+    if bare is not None:
+        number = bare.group(1)
+        share = f"{float(number):.0%} for a share of keep-everything, or " if float(number) <= 1 else ""
+        raise ValueError(f"{number} is neither a size nor a share; write {share}{number}GiB")
     try:
         return Budget(bytes_=parse_bytes(text))
     except ValueError:

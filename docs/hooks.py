@@ -11,11 +11,12 @@ from mkdocs.exceptions import PluginError
 sys.path.insert(0, str(Path(__file__).parent))
 
 import generate_commands
+import render_examples
 import render_results
 
 
 def on_pre_build(config: MkDocsConfig) -> None:
     """Compare the generated pages with what they are generated from."""
-    for maker in (generate_commands, render_results):
+    for maker in (generate_commands, render_examples, render_results):
         if maker.PAGE.read_text(encoding="utf-8") != maker.page():
             raise PluginError(f"{maker.PAGE} is out of date; run: python {maker.__file__}")

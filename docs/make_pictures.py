@@ -20,7 +20,7 @@ from PySide6.QtWidgets import QApplication
 from app.bootstrap import _choose, choose_platform
 from app.models.session import Session
 from app.presenters.hotspot_rows import View
-from app.theme import apply_theme, choose_theme, load_fonts
+from app.theme import CurrentTheme, ThemeChoice, apply_theme, load_fonts
 from app.views.window.export_dialog import ExportDialog
 from app.views.window.main_window import MainWindow
 from checkmate.units import Budget
@@ -41,9 +41,10 @@ def open_solved(theme: str = "light", size: tuple[int, int] = (1440, 900)) -> Ma
     """Return a window on the bundled graph, solved for 60 %, at its peak."""
     application = QApplication.instance() or QApplication([])
     assert isinstance(application, QApplication)
-    apply_theme(application, choose_theme(theme), load_fonts())
+    current = CurrentTheme(ThemeChoice(theme))
+    apply_theme(application, current.now, load_fonts())
     session = Session()
-    window = MainWindow(session, choose_theme(theme), batch_size=8)
+    window = MainWindow(session, current, batch_size=8)
     window.resize(*size)
     window.show()
     loop = QEventLoop()
@@ -98,17 +99,17 @@ def draw_dark(window: MainWindow) -> None:
 
 def draw_budget(window: MainWindow) -> None:
     """Draw the budget and what is known of it."""
-    save("budget", window.explorer.budget.grab())
+    save("budget", window.explorer.area.docks["budget"].grab())
 
 
 def draw_solving(window: MainWindow) -> None:
     """Draw the state of the solve."""
-    save("solving", window.explorer.solving.grab())
+    save("solving", window.explorer.area.docks["solving"].grab())
 
 
 def draw_timeline(window: MainWindow) -> None:
     """Draw R, S and the memory curve."""
-    save("timeline", window.explorer.timeline_panel.grab())
+    save("timeline", window.explorer.area.docks["timeline"].grab())
 
 
 def draw_graph(window: MainWindow) -> None:
@@ -127,7 +128,7 @@ def draw_reasons(window: MainWindow) -> None:
         window.explorer.inspector.memory.show_view(view)
         wait(2500)
         window.explorer.turns.finish()
-        save(name, window.explorer.inspector.grab())
+        save(name, window.explorer.area.docks["inspector"].grab())
     window.resize(1440, 900)
     wait(300)
 
@@ -141,7 +142,7 @@ def draw_op(window: MainWindow) -> None:
     window.selection.select(forward[0])
     wait(800)
     window.explorer.turns.finish()
-    save("op", window.explorer.inspector.grab())
+    save("op", window.explorer.area.docks["inspector"].grab())
     window.selection.select(-1)
     window.resize(1440, 900)
     wait(300)

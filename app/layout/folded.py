@@ -10,10 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.layout.grouping import Group, group_tree, opened_by_default, visible_groups
+from app.layout.repeats import find_runs
 from checkmate.ir.graph import Graph, Phase
 
 MOST_BOXES = 60
 BOX_WIDTH, BOX_HEIGHT, GAP = 64.0, 56.0, 14.0
+Opened = frozenset[tuple[int, int]]  # the keys of groups
 _LATE = (Phase.BACKWARD, Phase.UPDATE)
 
 
@@ -22,6 +24,7 @@ class Box:
     """One group of ops on one rail.
 
     It has a column, its ops, its name and the bytes that they write. ``key`` is the group that it stands for.
+    ``copies``: how many equal blocks it stands for.
     """
 
     column: int
@@ -32,6 +35,7 @@ class Box:
     bytes: int
     key: tuple[int, int]
     can_open: bool
+    copies: int = 1
 
     @property
     def x(self) -> float:
@@ -86,13 +90,68 @@ class Folding:
         self._layer_of, names = _layers(graph)
         self._late = [op.phase in _LATE for op in graph.ops]
         self._written = [sum(graph.values[value].bytes for value in op.outputs) for op in graph.ops]
-        self.root = group_tree(names)
+        self.root = group_tree(names, find_runs(graph, self._layer_of, names))
 
-    def opened_by_default(self, most_columns: int) -> frozenset[tuple[int, int]]:
+    def opened_by_default(self, most_columns: int) -> Opened:
         """Return the groups to open so that at most ``most_columns`` are shown."""
         return opened_by_default(self.root, max(1, min(most_columns, MOST_BOXES // 2)))
 
-    def layout(self, opened: frozenset[tuple[int, int]]) -> GraphLayout:
+    def groups_around(self, op: int) -> Opened:
+        """Return the groups to open so that the op's layer has a box of its own."""
+        layer, group, around = self._layer_of[op], self.root, set()
+        while group.children:
+            inner = next(child for child in group.children if child.first <= layer < child.last)
+            around.add((group if group.copies == 1 else inner).key)
+            group = inner
+        return frozenset(around)
+
+    @property
+    def runs(self) -> list[Group]:
+        """Return the runs of equal blocks."""
+        found, pending = list[Group](), [self.root]
+        while pending:
+            group = pending.pop()
+            if group.copies > 1:
+                found.append(group)
+            else:
+                pending += reversed(group.children)
+        return found
+
+    def opening(self, opened: Opened, box: Box, op: int, *, every: bool) -> Opened:
+        """Return the groups to open so that a box is open.
+
+        Of equal blocks, it is the block of ``op``, the first one if it is in none of them, or ``every`` one.
+        """
+        run = self._run_of(box)
+        if run is None:
+            return opened | {box.key}
+        if every:
+            return self._folded(opened, run) | {run.key}
+        layer = self._layer_of[op if op in box.ops else box.ops[0]]
+        return opened | {block.key for block in run.children if block.first <= layer < block.last}
+
+    def folding(self, opened: Opened, key: tuple[int, int]) -> Opened:
+        """Return the groups to open so that a group is not; all blocks with equal ones."""
+        run = next((run for run in self.runs if run.key == key), None)
+        return opened - {key} if run is None else self._folded(opened, run)
+
+    def turning_blocks(self, opened: Opened) -> Opened:
+        """Return the groups to open so that all equal blocks are open; or none if some were."""
+        without = opened
+        for run in self.runs:
+            without = self._folded(without, run)
+        return without | {run.key for run in self.runs} if without == opened else without
+
+    def _run_of(self, box: Box) -> Group | None:
+        layer = self._layer_of[box.ops[0]]
+        inside = (run for run in self.runs if run.first <= layer < run.last)
+        return next(inside, None) if box.copies > 1 else None
+
+    def _folded(self, opened: Opened, run: Group) -> Opened:
+        inside = {key for key in opened if run.first <= key[0] and abs(key[1]) <= run.last}
+        return opened - inside | (inside & {self.root.key})
+
+    def layout(self, opened: Opened) -> GraphLayout:
         """Lay the boxes out in columns.
 
         Columns follow the order of the forward pass. The forward ops of a column stand above, its gradients
@@ -114,7 +173,17 @@ class Folding:
             name = _short_name(group, inside.get(group.key, ""))
             size = sum(self._written[op] for op in ops)
             boxes.append(
-                Box(column, name, group.name, late, tuple(ops), size, group.key, bool(group.children))
+                Box(
+                    column=column,
+                    name=name,
+                    full_name=group.full_name,
+                    backward=late,
+                    ops=tuple(ops),
+                    bytes=size,
+                    key=group.key,
+                    can_open=bool(group.children),
+                    copies=group.copies,
+                )
             )
             for op in ops:
                 box_of[op] = len(boxes) - 1
@@ -126,7 +195,7 @@ class Folding:
         depth = sum(g.first <= group.first and group.last <= g.last for g in around) - 1
         first, last = column_of_layer[group.first], column_of_layer[group.last - 1]
         size = sum(self._written[op] for op in ops if not self._late[op])
-        return GroupFrame(group.name.strip("_/ "), first, last, depth, len(ops), size, group.key)
+        return GroupFrame(group.full_name.strip("_/ "), first, last, depth, len(ops), size, group.key)
 
 
 def _layers(graph: Graph) -> tuple[list[int], list[str]]:

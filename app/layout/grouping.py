@@ -9,15 +9,19 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from app.layout.repeats import Run, block_names, run_name
+
 _TOKEN = re.compile(r"[A-Za-z]+\d*|\d+")
 _MOST_CHILDREN = 8
+_FEW = 4  # layers beside equal blocks; so few are not grouped
 
 
 @dataclass
 class Group:
     """Neighbouring layers of the forward pass that share ``name``.
 
-    They are the layers ``first`` to ``last`` (excluded). A group with ``children`` can be opened.
+    They are the layers ``first`` to ``last`` (excluded). A group with ``children`` can be opened. More than
+    one of ``copies`` says that the children are equal blocks.
     """
 
     name: str
@@ -25,27 +29,70 @@ class Group:
     last: int
     depth: int
     children: list[Group] = field(default_factory=list)
+    copies: int = 1
 
     @property
     def key(self) -> tuple[int, int]:
-        """Return the group's identity within its graph."""
-        return self.first, self.last
+        """Return the group's identity within its graph.
+
+        That of equal blocks ends with a negative number: they may be all the layers that there are.
+        """
+        return self.first, self.last if self.copies == 1 else -self.last
+
+    @property
+    def full_name(self) -> str:
+        """Return the name, with the number of equal blocks."""
+        return self.name if self.copies == 1 else f"{self.name} × {self.copies}"
 
 
-def group_tree(names: Sequence[str]) -> Group:
+def group_tree(names: Sequence[str], runs: Sequence[Run] = ()) -> Group:
     """Return all layers as one tree.
 
-    A node has no children or at least two, and at most ``_MOST_CHILDREN``.
+    A node has no children or at least two, and at most ``_MOST_CHILDREN``; but ``runs`` of equal blocks have
+    a node each, whose children are the blocks.
     """
     tokens = [_ends(name) for name in names]
     root = Group("", 0, len(names), 0)
+    if not runs:
+        _divide(names, tokens, root, root)
+        return root
+    at, parts = 0, list[Group]()
+    for run in runs:
+        parts += _between(names, tokens, at, run.first)
+        parts.append(_of_run(names, tokens, run))
+        at = run.last
+    parts += _between(names, tokens, at, len(names))
+    root.children = parts if len(parts) == 1 else _gathered(parts, 2 * _MOST_CHILDREN)
+    return root
+
+
+def _between(names: Sequence[str], tokens: Sequence[Sequence[int]], first: int, last: int) -> list[Group]:
+    """Return the layers before, between or after runs of equal blocks."""
+    if last - first <= _FEW:
+        return [Group(names[layer], layer, layer + 1, 0) for layer in range(first, last)]
+    part = Group(f"{names[first]} …", first, last, 0)
+    _divide(names, tokens, part, part)
+    return [part] if part.children else []
+
+
+def _of_run(names: Sequence[str], tokens: Sequence[Sequence[int]], run: Run) -> Group:
+    made = Group(run_name(names, run), run.first, run.last, 0, copies=run.copies)
+    for name, block in zip(block_names(names, run), run.blocks(), strict=True):
+        inner = Group(name, block.start, block.stop, 0)
+        if run.length > 1:
+            _divide(names, tokens, inner, None)
+        made.children.append(inner)
+    return made
+
+
+def _divide(names: Sequence[str], tokens: Sequence[Sequence[int]], root: Group, wide: Group | None) -> None:
+    """Give a group its children, and those theirs; ``wide`` may have twice as many."""
     pending = [root]
     while pending:
         group = pending.pop()
         runs = _runs(names, tokens, group)
         pending += runs
-        group.children = _gathered(runs, 2 * _MOST_CHILDREN if group is root else _MOST_CHILDREN)
-    return root
+        group.children = _gathered(runs, 2 * _MOST_CHILDREN if group is wide else _MOST_CHILDREN)
 
 
 def _ends(name: str) -> list[int]:
@@ -109,14 +156,18 @@ def _gathered(runs: list[Group], most: int) -> list[Group]:
 def opened_by_default(root: Group, most_boxes: int) -> frozenset[tuple[int, int]]:
     """Return the groups to open, with at most ``most_boxes`` closed ones left.
 
-    Outer groups are opened before inner ones, and larger before smaller ones.
+    Outer groups are opened before inner ones, and larger before smaller ones. Equal blocks stay one box,
+    unless there is room for every layer.
     """
+    every = root.last - root.first <= most_boxes
     opened, shown = {root.key}, [(1, child) for child in root.children] or [(0, root)]
     while True:
         fitting = [
             (level, group)
             for level, group in shown
-            if group.children and len(shown) - 1 + len(group.children) <= most_boxes
+            if group.children
+            and (every or group.copies == 1)
+            and len(shown) - 1 + len(group.children) <= most_boxes
         ]
         if not fitting:
             return frozenset(opened)
@@ -131,7 +182,8 @@ def opened_by_default(root: Group, most_boxes: int) -> frozenset[tuple[int, int]
 def visible_groups(root: Group, opened: frozenset[tuple[int, int]]) -> tuple[list[Group], list[Group]]:
     """Return (closed groups, open groups around them).
 
-    The closed ones are listed from left to right, the open ones outermost first.
+    The closed ones are listed from left to right, the open ones outermost first. Where single ones of equal
+    blocks are open, those before, between and after them are closed together.
     """
     closed: list[Group] = []
     around: list[Group] = []
@@ -139,9 +191,27 @@ def visible_groups(root: Group, opened: frozenset[tuple[int, int]]) -> tuple[lis
     while pending:
         group = pending.pop()
         if not group.children or group.key not in opened:
-            closed.append(group)
+            parts = pieces(group, opened)
+            if len(parts) == 1:
+                closed.append(group)
+            pending += reversed(parts if len(parts) > 1 else [])
             continue
         if group is not root:
             around.append(group)
         pending += reversed(group.children)
     return closed, around
+
+
+def pieces(group: Group, opened: frozenset[tuple[int, int]]) -> list[Group]:
+    """Return equal blocks divided at those that are open; others as they are."""
+    if group.copies == 1 or not any(child.key in opened for child in group.children):
+        return [group]
+    found: list[Group] = []
+    for block in group.children:
+        before = found[-1] if found else None
+        if block.key in opened or before is None or before.key in opened:
+            found.append(block)
+        else:
+            inner = [*before.children, block] if before.copies > 1 else [before, block]
+            found[-1] = Group(group.name, before.first, block.last, group.depth, inner, len(inner))
+    return found

@@ -56,14 +56,6 @@ class Comparison(QObject):
             self.pinned.emit()
             self.changed.emit()
 
-    def pin_shown(self) -> None:
-        """Take the schedule on screen as B, to compare what is shown next with it."""
-        self.pin(self._exploration.shown)
-
-    def toggle(self) -> None:
-        """Start to compare with the plain step, or end the comparison."""
-        self.pin(None if self.other is not None else self._exploration.plain)
-
     def _on_shown(self) -> None:
         if self.other is not None:
             self.changed.emit()

@@ -92,16 +92,23 @@ class Playhead(QObject):
 
 
 class Selection(QObject):
-    """The selected op; -1 for none."""
+    """The selected op, and perhaps one of the values that it makes.
+
+    All views show the same selection.
+
+    Attributes:
+        op: -1 for none.
+        value: -1 where it is all that the op makes.
+    """
 
     changed = Signal(int)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.op = -1
+        self.op = self.value = -1
 
-    def select(self, op: int) -> None:
-        """Select ``op``."""
-        if op != self.op:
-            self.op = op
+    def select(self, op: int, value: int = -1) -> None:
+        """Select ``op``, or the ``value`` that it makes; -1 selects nothing."""
+        if (op, value) != (self.op, self.value):
+            self.op, self.value = op, value
             self.changed.emit(op)

@@ -36,6 +36,11 @@ class DisplayQueue(QObject):
         self._thread = Background(self, poll_ms=_POLL_MS)
         self._thread.done.connect(self._on_done)
 
+    @property
+    def waits(self) -> bool:
+        """Return whether a schedule is being prepared to be shown."""
+        return self._waits
+
     def start(self) -> None:
         """Look whether there is a better schedule to show."""
         best = self._best()

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PySide6.QtCore import QObject, Signal
 
 from app.models.display_queue import DisplayQueue
+from app.models.listing import Listing
 from app.presenters.report.page import ReportContent
-from app.state.knowledge import ListedSchedule, WhatIf
+from app.state.knowledge import ListedSchedule, WhatIf, steps_key
+from app.state.own_schedules import restored
+from app.state.saved import insert_saved, listed, schedules_to_save
 from app.state.solve import Aim, Asked, Solve
+from app.state.standing import Standing
 from checkmate.formats.exploration import SavedExploration
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import MeasuredSchedule
@@ -25,6 +27,8 @@ from checkmate.ir.result import SolveResult
 from checkmate.solvers.constraints import Constraints, constrained
 from checkmate.solvers.known_frontier import Frontier
 from checkmate.workers.messages import Checked
+
+_LOOKED_AT_S = 2.0  # a solve that ran for longer was wanted, also if the next one takes its place
 
 __all__ = ["Exploration", "ListedSchedule", "Solve"]
 
@@ -38,16 +42,19 @@ class Exploration(QObject):
     ones.
 
     Attributes:
+        listing: the user's own schedules, and the work on other budgets.
         aim: None if the slider stands on a budget; otherwise the budget follows the smallest known schedule
             within the aim's cost.
         opened_at: where the slider stood when the graph was opened.
         passing: the costs are estimates that measured ones will replace; until then nothing is solved.
         preparing: what the solver does before it can search, in words; empty if it can search.
+        standing: how the schedule on screen stands to the budget; None if no graph is open.
 
     Signals:
         graph_changed: another graph is open.
         known_changed: a point or a bound was added, or the range is known.
         shown_changed: another schedule is on screen.
+        standing_changed: the schedule on screen stands otherwise to the budget.
         solve_changed: the solve goes on, or ended.
         budget_changed: the budget or the aim is another.
         constraints_changed: other constraints apply.
@@ -58,6 +65,7 @@ class Exploration(QObject):
     graph_changed = Signal()
     known_changed = Signal()
     shown_changed = Signal()
+    standing_changed = Signal()
     solve_changed = Signal()
     budget_changed = Signal()
     constraints_changed = Signal()
@@ -76,9 +84,20 @@ class Exploration(QObject):
         self.opened_at = Asked()
         self.passing = False
         self.preparing = ""
+        self.standing: Standing | None = None
+        self.listing = Listing(self)
+        self._chosen = False  # by hand; what is on screen is not the budget's own schedule
         self._what_ifs: dict[Constraints, WhatIf] = {}
         self._measured: dict[bytes, MeasuredSchedule] = {}  # by the schedule's steps
-        self._display_queue = DisplayQueue(lambda: self.best_for(self.budget_bytes), self._show_if_new, self)
+        self._display_queue = DisplayQueue(self._due, self._show_if_new, self)
+        for signal in (
+            self.graph_changed,
+            self.known_changed,
+            self.shown_changed,
+            self.budget_changed,
+            self.solve_changed,
+        ):
+            signal.connect(self._stand)  # before any view, which then finds it done
 
     @property
     def constraints(self) -> Constraints:
@@ -124,10 +143,11 @@ class Exploration(QObject):
         self.unconstrained = self.what_if = what_if or WhatIf(graph, Constraints())
         self._what_ifs = {Constraints(): self.what_if}
         self._measured = {}
-        self.shown = self.what_if.plain
+        self.shown, self._chosen = self.what_if.plain, False
         self.solve = None
         self.budget_bytes, self.aim = self.shown.peak_bytes, None
         self.opened_at = self.asked
+        self.listing.restart()
         self.graph_changed.emit()
         self.constraints_changed.emit()
         self.known_changed.emit()
@@ -173,17 +193,22 @@ class Exploration(QObject):
         before = self.what_if
         if self.graph is None or before is None or constraints == before.constraints:
             return
-        what_if = self._what_ifs.get(constraints) or WhatIf(self.graph, constraints)
+        what_if = self._what_if_under(constraints)
         others = [other for other in self._what_ifs.values() if other is not what_if and other is not before]
         for other in (before, *others):
             what_if.learn(other, self.budget_bytes)
-        self._what_ifs[constraints] = self.what_if = what_if
-        self.solve = None
+        self.what_if, self.solve, self._chosen = what_if, None, False
         self.constraints_changed.emit()
         self.known_changed.emit()
         self.solve_changed.emit()
         if not self._follow():
-            self.show(what_if.best_for(self.budget_bytes) or what_if.known[0])
+            self._put(what_if.best_for(self.budget_bytes) or what_if.known[0])
+
+    def _what_if_under(self, constraints: Constraints) -> WhatIf:
+        assert self.graph is not None
+        if constraints not in self._what_ifs:
+            self._what_ifs[constraints] = WhatIf(self.graph, constraints)
+        return self._what_ifs[constraints]
 
     def restore(self, saved: SavedExploration, what_if: WhatIf | None = None) -> None:
         """Start over with what a file holds; leave out schedules that do not hold.
@@ -193,42 +218,39 @@ class Exploration(QObject):
         """
         constraints = Constraints.from_json(saved.constraints or {})
         constrained(saved.graph, constraints)
+        under = {place: Constraints.from_json(own.constraints or {}) for place, own in saved.own.items()}
+        for one in set(under.values()):
+            constrained(saved.graph, one)
         self.set_graph(saved.graph, what_if)
         assert self.unconstrained is not None
         for budget, bound in saved.bounds:
             self.unconstrained.frontier.add_bound(budget, bound)
-        self._insert_saved(saved, self.unconstrained)
-        self._measured = {_key(one.steps): one for one in saved.measured}
+        insert_saved(saved, self.unconstrained)
+        self._measured = {steps_key(one.steps): one for one in saved.measured}
         self.set_constraints(constraints)
         assert self.what_if is not None
         if self.what_if is not self.unconstrained:
-            self._insert_saved(saved, self.what_if)
+            insert_saved(saved, self.what_if)
+        for place, own in saved.own.items():
+            found = listed(saved.schedules[place], self._what_if_under(under[place]))
+            if found is not None:
+                self.listing.own.put(found.key, restored(found, own))
+        self.listing.changed.emit()
         self.known_changed.emit()
         if saved.budget_bytes:
             self.set_budget(saved.budget_bytes)
         self.opened_at = self.asked
 
-    def _insert_saved(self, saved: SavedExploration, what_if: WhatIf) -> None:
-        for result in saved.schedules:
-            if result.schedule is not None:
-                what_if.insert(
-                    result.schedule.steps.tolist(),
-                    budget_bytes=result.budget_bytes,
-                    solver=result.solver,
-                    seconds=result.solve_seconds,
-                )
-
     def saved(self) -> SavedExploration:
         """Return what is saved in a file.
 
-        That is the graph, what is known of it, and what is known under the constraints.
+        That is the graph, what is known of it, what is known under the constraints, and the user's own list.
         """
         assert self.graph is not None and self.what_if is not None and self.unconstrained is not None
-        found = {f.schedule.steps.tobytes(): f for f in (*self.what_if.known, *self.unconstrained.known)}
-        results = tuple(f.result() for f in found.values())
+        results, own = schedules_to_save((self.what_if, self.unconstrained), self.listing.own)
         constraints = None if self.constraints.is_empty else self.constraints.to_json()
         bounds, measured = self.unconstrained.frontier.bounds, tuple(self._measured.values())
-        return SavedExploration(self.graph, self.budget_bytes, results, bounds, constraints, measured)
+        return SavedExploration(self.graph, self.budget_bytes, results, bounds, constraints, measured, own)
 
     def set_range(self, facts: dict[str, Any], what_if: WhatIf | None = None) -> None:
         """Take what every schedule needs at least, from the solver process."""
@@ -257,11 +279,16 @@ class Exploration(QObject):
         return 0 if self.unconstrained is None else self.unconstrained.least_possible
 
     def set_budget(self, budget_bytes: int) -> None:
-        """Move the slider and show the best known schedule that fits at once."""
-        if self.graph is None or (budget_bytes == self.budget_bytes and self.aim is None):
+        """Move the slider and show the best known schedule that fits at once.
+
+        It takes the place of one that was chosen by hand, even if the budget is the same as before.
+        """
+        if self.graph is None:
             return
-        self.budget_bytes, self.aim = budget_bytes, None
-        self.budget_changed.emit()
+        before = self.asked, self._chosen
+        self.budget_bytes, self.aim, self._chosen = budget_bytes, None, False
+        if before != (self.asked, False):
+            self.budget_changed.emit()
         self.show_best()
 
     @property
@@ -281,28 +308,32 @@ class Exploration(QObject):
 
         The budget follows as smaller schedules are found.
         """
-        if self.graph is None or aim == self.aim:
+        if self.graph is None or (aim == self.aim and not self._chosen):
             return
-        self.aim = aim
+        self.aim, self._chosen = aim, False
         if not self._follow():
             self.budget_changed.emit()
 
     def _follow(self) -> bool:
         """Move the budget to the smallest known schedule of the aim.
 
-        Return whether it moved, or whether another schedule is shown for it.
+        Return whether it moved, or whether another schedule is shown for it. One that was chosen by hand
+        stays on screen.
         """
         least = (
             None
             if self.aim is None or self.what_if is None
             else self.what_if.least_within(self.aim.max_overhead)
         )
-        if least is None or (least is self.shown and least.peak_bytes == self.budget_bytes):
+        if least is None:
             return False
-        self.budget_bytes = least.peak_bytes
-        self.budget_changed.emit()
-        self.show(least)
-        return True
+        moved, other = least.peak_bytes != self.budget_bytes, least is not self.shown and not self._chosen
+        if moved or other:
+            self.budget_bytes = least.peak_bytes
+            self.budget_changed.emit()
+        if other:
+            self._put(least)
+        return moved or other
 
     @property
     def least_bound(self) -> int:
@@ -321,9 +352,15 @@ class Exploration(QObject):
     def show_best(self) -> None:
         """Show the best schedule for the budget; a large one follows soon.
 
-        If none fits, the last good one stays on screen.
+        If none fits, the smallest known one is shown. One that was chosen by hand stays on screen.
         """
         self._display_queue.start()
+
+    def _due(self) -> ListedSchedule | None:
+        """Return the schedule that should be on screen."""
+        if self._chosen or self.what_if is None:
+            return self.shown
+        return self.what_if.best_for(self.budget_bytes) or self.what_if.known[0]
 
     def show_now(self) -> None:
         """Show at once what is about to be shown."""
@@ -331,7 +368,7 @@ class Exploration(QObject):
 
     def _show_if_new(self, best: ListedSchedule | None) -> None:
         if best is not None and best is not self.shown:
-            self.show(best)
+            self._put(best)
 
     @property
     def measured_shown(self) -> MeasuredSchedule | None:
@@ -339,7 +376,7 @@ class Exploration(QObject):
 
         It is None if the schedule was not run.
         """
-        return None if self.shown is None else self._measured.get(_key(self.shown.schedule.steps))
+        return None if self.shown is None else self._measured.get(self.shown.key)
 
     def take_measured(self, measured: MeasuredSchedule, result: SolveResult) -> None:
         """Take in what was measured of ``result``'s schedule, and show it.
@@ -348,13 +385,11 @@ class Exploration(QObject):
         """
         assert self.what_if is not None
         schedule = result.require_schedule()
-        self._measured[_key(measured.steps)] = measured
-        if self.shown is None or _key(self.shown.schedule.steps) != _key(schedule.steps):
+        self._measured[steps_key(measured.steps)] = measured
+        if self.shown is None or self.shown.key != steps_key(schedule.steps):
             facts: dict[str, Any] = {"budget_bytes": result.budget_bytes, "solver": result.solver}
             self.add(schedule.steps, **facts, seconds=result.solve_seconds)
-            known = next(
-                (one for one in self.known if _key(one.schedule.steps) == _key(schedule.steps)), None
-            )
+            known = next((one for one in self.known if one.key == steps_key(schedule.steps)), None)
             self.show(known or self.what_if.found(result))
         self.measured_changed.emit()
 
@@ -369,10 +404,51 @@ class Exploration(QObject):
         return other
 
     def show(self, found: ListedSchedule) -> None:
-        """Show ``found`` at once."""
+        """Show ``found`` at once, because the user chose it.
+
+        It stays until the slider is moved or its budget is asked for again. What stands in its place then is
+        the budget's own schedule.
+        """
+        self._chosen = False
+        self._chosen = found is not self._due()
+        self._put(found)
+
+    @property
+    def by_hand(self) -> bool:
+        """Return whether the user chose what is on screen, instead of the budget's own schedule."""
+        return self._chosen
+
+    @property
+    def better(self) -> ListedSchedule | None:
+        """Return a known schedule that serves the budget clearly better.
+
+        It is None if there is none, or if the one on screen does not fit the budget.
+        """
+        if self.shown is None or self.what_if is None:
+            return None
+        return self.what_if.better_than(self.shown, self.budget_bytes)
+
+    def _put(self, found: ListedSchedule) -> None:
         self._display_queue.forget()
         self.shown = found
         self.shown_changed.emit()
+
+    def _stand(self) -> None:
+        """Decide anew how the schedule on screen stands to the budget."""
+        if self.what_if is None or self.shown is None:
+            return
+        sought = self.solve is not None and self.solve.running and self.solve.asked == self.asked
+        standing = Standing.of(
+            self.what_if,
+            self.budget_bytes,
+            self.shown,
+            chosen=self._chosen,
+            sought=sought,
+            coming=self._display_queue.waits,
+        )
+        if standing != self.standing:
+            self.standing = standing
+            self.standing_changed.emit()
 
     def add(
         self,
@@ -383,10 +459,12 @@ class Exploration(QObject):
         seconds: float,
         what_if: WhatIf | None = None,
         checked: Checked | None = None,
+        asked: bool = True,
     ) -> bool:
         """Add a schedule after the independent check; False if it does not hold.
 
-        ``checked`` is the result of the check, if it was already made.
+        ``checked`` is the result of the check, if it was already made. Unless it was ``asked`` for, it
+        replaces the one on screen only where that does not fit the budget.
         """
         what_if = what_if or self.what_if
         assert what_if is not None and self.unconstrained is not None
@@ -397,10 +475,29 @@ class Exploration(QObject):
             self.unconstrained.insert(plan, **facts, report=None if checked is None else checked.plain)
         if new and what_if is self.what_if:
             self.known_changed.emit()
-            if not self._follow():
+            unfit = self.shown is None or self.shown.peak_bytes > self.budget_bytes
+            if not self._follow() and (asked or unfit):
                 self.show_best()
-            self._on_news_of_aim()
+            self._tell_solve()
         return new is not None
+
+    def add_baseline(
+        self,
+        steps: np.ndarray,
+        *,
+        budget_bytes: int,
+        solver: str,
+        seconds: float,
+        what_if: WhatIf,
+        checked: Checked | None = None,
+    ) -> bool:
+        """Add a published method's schedule; False if it does not hold."""
+        facts: dict[str, Any] = {"budget_bytes": budget_bytes, "solver": solver, "seconds": seconds}
+        report = None if checked is None else checked.limited
+        found = what_if.listed(steps.tolist(), **facts, report=report)
+        if found is not None and what_if.add_baseline(found) and what_if is self.what_if:
+            self.known_changed.emit()
+        return found is not None
 
     def add_bound(self, budget_bytes: int, lower_bound: float | None, what_if: WhatIf | None = None) -> None:
         """Add a bound; None says that no schedule fits, which is proved."""
@@ -409,32 +506,59 @@ class Exploration(QObject):
         new = what_if.frontier.add_bound(budget_bytes, math.inf if lower_bound is None else lower_bound)
         if new and what_if is self.what_if:
             self.known_changed.emit()
-            self._on_news_of_aim()
+            self._tell_solve()
 
-    def _on_news_of_aim(self) -> None:
-        """Tell the search for the least memory what the frontier has learned.
+    def _tell_solve(self) -> None:
+        """Tell the solve for where the slider stands what the frontier has learned.
 
-        This is done even while nothing is solved.
+        This is done even while nothing is solved: the panel of the solve must not know less than the list.
         """
         solve = self.solve
-        if solve is None or self.aim is None or solve.aim != self.aim or solve.what_if is not self.what_if:
+        if solve is None or solve.asked != self.asked or solve.what_if is not self.what_if:
             return
-        if solve.learn(self.budget_bytes, self.least_bound):
+        if solve.learn(*self._known_of(solve)):
             self.solve_changed.emit()
+
+    def _known_of(self, solve: Solve) -> tuple[float | None, float]:
+        """Return the best that is known of what was asked, and the bound.
+
+        They are peaks in bytes for an aim, else costs. A bound that says nothing is 0.
+        """
+        what_if = solve.what_if
+        if solve.aim is not None:
+            bound = self.least_bound
+            return self.budget_bytes, bound if bound > what_if.graph.fixed_bytes else 0.0
+        return what_if.known_cost(solve.budget_bytes)
+
+    def answered(self) -> None:
+        """Put what the solve has led to into the user's own list."""
+        solve = self.solve
+        if solve is not None and solve.what_if is self.what_if:
+            aim, what_if = solve.aim, solve.what_if
+            asked = Asked(solve.budget_bytes) if aim is None else Asked(aim=aim)
+            found = (
+                what_if.best_for(solve.budget_bytes)
+                if aim is None
+                else what_if.least_within(aim.max_overhead)
+            )
+            if found is not None:
+                self.listing.answer(asked, found)
 
     def begin_solve(self, job: int) -> None:
         """Begin a solve for the current budget or aim.
 
-        What is already known of an aim is its first result.
+        What is already known of it is its first result.
         """
         assert self.what_if is not None
+        before = self.solve
+        if before is not None and before.running and time.monotonic() - before.started > _LOOKED_AT_S:
+            self.answered()  # the slider has not only passed there
+        if self._chosen:
+            self.move(self.asked)
         self.solve = Solve(job, self.budget_bytes, time.monotonic(), self.what_if, self.aim)
-        if self.aim is not None:
-            self.solve.found(0.0, self.budget_bytes)
-            if self.least_bound > self.what_if.graph.fixed_bytes:  # a smaller bound adds nothing
-                self.solve.proved(0.0, self.least_bound)
+        best, bound = self._known_of(self.solve)
+        if best is not None:
+            self.solve.found(0.0, best)
+        if bound:
+            self.solve.proved(0.0, bound)
         self.solve_changed.emit()
-
-
-def _key(steps: Sequence[int] | NDArray[np.integer[Any]]) -> bytes:
-    return np.asarray(steps, np.int64).tobytes()

@@ -5,6 +5,7 @@ Small files are read at once, large ones in a thread.
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import json
 from collections.abc import Callable
@@ -34,13 +35,15 @@ class Opened:
     """A graph that was read, with what belongs to it.
 
     It has the replayed plain step, the JSON of the graph's file, and what was saved with it, if anything.
-    ``changed`` is the model's file, if it has changed since it was profiled.
+    ``changed`` is the model's file, if it has changed since it was profiled. ``file`` is where it was read,
+    if it was in a file.
     """
 
     what_if: WhatIf
     body: bytes
     saved: SavedExploration | None = None
     changed: Path | None = None
+    file: Path | None = None
 
     @classmethod
     def of(cls, graph: Graph, saved: SavedExploration | None = None) -> Opened:
@@ -49,7 +52,7 @@ class Opened:
         opened = cls(WhatIf(graph, Constraints()), body, saved, changed_since_profiled(graph))
         plain = opened.what_if.plain
         _ = plain.timeline.peak_step, plain.matrices, graph.fingerprint, graph.late, graph.predecessors
-        _ = opened.what_if.folding, opened.what_if.layer_rows
+        _ = opened.what_if.folding, opened.what_if.layers
         return opened
 
 
@@ -60,10 +63,9 @@ def read_opened(path: Path) -> Opened:
         FormatError: it is neither, or broken.
     """
     data = read_json(path)
-    if is_exploration(data):
-        saved = exploration_from_json(path, data)
-        return Opened.of(saved.graph, saved)
-    return Opened.of(read_any_graph(path))
+    saved = exploration_from_json(path, data) if is_exploration(data) else None
+    opened = Opened.of(read_any_graph(path)) if saved is None else Opened.of(saved.graph, saved)
+    return dataclasses.replace(opened, file=path.absolute())
 
 
 def is_large(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What was explored lately, with all that was found.
+"""What was explored lately, with all that was found, and what else was read.
 
 It opens again at once, without TensorFlow.
 """
@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from PySide6.QtCore import QSettings
+
 from checkmate.ir.graph import Graph
 
 _MOST = 6
 ENDING = ".exploration.json.gz"
+_RECORDS = "recent/records"
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,30 @@ class Recent:
             with contextlib.suppress(OSError):  # another window may have just dropped it
                 found.append(Explored(path, unquote(path.name.removesuffix(ENDING)), path.stat().st_mtime))
         return sorted(found, key=lambda entry: -entry.closed_at)
+
+
+class RecentRecords:
+    """The logs and profiles that were read lately; they stay where they are.
+
+    Without settings, none is remembered.
+    """
+
+    def __init__(self, settings: QSettings | None) -> None:
+        self._settings = settings
+
+    def keep(self, path: Path) -> None:
+        """Remember ``path`` as the newest."""
+        if self._settings is not None:
+            own = str(path.absolute())
+            others = [str(one) for one in self.paths() if str(one) != own]
+            self._settings.setValue(_RECORDS, [own, *others][:_MOST])
+
+    def paths(self) -> list[Path]:
+        """Return those that are still there, newest first."""
+        kept = None if self._settings is None else self._settings.value(_RECORDS)
+        listed = [kept] if isinstance(kept, str) else kept if isinstance(kept, list) else []
+        paths = [Path(entry) for entry in listed if isinstance(entry, str) and entry]
+        return [path for path in paths if path.exists()]
 
 
 def name_of(graph: Graph) -> str:

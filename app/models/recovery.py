@@ -93,6 +93,7 @@ class Recovery(QObject):
         exploration.constraints_changed.connect(self._on_change)
         exploration.passing_changed.connect(self._on_change)
         exploration.measured_changed.connect(self._on_change)
+        exploration.listing.changed.connect(self._on_change)
         exploration.graph_changed.connect(self._keep_as_recent)
 
     def orphans(self) -> list[Orphan]:

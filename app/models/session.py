@@ -15,6 +15,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from app.models.exploration import Exploration
 from app.models.opening import Opened, Opening, is_large, read_opened
 from app.models.solver_client import Solving
+from app.presenters.commands import OnScreen
 from app.presenters.report.page import html_report
 from app.state.knowledge import ListedSchedule
 from app.state.solve import Asked
@@ -110,6 +111,7 @@ class Session(QObject):
         self._device_job = 0
         self._exporting: Graph | None = None
         self._source = _Source.FILE
+        self.file: Path | None = None  # where the graph is; None if it is in no file
 
     @property
     def device_busy(self) -> bool:
@@ -132,6 +134,8 @@ class Session(QObject):
             return
         try:
             self._on_opened(read_opened(path))
+            if at_once:
+                self.file = None  # it was restored from a file that the window itself keeps
         except CheckmateError as error:
             self.failed.emit(str(error), error.hint)
 
@@ -155,6 +159,7 @@ class Session(QObject):
         except CheckmateError as error:
             self._on_not_opened(str(error), error.hint)
             return
+        self.file = opened.file
         self.solving.know_body(graph, opened.body)
         if source is _Source.ESTIMATES:
             self._source = _Source.FILE
@@ -195,8 +200,25 @@ class Session(QObject):
         except CheckmateError as error:
             self.failed.emit(str(error), error.hint)
             return False
+        self.file = path.absolute()
         self.noticed.emit(f"Saved {path}.")
         return True
+
+    def on_screen(self) -> OnScreen | None:
+        """Return what is on screen, as a command would ask for it.
+
+        None if no command can name it. A schedule that was chosen by hand is asked for by its own peak.
+        """
+        exploration = self.exploration
+        if exploration.graph is None or exploration.shown is None or exploration.standing is None:
+            return None
+        chosen = exploration.standing.replaceable
+        budget = exploration.shown.peak_bytes if chosen else exploration.budget_bytes
+        aim = None if chosen else exploration.aim
+        asked = OnScreen(
+            exploration.graph, self.file, budget, aim, exploration.constraints, self.solving.seconds
+        )
+        return asked if asked.can_be_written else None
 
     def save_schedule(self, found: ListedSchedule, path: Path) -> bool:
         """Save ``found`` as a schedule file; return whether that worked."""
@@ -236,6 +258,7 @@ class Session(QObject):
     def use_graph(self, graph: Graph) -> None:
         """Explore ``graph``, and send it to the solver."""
         self.exploration.set_graph(graph)
+        self.file = None
         self.solving.send_graph()
 
     def constrain(self, constraints: Constraints) -> None:

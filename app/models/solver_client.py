@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from app.models.checker_client import Checking
 from app.models.exploration import Exploration
 from app.state.knowledge import WhatIf
-from app.state.solve import Solve
+from app.state.solve import Solve, Tightest
 from app.workers.process import WorkerProcess
 from checkmate.formats.graph import graph_to_json
 from checkmate.ipc.messages import Cancel, Message
@@ -22,8 +22,11 @@ from checkmate.ir.result import SolveStatus
 from checkmate.machine.cores import usable_cores
 from checkmate.workers.messages import (
     WINDOW_MESSAGES,
+    BaselineSchedule,
     Checked,
     CostBound,
+    FillFrontier,
+    Filling,
     FindLeastMemory,
     FrontierBound,
     FrontierSchedule,
@@ -52,10 +55,12 @@ _REMEMBERED = 8  # checks
 _AT_ONCE = 1000  # steps; the check of more is felt (about 10 ms a thousand)
 
 # What comes back about a question, and about a job.
-AboutQuestion = MemoryNeeded | FrontierBound | FrontierSchedule
+AboutQuestion = MemoryNeeded | FrontierBound | FrontierSchedule | BaselineSchedule | Filling
 Ended = SolveEnded | LeastMemoryEnded | SolveSkipped
 AboutJob = Incumbent | CostBound | SmallerSchedule | MemoryBound | Ended
-WithSchedule = FrontierSchedule | Incumbent | SmallerSchedule | SolveEnded | LeastMemoryEnded
+WithSchedule = (
+    FrontierSchedule | BaselineSchedule | Incumbent | SmallerSchedule | SolveEnded | LeastMemoryEnded
+)
 
 
 @dataclass
@@ -79,7 +84,8 @@ class _Arrived:
 class Solving(QObject):
     """Has the solver process work on one solve at a time, the newest.
 
-    Whatever is found goes to the frontier of the question that it belongs to.
+    Whatever is found goes to the frontier of the question that it belongs to. ``seconds``: how long a solve
+    may take, unless it is asked for longer.
 
     Signals: ``failed(sentence, hint)``; ``noticed(sentence)``; ``settled()`` when a solve has ended.
     """
@@ -91,6 +97,7 @@ class Solving(QObject):
     def __init__(self, exploration: Exploration, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._exploration = exploration
+        self.seconds = SOLVE_SECONDS
         self.process = WorkerProcess("checkmate.workers.solver", WINDOW_MESSAGES, self)
         self.process.received.connect(self._on_received)
         self.process.died.connect(self._on_died)
@@ -112,6 +119,7 @@ class Solving(QObject):
         self._asked: deque[tuple[WhatIf, bytes, int]] = deque(maxlen=_REMEMBERED)
         self._answers: dict[int, Checked] = {}
         self._held = False
+        exploration.listing.fill_switched.connect(lambda on: self.process.send(FillFrontier(on)))
         # Cores that the solver may use; it runs at a lower priority.
         self.workers = max(1, min(_MOST_WORKERS, usable_cores()))
 
@@ -123,6 +131,9 @@ class Solving(QObject):
         body = self.graph_body()
         question = next(self._jobs)
         self._questions[question] = what_if
+        self._exploration.listing.set_filling(None)
+        if not self._exploration.listing.fill_wanted:
+            self.process.send(FillFrontier(False))  # the process may be a new one
         self.process.send(OpenQuestion(question, graph.name, self.workers, what_if.constraints, body))
         self.send_schedules(what_if)
         for budget, bound in what_if.frontier.bounds:
@@ -160,7 +171,7 @@ class Solving(QObject):
         self._patience.stop()
         job, aim = next(self._jobs), self._exploration.aim
         self._exploration.begin_solve(job)
-        limit = seconds or SOLVE_SECONDS
+        limit = seconds or self.seconds
         if aim is None:
             self.process.send(SolveBudget(job, self._exploration.budget_bytes, limit))
         else:
@@ -222,6 +233,8 @@ class Solving(QObject):
             return
         solve.status, solve.message = status.value, message
         solve.seconds = time.monotonic() - solve.started
+        if status not in (SolveStatus.INFEASIBLE, SolveStatus.FAILED):
+            self._exploration.answered()
         self._exploration.solve_changed.emit()
         self.settled.emit()
 
@@ -313,7 +326,14 @@ class Solving(QObject):
             case FrontierBound(budget_bytes=budget, lower_bound=bound):
                 self._exploration.add_bound(budget, bound, what_if)
             case FrontierSchedule(budget_bytes=budget, solver=solver, solve_seconds=seconds, steps=steps):
-                self._take(steps, budget, solver, seconds, what_if)
+                solve = self._exploration.solve
+                asked = solve is not None and solve.running
+                self._take(steps, budget, solver, seconds, what_if, asked=asked)
+            case BaselineSchedule(budget_bytes=budget, solver=solver, solve_seconds=seconds, steps=steps):
+                self._take_baseline(steps, budget, solver, seconds, what_if)
+            case Filling(state=state):
+                if what_if is self._exploration.what_if:
+                    self._exploration.listing.set_filling(state)
 
     def _on_news(self, message: AboutJob, solve: Solve) -> None:
         elapsed = time.monotonic() - solve.started
@@ -348,13 +368,14 @@ class Solving(QObject):
         self._exploration.add_bound(bound - 1, cap, solve.what_if)
 
     def _on_solve_ended(self, ended: SolveEnded, solve: Solve, elapsed: float) -> None:
-        tightest = ended.statistics.get("tightest_op")
-        solve.assumptions, solve.tightest_op = ended.assumptions, None if tightest is None else int(tightest)
+        solve.assumptions, solve.tightest = ended.assumptions, Tightest.of(ended.statistics)
         if ended.steps and ended.cost is not None:
             solve.found(elapsed, ended.cost)
             self._take(ended.steps, ended.budget_bytes, ended.solver, ended.solve_seconds, solve.what_if)
         if ended.lower_bound is not None and not ended.assumptions:
             solve.proved(elapsed, ended.lower_bound)
+        if ended.status is SolveStatus.INFEASIBLE and not ended.assumptions:
+            self._exploration.add_bound(ended.budget_bytes, None, solve.what_if)
         self._end(ended.status, ended.message)
 
     def _on_least_ended(self, ended: LeastMemoryEnded, solve: Solve, elapsed: float) -> None:
@@ -365,7 +386,16 @@ class Solving(QObject):
             self._on_least_bound(solve, elapsed, ended.lower_bound_bytes)
         self._end(ended.status, ended.message)
 
-    def _take(self, steps: bytes, budget_bytes: int, solver: str, seconds: float, what_if: WhatIf) -> None:
+    def _take(
+        self,
+        steps: bytes,
+        budget_bytes: int,
+        solver: str,
+        seconds: float,
+        what_if: WhatIf,
+        *,
+        asked: bool = True,
+    ) -> None:
         held = self._exploration.add(
             unpack_steps(steps),
             budget_bytes=budget_bytes,
@@ -373,7 +403,24 @@ class Solving(QObject):
             seconds=seconds,
             what_if=what_if,
             checked=self._checked,
+            asked=asked,
         )
+        self._report_unless(held)
+
+    def _take_baseline(
+        self, steps: bytes, budget_bytes: int, solver: str, seconds: float, what_if: WhatIf
+    ) -> None:
+        held = self._exploration.add_baseline(
+            unpack_steps(steps),
+            budget_bytes=budget_bytes,
+            solver=solver,
+            seconds=seconds,
+            what_if=what_if,
+            checked=self._checked,
+        )
+        self._report_unless(held)
+
+    def _report_unless(self, held: bool) -> None:
         if not held:
             self.noticed.emit("A schedule from the solver failed the independent check and was dropped.")
 

@@ -1,16 +1,19 @@
 """Changes that can be undone.
 
-A change sets another budget, aim or set of constraints. Each change solves again.
+A change sets another budget, aim or set of constraints, and solves again; or it changes the user's own list
+of schedules; or it shows or compares another schedule.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QUndoCommand, QUndoStack
 
+from app.models.comparison import Comparison
 from app.models.cursors import Selection
+from app.models.exploration import Exploration
 from app.models.session import Session
 from app.presenters.wording import short_name
 from app.state.constraint_targets import (
@@ -22,8 +25,12 @@ from app.state.constraint_targets import (
     sentence,
     switched,
 )
+from app.state.knowledge import ListedSchedule
+from app.state.own_schedules import OwnSchedule
 from app.state.solve import Asked
 from checkmate.solvers.constraints import Constraints
+
+_MOST = 200  # changes; each may hold a schedule in memory
 
 
 class _Change(QUndoCommand):
@@ -54,6 +61,157 @@ class _Move(QUndoCommand):
         self._session.ask(self._before)
 
 
+class _ListChange(QUndoCommand):
+    """A change of one entry of the user's own list; None: there is none."""
+
+    def __init__(
+        self, exploration: Exploration, text: str, found: ListedSchedule, after: OwnSchedule | None
+    ) -> None:
+        super().__init__(text)
+        self._listing, self._key = exploration.listing, found.key
+        self._before, self._after = self._listing.own.of(found), after
+
+    def redo(self) -> None:
+        self._listing.put(self._key, self._after)
+
+    def undo(self) -> None:
+        self._listing.put(self._key, self._before)
+
+
+@dataclass(frozen=True)
+class _OnScreen:
+    """The schedule on screen (A), what it is compared with (B), and where the slider stands.
+
+    ``by_hand``: the user chose A. Otherwise A is the best known for where the slider stands, now and later.
+    """
+
+    asked: Asked
+    shown: ListedSchedule | None
+    other: ListedSchedule | None
+    by_hand: bool
+
+
+class _ShownChange(QUndoCommand):
+    """A change of what is on screen, among what is known."""
+
+    def __init__(
+        self, exploration: Exploration, comparison: Comparison, text: str, before: _OnScreen, after: _OnScreen
+    ) -> None:
+        super().__init__(text)
+        self._exploration, self._comparison = exploration, comparison
+        self._before, self._after = before, after
+
+    def redo(self) -> None:
+        self._take(self._after)
+
+    def undo(self) -> None:
+        self._take(self._before)
+
+    def _take(self, wanted: _OnScreen) -> None:
+        exploration = self._exploration
+        if wanted.asked != exploration.asked or (exploration.by_hand and not wanted.by_hand):
+            exploration.move(wanted.asked)
+            exploration.show_now()
+        self._comparison.pin(wanted.other)
+        if wanted.by_hand and wanted.shown is not None and wanted.shown is not exploration.shown:
+            exploration.show(wanted.shown)
+
+
+class ShownEdits:
+    """Shows known schedules, and compares them."""
+
+    def __init__(self, exploration: Exploration, comparison: Comparison, stack: QUndoStack) -> None:
+        self._exploration, self._comparison, self._stack = exploration, comparison, stack
+
+    @property
+    def _now(self) -> _OnScreen:
+        exploration = self._exploration
+        return _OnScreen(exploration.asked, exploration.shown, self._comparison.other, exploration.by_hand)
+
+    def show(self, found: ListedSchedule) -> None:
+        """Show a schedule (A); the slider stays where it is."""
+        if found is not self._exploration.shown:
+            self._push("Show another schedule", replace(self._now, shown=found, by_hand=True))
+
+    def show_best(self) -> None:
+        """Show the best schedule known for where the slider stands, instead of one chosen by hand."""
+        self._push("Show the best that fits", replace(self._now, by_hand=False))
+
+    def show_with_budget(self, found: ListedSchedule) -> None:
+        """Show a schedule, and put the slider on what it needs."""
+        asked = Asked(found.peak_bytes)
+        self._push("Show another schedule", replace(self._now, shown=found, asked=asked, by_hand=True))
+
+    def compare(self, other: ListedSchedule | None) -> None:
+        """Compare the schedule on screen with another (B); None ends the comparison."""
+        text = "Compare schedules" if other is not None else "Stop comparing"
+        self._push(text, replace(self._now, other=other))
+
+    def compare_shown(self) -> None:
+        """Take the schedule on screen as B, to compare what is shown next with it."""
+        self.compare(self._exploration.shown)
+
+    def toggle(self) -> None:
+        """Start to compare with the plain step, or end the comparison."""
+        self.compare(None if self._comparison.other is not None else self._exploration.plain)
+
+    def swap(self) -> None:
+        """Show B, and compare it with A."""
+        now = self._now
+        if now.other is not None:
+            self._push("Swap A and B", replace(now, shown=now.other, other=now.shown, by_hand=True))
+
+    def _push(self, text: str, after: _OnScreen) -> None:
+        now = self._now
+        if now != after:
+            self._stack.push(_ShownChange(self._exploration, self._comparison, text, now, after))
+
+
+class ListEdits:
+    """Pins, renames, notes and removes schedules of the user's own list.
+
+    A schedule of another group is put into the list by any of these.
+    """
+
+    def __init__(self, exploration: Exploration, stack: QUndoStack) -> None:
+        self._exploration, self._stack = exploration, stack
+
+    def pin(self, found: ListedSchedule) -> None:
+        """Pin a schedule, or unpin it."""
+        own = self._entry(found)
+        self._push(
+            "Unpin a schedule" if own.pinned else "Pin a schedule", replace(own, pinned=not own.pinned)
+        )
+
+    def rename(self, found: ListedSchedule, name: str) -> None:
+        """Name a schedule; empty: it is called by its budget and cost again."""
+        self._push("Rename a schedule", replace(self._entry(found), name=name.strip()))
+
+    def note(self, found: ListedSchedule, text: str) -> None:
+        """Write a note on a schedule; empty: it has none."""
+        self._push("Note on a schedule", replace(self._entry(found), note=text.strip()))
+
+    def can_remove(self, found: ListedSchedule) -> bool:
+        """Return whether the schedule is in the user's own list."""
+        return self._exploration.listing.own.of(found) is not None
+
+    def remove(self, found: ListedSchedule) -> None:
+        """Remove a schedule from the user's own list.
+
+        What is known of the trade-off stays.
+        """
+        if self.can_remove(found):
+            self._stack.push(_ListChange(self._exploration, "Remove a schedule", found, None))
+
+    def _entry(self, found: ListedSchedule) -> OwnSchedule:
+        return self._exploration.listing.own.of(found) or OwnSchedule(found)
+
+    def _push(self, text: str, after: OwnSchedule) -> None:
+        if after != self._entry(after.found):
+            wanted = after if after.touched or after.asked is not None else None
+            self._stack.push(_ListChange(self._exploration, text, after.found, wanted))
+
+
 class WhatIfs(QObject):
     """Asks for budgets and aims, and switches constraints.
 
@@ -68,6 +226,7 @@ class WhatIfs(QObject):
         super().__init__(parent)
         self._session, self._exploration, self._selection = session, session.exploration, selection
         self.stack = QUndoStack(self)
+        self.stack.setUndoLimit(_MOST)
         self._by_layer = True
         self._asked: Asked | None = None  # where the slider stood when last asked
         self._exploration.graph_changed.connect(self._on_graph)

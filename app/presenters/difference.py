@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.presenters.matrix_image import bins_of, enlarge, shrink, spread
+from app.presenters.matrix_image import Cells, enlarge, shrink, spread
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule, StageMatrices
 from checkmate.ir.timeline import Timeline
@@ -88,38 +88,52 @@ def in_order_of(order: NDArray[np.int32], matrices: StageMatrices, which: str) -
     return np.asarray(getattr(matrices, which).take(index, axis=0).take(index, axis=1))
 
 
-def compared_image(a: StageMatrices, b: StageMatrices, which: str, most: int) -> NDArray[np.uint8]:
+def compared_image(
+    a: StageMatrices, b: StageMatrices, which: str, most: int, cells: Cells | None = None
+) -> NDArray[np.uint8]:
     """Return which schedule computes (``R``) or holds (``S``) each cell.
 
     Columns and stages are in A's order. The values are NEITHER, BOTH, ONLY_A and ONLY_B; the image has at
     most ``most`` cells on a side. For very many ops, one cell of the image stands for many, and says which
     schedule has any of them.
     """
+    part = cells or Cells.all_of(a.n)
     cases = np.array([NEITHER, ONLY_A, ONLY_B, BOTH], np.uint8)
     if a.n <= _EXACT:
-        first, second = getattr(a, which), in_order_of(a.order, b, which)
-        return np.asarray(shrink(cases[first.view(np.uint8) + 2 * second.view(np.uint8)], most, most))
-    first, second = (_occupied(matrices, a.order, which, most) for matrices in (a, b))
+        first, second = (
+            matrix[part.top : part.bottom, part.left : part.right]
+            for matrix in (getattr(a, which), in_order_of(a.order, b, which))
+        )
+        found = cases[first.astype(np.uint8) + 2 * second.astype(np.uint8)]
+        return np.asarray(shrink(found, most, most))
+    first, second = (_occupied(matrices, a.order, which, most, part) for matrices in (a, b))
     return np.asarray(cases[first.view(np.uint8) + 2 * second.view(np.uint8)])
 
 
-def _occupied(matrices: StageMatrices, order: NDArray[np.int32], which: str, most: int) -> NDArray[np.bool_]:
+def _occupied(
+    matrices: StageMatrices, order: NDArray[np.int32], which: str, most: int, part: Cells
+) -> NDArray[np.bool_]:
     """Return which cells of the image have anything set, as bools.
 
     Columns and stages are in ``order``.
     """
-    n, bins = matrices.n, bins_of(matrices.n, most)
+    n = matrices.n
+    row_bins, column_bins = part.row_bins(n, most), part.column_bins(n, most)
     place = _places(order)[matrices.order]  # of this schedule's columns and stages
-    side = int(bins[-1]) + 1
+    height, width = part.shape(most, most)
     if which == "R":
-        image = np.zeros((side, side), np.bool_)
-        image[bins[place[matrices.stage_of_step]], bins[place[matrices.column_of_step]]] = True
+        image = np.zeros((height, width), np.bool_)
+        rows, columns = row_bins[place[matrices.stage_of_step]], column_bins[place[matrices.column_of_step]]
+        inside = (rows >= 0) & (columns >= 0)
+        image[rows[inside], columns[inside]] = True
         return image
-    columns = bins[place[matrices.held_column]]
-    held = spread(matrices.held_from, matrices.held_to - 1, columns, (n, side))[
-        _places(matrices.order)[order]
-    ]
-    return np.maximum.reduceat(held, np.searchsorted(bins, np.arange(side)), axis=0)
+    columns = column_bins[place[matrices.held_column]]
+    some = columns >= 0
+    spans = matrices.held_from[some], matrices.held_to[some] - 1, columns[some]
+    held = spread(*spans, (n, width))[_places(matrices.order)[order]][part.top : part.bottom]
+    return np.maximum.reduceat(
+        held, np.searchsorted(row_bins[part.top : part.bottom], np.arange(height)), axis=0
+    )
 
 
 def _places(order: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -81,12 +81,19 @@ def _together(size: int | None, seconds: float | None) -> str:
 
 
 def _gradients(report: Mapping[str, Any]) -> str:
+    """Say how what was compared differs from the plain step's.
+
+    That is the gradients, or what a step of the user's own comes to.
+    """
     gradients = report["gradients"]
+    own = gradients.get("compared", "gradients") != "gradients"
     if gradients["equal"] is None:
-        return "Gradients were not compared."
+        return f"{'Results and variables' if own else 'Gradients'} were not compared."
     good = "bitwise equal to the plain step's" if gradients["bitwise"] else "equal to the plain step's"
     batch = gradients.get("batch_size")
     at = "" if batch in (None, report["batch_size"]) else f" at batch {batch}, where the plain step fits"
+    if own:
+        return f"✓ what the step returns and its variables {good} after {gradients['steps']} steps{at}"
     return f"✓ gradients {good}{at}"
 
 

@@ -38,8 +38,8 @@ class View(StrEnum):
 class HotspotRow:
     """One row of the memory page.
 
-    ``share`` is the share of the largest row, for a bar. ``op`` is what the row is about, -1 for none.
-    ``found`` is a schedule to show.
+    ``share`` is the share of the largest row, for a bar. ``op`` is what the row is about, -1 for none;
+    ``value`` is the one value that it is about, if it is. ``found`` is a schedule to show.
     """
 
     name: str
@@ -48,6 +48,7 @@ class HotspotRow:
     share: float | None = None
     op: int = -1
     found: ListedSchedule | None = None
+    value: int = -1
 
 
 def share_rows(now: Moment, view: View) -> list[HotspotRow]:
@@ -68,7 +69,8 @@ def _share_row(graph: Graph, share: Share, most: int, view: View) -> HotspotRow:
     if view is not View.VALUES and count > 1:
         name = f"{name} ({count})"
     figure = format_bytes(share.bytes) if share.bytes >= 0 else f"−{format_bytes(-share.bytes)}"
-    return HotspotRow(name, figure, share=max(0.0, share.bytes / most), op=op)
+    value = share.values[0] if view is View.VALUES and share.values else -1
+    return HotspotRow(name, figure, share=max(0.0, share.bytes / most), op=op, value=value)
 
 
 def help_rows(
@@ -89,7 +91,7 @@ def _known_row(shown: ListedSchedule, found: ListedSchedule) -> HotspotRow:
     more = 100 * (found.overhead - shown.overhead)
     detail = f"{more:+.1f} % cost · by {found.solver}{CLICK}"
     return HotspotRow(
-        f"schedule at {format_bytes(found.peak_bytes)}",
+        f"Schedule at {format_bytes(found.peak_bytes)}",
         f"−{format_bytes(shown.peak_bytes - found.peak_bytes)}",
         detail,
         found=found,
@@ -105,18 +107,18 @@ def _remedy_row(graph: Graph, shown: ListedSchedule, remedy: Suggestion) -> Hots
         percent = f" ({100 * cost / graph.base_cost:.2g} %)" if graph.base_cost > 0 else ""
         smaller = "peak stays" if remedy.peak_bytes == shown.peak_bytes else f"peak {peak}"
         return HotspotRow(
-            f"recompute {name}", figure, f"+{cost_text(graph, cost)}{percent} · {smaller}", op=remedy.op
+            f"Recompute {name}", figure, f"+{cost_text(graph, cost)}{percent} · {smaller}", op=remedy.op
         )
     if remedy.kind is SuggestionKind.ELSEWHERE:
         rate = remedy.bytes_per_second
-        hidden = "" if rate is None else f", no delay above {format_bytes(rate)}/s"
+        hidden = "" if rate is None else f" · no delay above {format_bytes(rate)}/s"
         half = format_bytes((remedy.moved_bytes or 0) / 2)
         return HotspotRow(
-            f"swap {name} out", figure, f"moves {half} out and back{hidden} · peak ≥ {peak}", op=remedy.op
+            f"Swap {name} out", figure, f"{half} out and back{hidden} · peak ≥ {peak}", op=remedy.op
         )
     batch, size = graph.batch_size or 1, remedy.batch_size or 1
     fewer = f"{100 * (1 - size / batch):.3g} % fewer samples a step"
-    return HotspotRow(f"batch {size} instead of {batch}", figure, f"{fewer} · peak about {peak}")
+    return HotspotRow(f"Batch {size} instead of {batch}", figure, f"{fewer} · peak about {peak}")
 
 
 def compare_rows(graph: Graph, found: Difference) -> list[HotspotRow]:
@@ -127,7 +129,7 @@ def compare_rows(graph: Graph, found: Difference) -> list[HotspotRow]:
     return [
         HotspotRow(layer_name(graph, entry.op), f"A ↻{entry.in_a}  B ↻{entry.in_b}", op=entry.op)
         for entry in found.ops
-    ] or [HotspotRow("A and B compute every op equally often", "")]
+    ] or [HotspotRow("A and B compute every op equally often.", "")]
 
 
 def as_table(rows: Sequence[HotspotRow]) -> list[tuple[str, str, str]]:

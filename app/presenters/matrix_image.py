@@ -1,7 +1,8 @@
-"""R and S as small images of palette indices; no Qt."""
+"""R and S as small images: of palette indices, and of densities; no Qt."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,22 +12,59 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import StageMatrices
 
 EMPTY, FORWARD, BACKWARD, RECOMPUTED, HELD, CHECKPOINTED = range(6)
+_HELD_SHARE = 0.43  # how strongly a value is drawn that no backward op waits for
+_FAINTEST = 0.18  # a single cell stays visible
 
 
-def computed_image(graph: Graph, matrices: StageMatrices, most: int) -> NDArray[np.uint8]:
+@dataclass(frozen=True)
+class Cells:
+    """A part of R or S: rows from ``top`` and columns from ``left``.
+
+    They end before ``bottom`` and ``right``.
+    """
+
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+    @classmethod
+    def all_of(cls, n: int) -> Cells:
+        """Return all cells of a matrix with ``n`` rows and columns."""
+        return cls(0, n, 0, n)
+
+    def row_bins(self, n: int, most: int) -> NDArray[np.int64]:
+        """Return the row of the image for each of ``n`` rows; -1 if outside."""
+        return _bins_inside(self.top, self.bottom, n, most)
+
+    def column_bins(self, n: int, most: int) -> NDArray[np.int64]:
+        """Return the column of the image for each of ``n`` columns, alike."""
+        return _bins_inside(self.left, self.right, n, most)
+
+    def shape(self, rows: int, columns: int) -> tuple[int, int]:
+        """Return the size of an image of at most so many rows and columns."""
+        return min(rows, self.bottom - self.top), min(columns, self.right - self.left)
+
+
+def computed_image(
+    graph: Graph, matrices: StageMatrices, most: int, cells: Cells | None = None
+) -> NDArray[np.uint8]:
     """Return R as palette indices: first forward, first backward, recomputed.
 
     The image has at most ``most`` cells on a side. A set cell stays visible at any size, a recomputation
     above all. However many ops there are, no array is made that is larger than the image.
     """
-    bins = bins_of(matrices.n, most)
+    cells = cells or Cells.all_of(matrices.n)
     late = graph.late[matrices.order]
-    image = np.zeros((bins[-1] + 1, bins[-1] + 1), np.uint8)
-    rows, columns = bins[matrices.stage_of_step], bins[matrices.column_of_step]
+    image = np.zeros(cells.shape(most, most), np.uint8)
+    rows = cells.row_bins(matrices.n, most)[matrices.stage_of_step]
+    columns = cells.column_bins(matrices.n, most)[matrices.column_of_step]
+    inside = (rows >= 0) & (columns >= 0)
     # A stage ends with the first computation of its op.
-    first = matrices.stage_of_step == matrices.column_of_step
+    first = inside & (matrices.stage_of_step == matrices.column_of_step)
+    again = inside & ~first
     image[rows[first], columns[first]] = np.where(late[matrices.column_of_step[first]], BACKWARD, FORWARD)
-    image[rows[~first], columns[~first]] = RECOMPUTED
+    image[rows[again], columns[again]] = RECOMPUTED
     return image
 
 
@@ -35,18 +73,103 @@ def held_image(graph: Graph, matrices: StageMatrices, most: int) -> NDArray[np.u
 
     A cell is checkpointed if a forward value crosses into the backward pass.
     """
-    bins = bins_of(matrices.n, most)
-    late = graph.late[matrices.order]
-    border = min(int(np.argmax(late)) if late.any() else matrices.n, matrices.n - 1)
-    crosses = np.zeros(matrices.n, np.bool_)
-    crosses[matrices.held_column[(matrices.held_from <= border) & (border < matrices.held_to)]] = True
-    crosses &= ~late
+    bins, crosses = bins_of(matrices.n, most), checkpointed(graph, matrices)
     image = np.zeros((bins[-1] + 1, bins[-1] + 1), np.uint8)
     for mask, index in ((~crosses, HELD), (crosses, CHECKPOINTED)):
         chosen = mask[matrices.held_column]
         first, last = bins[matrices.held_from[chosen]], bins[matrices.held_to[chosen] - 1]
         image[spread(first, last, bins[matrices.held_column[chosen]], image.shape)] = index
     return image
+
+
+def checkpointed(graph: Graph, matrices: StageMatrices) -> NDArray[np.bool_]:
+    """Return bool[n]: whether a column crosses into the backward pass.
+
+    That is, whether it is a forward op whose output is held as the first backward op begins.
+    """
+    late = graph.late[matrices.order]
+    border = min(int(np.argmax(late)) if late.any() else matrices.n, matrices.n - 1)
+    crosses = np.zeros(matrices.n, np.bool_)
+    crosses[matrices.held_column[(matrices.held_from <= border) & (border < matrices.held_to)]] = True
+    return np.asarray(crosses & ~late, np.bool_)
+
+
+def held_strength(
+    graph: Graph, matrices: StageMatrices, cells: Cells, rows: int, columns: int
+) -> NDArray[np.float64]:
+    """Return how strongly each pixel of S is drawn, from 0 to 1.
+
+    The image has at most ``rows`` x ``columns`` pixels. A pixel may stand for many cells: it is as strong as
+    many of them are held. Those of checkpointed columns count most. One held cell alone stays visible.
+    """
+    column, begin, end = held_spans(matrices)
+    crosses = checkpointed(graph, matrices)[column]
+    shape = cells.shape(rows, columns)
+    strength = np.zeros(shape)
+    for chosen, share in ((crosses, 1.0), (~crosses, _HELD_SHARE)):
+        spans = column[chosen], begin[chosen], end[chosen]
+        strength += share * density(*spans, cells, shape, matrices.n)
+    return np.where(strength > 1e-9, np.maximum(np.minimum(strength, 1.0), _FAINTEST), 0.0)
+
+
+def held_spans(matrices: StageMatrices) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the cells of S as spans that do not overlap.
+
+    They are arrays of one length: column, first row, and row after the last. An op with several outputs may
+    have spans that overlap in ``matrices``.
+    """
+    order = np.lexsort((matrices.held_from, matrices.held_column))
+    column, begin, end = (
+        np.asarray(entry[order], np.int64)
+        for entry in (matrices.held_column, matrices.held_from, matrices.held_to)
+    )
+    if not len(column):
+        return column, begin, end
+    # Columns one below the other, so that no span reaches from one into the next.
+    shift = column * (matrices.n + 1)
+    reach = np.maximum.accumulate(end + shift)
+    fresh = np.concatenate([[True], (begin + shift)[1:] > reach[:-1]])
+    firsts = np.flatnonzero(fresh)
+    lasts = np.append(firsts[1:], len(column)) - 1
+    return column[firsts], begin[firsts], reach[lasts] - shift[lasts]
+
+
+def density(
+    column: NDArray[np.integer[Any]],
+    begin: NDArray[np.integer[Any]],
+    end: NDArray[np.integer[Any]],
+    cells: Cells,
+    shape: tuple[int, int],
+    n: int,
+) -> NDArray[np.float64]:
+    """Return the share of each pixel's cells that spans of rows cover.
+
+    A span is a column and its rows from ``begin`` to before ``end``; spans do not overlap. ``shape`` is the
+    image's size: its pixels are equally high, so that one may begin within a row.
+    """
+    height, width = shape
+    bins = cells.column_bins(n, width)
+    begin, end = np.maximum(begin, cells.top), np.minimum(end, cells.bottom)
+    some = (begin < end) & (bins[column] >= 0)
+    at, scale = bins[column[some]], height / (cells.bottom - cells.top)
+    size = (height + 1) * width
+    whole, part = np.zeros(size), np.zeros(size)
+    # What is covered above a row, in pixels: all of the pixels before its own, and a part of that.
+    for row, sign in ((end[some], 1.0), (begin[some], -1.0)):
+        exact = (row - cells.top) * scale
+        pixel = exact.astype(np.int64)
+        whole += sign * np.bincount(pixel * width + at, minlength=size)
+        part += sign * np.bincount(pixel * width + at, weights=exact - pixel, minlength=size)
+    above = np.cumsum(whole.reshape(height + 1, width)[::-1], axis=0)[::-1]
+    covered = above[1:] + part.reshape(height + 1, width)[:-1]
+    wide = np.bincount(bins[bins >= 0], minlength=width)
+    return np.asarray(np.clip(covered / wide, 0.0, 1.0))
+
+
+def _bins_inside(first: int, last: int, n: int, most: int) -> NDArray[np.int64]:
+    bins = np.full(n, -1, np.int64)
+    bins[first:last] = bins_of(last - first, most)
+    return bins
 
 
 def bins_of(n: int, most: int) -> NDArray[np.int64]:

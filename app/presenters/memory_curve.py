@@ -61,32 +61,41 @@ def thinned(stack: Stack, most: int) -> tuple[NDArray[np.float64], Stack]:
     hold. A column holds what its step with the most live bytes holds, so that no peak is lost. It is marked
     as recomputed if any of its steps is.
     """
-    starts, largest = _columns(stack.total, most)
-    again = np.maximum.reduceat(stack.recomputed, starts)
+    starts = _even_starts(len(stack.total), most)
     edges = np.append(starts, len(stack.total)).astype(np.float64)
-    return edges, Stack(stack.layers[:, largest], stack.total[largest], again)
+    return edges, in_columns(stack, starts, len(stack.total))
 
 
-def thinned_line(heights: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the highest of ``heights`` in each column of ``thinned``.
+def in_columns(stack: Stack, starts: NDArray[np.int64], last: int) -> Stack:
+    """Return what columns of the curve hold, as ``thinned`` does.
 
-    ``edges`` are the columns' first steps, as ``thinned`` returns them.
+    ``starts`` are their first steps; the last of them ends before step ``last``.
     """
-    return np.asarray(np.maximum.reduceat(heights, edges[:-1].astype(np.int64)), np.float64)
+    largest = tops_of(stack.total, starts, last)
+    again = np.maximum.reduceat(stack.recomputed[:last], starts)
+    return Stack(stack.layers[:, largest], stack.total[largest], again)
+
+
+def line_in_columns(
+    heights: NDArray[np.float64], starts: NDArray[np.int64], last: int
+) -> NDArray[np.float64]:
+    """Return the highest of ``heights`` in each column."""
+    return np.asarray(np.maximum.reduceat(heights[:last], starts), np.float64)
 
 
 def highest(heights: NDArray[np.float64], most: int) -> NDArray[np.int64]:
     """Return at most ``most`` places of a line: the highest of each stretch."""
-    return _columns(heights, most)[1]
+    return tops_of(heights, _even_starts(len(heights), most), len(heights))
 
 
-def _columns(heights: NDArray[np.float64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return (where each stretch begins, its highest place).
+def tops_of(heights: NDArray[np.float64], starts: NDArray[np.int64], last: int) -> NDArray[np.int64]:
+    """Return the first of the highest places of each column."""
+    first = int(starts[0])
+    part = heights[first:last]
+    column = np.repeat(np.arange(len(starts)), np.diff(starts, append=last))
+    tops = np.flatnonzero(part == np.maximum.reduceat(part, starts - first)[column])
+    return np.asarray(first + tops[np.searchsorted(column[tops], np.arange(len(starts)))], np.int64)
 
-    There are at most ``most`` stretches.
-    """
-    count = len(heights)
-    starts = np.arange(min(most, count)) * count // min(most, count)
-    stretch = np.repeat(np.arange(len(starts)), np.diff(starts, append=count))
-    tops = np.flatnonzero(heights == np.maximum.reduceat(heights, starts)[stretch])
-    return starts, tops[np.searchsorted(stretch[tops], np.arange(len(starts)))]
+
+def _even_starts(count: int, most: int) -> NDArray[np.int64]:
+    return np.arange(min(most, count)) * count // min(most, count)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-_MOST = 40
+from app.presenters.layer_query import HELP, LayerQuery, parse
+from checkmate.ir.graph import Phase
+from checkmate.units import plural
+
+_MOST, _PART = 40, 2
 COMMAND = "command"
 
 
@@ -13,41 +17,81 @@ COMMAND = "command"
 class PaletteEntry:
     """One thing to do or to go to.
 
-    ``kind`` is command, layer, schedule or op; ``hint`` is its shortcut, or a figure.
+    ``kind`` is command, layer, schedule or op; ``hint`` is its shortcut, or a figure; ``detail`` says more.
+    ``size`` are the bytes that a layer or an op writes, in its ``phases``; ``recomputed``: the schedule on
+    screen runs it again.
     """
 
     kind: str
     title: str
     hint: str
     run: Callable[[], object]
+    detail: str = ""
+    size: int = 0
+    phases: frozenset[Phase] = frozenset()
+    recomputed: bool = False
 
 
-def matching(query: str, entries: Sequence[PaletteEntry]) -> list[PaletteEntry]:
-    """Return the entries that contain every word of the query, best first.
+@dataclass(frozen=True)
+class Found:
+    """What was found, best first, and a sentence.
+
+    ``said`` is for the user: that nothing was found, or not all is shown; else empty.
+    """
+
+    entries: tuple[PaletteEntry, ...]
+    said: str = ""
+
+
+def search(query: str, entries: Sequence[PaletteEntry]) -> Found:
+    """Find the entries that contain every word of the query, best first.
 
     ``>`` before the query asks for commands alone. A word that begins the title counts most, then one that
-    begins a word of it, then letters in their order.
+    begins a word of it. Letters in their order count only if nothing has the words. Of equally good ones the
+    largest comes first. Conditions such as ``size>10M`` ask for layers and ops alone.
     """
-    text = query.strip().lower()
+    text = query.strip()
     if text.startswith(">"):
         entries = [entry for entry in entries if entry.kind == COMMAND]
-        text = text[1:].strip()
-    words = text.split()
-    if not words:
-        return [entry for entry in entries if entry.kind == COMMAND][:_MOST]
-    scored = []
+        wanted = LayerQuery(tuple(text[1:].lower().split()))
+    else:
+        wanted = parse(text)
+    if wanted.limited:
+        entries = [
+            entry
+            for entry in entries
+            if entry.phases and wanted.holds(entry.size, entry.phases, entry.recomputed)
+        ]
+    elif not wanted.words:
+        entries = [entry for entry in entries if entry.kind == COMMAND]
+        return Found(tuple(entries[:_MOST]), wanted.problem)
+    # With every word as it is, and with its letters alone.
+    whole, loose = list[tuple[int, int, int, int]](), list[tuple[int, int, int, int]]()
     for number, entry in enumerate(entries):
-        scores = [_score(word, entry.title.lower()) for word in words]
-        if min(scores) > 0:
-            scored.append((-sum(scores), len(entry.title), number))
-    return [entries[number] for _, _, number in sorted(scored)[:_MOST]]
+        title = entry.title.lower()
+        scores = [_score(word, title) for word in wanted.words]
+        if (least := min(scores, default=_PART)) > 0:
+            fitting = whole if least >= _PART else loose
+            fitting.append((-sum(scores), -entry.size, len(entry.title), number))
+    scored = whole or loose
+    found = tuple(entries[number] for *_, number in sorted(scored)[:_MOST])
+    return Found(found, wanted.problem or _said(text, len(found), len(scored)))
+
+
+def _said(text: str, shown: int, found: int) -> str:
+    if not found:
+        searched = "Names of layers, ops, schedules and commands are searched"
+        return f"Nothing matches “{text}”. {searched}; also {HELP}."
+    return (
+        f"{shown} of {plural(found, 'match', 'matches')}: type more to see others." if found > shown else ""
+    )
 
 
 def _score(word: str, title: str) -> int:
     if title.startswith(word):
-        return 4
+        return _PART + 2
     at = title.find(word)
     if at > 0:
-        return 3 if not title[at - 1].isalnum() else 2
+        return _PART + (not title[at - 1].isalnum())
     letters = iter(title)
     return int(len(word) > 2 and all(letter in letters for letter in word))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from app.presenters.memory_curve import KINDS, memory_stack
+from app.presenters.schedule_rows import ScheduleRow
 from app.state.knowledge import ListedSchedule
 from app.state.solve import Solve
 from checkmate.ir.graph import Graph
@@ -163,12 +164,14 @@ def held_table(shown: ListedSchedule) -> ViewTable:
     return ViewTable.of(columns, sorted((op, ops[op].name, begin + 1, end) for op, begin, end in spans))
 
 
-def schedules_table(known: Sequence[ListedSchedule]) -> ViewTable:
-    """Return the frontier as a table.
+def schedules_table(rows: Iterable[ScheduleRow]) -> ViewTable:
+    """Return the list of schedules as a table.
 
-    It has every known schedule, and the bound known for its peak.
+    It has the user's own, the baselines and the frontier, and the bound known for each peak.
     """
     columns = (
+        "group",
+        "name",
         "peak_bytes",
         "cost",
         "overhead",
@@ -177,21 +180,26 @@ def schedules_table(known: Sequence[ListedSchedule]) -> ViewTable:
         "recomputations",
         "solver",
         "seconds",
+        "note",
     )
-    rows = (
-        (
-            f.peak_bytes,
-            f.cost,
-            f.overhead,
-            f.lower_bound,
-            int(f.optimal),
-            f.schedule.recomputations,
-            f.solver,
-            f.seconds,
-        )
-        for f in known
+    return ViewTable.of(columns, (_schedule_cells(row) for row in rows))
+
+
+def _schedule_cells(row: ScheduleRow) -> tuple[Any, ...]:
+    found = row.found
+    return (
+        row.group.value,
+        row.name.replace("\u00a0", " "),
+        found.peak_bytes,
+        found.cost,
+        found.overhead,
+        found.lower_bound,
+        int(found.optimal),
+        found.schedule.recomputations,
+        found.solver,
+        found.seconds,
+        "" if row.own is None else row.own.note,
     )
-    return ViewTable.of(columns, rows)
 
 
 def frontier_table(known: Sequence[ListedSchedule], frontier: Frontier | None) -> ViewTable:

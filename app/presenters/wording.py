@@ -6,12 +6,17 @@ Each says what was found and how far it can be trusted.
 from __future__ import annotations
 
 import html
+import re
 
+from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.machine.cost_origin import doubt_words, origin_words
 from checkmate.machine.describe import elsewhere_words
-from checkmate.units import format_bytes
+from checkmate.progress import FillState
+from checkmate.units import format_bytes, plural
 
+_TYPED = ("checkmate", "pip", "dask", "ray")  # commands, which keep their case
+GRADIENT = "gradient_tape/"  # the scope of ops that TensorFlow made for gradients
 _LONGEST = 64  # characters of a name in a sentence
 
 
@@ -41,11 +46,34 @@ def remeasuring_hint(graph: Graph) -> str:
     return "A profile measures its ops here."
 
 
+def as_sentence(text: str) -> str:
+    """Write a message of the command line as the window writes one.
+
+    It begins with a capital, unless with a name or a command, and ends with a full stop, unless with what is
+    to be typed.
+    """
+    text = text.strip()
+    first = re.match(r"[a-z]+(?=[ ,;:…])", text)
+    if first is not None and first.group() not in _TYPED:
+        text = text[0].upper() + text[1:]
+    typed = re.search(rf": (?:{'|'.join(_TYPED)})\b", text) or not re.search(r"[\w)%'\"]$", text)
+    return text if not text or typed else f"{text}."
+
+
 def short_name(name: str, most: int = 40) -> str:
     """Return an op's or a value's name without the scopes around it."""
     parts = name.removeprefix("gradient_tape/").split("/")
     text = ("∂ " if name.startswith("gradient_tape/") else "") + "/".join(parts[-2:])
     return text if len(text) <= most else "…" + text[-most + 1 :]
+
+
+def name_in_model(name: str, model: str) -> str:
+    """Return an op's name without the scope of the whole model.
+
+    ∂ stands for the scope of a gradient.
+    """
+    sign = "∂ " if name.startswith(GRADIENT) else ""
+    return sign + name.removeprefix(GRADIENT).removeprefix(model)
 
 
 def layer_name(graph: Graph, op: int) -> str:
@@ -83,6 +111,11 @@ def percent(share: float) -> str:
     A small share does not become zero.
     """
     return f"{100 * share:.1f}\u00a0%" if share >= 0.01 or share <= 0 else f"{100 * share:.2g}\u00a0%"
+
+
+def signed_bytes(size: int) -> str:
+    """Format bytes that may be taken away: ``16.0 MiB``, ``−16.0 MiB``."""
+    return format_bytes(size) if size >= 0 else f"−{format_bytes(-size)}"
 
 
 def status_text(status: str, gap: float | None, message: str) -> str:
@@ -131,6 +164,21 @@ def time_change(overhead: float) -> str:
     return f"+{max(0.0, 100 * overhead):.1f} % step cost"
 
 
+def fill_text(on: bool, state: FillState | None, *, solving: bool, found: int) -> str:
+    """Say how the work on other budgets stands."""
+    known = f"{found} found"
+    if not on:
+        return f"off · {known}"
+    if solving:
+        return f"waits · {known}"
+    return {
+        FillState.WORKING: f"working · {known}",
+        FillState.DONE: f"done · {known}",
+        FillState.RESTING: f"stopped · {known}",
+        None: "",
+    }[state]
+
+
 def playhead_text(graph: Graph, op: int, step: int, count: int, live: int, peak: int) -> str:
     """Say what happens at the playhead.
 
@@ -142,3 +190,9 @@ def playhead_text(graph: Graph, op: int, step: int, count: int, live: int, peak:
     return (
         f"Step {step + 1} of {count}, computing {name}, {format_bytes(live)} live (peak {format_bytes(peak)})"
     )
+
+
+def timeline_text(name: str, shown: ListedSchedule) -> str:
+    """Say which schedule is on screen, by the name in the list, and how long it is."""
+    steps, again = len(shown.schedule.steps), shown.schedule.recomputations
+    return f"{name} · {plural(steps, 'step')}, {plural(again, 'recomputation')}"

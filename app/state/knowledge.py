@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,19 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.layout.folded import Folding
-from app.layout.layer_rows import LayerRow, layer_rows
+from app.layout.layer_rows import Layer, layers_of
 from checkmate.errors import ScheduleError
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import CheckReport
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule, StageMatrices
 from checkmate.ir.timeline import Timeline
+from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.constraints import Constraints, constrained, run_once, start_for_constrained
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
 
 _PROVED = 1 - 1e-9
 _ROUNDING = 1 + 1e-9  # sums of the same costs in another order differ by rounding
+_NOTABLY = 0.001  # by so much one schedule is clearly better than another
 _TRIES = 4  # schedules of other sets adapted before the window answers; the solver process does the rest
 _QUICK = 2000  # ops; adapting a longer schedule would hold up the window
 
@@ -56,6 +59,16 @@ class ConstrainedGraph:
         return cls(graph, constraints, limited, once, run_once(graph, named) & graph.recomputable)
 
 
+def steps_key(steps: Sequence[int] | NDArray[np.integer[Any]]) -> bytes:
+    """Return a digest of a schedule's steps, to look it up by."""
+    return hashlib.blake2b(np.asarray(steps, np.int64).tobytes(), digest_size=16).digest()
+
+
+def is_baseline(solver: str) -> bool:
+    """Return whether a solver of this name is one of Chen et al.'s methods."""
+    return solver.startswith("chen-")
+
+
 @dataclass(frozen=True, eq=False)
 class ListedSchedule:
     """One schedule of ``frontier``, with what is known of it now.
@@ -77,6 +90,14 @@ class ListedSchedule:
     def schedule(self) -> Schedule:
         """Return the schedule's steps."""
         return Schedule.of(self.graph, self.point.schedule.steps)
+
+    @cached_property
+    def key(self) -> bytes:
+        """Return the digest of its steps.
+
+        Two schedules with the same steps are one.
+        """
+        return steps_key(self.schedule.steps)
 
     @property
     def cost(self) -> float:
@@ -128,6 +149,12 @@ class ListedSchedule:
         return self.cost / self.graph.base_cost - 1 if self.graph.base_cost > 0 else 0.0
 
     @cached_property
+    def recomputed_ops(self) -> frozenset[int]:
+        """Return the ops that run more than once."""
+        counts = np.bincount(self.schedule.steps, minlength=self.graph.n)
+        return frozenset(np.flatnonzero(counts > 1).tolist())
+
+    @cached_property
     def timeline(self) -> Timeline:
         """Return the live bytes per step."""
         return simulate(self.graph, self.schedule)
@@ -168,7 +195,8 @@ class ListedSchedule:
 class WhatIf:
     """A constrained graph, and the frontier that is known of it.
 
-    Without constraints it is the graph as it is.
+    Without constraints it is the graph as it is. ``baselines`` are the published methods' schedules, which
+    others may beat.
 
     Raises:
         UnknownNameError: a constraint names something that the graph does not have.
@@ -179,6 +207,7 @@ class WhatIf:
         self.graph, self.constraints, self.limited = graph, constraints, self.constrained.limited
         self.frontier = Frontier(self.limited)
         self.range: dict[str, Any] = {}
+        self.baselines: list[ListedSchedule] = []
         self._points: tuple[FrontierPoint, ...] = ()
         self._known: list[ListedSchedule] = []
         plain = self.frontier.add(np.arange(graph.n).tolist(), solver="keep everything")
@@ -191,9 +220,9 @@ class WhatIf:
         return Folding(self.graph)
 
     @cached_property
-    def layer_rows(self) -> tuple[LayerRow, ...]:
-        """Return the graph's layers, as they are listed."""
-        return layer_rows(self.graph)
+    def layers(self) -> tuple[Layer, ...]:
+        """Return the graph's layers, and what they write."""
+        return layers_of(self.graph)
 
     @property
     def known(self) -> list[ListedSchedule]:
@@ -256,6 +285,39 @@ class WhatIf:
             return None
         return point is not None
 
+    def listed(
+        self,
+        steps: Sequence[int],
+        *,
+        budget_bytes: int,
+        solver: str,
+        seconds: float,
+        report: CheckReport | None = None,
+    ) -> ListedSchedule | None:
+        """Return a schedule as it is listed, after the independent check.
+
+        It need not be on the frontier. ``report`` is the result of the check, if it was already made. None
+        if the schedule does not hold.
+        """
+        key = steps_key(steps)
+        known = next((one for one in (*self.known, *self.baselines, self.plain) if one.key == key), None)
+        if known is not None:
+            return known
+        report = report or check(self.limited, list(steps))
+        if report.violations or report.peak_bytes > budget_bytes:
+            return None
+        schedule = Schedule.of(self.graph, list(steps))
+        point = FrontierPoint(schedule, report.peak_bytes, report.cost, budget_bytes, solver, seconds)
+        return ListedSchedule(point, self.constrained, self.frontier)
+
+    def add_baseline(self, found: ListedSchedule) -> bool:
+        """Add a published method's schedule; return whether it is new."""
+        same = (found.solver, found.peak_bytes, found.cost)
+        new = all((one.solver, one.peak_bytes, one.cost) != same for one in self.baselines)
+        if new:
+            self.baselines.append(found)
+        return new
+
     def found(self, result: SolveResult) -> ListedSchedule:
         """Return a schedule in the form of the frontier's points.
 
@@ -276,6 +338,34 @@ class WhatIf:
         """Return the cheapest known schedule whose peak fits."""
         fitting = [found for found in self.known if found.peak_bytes <= budget_bytes]
         return fitting[-1] if fitting else None
+
+    def better_than(self, shown: ListedSchedule, budget_bytes: int) -> ListedSchedule | None:
+        """Return a known schedule that serves the budget clearly better.
+
+        None if there is none, or if ``shown`` does not fit the budget.
+        """
+        best = self.best_for(budget_bytes)
+        if best is None or shown.peak_bytes > budget_bytes:
+            return None
+        cheaper = self.is_cheaper_known(shown, budget_bytes)
+        smaller = best.cost <= shown.cost and best.peak_bytes < shown.peak_bytes * (1 - _NOTABLY)
+        return best if cheaper or smaller else None
+
+    def is_cheaper_known(self, shown: ListedSchedule, budget_bytes: int) -> bool:
+        """Return whether a known schedule that fits costs clearly less."""
+        best = self.best_for(budget_bytes)
+        return best is not None and best.cost < shown.cost * (1 - _NOTABLY)
+
+    def known_cost(self, budget_bytes: int) -> tuple[float | None, float]:
+        """Return the least known cost within a budget, and the bound on it.
+
+        None if no schedule is known. The bound is 0 where it says no more than that every op runs once,
+        unless that proves the known cost optimal.
+        """
+        best, low = self.best_for(budget_bytes), self.frontier.bound(budget_bytes)
+        cost, trivial = None if best is None else best.cost, self.graph.base_cost * _ROUNDING
+        told = low > trivial or (cost is not None and cost <= trivial)
+        return cost, low if told and math.isfinite(low) else 0.0
 
     def learn(self, other: WhatIf, budget_bytes: int) -> None:
         """Take over what is known under ``other``'s constraints and holds here.
@@ -304,5 +394,5 @@ class WhatIf:
     def _join(self, other: WhatIf) -> None:
         """Share the frontier of constraints that amount to the same."""
         if self.frontier is not other.frontier:
-            self.frontier, self.range = other.frontier, other.range
+            self.frontier, self.range, self.baselines = other.frontier, other.range, other.baselines
             self.plain = ListedSchedule(other.plain.point, self.constrained, self.frontier)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from app.state.knowledge import WhatIf
 
+_PROVED = 1 - 1e-9
 LONGER_SECONDS = 60.0  # the time that "Solve longer" gives a solve
 
 
@@ -51,14 +54,39 @@ class Asked:
         return "Move the budget" if self.aim is None else f"Least memory {self.aim.words}"
 
 
+@dataclass(frozen=True)
+class Tightest:
+    """What alone needs more than the budget, which proves that nothing fits.
+
+    ``op`` needs ``bytes`` while it runs, ``values`` among them. ``at_end``: it is not an op, but the values
+    that are kept at the end of the step.
+    """
+
+    op: int
+    values: tuple[int, ...]
+    bytes: int
+    at_end: bool
+
+    @classmethod
+    def of(cls, statistics: Mapping[str, Any]) -> Tightest | None:
+        """Return what a solver's statistics say; None if they say nothing."""
+        if statistics.get("tightest_op") is None:
+            return None
+        return cls(
+            int(statistics["tightest_op"]),
+            tuple(int(value) for value in statistics["tightest_values"]),
+            int(statistics["tightest_bytes"]),
+            bool(statistics["tightest_at_end"]),
+        )
+
+
 @dataclass
 class Solve:
     """A solve that runs or has ended, as the solving panel shows it.
 
     ``best`` lists (seconds, the best so far), and ``bounds`` lists (seconds, proved bound). They are costs in
     the graph's unit or, with an ``aim``, peaks in bytes. Known at the end: ``assumptions`` of the bound;
-    ``tightest_op``, the index of an op that needs too much by itself; ``probes``, how many budgets were tried
-    for an aim.
+    ``tightest``, what needs too much by itself; ``probes``, how many budgets were tried for an aim.
     """
 
     job: int
@@ -73,8 +101,13 @@ class Solve:
     best: list[tuple[float, float]] = field(default_factory=list)
     bounds: list[tuple[float, float]] = field(default_factory=list)
     assumptions: tuple[str, ...] = ()
-    tightest_op: int | None = None
+    tightest: Tightest | None = None
     probes: int = 0
+
+    @property
+    def asked(self) -> Asked:
+        """Return where the slider stood when it was asked for."""
+        return Asked(self.budget_bytes) if self.aim is None else Asked(aim=self.aim)
 
     @property
     def running(self) -> bool:
@@ -89,23 +122,28 @@ class Solve:
         best = self.best[-1][1]
         return max(0.0, (best - self.lower_bound) / best) if best > 0 else 0.0
 
-    def learn(self, best: float, bound: float) -> bool:
+    def learn(self, best: float | None, bound: float) -> bool:
         """Take over what became known elsewhere; return whether it was new.
 
-        This is possible even after the end of the solve.
+        This is possible even after the end of the solve. ``best`` is None and ``bound`` is 0 where nothing is
+        known.
         """
         at = self.seconds if self.seconds is not None else time.monotonic() - self.started
-        news = (not self.best or best < self.best[-1][1]) or bound > (self.lower_bound or 0.0)
-        self.found(at, best)
-        if bound > (self.lower_bound or 0.0):
+        better = best is not None and (not self.best or best < self.best[-1][1])
+        higher = bound > (self.lower_bound or 0.0)
+        if best is not None:
+            self.found(at, best)
+        if higher:
             self.proved(at, bound)
+        if self.status == "limit" and self.best:
+            self.status = "feasible"
         if (
             self.status in ("feasible", "cancelled")
             and self.best
-            and (self.lower_bound or 0.0) >= self.best[-1][1]
+            and (self.lower_bound or 0.0) >= self.best[-1][1] * _PROVED
         ):
             self.status = "optimal"
-        return news
+        return better or higher
 
     def found(self, seconds: float, value: float) -> None:
         """Take ``value`` as the best so far, if it is better."""

@@ -19,6 +19,7 @@ from checkmate.errors import LoadError, UnsafeModelError, UsageError
 from checkmate.request import ModelRequest
 
 APPLICATIONS = "keras.applications."
+_MOST_NAMED = 4  # functions, in a hint
 
 
 def require_named(request: ModelRequest) -> None:
@@ -97,7 +98,8 @@ def require_code(spec: str, *, allow_code: bool) -> None:
     file_name = spec.rpartition(":")[0]
     if not Path(file_name).is_file():
         raise LoadError(
-            f"there is no file {file_name}", hint="name a function that returns a model: file.py:function"
+            f"there is no file {file_name}",
+            hint="name a function that returns a model or a step: file.py:function",
         )
     if not allow_code:
         raise UnsafeModelError(
@@ -123,7 +125,33 @@ def _require_file(request: ModelRequest) -> None:
     path = Path(request.model)
     if not path.exists():
         raise LoadError(f"there is no file or sample {request.model!r}", hint=_suggest(request.model))
+    if path.suffix == ".py":
+        raise LoadError(
+            f"{request.model} is Python code; name the function in it that returns a model or a step",
+            hint=_functions_hint(request.model),
+        )
     model_file_kind(path)
+
+
+def _functions_hint(file_name: str) -> str:
+    """Return how to name a function of the file, which is read but not run."""
+    try:
+        body = ast.parse(Path(file_name).read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        body = []
+    found = [each.name for each in body if isinstance(each, ast.FunctionDef) and _needs_nothing(each)]
+    named = [f"{file_name}:{name}" for name in found if not name.startswith("_")]
+    return f"one of: {', '.join(named[:_MOST_NAMED])}" if named else f"write {file_name}:function"
+
+
+def _needs_nothing(function: ast.FunctionDef) -> bool:
+    """Return whether it can be called without arguments but a batch size."""
+    wanted = function.args
+    positional = [argument.arg for argument in (*wanted.posonlyargs, *wanted.args)]
+    needed = positional[: len(positional) - len(wanted.defaults)]
+    by_name = zip(wanted.kwonlyargs, wanted.kw_defaults, strict=True)
+    needed += [argument.arg for argument, default in by_name if default is None]
+    return set(needed) <= {"batch_size"}
 
 
 def _suggest(spec: str) -> str:

@@ -52,7 +52,7 @@ def memory_svg(graph: Graph, schedule: Schedule, budget_bytes: int | None) -> st
     what = (
         "the plain step"
         if same
-        else f"{len(schedule.steps)} steps, {schedule.recomputations} of them recomputations"
+        else f"{len(schedule.steps)} steps, {schedule.recomputations} of them recomputed"
     )
     return chart.svg(
         f"{graph.name}: live memory over the step", f"{what}; requested bytes, predicted by replaying"

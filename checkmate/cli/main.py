@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from checkmate import __version__
-from checkmate.cli.commands import bench, desktop, doctor, frontier, max_batch, solve
+from checkmate.cli.commands import bench, cards, desktop, doctor, explain, frontier, max_batch, solve
 from checkmate.cli.commands import report as cli_report
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output
@@ -127,12 +127,14 @@ def build_parser() -> argparse.ArgumentParser:
     _add_solve(commands, common)
     max_batch.add_max_batch(commands, common)
     frontier.add_frontier(commands, common)
+    cards.add_cards(commands, common)
     _add_check(commands, common)
     _add_export(commands, common)
     _add_verify(commands, common)
     _add_run(commands, common)
     bench.add_bench(commands, common)
     cli_report.add_report(commands, common)
+    explain.add_explain(commands, common)
     desktop.add_desktop(commands, common)
     doctor.add_doctor(commands, common)
     _add_list(commands, common)
@@ -169,13 +171,16 @@ def _add_explore(commands: Any, common: Any) -> None:
         help="size in pixels (default: 1600x1000 for the window, 960x600 for the animation)",
     )
     parser.add_argument(
-        "--theme", choices=("light", "dark"), help="colours of the window (default: the system's)"
+        "--theme",
+        choices=("light", "dark"),
+        help="colours of the window (default: as chosen in it, else the system's)",
     )
     parser.add_argument("--budget", type=cli_options.budget, help="budget to start with, e.g. 6.5GiB or 60%%")
     parser.add_argument("--at", type=int, metavar="STEP", help="go to this step of the schedule")
     parser.add_argument(
-        "-b", "--batch-size", type=cli_options.positive, default=32, help="examples per step, for a model"
+        "-b", "--batch-size", type=cli_options.positive, help="examples per step, for a model (default 32)"
     )
+    parser.add_argument("--allow-code", action="store_true", help=cli_options.ALLOW_CODE_HELP)
 
 
 def _add_profile(commands: Any, common: Any) -> None:
@@ -308,6 +313,7 @@ def _explore(options: argparse.Namespace, interrupt: Interrupt) -> int:
             budget=options.budget,
             at=options.at,
             batch_size=options.batch_size,
+            allow_code=options.allow_code,
         )
     )
 

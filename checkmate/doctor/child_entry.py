@@ -12,6 +12,7 @@ from functools import partial
 
 from checkmate.doctor.tell import Teller
 from checkmate.ipc.child import end_with_parent
+from checkmate.machine.garbage import hide_all
 
 
 def main(arguments: list[str]) -> int:
@@ -32,6 +33,7 @@ def main(arguments: list[str]) -> int:
     else:
         raise ValueError(f"there is nothing to look at called {what!r}")
     tell.end()
+    hide_all()
     return 0
 
 

@@ -72,11 +72,11 @@ def look_around(*, limit_s: float = LIMIT_S, report: Report, cancelled: Cancelle
             parts[name] = future  # type: ignore[assignment]
             return future
 
-        looked = begin("TensorFlow", lambda: _look_at_tensorflow(look_at, nvidia))
-        window = begin("the window", lambda: look_at("app.look"))
-        solvers = begin("solvers", lambda: look_at(_CHILD, "import", *_SOLVERS))
-        intervals = begin("solvers", lambda: look_at(_CHILD, "import", *_INTERVALS))
-        try:
+        try:  # Ctrl-C may come as soon as the first child runs
+            looked = begin("TensorFlow", lambda: _look_at_tensorflow(look_at, nvidia))
+            window = begin("the window", lambda: look_at("app.look"))
+            solvers = begin("solvers", lambda: look_at(_CHILD, "import", *_SOLVERS))
+            intervals = begin("solvers", lambda: look_at(_CHILD, "import", *_INTERVALS))
             _wait(parts, report, cancelled)
         except BaseException:
             stopped.set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from checkmate.errors import FormatError
+from checkmate.formats.exploration import is_exploration
 from checkmate.formats.files import read_json
 from checkmate.formats.graph import graph_from_json, read_graph, write_graph
 from checkmate.formats.moccasin import graph_from_node_link, looks_like_node_link
@@ -24,9 +25,9 @@ __all__ = [
 
 
 def read_any_graph(path: Path) -> Graph:
-    """Return the graph in ``path``, native or node-link.
+    """Return the graph in ``path``: native, node-link, or of an exploration.
 
-    The content decides.
+    The content decides. Of a saved exploration only the graph is read.
 
     Raises:
         FormatError: neither, or broken; the message names the file and the field.
@@ -34,6 +35,8 @@ def read_any_graph(path: Path) -> Graph:
     data = read_json(path)
     if looks_like_node_link(data):
         return graph_from_node_link(path, data)
+    if is_exploration(data):
+        return graph_from_json(path, data.get("graph"))
     if not isinstance(data, dict) or "format" not in data:
         raise FormatError(
             f"{path} is neither a checkmate graph nor a node-link graph",

@@ -5,7 +5,9 @@ It holds a graph and all that is known of its trade-off, as the window saves it.
 proved that no schedule fits. ``budget_bytes`` is the slider's place. ``constraints``, if any, are names of
 what is to be kept or run once, as the solvers' ``Constraints`` writes them; ``bounds`` hold without them.
 ``measured``, if any, has ``{"steps", "live_bytes", "peak_bytes", "seconds", "device"}`` of each schedule that
-was run.
+was run. A schedule of the user's own list has the field ``own``: ``budget_bytes`` or ``max_overhead`` (null:
+at any cost) that was asked for, and, where there are any, its ``name``, ``note``, ``pinned`` and
+``constraints``.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import json
 import math
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +32,28 @@ FORMAT, VERSION = "checkmate-exploration", 1
 _GZIP = 31  # zlib's name for the gzip container
 
 
+@dataclass(frozen=True)
+class SavedOwn:
+    """Hold what the user's own list says of a schedule.
+
+    ``budget_bytes`` or ``max_overhead`` was asked for: the least memory at this extra cost, which is infinite
+    at any cost. Both are None if the schedule was chosen from a list.
+    """
+
+    budget_bytes: int | None = None
+    max_overhead: float | None = None
+    name: str = ""
+    note: str = ""
+    pinned: bool = False
+    constraints: Mapping[str, Any] | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class SavedExploration:
     """Hold what a file holds.
 
-    ``bounds``: (budget in bytes, lower bound on the cost; infinite where no schedule fits).
+    ``bounds``: (budget in bytes, lower bound on the cost; infinite where no schedule fits). ``own``: by place
+    in ``schedules``, those of the user's own list.
     """
 
     graph: Graph
@@ -43,6 +62,7 @@ class SavedExploration:
     bounds: tuple[tuple[int, float], ...]
     constraints: Mapping[str, Any] | None = None
     measured: tuple[MeasuredSchedule, ...] = ()
+    own: Mapping[int, SavedOwn] = field(default_factory=dict)
 
 
 def is_exploration(data: Any) -> bool:
@@ -74,7 +94,8 @@ def exploration_pieces(saved: SavedExploration, graph_body: bytes | None = None)
     yield graph_body or _json(graph_to_json(saved.graph))
     yield b',"budget_bytes":%d,"schedules":[' % saved.budget_bytes
     for index, result in enumerate(saved.schedules):
-        yield (b"," if index else b"") + _json(result_to_json(saved.graph, result))
+        own = {"own": _own_to_json(saved.own[index])} if index in saved.own else {}
+        yield (b"," if index else b"") + _json({**result_to_json(saved.graph, result), **own})
     bounds = [
         {"budget_bytes": budget, "lower_bound": None if math.isinf(bound) else bound}
         for budget, bound in saved.bounds
@@ -130,7 +151,40 @@ def exploration_from_json(path: Path, data: Any) -> SavedExploration:
                 )
     constraints = fields.get("constraints", dict, None)
     measured = tuple(_measured(path, i, entry) for i, entry in enumerate(fields.get("measured", list, [])))
-    return SavedExploration(graph, fields.whole("budget_bytes", 0), schedules, bounds, constraints, measured)
+    budget_bytes = fields.whole("budget_bytes", 0)
+    own = _own(path, fields.get("schedules", list, []))
+    return SavedExploration(graph, budget_bytes, schedules, bounds, constraints, measured, own)
+
+
+def _own_to_json(own: SavedOwn) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    if own.budget_bytes is not None:
+        data["budget_bytes"] = own.budget_bytes
+    if own.max_overhead is not None:
+        data["max_overhead"] = own.max_overhead if math.isfinite(own.max_overhead) else None
+    said = {"name": own.name, "note": own.note, "pinned": own.pinned, "constraints": own.constraints}
+    return {**data, **{name: value for name, value in said.items() if value}}
+
+
+def _own(path: Path, schedules: list[Any]) -> dict[int, SavedOwn]:
+    """Return what the user's own list says of the schedules, by their places."""
+    found = {}
+    for index, entry in enumerate(schedules):
+        where = f"schedules[{index}]"
+        own = Fields(path, entry, where).get("own", dict, None)
+        if own is None:
+            continue
+        fields = Fields(path, own, f"{where}.own")
+        any_cost = fields.data.get("max_overhead", ...) is None
+        found[index] = SavedOwn(
+            fields.whole("budget_bytes", None),
+            math.inf if any_cost else fields.number("max_overhead", None),
+            fields.get("name", str, ""),
+            fields.get("note", str, ""),
+            fields.get("pinned", bool, False),
+            fields.get("constraints", dict, None),
+        )
+    return found
 
 
 def _schedule(path: Path, index: int, entry: Any, graph: Graph) -> SolveResult:

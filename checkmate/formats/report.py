@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,20 @@ from checkmate.ir.report import VerificationReport
 
 
 def report_to_json(report: VerificationReport) -> dict[str, Any]:
-    """Return the file's content."""
+    """Return the file's content; null stands for what is not finite."""
+    found: dict[str, Any] = _finite(_content(report))
+    return found
+
+
+def _finite(value: Any) -> Any:
+    """Return ``value`` with None where a number is infinite or none."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _content(report: VerificationReport) -> dict[str, Any]:
+    """Return the file's content as it was measured."""
     return {
         "format": "checkmate-report",
         "version": 1,

@@ -43,3 +43,6 @@ class NullFrontierListener:
 
     def bound(self, budget_bytes: int, lower_bound: float) -> None:
         """Ignore."""
+
+    def baseline(self, point: FrontierPoint) -> None:
+        """Ignore."""

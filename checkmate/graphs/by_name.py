@@ -26,9 +26,14 @@ def read_or_build(given: Path | str) -> Graph:
 
     Raises:
         FormatError: the file is missing or broken.
-        UsageError: there is no such network, or its batch is not a number.
+        UsageError: there is no such network, its batch is not a number, or it is code that makes a model.
     """
     name = str(given)
+    if ".py:" in name and not Path(name).exists():
+        raise UsageError(
+            f"{name} is code that makes a model or a training step, not a graph",
+            hint=f"make a graph of it first: checkmate profile {name} --allow-code -o G.json",
+        )
     if Path(name).exists() or not is_paper_name(name):
         return read_any_graph(graph_path(name))
     name, at, batch = name.partition(_AT)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from checkmate import pipeline
@@ -99,7 +99,7 @@ def scaling_of(
         return BatchScaling(with_fixed_bytes(model, fixed_bytes), batch_size or 0)
 
     def trace(batch: int) -> Graph:
-        request = replace(model, batch_size=batch)
+        request = model.at_batch(batch)
         graph = pipeline.profile(request, costs="analytic", report=report, cancelled=cancelled)
         return with_fixed_bytes(graph, fixed_bytes)
 
@@ -121,9 +121,9 @@ def batches_below(request: ModelRequest, found: MaxBatch) -> SizeSteps:
     cost = found.result.cost or found.result.base_cost
     return SizeSteps(
         found.batch,
-        lambda batch: replace(request, batch_size=batch),
+        request.at_batch,
         lambda batch, share: math.floor(batch * share),
-        replace(request, batch_size=small.batch),
+        request.at_batch(small.batch),
         small.graph.fixed_bytes,
         cost / small.graph.base_cost if small.graph.base_cost > 0 else 1.0,
     )

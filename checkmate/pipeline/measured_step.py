@@ -92,6 +92,7 @@ def retraced_step(
     """
     request = session.with_kernels_here(request)
     folded = session.prepare(request, report=report, cancelled=cancelled)
+    request = session.with_kernels_of(request, folded.graph)  # a step may have the batch of its example
     graph, result, retraced = for_traced_step(folded.graph, graph, result)
     folded = dataclasses.replace(folded, graph=graph)
     plain = measure_plain(request, folded, report=report, cancelled=cancelled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from checkmate.errors import BudgetBelowMinimumError
@@ -48,6 +49,45 @@ def working_set_bound(graph: Graph) -> WorkingSet:
         if need > best.bytes or (need == best.bytes and best.at_end):
             best = WorkingSet(need, index, tuple(sorted(owners, key=lambda value: (-size[value], value))))
     return best
+
+
+@dataclass(frozen=True)
+class OpNeed:
+    """What must be in memory together while one op runs, part by part.
+
+    ``read``, ``made``, ``held``: the values that own the buffers, largest first: those that the op reads,
+    those that it makes, and others that are live then. ``taken_over_bytes``: the most that its outputs can
+    take over from its inputs. ``bytes``: the sum, fixed bytes included.
+    """
+
+    op: int
+    read: tuple[int, ...]
+    made: tuple[int, ...]
+    held: tuple[int, ...]
+    workspace_bytes: int
+    fixed_bytes: int
+    taken_over_bytes: int
+    bytes: int
+
+
+def op_need(graph: Graph, index: int, live: Iterable[int] = ()) -> OpNeed:
+    """Return what the op needs, with ``live`` values that are held across it.
+
+    The sum is that of ``working_set_bound`` and, with the values that ``run_once_bound`` names, of that.
+    """
+    owner, size, op = graph.owner.tolist(), graph.value_bytes.tolist(), graph.ops[index]
+
+    def largest_first(values: Iterable[int]) -> tuple[int, ...]:
+        return tuple(
+            sorted((v for v in values if graph.producer[v] >= 0), key=lambda value: (-size[value], value))
+        )
+
+    made = {owner[value] for value in op.outputs}
+    read = {owner[value] for value in op.inputs} - made
+    parts = (largest_first(read), largest_first(made), largest_first(set(live) - made - read))
+    taken = taken_over_at_most(graph, index)
+    total = graph.fixed_bytes + op.workspace_bytes - taken + sum(size[v] for part in parts for v in part)
+    return OpNeed(index, *parts, op.workspace_bytes, graph.fixed_bytes, taken, total)
 
 
 def below_minimum(graph: Graph, budget_bytes: int) -> BudgetBelowMinimumError | None:

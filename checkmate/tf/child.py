@@ -17,6 +17,7 @@ from typing import Any
 
 from checkmate.errors import CheckmateError
 from checkmate.ipc.child import end_with_parent
+from checkmate.machine.garbage import hide_all
 from checkmate.progress import Progress, Report
 
 
@@ -30,6 +31,7 @@ def main(arguments: list[str]) -> int:
     from checkmate.tf.peers import measure as peer_measure
     from checkmate.tf.training import elsewhere
 
+    hide_all()  # what was imported stays
     work: dict[str, Callable[[Any], Any]] = {
         "costs": partial(fresh.measure_costs, report=_reporter(progress_file)),
         "measure": step.measure,

@@ -17,3 +17,12 @@ def reason(error: BaseException, limit: int = 300) -> str:
     text = _WRAPPED.split(_COLOURS.sub("", str(error)))[-1]
     line = " ".join(_DUMPS.split(text)[0].split()) or type(error).__name__
     return (line if len(line) <= limit else f"{line[: limit - 1]}…").rstrip(". ")
+
+
+def first_line(error: BaseException) -> str:
+    """Return what ``error`` says first, shortened.
+
+    AutoGraph puts the place in the user's code first; what went wrong is the last line then.
+    """
+    lines = (str(error).strip() or type(error).__name__).splitlines()
+    return lines[-1 if lines[0] == "in user code:" else 0].strip()[:300]

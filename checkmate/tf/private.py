@@ -7,6 +7,7 @@ stateful, and to read what a graph captured.
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,8 +16,10 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
+from tensorflow.python.eager.polymorphic_function import tf_method_target
 from tensorflow.python.framework import config, function_def_to_graph, kernels, ops
-from tensorflow.python.util import _pywrap_util_port
+from tensorflow.python.ops import handle_data_util, resource_variable_ops
+from tensorflow.python.util import _pywrap_util_port, deprecation
 
 # These attributes tell where an op came from, not what it does; they would be stale in a new graph.
 _DROPPED_ATTRIBUTES = frozenset({"_output_shapes", "_class", "_gradient_op_type"})
@@ -78,6 +81,11 @@ def forbid_nondeterminism(forbidden: bool) -> None:
         config.disable_op_determinism()
 
 
+def is_deterministic() -> bool:
+    """Return whether ops run deterministic kernels or fail."""
+    return bool(config.is_op_determinism_enabled())
+
+
 def onednn_enabled() -> bool:
     """Return whether this process runs oneDNN's kernels.
 
@@ -136,18 +144,99 @@ def function_body(graph: Any, name: str) -> Any:
     if found is None:
         return None
     traced = getattr(found, "graph", None)
-    if traced is not None:
-        return traced
-    definition = getattr(found, "function_def", None) or found.cached_definition
+    return _from_definition(found) if traced is None else traced
+
+
+def called_body(graph: Any, name: str, inputs: int, outputs: int) -> Any:
+    """Return ``function_body`` for a call with that many arguments.
+
+    The graph that a function was traced into may have grown since: a gradient adds outputs to it.
+    """
+    body = function_body(graph, name)
+    if body is not None and (len(body.inputs), len(body.outputs)) != (inputs, outputs):
+        body = _from_definition(graph._functions[name])
+    return body
+
+
+def _from_definition(function: Any) -> Any:
+    definition = getattr(function, "function_def", None) or function.cached_definition
     return function_def_to_graph.function_def_to_graph(definition)
+
+
+def keep_shape(original: tf.Tensor, copy: tf.Tensor) -> None:
+    """Give ``copy`` what is known of the shape of ``original`` too.
+
+    For the handle of a variable that is the variable's shape and dtype.
+    """
+    copy.set_shape(original.shape)
+    data = getattr(original, "_handle_data", None)
+    if data is not None and data.is_set and not getattr(getattr(copy, "_handle_data", None), "is_set", False):
+        handle_data_util.set_handle_data(copy, data)
+
+
+class HandledVariable:
+    """Read and write a variable of which only the handle is known."""
+
+    def __init__(self, handle: Any) -> None:
+        (found,) = handle._handle_data.shape_and_type
+        self.handle = handle
+        self.dtype, self.shape = tf.as_dtype(found.dtype), tf.TensorShape(found.shape)
+
+    def numpy(self) -> Any:
+        """Return the value."""
+        return tf.raw_ops.ReadVariableOp(resource=self.handle, dtype=self.dtype).numpy()
+
+    def assign(self, value: Any) -> None:
+        """Change the value."""
+        tf.raw_ops.AssignVariableOp(resource=self.handle, value=value)
+
+
+def captured_variables(function: Any) -> tuple[Any, ...]:
+    """Return every variable that the concrete ``function`` reads or writes.
+
+    TensorFlow itself lists only those that are read.
+    """
+    known = {id(variable.handle): variable for variable in function.variables}
+    unknown: list[Any] = []
+    for external, inner in captures(function.graph):
+        data = getattr(external, "_handle_data", None)
+        if inner.dtype == tf.resource and id(external) not in known and data is not None and data.is_set:
+            unknown.append(external)
+    every = _variables_by_handle() if unknown else {}
+    found = {id(handle): every.get(id(handle), HandledVariable(handle)) for handle in unknown}
+    return (*known.values(), *found.values())
+
+
+def _variables_by_handle() -> dict[int, Any]:
+    """Return every variable that Python has, by its handle's identity.
+
+    A function does not tell which variables it writes without reading them. An export has to. Python's
+    objects are many, so they are gone through once.
+    """
+    kind = resource_variable_ops.BaseResourceVariable
+    every = (item for item in gc.get_objects() if issubclass(type(item), kind))
+    return {id(handle): item for item in every if (handle := getattr(item, "_handle", None)) is not None}
+
+
+def method_owner(function: Any) -> tuple[bool, Any]:
+    """Return whether a ``tf.function`` is a method, and of which object.
+
+    TensorFlow does not keep that object alive: None where it is gone.
+    """
+    method = getattr(getattr(function, "python_function", None), "__wrapped__", None)
+    target = getattr(method, "__self__", None)
+    if not isinstance(target, tf_method_target.TfMethodTarget):
+        return False, None
+    return True, target.target
 
 
 def flops(graph: Any, op: tf.Operation) -> float | None:
     """Return TensorFlow's count of operations of ``op``; None if it has none."""
-    try:
-        value = ops.get_stats_for_node_def(graph, op.node_def, "flops").value
-    except ValueError:  # TensorFlow counts poolings and gradients of convolutions only for channels last
-        return _channels_first_flops(op)
+    with deprecation.silence():  # TensorFlow warns of a function that it calls itself
+        try:
+            value = ops.get_stats_for_node_def(graph, op.node_def, "flops").value
+        except ValueError:  # TensorFlow counts poolings and gradients of convolutions only for channels last
+            return _channels_first_flops(op)
     return None if value is None else float(value)
 
 
@@ -161,3 +250,12 @@ def _channels_first_flops(op: tf.Operation) -> float | None:
     if "ksize" in op.node_def.attr:
         return float(math.prod(op.get_attr("ksize")) * op.outputs[0].shape.num_elements())
     return None
+
+
+def without_retracing_warning(function: Any) -> Any:
+    """Return the ``tf.function``, silenced about retracing.
+
+    A plan for each layout of batches is a function of its own, and traced once.
+    """
+    function._omit_frequent_tracing_warning = True
+    return function

@@ -1,4 +1,4 @@
-"""Every message between the window and its four processes, a class each.
+"""Every message between the window and its five processes, a class each.
 
 All of them are in the table at the end.
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from checkmate.ipc.messages import Message, MessageTable, NewestJob
 from checkmate.ir.report import CheckReport
 from checkmate.ir.result import SolveStatus
-from checkmate.progress import Progress
+from checkmate.progress import FillState, Progress
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
 from checkmate.units import Budget
@@ -186,6 +186,16 @@ class KnownBound(Message):
 
 
 @dataclass(frozen=True)
+class FillFrontier(Message):
+    """Solve other budgets while nothing is asked, or do not.
+
+    Switched on, it has its whole time again.
+    """
+
+    on: bool
+
+
+@dataclass(frozen=True)
 class SolveBudget(NewestJob):
     """Find the cheapest schedule within a budget."""
 
@@ -230,8 +240,8 @@ class MemoryNeeded(Message):
 
 
 @dataclass(frozen=True)
-class FrontierSchedule(Message):
-    """A schedule that is new on the question's frontier.
+class FoundSchedule(Message):
+    """A schedule for a question.
 
     ``budget_bytes``: what it was made for.
     """
@@ -241,6 +251,24 @@ class FrontierSchedule(Message):
     solver: str
     solve_seconds: float
     steps: bytes
+
+
+@dataclass(frozen=True)
+class FrontierSchedule(FoundSchedule):
+    """A schedule that is new on the question's frontier."""
+
+
+@dataclass(frozen=True)
+class BaselineSchedule(FoundSchedule):
+    """A published method's schedule; known ones may beat it."""
+
+
+@dataclass(frozen=True)
+class Filling(Message):
+    """The work on other budgets has begun, or it has stopped by itself."""
+
+    question: int
+    state: FillState
 
 
 @dataclass(frozen=True)
@@ -399,6 +427,35 @@ class Checked(Message):
     plain: CheckReport
 
 
+# From the window to the placing process, after a GraphToCheck.
+
+
+@dataclass(frozen=True)
+class PlaceSchedule(NewestJob):
+    """Say where the buffers of a schedule of the graph lie in memory."""
+
+    steps: bytes
+
+
+# From the placing process to the window.
+
+
+@dataclass(frozen=True)
+class PlacingProgress(Message):
+    """How much of the work is done, from 0 to 1."""
+
+    job: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Placed(Message):
+    """Where the buffers lie, as ``Placement.to_bytes`` says it."""
+
+    job: int
+    placement: bytes
+
+
 # From the window to the animation process.
 
 
@@ -476,12 +533,15 @@ WINDOW_MESSAGES = MessageTable(
     OpenQuestion,
     KnownSchedule,
     KnownBound,
+    FillFrontier,
     SolveBudget,
     FindLeastMemory,
     Preparing,
     Prepared,
     MemoryNeeded,
     FrontierSchedule,
+    BaselineSchedule,
+    Filling,
     FrontierBound,
     Incumbent,
     CostBound,
@@ -495,6 +555,9 @@ WINDOW_MESSAGES = MessageTable(
     ConstraintsToCheck,
     CheckSchedule,
     Checked,
+    PlaceSchedule,
+    PlacingProgress,
+    Placed,
     BeginAnimation,
     AnimationSample,
     AnimationFrame,

@@ -4,8 +4,9 @@ This is the process ``python -m checkmate.workers.solver``. A solve stops the mo
 asks for something newer.
 
 In: ``OpenQuestion``; about that question ``KnownSchedule``, ``KnownBound``, ``SolveBudget``,
-``FindLeastMemory`` and ``Cancel``. Out: ``Preparing`` and ``Prepared`` while the search is compiled, on a
-machine's first use; ``MemoryNeeded``, ``FrontierSchedule`` and ``FrontierBound`` about the question;
+``FindLeastMemory`` and ``Cancel``; ``FillFrontier`` about all. Out: ``Preparing`` and ``Prepared`` while the
+search is compiled, on a machine's first use; ``MemoryNeeded``, ``FrontierSchedule``, ``BaselineSchedule``,
+``FrontierBound`` and ``Filling`` about the question;
 ``Incumbent``, ``CostBound`` and ``SolveEnded`` about a solve; ``SmallerSchedule``, ``MemoryBound`` and
 ``LeastMemoryEnded`` about a search for the least memory; ``SolveSkipped`` and ``SolverFailed`` about either.
 What is found and proved holds under the question's constraints.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,7 +27,7 @@ from checkmate.ipc.child import Channel, Inbox, begin
 from checkmate.ipc.messages import Message
 from checkmate.ir.result import SolveStatus
 from checkmate.ir.schedule import Schedule
-from checkmate.progress import never
+from checkmate.progress import Cancelled, FillState, never
 from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.compile.compilation import Compilation, wait_for
 from checkmate.solvers.constraints import constrained, start_for_constrained
@@ -35,7 +37,10 @@ from checkmate.solvers.portfolio.interactive import LiveSolver
 from checkmate.solvers.problem import SolveOptions
 from checkmate.workers.messages import (
     WINDOW_MESSAGES,
+    BaselineSchedule,
     CostBound,
+    FillFrontier,
+    Filling,
     FindLeastMemory,
     FrontierBound,
     FrontierSchedule,
@@ -56,6 +61,9 @@ from checkmate.workers.messages import (
     pack_steps,
     unpack_steps,
 )
+
+# Seconds of work on other budgets, for a question: so many, and so many more per op.
+_FILL_S, _FILL_PER_OP_S = 120.0, 0.06
 
 
 class SolveSender:
@@ -119,21 +127,64 @@ class FrontierSender:
             FrontierSchedule(self._question, point.budget_bytes, point.solver, point.seconds, steps)
         )
 
+    def baseline(self, point: FrontierPoint) -> None:
+        """Send a published method's schedule."""
+        steps = pack_steps(point.schedule.steps)
+        self._channel.send(
+            BaselineSchedule(self._question, point.budget_bytes, point.solver, point.seconds, steps)
+        )
+
     def bound(self, budget_bytes: int, lower_bound: float) -> None:
         """Send a bound."""
         self._channel.send(FrontierBound(self._question, budget_bytes, lower_bound))
 
+    def filling(self, state: FillState) -> None:
+        """Send how the work on other budgets stands."""
+        self._channel.send(Filling(self._question, state))
+
 
 class LiveQuestion:
-    """A graph, its constraints, and the live exploration of both."""
+    """A graph, its constraints, and the live exploration of both.
 
-    def __init__(self, channel: Channel, asked: OpenQuestion, compilation: Compilation | None) -> None:
+    ``fill``: whether to work on other budgets at once.
+    """
+
+    def __init__(
+        self, channel: Channel, asked: OpenQuestion, compilation: Compilation | None, *, fill: bool
+    ) -> None:
         self.graph = graph_from_json(Path(asked.name), json.loads(asked.graph))
         self.limited = constrained(self.graph, asked.constraints)
         self.sender = FrontierSender(channel, asked.question)
         self.live = LiveSolver(self.limited, self.sender, workers=asked.workers, compilation=compilation)
         channel.send(MemoryNeeded(asked.question, run_once_bound(self.limited).bytes))
-        self.live.begin()
+        self._fill_s = self._left = _FILL_S + _FILL_PER_OP_S * self.graph.n
+        self._state: FillState | None = None
+        self.live.begin(fill=fill)
+
+    def fill(self, busy: Cancelled) -> bool:
+        """Work a bit on other budgets; False if nothing is left to do, or no time.
+
+        While the search is compiled, the time does not count.
+        """
+        if self._state in (FillState.DONE, FillState.RESTING):
+            return False
+        self._tell(FillState.WORKING)
+        begun, counts = time.perf_counter(), not self.live.compiling
+        if not self.live.idle(busy):
+            self._tell(FillState.DONE)
+        self._left -= counts * (time.perf_counter() - begun)
+        if self._left <= 0 and self._state is FillState.WORKING:
+            self._tell(FillState.RESTING)
+        return True
+
+    def fill_again(self) -> None:
+        """Give the work on other budgets its whole time again."""
+        self._left, self._state = self._fill_s, None
+
+    def _tell(self, state: FillState) -> None:
+        if state is not self._state:
+            self._state = state
+            self.sender.filling(state)
 
     def learn(self, steps: list[int], solver: str) -> None:
         """Add a schedule of the graph to the frontier.
@@ -155,17 +206,22 @@ def main() -> int:
     if compilation is not None:
         threading.Thread(target=_tell, args=(channel, compilation), daemon=True, name="tell").start()
     question: LiveQuestion | None = None
+    fill = True
     while True:
-        idle = question is not None and inbox.tasks.empty()
-        if idle and question is not None and question.live.idle(lambda: not inbox.tasks.empty()):
+        idle = fill and inbox.tasks.empty()
+        if idle and question is not None and question.fill(lambda: not inbox.tasks.empty()):
             continue
         message = inbox.tasks.get()
         try:
-            if isinstance(message, OpenQuestion):
+            if isinstance(message, FillFrontier):
+                fill = message.on
+                if fill and question is not None:
+                    question.fill_again()
+            elif isinstance(message, OpenQuestion):
                 if question is not None:
                     question.live.close()
                     question = None
-                question = LiveQuestion(channel, message, compilation)
+                question = LiveQuestion(channel, message, compilation, fill=fill)
             elif question is not None:
                 _serve(channel, inbox, question, message)
         except CheckmateError as error:

@@ -14,12 +14,12 @@ def window(qtbot, qapp):
     from PySide6.QtCore import QEvent
 
     from app.models.session import Session
-    from app.theme import LIGHT, apply_theme, load_fonts
+    from app.theme import LIGHT, CurrentTheme, ThemeChoice, apply_theme, load_fonts
     from app.views.window.main_window import MainWindow
 
     apply_theme(qapp, LIGHT, load_fonts())
     session = Session()
-    made = MainWindow(session, LIGHT)
+    made = MainWindow(session, CurrentTheme(ThemeChoice.LIGHT))
     qtbot.addWidget(made, before_close_func=lambda w: w.session.close())
     made.resize(1400, 900)
     made.show()

@@ -14,8 +14,8 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence
 
-from app.actions import ACTIONS, Menu, action, keys_page
-from app.presenters.palette import COMMAND, matching
+from app.actions import ACTIONS, VIEW_KEYS, Menu, action, keys_page
+from app.presenters.palette import COMMAND, search
 from app.views.window.handlers import handlers
 from tests.app.windows import open_chain
 
@@ -38,6 +38,7 @@ def test_every_shortcut_is_written_as_qt_writes_it() -> None:
     assert [QKeySequence(key).toString() for key in keys] == keys
 
 
+@pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_every_action_has_a_handler_and_every_handler_an_action(window) -> None:
     assert sorted(handlers(window)) == sorted(entry.id for entry in ACTIONS)
     assert list(window.commands) == [entry.id for entry in ACTIONS]
@@ -46,8 +47,14 @@ def test_every_action_has_a_handler_and_every_handler_an_action(window) -> None:
 def test_menus_list_the_table_in_its_order(window) -> None:
     for menu, shown in zip(Menu, window.menuBar().actions(), strict=True):
         assert shown.text() == menu.value
-        entries = [found for found in shown.menu().actions() if not found.isSeparator()]
-        listed = [entry for entry in ACTIONS if entry.menu is menu]
+        every = shown.menu().actions()
+        choices = {found.menu().title(): found.menu() for found in every if found.menu() is not None}
+        entries = [found for found in every if not found.isSeparator() and found.menu() is None]
+        listed = [entry for entry in ACTIONS if entry.menu is menu and not entry.choice]
+        for choice in {entry.choice for entry in ACTIONS if entry.menu is menu and entry.choice}:
+            inner = [entry for entry in ACTIONS if entry.choice == choice]
+            assert [found.text() for found in choices[choice].actions()] == [entry.words for entry in inner]
+            assert sum(found.isChecked() for found in choices[choice].actions()) == 1
         assert [found.text() for found in entries] == [entry.words for entry in listed]
         for found, entry in zip(entries, listed, strict=True):
             assert [key.toString() for key in found.shortcuts()] == list(entry.keys)
@@ -65,8 +72,8 @@ def test_the_palette_finds_every_action(window, qtbot) -> None:
     assert not exploration.constraints.is_empty
     palette = window.open_palette()
     for entry in ACTIONS:
-        found = matching(f">{entry.words}", palette._entries)
-        assert found and found[0].kind == COMMAND and found[0].title.startswith(entry.words), entry.id
+        found = search(f">{entry.full_words}", palette._entries).entries
+        assert found and found[0].kind == COMMAND and found[0].title.startswith(entry.full_words), entry.id
     palette.close()
 
 
@@ -100,11 +107,13 @@ def test_the_documentation_is_the_table() -> None:
 
 
 def test_the_window_page_names_only_keys_of_the_table() -> None:
-    keys = r"(?:Ctrl|Shift|Alt)\+[^`]+|[A-Z.,/]|Space|Esc|Enter|Tab|Home|End|Left|Right|Up|Down|PgUp|PgDown"
+    keys = (
+        r"(?:Ctrl|Shift|Alt)\+[^`]+|[A-Z.,/]|F\d+|Space|Esc|Enter|Tab|Home|End|Left|Right|Up|Down|PgUp|PgDown"
+    )
     page = (PAGES / "window.md").read_text(encoding="utf-8")
     named = set(re.findall(rf"`({keys})`", page))
     assert {"Ctrl+K", "Space", "P", "K", "."} <= named
-    assert named <= {key for entry in ACTIONS for key in entry.keys}
+    assert named <= {key for entry in (*ACTIONS, *VIEW_KEYS) for key in entry.keys}
     rows = re.search(r"^\| key \| .*\n\|---.*\n((?:\|.*\n)+)", page, re.MULTILINE)
     assert rows, "the page has no table of keys"
     listed = {key for row in rows[1].splitlines() for key in re.findall(r"`([^`]+)`", row.split(" | ")[0])}

@@ -60,7 +60,7 @@ def test_least_possible_memory_is_proved_and_smaller_budgets_are_infeasible(wind
     assert found.proved and exploration.solve.status == "optimal"
     assert exploration.budget_bytes == found.peak_bytes == exploration.least_possible
     assert math.isinf(exploration.frontier.bound(found.peak_bytes - 1))
-    assert "no schedule needs less" in window.explorer.solving._details.text()
+    assert "No schedule needs less" in window.explorer.solving._details.text()
 
 
 def test_aim_shows_the_smallest_known_schedule_at_once_then_smaller_ones() -> None:
@@ -174,7 +174,7 @@ def test_controls_say_which_aim_is_in_force(window, qtbot) -> None:
     budget, exploration = window.explorer.budget, window.session.exploration
     budget.aims.percent.setText("nonsense")
     qtbot.mouseClick(budget.aims.least, Qt.MouseButton.LeftButton)
-    assert exploration.aim is None and "cannot read 'nonsense'" in budget._problem.text()
+    assert exploration.aim is None and "Cannot read 'nonsense'" in budget._problem.text()
     assert not budget.aims.least.isChecked() and budget._problem.isVisible()
     budget.aims.percent.setText("11.5 %")
     qtbot.keyClick(budget.aims.percent, Qt.Key.Key_Up)

@@ -39,4 +39,4 @@ def test_the_menu_adds_the_program_to_the_desktops_menu(window, tmp_path: Path, 
     assert str(tmp_path) in window.statusBar().currentMessage()
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "applications" / "checkmate-explorer.desktop"))
     action.trigger()
-    assert "cannot make" in window.notice.text
+    assert "Cannot make" in window.notice.text

@@ -36,6 +36,7 @@ from app.presenters.matrix_image import (
 from checkmate import pipeline
 from checkmate.ir import Schedule
 from checkmate.memory.simulate import simulate
+from tests.app.test_open_and_keys import button
 from tests.app.windows import training_chain
 from tests.graphs_strategies import random_graph, random_steps
 
@@ -119,7 +120,7 @@ def test_b_stays_while_a_changes_and_ends_with_the_graph() -> None:
     changes = []
     comparison.changed.connect(lambda: changes.append(comparison.other))
     exploration.set_graph(training_chain())
-    comparison.pin_shown()
+    comparison.pin(exploration.shown)
     assert comparison.active and comparison.difference.sentence.startswith("A and B need the same")
     found = smaller(exploration)
     assert comparison.other is exploration.plain and exploration.shown is found and len(changes) >= 2
@@ -139,8 +140,8 @@ def test_every_view_shows_the_comparison_until_it_ends(window, qtbot) -> None:
     assert explorer.comparison.other is exploration.plain and explorer.compare_bar.isVisible()
     assert "recomputed only in A" in explorer.compare_bar.text()
     assert all(view.grab().toImage() != image for view, image in zip(views, before, strict=True))
-    marks = [explorer.schedules.mark_of(row) for row in range(explorer.schedules._list.count())]
-    assert sorted(marks) == ["A", "B"]
+    marks = [explorer.schedules.mark_of(row.found) for row in explorer.schedules.rows]
+    assert sorted(filter(None, marks)) == ["A", "B"]
     explorer.compare_bar.swap.click()
     assert exploration.shown is exploration.plain and explorer.comparison.other is found
     explorer.compare_bar.close_button.click()
@@ -210,3 +211,57 @@ def test_pictures_of_many_ops_show_every_cell_of_the_matrices(monkeypatch) -> No
                 assert np.array_equal((image == ONLY_A) | (image == BOTH), pooled(getattr(first, which)))
                 again = pooled(in_order_of(first.order, second, which))
                 assert np.array_equal((image == ONLY_B) | (image == BOTH), again)
+
+
+def test_what_is_shown_and_compared_is_undone_and_done_again(window, qtbot) -> None:
+    exploration = window.session.exploration
+    exploration.set_graph(training_chain())
+    found, explorer, stack = smaller(exploration), window.explorer, window.what_ifs.stack
+    qtbot.keyClick(explorer.graph_view, Qt.Key.Key_D)
+    assert explorer.comparison.other is exploration.plain and stack.undoText() == "Compare schedules"
+    explorer.compare_bar.swap.click()
+    assert exploration.shown is exploration.plain and stack.undoText() == "Swap A and B"
+    undo = (Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    qtbot.keyClick(window, *undo)
+    assert exploration.shown is found and explorer.comparison.other is exploration.plain
+    qtbot.keyClick(window, *undo)
+    assert exploration.shown is found and explorer.comparison.other is None and not stack.canUndo()
+    both = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
+    for _ in range(2):
+        qtbot.keyClick(window, Qt.Key.Key_Z, both)
+    assert exploration.shown is exploration.plain and explorer.comparison.other is found
+
+
+def test_a_schedule_chosen_in_the_list_is_undone_with_its_budget(window) -> None:
+    exploration = window.session.exploration
+    exploration.set_graph(training_chain())
+    found, stack = smaller(exploration), window.what_ifs.stack
+    exploration.show(exploration.plain)
+    before = exploration.asked
+    window.explorer.schedules._list.chosen.emit(found)
+    assert exploration.shown is found and exploration.asked == before
+    stack.undo()
+    assert exploration.shown is exploration.plain
+    window.explorer.shown_edits.show_with_budget(found)
+    assert exploration.shown is found and exploration.budget_bytes == found.peak_bytes
+    stack.undo()
+    assert exploration.shown is exploration.plain and exploration.asked == before
+
+
+def test_after_undo_the_screen_follows_the_budget_again(window, qtbot) -> None:
+    exploration = window.session.exploration
+    exploration.set_graph(training_chain())
+    found, stack = smaller(exploration), window.what_ifs.stack
+    exploration.set_budget(found.peak_bytes)
+    exploration.show_now()
+    assert exploration.shown is found and not exploration.by_hand
+    window.explorer.shown_edits.show(exploration.plain)
+    assert exploration.by_hand
+    stack.undo()
+    assert exploration.shown is found and not exploration.by_hand
+    stack.redo()
+    assert exploration.shown is exploration.plain and exploration.by_hand
+    qtbot.mouseClick(button(window.explorer.solving, "Show the best that fits"), Qt.MouseButton.LeftButton)
+    assert exploration.shown is found and stack.undoText() == "Show the best that fits"
+    stack.undo()
+    assert exploration.shown is exploration.plain and exploration.by_hand

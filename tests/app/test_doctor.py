@@ -13,7 +13,7 @@ import pytest
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel, QPushButton
 
-from app.theme import LIGHT
+from app.theme import CurrentTheme, ThemeChoice
 from app.views.window.doctor_dialog import DoctorDialog
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,7 +79,7 @@ def test_closing_the_dialog_ends_its_processes(
 def test_it_does_not_run_during_a_measurement(qtbot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tensorflow_that("import os\nos.abort()\n", tmp_path, monkeypatch)
     busy = [True]
-    dialog = DoctorDialog(LIGHT, lambda: busy[0])
+    dialog = DoctorDialog(CurrentTheme(ThemeChoice.LIGHT), lambda: busy[0])
     qtbot.addWidget(dialog)
     dialog.show()
     assert "A model is being measured" in said(dialog) and not children()

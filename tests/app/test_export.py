@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton
 
 from app.presenters.export_result import default_budget, result_text
@@ -65,8 +66,10 @@ def button(dialog: ExportDialog, text: str) -> QPushButton:
 @pytest.mark.parametrize(
     "stages",
     [
-        pytest.param(("tracing", "measuring the scheduled step"), marks=pytest.mark.heavy),
-        pytest.param(("writing the SavedModel", "measuring the reloaded step"), marks=pytest.mark.long),
+        pytest.param(("measuring the scheduled step",), marks=pytest.mark.heavy),
+        pytest.param(
+            ("tracing", "writing the SavedModel", "measuring the reloaded step"), marks=pytest.mark.long
+        ),
     ],
 )
 @pytest.mark.qt_log_ignore("propagateSizeHints")
@@ -231,7 +234,7 @@ def test_the_budget_is_sent_to_the_byte(exporting, qtbot, tmp_path: Path) -> Non
     assert default > session.exploration.plain.peak_bytes
     budget.setText("nonsense")
     button(dialog, "Export and verify").click()
-    assert sent == [] and "cannot read" in said(dialog) and button(dialog, "Export and verify").isEnabled()
+    assert sent == [] and "Cannot read" in said(dialog) and button(dialog, "Export and verify").isEnabled()
     for text, told in (("60%", Budget(share=0.6)), ("20 MiB", Budget(bytes_=20 * MIB))):
         budget.setText(text)
         button(dialog, "Export and verify").click()
@@ -250,6 +253,24 @@ def test_the_budget_is_sent_to_the_byte(exporting, qtbot, tmp_path: Path) -> Non
     assert sent[-1].budget.bytes_ == max(exploration.budget_bytes, exploration.shown.peak_bytes)
 
 
+@pytest.mark.qt_log_ignore("propagateSizeHints")
+def test_return_in_a_field_begins_the_export(exporting, qtbot, tmp_path: Path) -> None:
+    session, sent, _ = exporting
+    dialog = ExportDialog(session)
+    qtbot.addWidget(dialog)
+    dialog.show()
+    folder, _ = dialog.findChildren(QLineEdit)
+    folder.setText(str(tmp_path / "out"))
+    qtbot.keyClick(folder, Qt.Key.Key_Return)  # opened the folder chooser before
+    assert len(sent) == 1
+    session._on_device(DeviceCancelled(sent[-1].job))
+
+
+def named(curve) -> set[str]:
+    """Return what the curve's legend names."""
+    return {entry.words for entry in curve.legend_entries()}
+
+
 def test_the_written_schedule_is_shown_with_its_measurements(
     exporting, qtbot, window, tmp_path: Path
 ) -> None:
@@ -258,7 +279,7 @@ def test_the_written_schedule_is_shown_with_its_measurements(
     dialog = ExportDialog(session)
     qtbot.addWidget(dialog)
     button(dialog, "Export and verify").click()
-    assert not curve._legend.isVisible() and exploration.measured_shown is None
+    assert "measured" not in named(curve) and exploration.measured_shown is None
     result = smaller(session)
     steps = result.schedule.steps.tolist()
     answer(result, a_report(len(steps)))
@@ -268,11 +289,11 @@ def test_the_written_schedule_is_shown_with_its_measurements(
     assert all(
         word in text for word in ("21.0 MiB", "20.0 MiB", "600 ms", "500 ms", "one note", "bitwise equal")
     )
-    assert curve._legend.isVisible() and curve._measured.isVisible()
+    assert {"predicted", "measured"} <= named(curve) and curve._measured.isVisible()
     assert max(curve._measured.yData) * curve._size == 7 * MIB
     # Another schedule was not run, so nothing is said of it.
     exploration.show(exploration.plain)
-    assert not curve._measured.isVisible() and not curve._legend.isVisible()
+    assert not curve._measured.isVisible() and "measured" not in named(curve)
     path = tmp_path / "e.json"
     assert session.save(path)
     session.open_file(path, at_once=True)
@@ -305,6 +326,15 @@ def test_a_plain_step_that_does_not_fit_is_reported() -> None:
     report |= {"ok": False, "problems": ["the gradients were <not> compared"]}
     said = result_text(report, Path("out"))
     assert "Gradients were not compared." in said and "&lt;not&gt;" in said and "not as promised" in said
+
+
+def test_what_was_compared_of_a_step_of_ones_own_is_said() -> None:
+    own = {"compared": "variables and results", "steps": 2, "equal": True, "bitwise": True, "batch_size": 8}
+    said = result_text(a_report(3, gradients=own), Path("out"))
+    assert "✓ what the step returns and its variables bitwise equal to the plain step's after 2 steps" in said
+    unknown = {**own, "equal": None, "bitwise": None}
+    said = result_text(a_report(3, gradients=unknown), Path("out"))
+    assert "Results and variables were not compared." in said and "radients" not in said
 
 
 def test_an_impossible_measurement_in_a_file_is_refused(tmp_path: Path) -> None:

@@ -127,6 +127,7 @@ def test_a_scene_shows_the_requested_step(explored) -> None:
     assert pictures[0] != pictures[1] == pictures[2]
 
 
+@pytest.mark.heavy
 def test_the_command_line_saves_without_a_screen(tmp_path: Path) -> None:
     write_graph(tmp_path / "g.json", training_chain(6))
     command = [

@@ -133,7 +133,7 @@ def test_a_measurement_that_fails_leaves_the_estimates(window, qtbot, device: De
     estimated(window, qtbot, device)
     device.says(DeviceFailed, message="that op cannot run", hint="use --costs analytic")
     assert window.explorer.isVisible() and window.session.exploration.graph.name == "model"
-    assert window.notice.text == "that op cannot run use --costs analytic" and window.measuring.isHidden()
+    assert window.notice.text == "That op cannot run. Use --costs analytic." and window.measuring.isHidden()
 
 
 def test_a_device_process_that_dies_leaves_the_estimates(window, qtbot, device: Device) -> None:

@@ -14,7 +14,7 @@ import pytest
 from PySide6.QtWidgets import QApplication, QLabel
 
 from app.presenters.problem_report import problem_report
-from app.views.window.start_page import StartPage
+from app.views.window.profiling_panel import ProfilingPanel
 from checkmate.formats import write_graph
 from checkmate.ir.graph import CostOrigin, CostUnit
 from checkmate.request import ModelRequest
@@ -146,7 +146,7 @@ def test_a_solver_that_dies_does_not_hide_a_first_profile(window, qtbot) -> None
     with qtbot.waitSignal(window.session.noticed, timeout=20000):
         os.kill(window.session.solver.pid, signal.SIGKILL)
     window.session.failed.emit("That failed.", "Try this.")
-    assert window._start._work.isVisible() and window.notice.text == "That failed. Try this."
+    assert window._start.work.isVisible() and window.notice.text == "That failed. Try this."
 
 
 def test_error_notices_end_as_the_budget_moves_and_choices_stay(window, qtbot) -> None:
@@ -172,10 +172,10 @@ def test_the_curve_of_a_solve_that_costs_nothing_extra_has_readable_ticks(window
 
 def test_each_step_of_a_profile_has_its_seconds(qtbot, monkeypatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("app.views.window.start_page.time.monotonic", lambda: now[0])
-    page = StartPage()
+    monkeypatch.setattr("app.views.window.profiling_panel.time.monotonic", lambda: now[0])
+    page = ProfilingPanel()
     qtbot.addWidget(page)
-    page.show_work("unet")
+    page.begin("unet")
     now[0] = 103.0
     page.show_progress("trace", "tracing", 0, 0)
     now[0] = 110.0

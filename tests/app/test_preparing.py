@@ -25,7 +25,8 @@ def test_a_running_solve_shows_it_beside_its_best_schedule(window, qtbot) -> Non
     exploration.set_graph(training_chain(6))  # without a solver process, so that nothing else happens
     exploration.begin_solve(1)
     solving._on_received(Preparing(SENTENCE))
-    assert window.explorer.solving._details.text().startswith(SENTENCE.capitalize())
+    details = window.explorer.solving._details.text().replace("\u00a0", " ")
+    assert details.startswith(f"{SENTENCE.capitalize()}. Until then, simple strategies are tried. Best ")
     solving._on_received(Prepared("compiled the search"))
     assert "ompiling" not in window.explorer.solving._details.text()
 

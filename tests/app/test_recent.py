@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QPushButton
 from app.models.recent import Recent
 from app.models.recovery import Recovery
 from app.models.session import Session
-from app.theme import LIGHT
+from app.theme import CurrentTheme, ThemeChoice
 from app.views.window.main_window import MainWindow
 from checkmate.formats import write_graph
 from checkmate.machine.model_file import file_facts
@@ -27,7 +27,7 @@ def opened(qtbot, folder: Path) -> MainWindow:
     recovery = Recovery(
         session.exploration, session.solving.graph_body, folder / "sessions", session, recent=recent
     )
-    made = MainWindow(session, LIGHT, recovery=recovery, recent=recent)
+    made = MainWindow(session, CurrentTheme(ThemeChoice.LIGHT), recovery=recovery, recent=recent)
     qtbot.addWidget(made, before_close_func=lambda w: w.session.close())
     return made
 

@@ -39,7 +39,7 @@ def test_solver_killed_while_it_looks_for_less_memory(window, qtbot, wait_ms: in
     assert exploration.shown.peak_bytes == exploration.budget_bytes and exploration.aim == Aim(0.08)
     for peak, cost in before:
         assert exploration.best_for(peak).cost <= cost
-    with qtbot.waitSignal(window.session.settled, timeout=60000):
+    with qtbot.waitSignal(window.session.settled, timeout=150_000):
         window.session.solve(1.0)
     assert exploration.solve.status in ("optimal", "feasible")
     assert exploration.shown.overhead <= 0.08 + 1e-9

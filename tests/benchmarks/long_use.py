@@ -33,14 +33,14 @@ from PySide6.QtWidgets import QApplication, QWidget
 from app.models.recovery import Recovery
 from app.models.session import Session
 from app.state.constraint_targets import ConstraintKind
-from app.theme import LIGHT, apply_theme, load_fonts
+from app.theme import LIGHT, CurrentTheme, ThemeChoice, apply_theme, load_fonts
 from app.views.window.main_window import MainWindow
-from checkmate.catalog.bundled import graph_files
+from checkmate.catalog.bundled import find_graph
 from checkmate.formats import write_graph
 from checkmate.graphs.generate import training_chain, training_dag
 from tests.benchmarks.probe import QtLog, StallProbe
 
-SAMPLE = graph_files()[0]
+SAMPLE = find_graph("unet-b8.graph")
 FLAT_MB = 1.0  # of growth in 1,000 moves; more is not noise
 FEW = 5  # objects, threads, files, processes: how many may be there in the middle of something
 _SOLVE_S, _PATIENCE_S = 1.0, 60.0
@@ -145,7 +145,7 @@ class User:
 
     def _compare(self) -> None:
         for _ in range(2):
-            self.window.explorer.comparison.toggle()
+            self.window.explorer.shown_edits.toggle()
             turn()
 
     def _constrain(self) -> None:
@@ -237,7 +237,7 @@ def shown_window(sessions: Path) -> MainWindow:
     """Return a new window that keeps its sessions in this folder."""
     session = Session()
     recovery = Recovery(session.exploration, session.solving.graph_body, sessions, session)
-    window = MainWindow(session, LIGHT, recovery=recovery)
+    window = MainWindow(session, CurrentTheme(ThemeChoice.LIGHT), recovery=recovery)
     window.resize(1400, 900)
     window.show()
     window.prepare()

@@ -15,7 +15,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 from PySide6.QtWidgets import QApplication
 
 from app.models.session import Session
-from app.theme import LIGHT, apply_theme, load_fonts
+from app.theme import LIGHT, CurrentTheme, ThemeChoice, apply_theme, load_fonts
 from app.views.window.main_window import MainWindow
 from tests.benchmarks.long_use import wait
 
@@ -26,7 +26,7 @@ def shown_window() -> MainWindow:
     """Return a new window with its own processes, 1400 x 900."""
     application = QApplication.instance() or QApplication([])
     apply_theme(application, LIGHT, load_fonts())
-    window = MainWindow(Session(), LIGHT)
+    window = MainWindow(Session(), CurrentTheme(ThemeChoice.LIGHT))
     window.resize(1400, 900)
     window.show()
     window.prepare()

@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from checkmate.catalog.bundled import graph_files
 from checkmate.formats import write_graph
 from checkmate.graphs.generate import training_dag
 from tests.desk.desk import Desk, Pause
@@ -25,8 +24,9 @@ from tests.desk.frames import Verdict
 _EVERY_S = 0.05  # between two moves of the hand
 _TRACK = (0.45, 0.95)  # of the slider's width: where budgets are that some schedule fits
 _ABOVE_FOOT = 50  # pixels from the lower edge of the slider to its track
-_BUNDLED = f"link {graph_files()[0].name.split('.')[0]}"
-_PATIENCE_S = 60.0
+_BUNDLED = "link unet-b8.graph"
+_PATIENCE_S = 120.0
+EMPTIED = ("R", "S")  # by zooming: few cells are near the diagonal
 SIZES = [(1250, 800), (1600, 1000), (1100, 700), (1400, 900)]
 
 
@@ -67,12 +67,31 @@ def steps(desk: Desk, count: int) -> Iterator[Pause]:
         yield Pause(0.25, "curve")
 
 
+def zoom(desk: Desk, count: int) -> Iterator[Pause]:
+    """Zoom into the memory curve and into S with the wheel, and out again; then as bands."""
+    for panel in ("curve", "S", "curve"):
+        x, y, wide, high = desk.panel(panel)
+        desk.hand.move(x + 0.5 * wide, y + 0.5 * high)
+        yield Pause(0.3)
+        for notch in (1,) * count + (-1,) * count:
+            desk.hand.turn(notch)
+            yield Pause(0.1, "curve")  # follows in any case
+        if panel == "S":
+            desk.hand.key("v")
+            yield Pause(0.5)
+    x, y, wide, _ = desk.panel("graph")
+    desk.hand.click(x + wide - 20, y + 12)
+    for _ in range(4):
+        desk.hand.key("v")
+    yield Pause(0.5)
+
+
 def name_other(desk: Desk, path: Path) -> None:
     """Name another graph in the dialog that asks for one, by the keyboard alone."""
     desk.hand.key("ctrl+o")
     desk.until(lambda: desk.state["dialog"], "the dialog came up")
     desk.still()
-    desk.hand.type(str(path))
+    desk.type(str(path))
 
 
 def open_other(desk: Desk, name: str) -> Iterator[Pause]:
@@ -80,11 +99,30 @@ def open_other(desk: Desk, name: str) -> Iterator[Pause]:
     desk.hand.key("Return")
     end = time.monotonic() + _PATIENCE_S
     while desk.state["graph"] != name:
-        assert time.monotonic() < end, f"{name} never came on screen"
+        assert time.monotonic() < end, f"{name} never came on screen; {desk.state}"
         yield Pause(0.5)
         if desk.state["dialog"]:  # the list of completions took the key
             desk.hand.key("Return")
     yield Pause(1.5)
+
+
+def name_theme(desk: Desk, name: str) -> None:
+    """Search for a theme, by the keyboard alone."""
+    desk.hand.key("ctrl+k")
+    desk.until(lambda: bool(desk.state["found"]), "the search is open")
+    desk.type(f">theme: {name}")
+    desk.until(lambda: len(desk.state["found"]) == 1, "one theme is found")
+    desk.still()
+
+
+def take_theme(desk: Desk, name: str) -> Iterator[Pause]:
+    """Take the theme that is found."""
+    desk.hand.key("Return")
+    end = time.monotonic() + _PATIENCE_S
+    while desk.state["theme"] != name:
+        assert time.monotonic() < end, f"the {name} theme never came"
+        yield Pause(0.1)
+    yield Pause(0.6)
 
 
 def resize(desk: Desk, sizes: Sequence[tuple[int, int]] = SIZES) -> Verdict:
@@ -133,8 +171,13 @@ def run(folder: Path, counts: list[int], theme: str, seconds: float, pictures: P
                 "drag": desk.watch(drag(desk, seconds), "drag"),
                 "play": desk.watch(play(desk, seconds), "play"),
                 "steps": desk.watch(steps(desk, 20), "steps"),
+                "zoom": desk.watch(zoom(desk, 10), "zoom", but=EMPTIED),
                 "resize": resize(desk),
             }
+            facts["theme"] = Verdict()
+            for other_theme in ("dark", "light") if theme == "light" else ("light", "dark"):
+                name_theme(desk, other_theme)
+                facts["theme"].add(desk.watch(take_theme(desk, other_theme), f"theme-{other_theme}"))
             name_other(desk, other)
             facts["open"] = desk.watch(open_other(desk, "network5"), "open")
         found[f"{graph.n} ops"] = {name: verdict.facts() for name, verdict in facts.items()}

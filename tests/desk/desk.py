@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from tests.desk.screen import Screen
 _FRAME_S, _POLL_S = 1 / 60, 0.001
 _STILL_S, _MOST_STILL_S = 0.3, 6.0
 _PATIENCE_S = 90.0
+_TIMES_TYPED, _TYPED_S = 4, 10.0
 _BAD = 0.4  # of a panel's tiles emptied: worth a picture
 _SAMPLES = (40, 60, 90, 150)  # these frames are always saved
 # After a change it is watched for so long. At least so many frames are captured; the last so many are kept.
@@ -62,7 +63,8 @@ class Desk:
             self._path = folder / "state.json"
             self._start(folder)
             stack.callback(self._end)
-            self.until(lambda: bool(self.state), "the window came up")
+            # The window manager moves it from the corner a moment after it came.
+            self.until(lambda: bool(self.state) and any(self.state["client"][:2]), "the window came up")
             self._stack = stack.pop_all()
         return self
 
@@ -132,6 +134,18 @@ class Desk:
             assert time.monotonic() < end, f"never happened: {what}; {log}"
             time.sleep(0.02)
 
+    def type(self, text: str) -> None:
+        """Type into the field that has the keys; do it again where a busy machine lost some."""
+        for _ in range(_TIMES_TYPED):
+            self.hand.type(text)
+            end = time.monotonic() + _TYPED_S
+            while self.state["focus"]["typed"] != text and time.monotonic() < end:
+                time.sleep(0.05)
+            if self.state["focus"]["typed"] == text:
+                return
+            self.hand.key("ctrl+a")
+        raise AssertionError(f"{text!r} was typed; in the field is {self.state['focus']}")
+
     def until_open(self, ops: int) -> None:
         """Wait until a graph of so many ops is on screen, and the solver knows it."""
         self.until(lambda: self.state["ops"] == ops and self.state["ranged"], f"{ops} ops on screen")
@@ -154,13 +168,20 @@ class Desk:
                 last, since = now.copy(), time.monotonic()
         return last
 
-    def watch(self, course: Iterator[Pause], name: str = "course") -> Verdict:
+    def watch(
+        self,
+        course: Iterator[Pause],
+        name: str = "course",
+        but: Sequence[str] = (),
+        kept: list[Pixels] | None = None,
+    ) -> Verdict:
         """Run a course and capture all the while; return what the frames showed.
 
-        The window must keep its size meanwhile.
+        The window must keep its size meanwhile. ``but``: panels that are not judged, because they may well be
+        empty meanwhile. The frames that changed are added to ``kept``.
         """
         self.still()
-        panels = dict(self.state["panels"])
+        panels = {panel: rect for panel, rect in self.state["panels"].items() if panel not in but}
         before = {panel: filled_tiles(self.pixels(rect)) for panel, rect in panels.items()}
         seen: list[dict[str, Filled]] = []
         verdict, last, saved = Verdict(), self.client.copy(), 0
@@ -174,7 +195,10 @@ class Desk:
                 if now >= due:
                     due = now + _FRAME_S
                     frame = self.screen.frame(self.state["client"])
-                    verdict.changed += not np.array_equal(frame, last)
+                    if not np.array_equal(frame, last):
+                        verdict.changed += 1
+                        if kept is not None:
+                            kept.append(frame)
                     last = frame
                     seen.append({p: filled_tiles(self._cut(frame, rect)) for p, rect in panels.items()})
                     worst = max(emptied(now_, before[p], before[p]) for p, now_ in seen[-1].items())
@@ -194,10 +218,10 @@ class Desk:
         return verdict
 
     def watch_change(self, change: Callable[[], None], came: Callable[[], bool], name: str) -> Verdict:
-        """Capture while another page or another size comes on screen, until it ``came`` and a little longer.
+        """Capture while another page or another size comes on screen.
 
-        Each frame is judged by the still picture before and by the one after, and the better verdict counts:
-        it may show either, but no mixture.
+        Go on for a little while after ``came`` says so. Each frame is judged by the still picture before and
+        by the one after, and the better verdict counts: it may show either, but no mixture.
         """
         self.still()
         before = _Still(self.screen.frame(), dict(self.state["panels"]), self.state["client"])

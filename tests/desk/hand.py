@@ -8,12 +8,12 @@ from types import TracebackType
 
 from tests.desk.screen import Screen
 
-_LEFT = 1
+_LEFT, _WHEEL_UP, _WHEEL_DOWN = 1, 4, 5
 _FINGER_S = 0.03
 
 
 class Hand:
-    """Moves the pointer, presses its left button, and types.
+    """Moves the pointer, presses its left button, turns its wheel, and types.
 
     The pointer's events are sent by the library that xdotool itself uses, because a process for each would
     take longer than what is measured. Keys are typed by xdotool.
@@ -55,8 +55,14 @@ class Hand:
         time.sleep(_FINGER_S)
         self.release()
 
-    def _button(self, down: bool) -> None:
-        self._test.XTestFakeButtonEvent(self._display, _LEFT, int(down), ctypes.c_ulong(0))
+    def turn(self, notches: int) -> None:
+        """Turn the wheel: away from oneself if positive."""
+        for _ in range(abs(notches)):
+            for down in (True, False):
+                self._button(down, _WHEEL_UP if notches > 0 else _WHEEL_DOWN)
+
+    def _button(self, down: bool, which: int = _LEFT) -> None:
+        self._test.XTestFakeButtonEvent(self._display, which, int(down), ctypes.c_ulong(0))
         self._x.XFlush(self._display)
 
     def key(self, *keys: str) -> None:

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QObject, QPoint, QRect, QTimer
-from PySide6.QtWidgets import QApplication, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QLineEdit, QPushButton, QWidget
 
 from app import bootstrap
+from app.views.window.export_dialog import ExportDialog
 from app.views.window.main_window import MainWindow
+from app.views.window.palette import Palette
 
 _EVERY_MS = 100
 # Where a panel always has content, in pixels: x, y, width, height. Elsewhere it may well be empty.
@@ -57,15 +59,48 @@ def state_of(window: MainWindow) -> dict[str, Any]:
         "panels": {
             name: _on_screen(widget, _counted(name, widget)) for name, widget in _panels(window).items()
         },
-        "places": {name: _on_screen(widget, _seen(widget)) for name, widget in _places(window).items()},
+        "places": {name: _on_screen(widget, _seen(widget)) for name, widget in _places(window).items()}
+        | _plain_row(window),
         "graph": "" if exploration.graph is None else exploration.graph.name,
         "ops": 0 if exploration.graph is None else exploration.graph.n,
         "known": len(exploration.known),
         "ranged": "bound_bytes" in exploration.range,
+        "fit": "" if exploration.standing is None else exploration.standing.fit.name,
+        "theme": window.theme.now.name,
+        "shown": 0 if exploration.shown is None else exploration.shown.peak_bytes,
+        "selected": window.selection.op,
+        "listed": _listed(window),
+        "found": [entry.title for one in window.findChildren(Palette) for entry in one.found],
         "solving": exploration.solve is not None and exploration.solve.running,
         "playing": window.playhead.playing,
+        "focus": _focus(),
+        "constrained": not exploration.constraints.is_empty,
+        "exporting": _exporting(window),
         "dialog": dialog is not None and dialog is QApplication.activeWindow(),  # it has the keys
     }
+
+
+def _focus() -> dict[str, Any]:
+    """Return what has the keys: its name, where it is on the screen, and what is typed in it."""
+    widget = QApplication.focusWidget()
+    if widget is None:
+        return {"name": "", "place": [0, 0, 0, 0], "typed": ""}
+    said = widget.accessibleName() or getattr(widget, "text", str)() or type(widget).__name__
+    typed = widget.text() if isinstance(widget, QLineEdit) else ""
+    place = _on_screen(widget, _seen(widget))
+    return {"name": f"{type(widget).__name__}: {said}", "place": place, "typed": typed}
+
+
+def _exporting(window: MainWindow) -> bool:
+    return any(dialog._running for dialog in window.findChildren(ExportDialog))
+
+
+def _listed(window: MainWindow) -> dict[str, list[str]]:
+    """Return the names in each group of schedules."""
+    found: dict[str, list[str]] = {}
+    for row in window._explorer.schedules.rows if window._explorer is not None else []:
+        found.setdefault(row.group.value, []).append(row.name)
+    return found
 
 
 def _panels(window: MainWindow) -> dict[str, QWidget]:
@@ -78,6 +113,7 @@ def _panels(window: MainWindow) -> dict[str, QWidget]:
         "R": explorer.matrices[0],
         "S": explorer.matrices[1],
         "curve": explorer.curve,
+        "addresses": explorer.allocator,
         "slider": explorer.budget.frontier,
         "solving": explorer.solving,
         "inspector": explorer.inspector,
@@ -97,6 +133,17 @@ def _places(window: MainWindow) -> dict[str, QWidget]:
         links = window._start.findChildren(QPushButton, "link")
         found |= {f"link {one.text()}": one for one in links}
     return found
+
+
+def _plain_row(window: MainWindow) -> dict[str, list[int]]:
+    """Return where the row of keeping everything is, if it is on screen."""
+    explorer, plain = window._explorer, window.session.exploration.plain
+    if explorer is None or plain is None or not explorer.isVisible():
+        return {}
+    listed = explorer.schedules._list
+    item = listed.item(plain)
+    rect = QRect() if item is None else listed.visualItemRect(item) & _seen(listed.viewport())
+    return {} if rect.isEmpty() else {"keep everything": _on_screen(listed.viewport(), rect)}
 
 
 def _counted(name: str, widget: QWidget) -> QRect:

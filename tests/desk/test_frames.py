@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from app.theme import DARK, LIGHT, Theme
 from checkmate.formats import write_graph
 from checkmate.graphs.generate import training_dag
 from tests.desk import course
 from tests.desk.desk import Desk
-from tests.desk.frames import Verdict, emptied, filled_tiles
+from tests.desk.frames import Pixels, Verdict, emptied, filled_tiles
 from tests.desk.screen import missing
 
 heavy = pytest.mark.heavy
@@ -50,14 +51,52 @@ def test_no_panel_is_empty_while_the_animation_plays(desk) -> None:
 
 @heavy
 @on_a_screen
+def test_no_panel_is_empty_while_the_wheel_zooms(desk) -> None:
+    verdict = desk.watch(course.zoom(desk, 5), but=course.EMPTIED)
+    assert whole(verdict) and verdict.answers
+
+
+@heavy
+@on_a_screen
 def test_no_panel_is_empty_in_another_size(desk) -> None:
     assert whole(course.resize(desk, [(1150, 760), (1400, 900)]))
+
+
+@heavy
+@on_a_screen
+def test_no_panel_is_empty_and_none_is_left_behind_in_another_theme(desk) -> None:
+    for theme in (LIGHT, DARK):
+        frames: list[Pixels] = []
+        course.name_theme(desk, theme.name)
+        verdict = desk.watch(course.take_theme(desk, theme.name), kept=frames)
+        assert verdict.frames > 10 and verdict.changed >= 1 and verdict.bad_frames == 0, verdict.facts()
+        assert frames and not any(share_of(LIGHT, one) > 0.01 < share_of(DARK, one) for one in frames)
+        assert share_of(theme, frames[-1]) > 0.2
+
+
+def share_of(theme: Theme, frame: Pixels) -> float:
+    """Return the share of a frame that has the colour of the theme's panels."""
+    color = np.uint32(int(theme.panel.removeprefix("#"), 16))
+    return float(((frame & np.uint32(0xFFFFFF)) == color).mean())
 
 
 @pytest.mark.long  # on a busy machine the graph may come after the harness stops waiting
 @on_a_screen
 def test_the_first_graph_comes_on_screen_at_once() -> None:
     assert whole(course.first_graph("light", None))
+
+
+@heavy
+@on_a_screen
+def test_no_panel_is_empty_while_addresses_follow_the_slider(desk) -> None:
+    x, y, wide, _ = desk.panel("graph")
+    desk.hand.click(x + wide - 20, y + 12)
+    desk.hand.key("shift+v")
+    desk.until(lambda: "addresses" in desk.state["panels"], "the allocator's view is there")
+    desk.still()
+    verdict = desk.watch(course.drag(desk, 3.0))
+    desk.hand.key("shift+v")
+    assert whole(verdict) and verdict.answers
 
 
 @heavy

@@ -86,6 +86,7 @@ def test_a_tensorflow_that_crashes_is_a_line(tmp_path: Path) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 
+@pytest.mark.heavy
 def test_a_tensorflow_that_hangs_is_a_line(tmp_path: Path) -> None:
     stubs = stub(tmp_path, "tensorflow", "import time\ntime.sleep(600)\n")
     done = doctor("--json", "--time-limit", "20", stubs=stubs)
@@ -226,6 +227,7 @@ def test_one_tiny_network_the_whole_way() -> None:
     )
 
 
+@pytest.mark.heavy
 def test_a_networks_outcome_is_its_proof(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     (tmp_path / "bad.py").write_text(

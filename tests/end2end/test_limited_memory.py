@@ -115,6 +115,7 @@ def test_measured_memory_equals_the_prediction(ran: dict) -> None:
     assert len(live) == ran["steps"] and max(live) == pytest.approx(peak["measured_requested"], rel=0.01)
 
 
+@pytest.mark.long
 def test_its_schedule_is_verified_under_the_same_limit(ran: dict, limited: tuple[Path, int, int]) -> None:
     folder, _, limit = limited
     code, out, err = checkmate(
@@ -133,6 +134,7 @@ def test_its_schedule_is_verified_under_the_same_limit(ran: dict, limited: tuple
     assert "bitwise equal to the plain step's (at batch " in out
 
 
+@pytest.mark.long
 def test_a_share_is_of_the_predicted_peak(ran: dict, limited: tuple[Path, int, int]) -> None:
     """Test a share as a budget, and an export of another schedule.
 

@@ -17,11 +17,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Convolutions and loops. With fewer time steps the same ops take a fifth of the time.
 SAMPLE = ["lstm", "-b", 4]
-SHORT = [*SAMPLE, "--input-shape", "32,64"]
 # A step of a moment, for commands that end the same way for any model.
-SMALL = [f"{ROOT / 'tests' / 'tf' / 'small_models.py'}:convnet", "--allow-code", "-b", 8]
+CONVNET = [f"{ROOT / 'tests' / 'tf' / 'small_models.py'}:convnet", "--allow-code"]
+SMALL = [*CONVNET, "-b", 8]
+# In smaller batches the weights are all that counts, and a share of the plain peak may be too little.
+LARGER = [*CONVNET, "-b", 32]
 pytestmark = [
     pytest.mark.heavy,
     pytest.mark.skipif(
@@ -56,7 +57,7 @@ def doubtful_ops(tmp_path_factory: pytest.TempPathFactory) -> int:
     A quiet machine measures those again.
     """
     before = tmp_path_factory.mktemp("profile")
-    process = start(before, "profile", *SHORT, "-o", "g.json", "--quiet", "--json")
+    process = start(before, "profile", *LARGER, "-o", "g.json", "--quiet", "--json")
     out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     reading = json.loads(out)["cost_reading"]
@@ -71,7 +72,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory, doubtful_ops: int) -> tup
     A profile of the same step came before it.
     """
     folder = tmp_path_factory.mktemp("run")
-    process = start(folder, "run", *SHORT, "--budget", "90%", "-o", "out", "--json")
+    process = start(folder, "run", *LARGER, "--budget", "80%", "-o", "out", "--json")
     out, err = process.communicate(timeout=900)
     assert process.returncode == 0, err
     return folder, out, err
@@ -217,15 +218,13 @@ def test_the_stages_one_by_one(tmp_path: Path) -> None:
         out, err = process.communicate(timeout=600)
         return process.returncode, out, err
 
-    code, out, err = done(
-        "profile", "zoo.two_io", "-b", 2, "--costs", "analytic", "-o", "g.json.gz", "--json"
-    )
+    code, out, err = done("profile", *SMALL, "--costs", "analytic", "-o", "g.json.gz", "--json")
     assert code == 0, err
     facts = json.loads(out)
-    assert (facts["name"], facts["batch_size"], facts["cost_origin"]) == ("two_io", 2, "analytic")
+    assert (facts["name"], facts["batch_size"], facts["cost_origin"]) == ("convnet", 8, "analytic")
     assert facts["fixed_bytes"] < facts["keep_everything_peak_bytes"]
     assert done("solve", "g.json.gz", "--budget", "95%", "-o", "s.json", "--quiet")[0] == 0
-    code, out, err = done("verify", "zoo.two_io", "s.json", "-g", "g.json.gz", "--budget", "1MiB", "--json")
+    code, out, err = done("verify", *CONVNET, "s.json", "-g", "g.json.gz", "--budget", "1MiB", "--json")
     assert code == 5, err
     report = json.loads(out)
     assert report["gradients"]["bitwise"] and report["budget_bytes"] == 2**20 and not report["ok"]
@@ -234,6 +233,6 @@ def test_the_stages_one_by_one(tmp_path: Path) -> None:
     assert code == 2
     assert "was made for graph" in err and "not for 'resnet'" in err
     # A roomy budget of the user's own: what the allocator shows differs from what a schedule counts.
-    code, _, err = done("export", "zoo.two_io", "s.json", "-g", "g.json.gz", "-o", "out", "--budget", "1GiB")
+    code, _, err = done("export", *CONVNET, "s.json", "-g", "g.json.gz", "-o", "out", "--budget", "1GiB")
     assert code == 0, err
     assert (tmp_path / "out" / "saved_model").is_dir() and (tmp_path / "out" / "report.json").is_file()

@@ -18,11 +18,11 @@ import tensorflow as tf
 from keras import layers
 
 import checkmate
+from checkmate import training
 from checkmate.errors import (
     CheckmateError,
     DynamicShapeError,
     JitCompiledError,
-    NoScheduleError,
     TraceError,
     UsageError,
 )
@@ -132,15 +132,16 @@ class Subclassed(keras.Model):
 
 @pytest.mark.parametrize("make", [augmented, recurrent, Subclassed])
 def test_models_that_their_first_batch_builds(make: Callable[[], Any]) -> None:
-    x, y = data(16 * 2 + 3)
+    # Large tensors: what a loop holds beside them differs by half a MiB from step to step.
+    x, y = data(64 * 2 + 3)
     found = []
     for planned in (False, True):
         keras.utils.set_random_seed(1)
         model = make()
         model.compile(keras.optimizers.AdamW(1e-3, clipnorm=1.0), "sparse_categorical_crossentropy")
         if planned:
-            within(model, "92%")
-        found += [model, model.fit(x, y, batch_size=16, shuffle=False, verbose=0).history["loss"]]
+            within(model, "80%")
+        found += [model, model.fit(x, y, batch_size=64, shuffle=False, verbose=0).history["loss"]]
     assert recomputations(found[2]) > 0
     assert found[3] == pytest.approx(found[1], rel=1e-3)
     assert_close(found[2], found[0])
@@ -170,11 +171,6 @@ def test_the_bare_step_in_a_loop_of_ones_own() -> None:
         two_steps(tf.constant(x[:5]), tf.constant(y[:5]))
 
 
-class OwnStep(keras.Model):
-    def train_step(self, data: Any) -> dict[str, Any]:
-        return {"loss": tf.constant(0.0)}
-
-
 def uncompiled() -> Any:
     inputs = keras.Input((4,))
     return keras.Model(inputs, layers.Dense(1)(inputs), name="raw")
@@ -196,6 +192,13 @@ REFUSED: tuple[tuple[Callable[[], Any], str, type[CheckmateError], str], ...] = 
 )
 
 
+@pytest.mark.parametrize("function", [checkmate.rematerialize, checkmate.train_step])
+def test_an_unknown_on_miss_is_refused_at_once(function: Any) -> None:
+    with pytest.raises(UsageError, match="on_miss='nearest' is not known") as caught:
+        function(conv_model(), "1GiB", on_miss="nearest")
+    assert 'on_miss="closest"' in caught.value.hint and 'on_miss="raise"' in caught.value.hint
+
+
 @pytest.mark.parametrize(("make", "budget", "error", "sentence"), REFUSED)
 @pytest.mark.parametrize("function", [checkmate.rematerialize, checkmate.train_step])
 def test_refused_at_once(
@@ -203,29 +206,6 @@ def test_refused_at_once(
 ) -> None:
     with pytest.raises(error, match=sentence.replace("(", r"\(")):
         function(make(), budget)
-
-
-def test_a_train_step_of_its_own_is_refused() -> None:
-    keras.utils.set_random_seed(0)
-    inputs = keras.Input((4,))
-    model = OwnStep(inputs, layers.Dense(1)(inputs), name="own")
-    model.compile("sgd", "mse")
-    with pytest.raises(TraceError, match="'own' has a train_step of its own"):
-        checkmate.rematerialize(model, "1GiB")
-
-
-def test_an_impossible_budget_names_the_least_possible() -> None:
-    model = conv_model()
-    with pytest.raises(
-        NoScheduleError, match=r"batch of 16 within 1\.00 MiB.*the least possible is about .* MiB"
-    ) as caught:
-        within(model, "1MiB", example=data(16))
-    needed = caught.value.details["needed_bytes"]
-    assert caught.value.details["budget_bytes"] == 2**20 < needed
-    # fit raises the same error at the first batch, and the budget that it names is possible.
-    with pytest.raises(NoScheduleError):
-        model.fit(*data(16), batch_size=16, verbose=0)
-    within(model, int(needed * 1.25), example=data(16))
 
 
 def test_a_step_of_small_tensors_trains_as_before() -> None:
@@ -284,9 +264,12 @@ assert vars(other).keys() == mine.keys()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
+    # TensorFlow warns of nothing that is done here and not by the user.
+    assert [line for line in done.stderr.splitlines() if "WARNING:tensorflow" in line] == []
 
 
-def test_the_examples_of_the_python_page_run() -> None:
+def test_the_examples_of_the_python_page_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "_SECONDS", 1.0)  # of each solve, 20 by default
     page = (Path(__file__).parents[2] / "docs" / "pages" / "python.md").read_text(encoding="utf-8")
     section = page.split("## In one line\n")[1].split("\n## ")[0]
     blocks = [block.split("```")[0] for block in section.split("```python\n")[1:]]

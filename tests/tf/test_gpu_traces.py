@@ -312,6 +312,7 @@ def _on_this_cpu(monkeypatch: pytest.MonkeyPatch, folded: FoldedStep, kernels: b
     monkeypatch.setattr(runs, "trace_run", trace)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kernels", [True, False])
 def test_without_the_right_to_profile_a_note_says_how_costs_were_found(
     kernels: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers
+from tensorflow.python.framework import ops
+from tensorflow.python.util import deprecation
 
 from checkmate.tf import private
 
@@ -150,3 +152,74 @@ def test_forbidding_nondeterminism_can_be_taken_back() -> None:
     finally:
         private.forbid_nondeterminism(False)
     assert tf.random.uniform((2,)).shape == (2,)
+
+
+def test_counting_operations_warns_of_nothing_and_leaves_other_warnings_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(deprecation.logging, "warning", lambda *words: warned.append(str(words)))
+    monkeypatch.setattr(deprecation, "_PRINTED_WARNING", {})  # TensorFlow warns of each place once
+    first = tf.TensorSpec((1, 4, 6, 6))
+    graph = graph_of(lambda x: tf.nn.max_pool2d(x, 2, 2, "SAME", data_format="NCHW"), first)
+    (pooling,) = of_type(graph, "MaxPool")
+    assert private.flops(graph, pooling)  # TensorFlow itself raises an error for channels first
+    graph = graph_of(lambda x: tf.matmul(x, x), tf.TensorSpec((4, 4)))
+    (product,) = of_type(graph, "MatMul")
+    assert private.flops(graph, product) == 128 and warned == []
+    ops.get_stats_for_node_def(graph, product.node_def, "flops")
+    assert any("deprecated" in words for words in warned)  # so it warns where we do not ask
+
+
+def test_functions_for_each_layout_do_not_warn_of_retracing(caplog: pytest.LogCaptureFixture) -> None:
+    def body(x: tf.Tensor) -> tf.Tensor:
+        return x + 1
+
+    for size in range(1, 12):
+        private.without_retracing_warning(tf.function(body, autograph=False))(tf.zeros((size,)))
+    assert "retracing" not in caplog.text
+    for size in range(1, 12):
+        tf.function(body, autograph=False)(tf.zeros((size,)))
+    assert "retracing" in caplog.text
+
+
+def test_the_object_of_a_method_is_known_until_it_is_gone() -> None:
+    class Trainer(tf.Module):  # type: ignore[misc]
+        @tf.function
+        def step(self, x: tf.Tensor) -> tf.Tensor:
+            return x
+
+    trainer = Trainer()
+    step = trainer.step
+    assert private.method_owner(step) == (True, trainer)
+    del trainer
+    assert private.method_owner(step) == (True, None)
+    assert private.method_owner(tf.function(lambda x: x)) == (False, None)
+
+
+def test_a_variable_that_is_only_written_is_found() -> None:
+    last = tf.Variable(0.0, name="last")
+
+    @tf.function
+    def step(x: tf.Tensor) -> None:
+        last.assign(x)
+
+    concrete = step.get_concrete_function(tf.TensorSpec(()))
+    assert [id(variable) for variable in private.captured_variables(concrete)] == [id(last)]
+
+
+def test_variables_that_are_only_written_are_found_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = [tf.Variable(tf.zeros((n,))) for n in range(1, 6)]
+
+    @tf.function
+    def step(x: tf.Tensor) -> None:
+        for n, variable in enumerate(written, 1):
+            tf.raw_ops.AssignVariableOp(resource=variable.handle, value=tf.fill((n,), x))
+
+    concrete = step.get_concrete_function(tf.TensorSpec(()))
+    assert not concrete.variables, "TensorFlow lists them"
+    passes: list[int] = []
+    objects = private.gc.get_objects
+    monkeypatch.setattr(private.gc, "get_objects", lambda: passes.append(1) or objects())
+    assert {id(variable) for variable in private.captured_variables(concrete)} == set(map(id, written))
+    assert len(passes) == 1

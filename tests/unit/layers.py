@@ -44,9 +44,10 @@ LAYERS: dict[str, str] = {
     "app.layout": "",
     "checkmate.formats": "",
     "checkmate.memory": "",
+    "checkmate.records": "",
     "checkmate.solvers.problem": "",
     "checkmate.terminal": "",
-    "checkmate.tf.models": "catalog tf.builtin tf.error_text",
+    "checkmate.tf.models": "catalog tf.builtin tf.error_text tf.private",
     "checkmate.graphs": "catalog formats",
     "checkmate.machine": "catalog formats",
     "checkmate.solvers.compile": "ipc machine",
@@ -56,7 +57,7 @@ LAYERS: dict[str, str] = {
     "checkmate.solvers.certify": "memory solvers.problem solvers.tolerances",
     "checkmate.solvers.listeners": "solvers.problem",
     "checkmate.solvers.registry": "solvers.problem",
-    "checkmate.tf.trace": "machine tf.kernels tf.models tf.private",
+    "checkmate.tf.trace": "machine tf.error_text tf.kernels tf.models tf.private",
     "checkmate.arguments": "graphs",
     "checkmate.doctor.facts": "machine solvers.compile",
     "checkmate.tf": "machine",
@@ -87,15 +88,18 @@ LAYERS: dict[str, str] = {
         "ipc memory solvers.certify solvers.problem solvers.shared solvers.tolerances"
     ),
     "checkmate.reports.page": "bench.common",
-    "checkmate.tf.allocator": "tf.profiler tf.trace tf.xla_calls",
+    "checkmate.tf.allocator": "memory tf.profiler tf.trace tf.xla_calls",
     "checkmate.doctor.look": "doctor.child doctor.facts",
-    "app.state": "app.layout memory solvers.constraints solvers.known_frontier",
+    "app.state": "app.layout formats memory solvers.constraints solvers.known_frontier",
     "checkmate.solvers.warm_up": (
         "ipc memory solvers.compile solvers.listeners solvers.pathcut solvers.problem "
         "solvers.registry solvers.sequence"
     ),
     "checkmate.tf.emit": "memory tf.allocator tf.environment tf.fresh tf.private tf.trace",
-    "app.presenters": "app.layout app.state axis machine memory reports.page solvers.known_frontier",
+    "app.presenters": (
+        "app.layout app.state axis catalog machine memory records reports.page solvers.bounds "
+        "solvers.constraints solvers.known_frontier"
+    ),
     "checkmate.solvers.portfolio": (
         "memory solvers.baselines solvers.bounds solvers.certify solvers.chain solvers.compile "
         "solvers.known_frontier solvers.listeners solvers.once_bound solvers.pathcut solvers.problem "
@@ -111,7 +115,8 @@ LAYERS: dict[str, str] = {
         "tf.xla_calls"
     ),
     "checkmate.tf.training": (
-        "memory tf.allocator tf.costs tf.devices tf.emit tf.fresh tf.models tf.profiler tf.trace tf.xla_calls"
+        "machine memory tf.allocator tf.costs tf.devices tf.emit tf.fresh tf.models tf.private tf.profiler "
+        "tf.room tf.trace tf.xla_calls"
     ),
     "checkmate.pipeline.fitting": "memory tf.allocator tf.costs tf.measure tf.trace",
     "checkmate.pipeline.verification": (
@@ -133,18 +138,18 @@ LAYERS: dict[str, str] = {
         "tf.environment"
     ),
     "checkmate.frontiers": (
-        "formats machine memory pipeline solvers.constraints solvers.known_frontier "
+        "catalog formats machine memory pipeline solvers.constraints solvers.known_frontier "
         "solvers.listeners solvers.once_bound solvers.portfolio solvers.problem solvers.registry "
         "solvers.tolerances sweeps text_table"
     ),
     "checkmate.listing": "catalog graphs machine pipeline solvers.registry",
     "checkmate.tf.look": "pipeline tf.devices tf.profiler",
-    "checkmate.training": "arguments pipeline solvers.problem terminal tf.training",
+    "checkmate.training": "arguments machine pipeline solvers.problem terminal tf.training",
     "checkmate.workers": (
         "formats ipc machine memory pipeline solvers.compile solvers.constraints "
         "solvers.known_frontier solvers.once_bound solvers.portfolio solvers.problem tf.environment"
     ),
-    "checkmate.tf.child": "ipc tf.costs tf.measure tf.peers tf.training",
+    "checkmate.tf.child": "ipc machine tf.costs tf.measure tf.peers tf.training",
     "checkmate.bench.peers": "bench.common bench.fidelity catalog pipeline solvers.problem text_table",
     "checkmate.doctor.screen": "doctor.diagnosis doctor.prove",
     "checkmate.bench.solvers": (
@@ -156,28 +161,24 @@ LAYERS: dict[str, str] = {
         "solvers.certify solvers.listeners solvers.once_bound "
         "solvers.portfolio solvers.problem solvers.registry solvers.tolerances sweeps"
     ),
-    "checkmate.doctor.child_entry": "doctor.tell ipc tf.environment tf.look",
+    "checkmate.doctor.child_entry": "doctor.tell ipc machine tf.environment tf.look",
     "app.models": (
-        "app.presenters app.state app.workers formats ipc machine memory solvers.bounds "
+        "app.presenters app.state app.workers formats ipc machine memory records solvers.bounds "
         "solvers.constraints solvers.known_frontier workers"
     ),
     "checkmate.bench.paper": (
         "bench.common bench.solvers frontiers graphs largest pipeline solvers.once_bound "
         "solvers.problem sweeps text_table"
     ),
-    "app.views.budget": (
-        "app.actions app.models app.presenters app.state app.theme app.views.common axis machine"
-    ),
+    "app.views.budget": "app.actions app.models app.presenters app.state app.theme app.views.common axis",
     "app.views.graph": "app.actions app.layout app.models app.presenters app.state app.theme",
-    "app.views.lists": "app.layout app.models app.theme app.views.common",
-    "app.views.timeline": "app.models app.presenters app.theme app.views.common axis",
+    "app.views.lists": "app.models app.presenters app.state app.theme app.views.common",
+    "app.views.timeline": ("app.actions app.models app.presenters app.theme app.views.common axis memory"),
     "checkmate.reports.sections": (
         "bench.fidelity bench.paper bench.peers charts formats frontiers graphs machine memory "
         "reports.loaded reports.page sweeps"
     ),
-    "app.views.inspector": (
-        "app.models app.presenters app.state app.theme app.views.common app.views.lists machine"
-    ),
+    "app.views.inspector": ("app.models app.presenters app.state app.theme app.views.common app.views.lists"),
     "app.views.playback": (
         "app.models app.presenters app.theme app.views.common app.views.graph app.views.timeline "
         "app.workers formats ipc workers"
@@ -186,18 +187,19 @@ LAYERS: dict[str, str] = {
     "app.views.window": (
         "app.actions app.models app.presenters app.state app.theme app.views.budget app.views.common "
         "app.views.graph app.views.inspector app.views.lists app.views.playback app.views.timeline "
-        "app.workers catalog doctor.diagnosis doctor.lines doctor.look graphs machine"
+        "app.workers catalog doctor.diagnosis doctor.lines doctor.look frontiers graphs machine records "
+        "solvers.constraints"
     ),
     "checkmate.reports.write": "formats reports.page reports.recognize",
     "app.bootstrap": (
         "app.crash_log app.models app.state app.theme app.views.playback app.views.window catalog "
-        "formats machine"
+        "formats machine records"
     ),
     "checkmate.cli.commands": (
-        "bench.common bench.fidelity bench.paper bench.peers bench.solvers charts cli.shared "
+        "bench.common bench.fidelity bench.paper bench.peers bench.solvers catalog charts cli.shared "
         "doctor.diagnosis doctor.lines doctor.look doctor.prove doctor.screen formats frontiers "
-        "graphs largest machine pipeline reports.write solvers.constraints solvers.portfolio "
-        "solvers.problem solvers.registry terminal"
+        "graphs largest machine pipeline records reports.write solvers.constraints solvers.portfolio "
+        "solvers.problem solvers.registry terminal text_table"
     ),
     "checkmate.python_api": (
         "arguments frontiers largest pipeline reports.recognize reports.write solvers.problem "
@@ -209,5 +211,5 @@ LAYERS: dict[str, str] = {
         "app.bootstrap cli.commands cli.shared formats graphs listing machine pipeline "
         "solvers.registry terminal tf.environment"
     ),
-    "checkmate.__main__": "cli.commands cli.main",
+    "checkmate.__main__": "cli.commands cli.main machine",
 }

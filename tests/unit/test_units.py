@@ -53,6 +53,18 @@ def test_more_than_any_memory(text: str) -> None:
         parse_bytes(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0.6", "0.6 is neither a size nor a share; write 60% for a share of keep-everything, or 0.6GiB"),
+        (" 6.5 ", "6.5 is neither a size nor a share; write 6.5GiB"),
+    ],
+)
+def test_a_fraction_without_a_unit_is_no_budget(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse_budget(text)
+
+
 def test_budgets() -> None:
     assert parse_budget("60%") == Budget(share=0.6)
     assert parse_budget(" 62.5 % ") == Budget(share=0.625)

@@ -23,6 +23,7 @@ from checkmate.units import format_bytes
 
 _WIDTH, _HEIGHT = 640.0, 300.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 12.0, 14.0, 34.0
+CURVE_PLACE = _LEFT, _RIGHT, _WIDTH  # pixels left and right of the curve, and the picture's width
 _MATRIX = 360  # pixels
 _MOST_COLUMNS = 1200
 # The window's colours: nothing, first forward, first backward, recomputed, held, checkpointed.
@@ -116,8 +117,8 @@ def frontier_svg(known: Sequence[ListedSchedule], shown: ListedSchedule, least_p
         text = f"{found.solver}: {format_bytes(found.peak_bytes)}, +{100 * found.overhead:.2f} %"
         radius = 6 if found is shown else 3.5
         chart.parts.append(
-            f'<circle class="{style}" cx="{x}" cy="{y}" r="{radius}">'
-            f"<title>{html.escape(text)}</title></circle>"
+            f'<circle class="{style}" cx="{x}" cy="{y}" r="{radius}" tabindex="0" '
+            f'data-said="{html.escape(text)}"><title>{html.escape(text)}</title></circle>'
         )
     return chart.svg("Step cost against peak memory")
 

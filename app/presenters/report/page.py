@@ -12,6 +12,7 @@ from datetime import datetime
 
 from app.presenters.hotspot_rows import CLICK, HotspotRow, View, help_rows, share_rows
 from app.presenters.report.charts import curve_svg, frontier_svg, matrix_image
+from app.presenters.report.scrub import MOST_STEPS, SCRUB_STYLE, scrub_controls, scrub_script
 from app.presenters.wording import constraints_text, doubts, origin_text, percent
 from app.state.knowledge import ListedSchedule
 from checkmate import __version__
@@ -43,9 +44,11 @@ class ReportContent:
 def html_report(reported: ReportContent, when: datetime) -> str:
     """Return the page.
 
-    Finding what would help at the peak takes some dozens of replays of the schedule.
+    A script in it lets a reader move through the step; without it the page is still whole. Finding what would
+    help at the peak takes some dozens of replays of the schedule.
     """
     graph, shown, plain = reported.graph, reported.shown, reported.plain
+    moves = len(shown.schedule.steps) <= MOST_STEPS
     at = moment(graph, shown.schedule, shown.timeline, shown.timeline.peak_step)
     parts = [
         f"<h1>{html.escape(graph.name)}</h1>",
@@ -56,12 +59,14 @@ def html_report(reported: ReportContent, when: datetime) -> str:
         "<p class=muted>Each point is a schedule that was replayed step by step. The line below it ends at "
         "the proved bound: no schedule can be cheaper. Filled: proved optimal. "
         "Grey: proved that nothing fits.</p>",
+        '<p id="point"></p>',
         "<h2>Memory over the step</h2>",
-        curve_svg(shown, plain),
+        f'<div class="over" id="curve">{curve_svg(shown, plain)}<i class="line" id="scrub-line"></i></div>',
         '<p class="key"><i class="fixed"></i>parameters, optimizer, inputs '
         '<i class="activations"></i>activations <i class="gradients"></i>gradients '
         '<i class="workspace"></i>workspace <i class="again"></i>recomputation '
         "· dotted: keep everything</p>",
+        scrub_controls(shown) if moves else "",
         _matrices(shown),
         _moment(at),
         _table("What would help at the peak", ("", "freed there", ""), _help(reported, at), (0, 2)),
@@ -69,7 +74,8 @@ def html_report(reported: ReportContent, when: datetime) -> str:
         f'<p class="muted">{html.escape(_provenance(reported, shown, when))}</p>',
     ]
     body = "\n".join(parts)
-    return page(f"{graph.name} – Checkmate Explorer", body, style=_STYLE)
+    script = scrub_script(shown) if moves else ""
+    return page(f"{graph.name} – Checkmate Explorer", body, style=_STYLE + SCRUB_STYLE, script=script)
 
 
 def _facts(reported: ReportContent) -> str:
@@ -106,14 +112,17 @@ def _cards(reported: ReportContent, shown: ListedSchedule, plain: ListedSchedule
 
 def _matrices(shown: ListedSchedule) -> str:
     pictures = "".join(
-        f'<figure><img src="{matrix_image(shown, which)}" alt="{which}: {what}">'
+        f'<figure><div class="over"><img src="{matrix_image(shown, which)}" alt="{which}: {what}" '
+        f'data-matrix="{which}"><i class="cross" data-axis="stage"></i>'
+        '<i class="cross" data-axis="column"></i></div>'
         f"<figcaption><b>{which}</b> {what}</figcaption></figure>"
         for which, what in (("R", "computed in stage"), ("S", "held into stage"))
     )
     again = shown.schedule.recomputations
     steps = len(shown.schedule.steps)
-    text = f"{steps} steps, {again} of them recomputations. Rows are stages, columns operations."
-    return f'<h2>What happens when</h2><div class="matrices">{pictures}</div><p class="muted">{text}</p>'
+    text = f"{steps} steps, {again} of them recomputed. Rows are stages, columns operations."
+    below = f'<p id="cell"></p><p class="muted">{text}</p>'
+    return f'<h2>What happens when</h2><div class="matrices">{pictures}</div>{below}'
 
 
 def _moment(at: Moment) -> str:

@@ -13,9 +13,10 @@ from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout
 
 from app.models.exploration import Exploration
-from app.presenters.wording import memory_change, time_change
+from app.presenters.standing_text import in_short
+from app.presenters.wording import as_sentence
 from app.state.solve import Aim
-from app.theme import Theme
+from app.theme import CurrentTheme
 from app.views.budget.aim_row import AimRow
 from app.views.budget.budget_field import BudgetField
 from app.views.budget.frontier import FrontierView
@@ -35,7 +36,7 @@ class BudgetPanel(Panel):
 
     solve_wanted = Signal()
 
-    def __init__(self, exploration: Exploration, theme: Theme) -> None:
+    def __init__(self, exploration: Exploration, theme: CurrentTheme) -> None:
         super().__init__("Memory budget")
         self._exploration, self._theme = exploration, theme
         self._timer = QTimer(self)
@@ -43,9 +44,8 @@ class BudgetPanel(Panel):
         self._timer.setInterval(DEBOUNCE_MS)
         self._timer.timeout.connect(self.solve_wanted)
         self._problem = label("", name="refusal", wrap=True)
-        self._problem.setParent(
-            self
-        )  # above the aims, outside the layout: what is typed in stays where it is
+        # It lies above the aims, outside the layout: what is typed in stays where it is.
+        self._problem.setParent(self)
         self._problem.setVisible(False)
         row = QHBoxLayout()
         self._figure = label("–", name="big")
@@ -78,10 +78,9 @@ class BudgetPanel(Panel):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         exploration.graph_changed.connect(self._forget_entry)
         exploration.budget_changed.connect(self._on_moved)
-        for signal in (exploration.graph_changed, exploration.budget_changed, exploration.shown_changed):
+        for signal in (exploration.graph_changed, exploration.budget_changed):
             signal.connect(self._on_budget)
-        for signal in (exploration.known_changed, exploration.solve_changed):
-            signal.connect(self._on_budget)
+        exploration.standing_changed.connect(self._on_standing)
 
     def choose(self, budget_bytes: int) -> None:
         """Move the slider as a user would.
@@ -163,7 +162,7 @@ class BudgetPanel(Panel):
         self._problem.setVisible(False)
 
     def _complain(self, sentence: str) -> None:
-        self._problem.setText(sentence)
+        self._problem.setText(as_sentence(sentence))
         self._place_problem()
         self._problem.setVisible(True)
         self._problem.raise_()
@@ -182,21 +181,18 @@ class BudgetPanel(Panel):
 
     def _on_budget(self) -> None:
         exploration = self._exploration
-        if exploration.plain is None or exploration.shown is None:
+        if exploration.plain is None:
             return
         figure, _, unit = format_bytes(exploration.budget_bytes).partition(" ")
         self._figure.setText(figure)
         self._unit.setText(unit)
-        shown = exploration.shown
-        if shown.peak_bytes <= exploration.budget_bytes:
-            change = memory_change(shown.peak_bytes, exploration.plain.peak_bytes)
-            self._change.setText(f"{change}<br>{time_change(shown.overhead)}")
-        elif exploration.budget_bytes < exploration.least_possible:
-            self._change.setText("no schedule<br>can fit")
-        else:
-            self._change.setText("no schedule known<br>for this little")
         aim = exploration.aim
         self.note.setText("predicted" if aim is None else f"least {aim.words}")
         self.note.setToolTip(
             "The bytes that the ops request, predicted step by step. Export measures what a device allocates."
         )
+
+    def _on_standing(self) -> None:
+        standing, plain = self._exploration.standing, self._exploration.plain
+        if standing is not None and plain is not None:
+            self._change.setText("<br>".join(in_short(standing, plain.peak_bytes)))

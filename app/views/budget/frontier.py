@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.models.exploration import Exploration, ListedSchedule
 from app.presenters.scale import BudgetScale, nice_ticks
-from app.theme import Theme
+from app.theme import CurrentTheme
 from checkmate.units import format_bytes
 
 _LEFT, _RIGHT, _TOP, _FOOT = 40.0, 14.0, 14.0, 62.0
@@ -35,7 +35,7 @@ class FrontierView(QWidget):
     cap_dragged = Signal(float)
     released = Signal()
 
-    def __init__(self, exploration: Exploration, theme: Theme) -> None:
+    def __init__(self, exploration: Exploration, theme: CurrentTheme) -> None:
         super().__init__()
         self._exploration, self._theme = exploration, theme
         self._holding = self._capping = False

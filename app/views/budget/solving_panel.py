@@ -1,12 +1,11 @@
 """How the solve for this budget stands, with buttons for it.
 
-The buttons stop the solve or let it go on. The panel shows the status, the gap, and the best and the bound
-over time.
+The buttons stop the solve or let it go on, and lead out where nothing fits. The panel shows the status, the
+gap, and the best and the bound over time.
 """
 
 from __future__ import annotations
 
-import html
 import time
 from collections.abc import Callable
 
@@ -18,17 +17,21 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 from app.actions import action
 from app.models.exploration import Exploration
 from app.presenters.scale import nice_ticks
-from app.presenters.wording import constraints_text, least_text, status_text, strong
+from app.presenters.solve_text import SolveWords, before_a_solve, of_solve, unsolved
+from app.presenters.standing_text import on_screen
+from app.presenters.wording import constraints_text
 from app.state.solve import Solve
-from app.theme import Theme
+from app.state.standing import Fit
+from app.theme import CurrentTheme
+from app.views.budget.button_rows import ButtonRows
 from app.views.common.command_button import command_button
 from app.views.common.panel import Panel, label
+from app.views.common.plot_colors import color_plot
 from app.views.common.screen_pens import ScreenPens
 from checkmate.axis import byte_unit
-from checkmate.machine.cost_origin import cost_text
-from checkmate.units import format_bytes, format_overhead
+from checkmate.units import format_bytes
 
-_LONGEST = 170  # characters; the rest is in a tooltip
+_WITHOUT = (Fit.UNKNOWN, Fit.IMPOSSIBLE)  # no schedule is known, and none is sought
 
 
 class SolvingPanel(Panel):
@@ -36,7 +39,9 @@ class SolvingPanel(Panel):
 
     Signals: ``stop_wanted``: accept the best so far; ``more_wanted``: solve longer; ``minimum_wanted``: use
         the least budget that is feasible; ``op_wanted(op)``: show the op that needs too much;
-        ``clear_wanted``: drop the constraints.
+        ``clear_wanted``: drop the constraints; ``budget_wanted(bytes)``: take this budget;
+        ``best_wanted``: show the best that is known for the budget;
+        ``room_wanted(pixels)``: it needs to be higher.
     """
 
     _LEAST = 120
@@ -45,71 +50,92 @@ class SolvingPanel(Panel):
     minimum_wanted = Signal()
     op_wanted = Signal(int)
     clear_wanted = Signal()
+    budget_wanted = Signal(object)
+    best_wanted = Signal()
+    room_wanted = Signal(int)
 
-    def __init__(self, exploration: Exploration, theme: Theme) -> None:
+    def __init__(self, exploration: Exploration, theme: CurrentTheme) -> None:
         super().__init__("Solving")
-        self._exploration = exploration
+        self._exploration, self._theme = exploration, theme
         self._status = label("Move the budget to solve.", wrap=True)
         self._details = label("", muted=True, wrap=True)
+        self._details.setTextFormat(Qt.TextFormat.PlainText)  # it names ops, such as <lambda>
+        self._on_screen = label("", name="standing", wrap=True)
         self.body.addWidget(self._status)
         self.body.addWidget(self._under_row())
-        self.body.addWidget(self._make_plot(theme), 9)  # it takes the free space, before the empty end does
+        self.body.addWidget(self._make_plot(), 9)  # it takes the free space, before the empty end does
         self.body.addWidget(self._details)
-        self.body.addLayout(self._button_row())
+        self.body.addWidget(self._on_screen)
+        self.body.addLayout(self._button_rows())
         self.body.addStretch(1)  # keeps the texts together at the top
         self._clock = QTimer(self)
         self._clock.setInterval(250)
         self._clock.timeout.connect(self._on_solve)
-        exploration.solve_changed.connect(self._on_solve)
-        exploration.graph_changed.connect(self._on_solve)
-        exploration.passing_changed.connect(self._on_solve)
+        for signal in (
+            exploration.solve_changed,
+            exploration.graph_changed,
+            exploration.passing_changed,
+            exploration.budget_changed,
+            exploration.known_changed,
+            exploration.standing_changed,
+        ):
+            signal.connect(self._on_solve)
         for signal in (exploration.constraints_changed, exploration.known_changed, exploration.shown_changed):
             signal.connect(self._on_constraints)
         self._on_solve()
         self._on_constraints()
 
-    def _make_plot(self, theme: Theme) -> pg.PlotWidget:
+    def _make_plot(self) -> pg.PlotWidget:
         """Make the plot of the best and the bound over time."""
-        self._plot = pg.PlotWidget(background=theme.color("panel"))
+        self._plot = pg.PlotWidget()
         self._plot.setMenuEnabled(False)
         self._plot.hideButtons()
         self._plot.setMinimumHeight(66)
         self._plot.setMaximumHeight(120)
         self._plot.getPlotItem().layout.setContentsMargins(0, 7, 8, 0)
         self._plot.getPlotItem().setMouseEnabled(x=False, y=False)
-        for side in ("left", "bottom"):
-            axis = self._plot.getPlotItem().getAxis(side)
-            axis.setPen(theme.color("border"))
-            axis.setTextPen(theme.color("muted"))
-        self._plot.getPlotItem().getAxis("left").setWidth(48)
+        self._plot.getPlotItem().getAxis("left").setWidth(58)
         self._plot.setAccessibleName("Best cost and bound over time")
         self._best, self._bound = self._plot.plot(), self._plot.plot()
-        pens = ScreenPens(self._plot)
-        pens.set(self._best, pg.mkPen(theme.color("accent"), width=2))
-        pens.set(self._bound, pg.mkPen(theme.color("muted"), width=1.5, style=Qt.PenStyle.DashLine))
+        self._pens = ScreenPens(self._plot)
+        self._theme.changed.connect(self._color)
+        self._color()
         return self._plot
 
-    def _button_row(self) -> QHBoxLayout:
-        """Make the buttons that stop the solve or let it go on."""
-        row = QHBoxLayout()
-        self._stop = QPushButton("Stop here")
-        self._more = QPushButton("Solve longer")
-        self._minimum = QPushButton("Find the least")
+    def _color(self) -> None:
+        """Take the colours of the theme."""
+        theme = self._theme
+        color_plot(self._plot, theme)
+        self._pens.set(self._best, pg.mkPen(theme.color("accent"), width=2))
+        self._pens.set(self._bound, pg.mkPen(theme.color("muted"), width=1.5, style=Qt.PenStyle.DashLine))
+
+    def _button_rows(self) -> ButtonRows:
+        """Make the buttons that stop the solve, let it go on, or lead out."""
+        self._stop = QPushButton("Stop here", self)
+        self._more = QPushButton("Solve longer", self)
+        self._back = QPushButton("Show the best that fits", self)
+        self._use = QPushButton("Use this budget", self)
+        self._minimum = QPushButton("Find the least", self)
+        self._tightest = QPushButton("Show the op", self)
         self._stop.setToolTip(action("solve.stop").tip_with_key)
         self._more.setToolTip(action("solve.longer").tip_with_key)
+        self._back.setToolTip("Show the cheapest schedule that is known to fit the budget")
+        self._use.setToolTip("Set the budget to what the schedule on screen needs")
         self._minimum.setToolTip(action("solve.least").tip_with_key)
-        self._tightest = QPushButton("Show the op")
-        self._tightest.setToolTip("The op that needs more than the budget by itself")
-        for button, signal in (
-            (self._stop, self.stop_wanted),
-            (self._more, self.more_wanted),
-            (self._minimum, self.minimum_wanted),
+        self._tightest.setToolTip("Show what this op needs, value by value")
+        for button, act in (
+            (self._stop, self.stop_wanted.emit),
+            (self._more, self.more_wanted.emit),
+            (self._back, self.best_wanted.emit),
+            (self._use, self._on_use),
+            (self._minimum, self.minimum_wanted.emit),
             (self._tightest, self._on_tightest),
         ):
-            button.clicked.connect(signal)
-            row.addWidget(button)
-        row.addStretch(1)
-        return row
+            button.clicked.connect(lambda _=False, run=act: run())
+        self._buttons = ButtonRows(
+            (self._stop, self._more, self._back, self._use, self._minimum, self._tightest)
+        )
+        return self._buttons
 
     def _under_row(self) -> QWidget:
         self.under = QWidget()
@@ -135,37 +161,78 @@ class SolvingPanel(Panel):
             self._under_text.setToolTip("\n".join(["Compared with the best known without them:", *said]))
 
     def _on_solve(self) -> None:
-        solve, graph = self._exploration.solve, self._exploration.graph
+        """Say how the solve for where the slider stands goes, or that there is none."""
+        exploration = self._exploration
+        solve, graph = self._asked(), exploration.graph
         running = solve is not None and solve.running
-        self._stop.setVisible(running)
-        self._more.setVisible(solve is not None and solve.status in ("feasible", "limit"))
-        self._minimum.setVisible(solve is not None and solve.status == "infeasible")
-        self._tightest.setVisible(_tightest_op(solve) is not None)
-        self._plot.setVisible(solve is not None and bool(solve.best))
-        if solve is None or graph is None:
-            self._clock.stop()
-            status, details = _before_a_solve(graph is not None, self._exploration.passing)
-            self._status.setText(status)
-            self._details.setText(self._exploration.preparing or details)
-            self.note.setText("")
-            self._fit()
-            return
         if running != self._clock.isActive():
             self._clock.start() if running else self._clock.stop()
-        elapsed = solve.seconds if solve.seconds is not None else time.monotonic() - solve.started
-        self.note.setText(f"{elapsed:.1f} s")
-        self._status.setText(_headline(solve))
-        details = self._explain()
-        if running and self._exploration.preparing:
-            details = f"{self._exploration.preparing}. {details[:1].upper()}{details[1:]}"
-        details = details[:1].upper() + details[1:] if solve.status == "infeasible" else details
-        self._details.setText(details if len(details) <= _LONGEST else f"{details[:_LONGEST]}…")
-        self._details.setToolTip(details if len(details) > _LONGEST else "")
-        self._draw(elapsed)
+        words = self._words(solve)
+        self._status.setText(words.headline)
+        self._details.setText(words.details)
+        self._details.setVisible(bool(words.details))
+        # The plot of another budget's solve keeps its place, so that nothing moves while the slider does.
+        self._plot.setVisible(graph is not None and self._was_plotted(solve))
+        self.note.setText("")
+        if solve is None or graph is None:
+            for curve in (self._best, self._bound):
+                curve.setData([], [])
+        else:
+            elapsed = solve.seconds if solve.seconds is not None else time.monotonic() - solve.started
+            self.note.setText(f"{elapsed:.1f} s")
+            self._draw(solve, elapsed)
+        self._offer(solve)
         self._fit()
 
+    def _asked(self) -> Solve | None:
+        """Return the solve, if it is for where the slider stands."""
+        solve = self._exploration.solve
+        return solve if solve is not None and solve.asked == self._exploration.asked else None
+
+    def _was_plotted(self, solve: Solve | None) -> bool:
+        of = solve or self._exploration.solve
+        return of is not None and bool(of.best) and of.status != "infeasible"
+
+    def _words(self, solve: Solve | None) -> SolveWords:
+        exploration = self._exploration
+        graph, standing = exploration.graph, exploration.standing
+        if graph is not None and solve is not None and standing is not None:
+            return of_solve(graph, solve, standing, exploration.preparing)
+        untouched = exploration.asked == exploration.opened_at and exploration.solve is None
+        frontier = exploration.frontier
+        if graph is None or standing is None or frontier is None or untouched or exploration.passing:
+            return before_a_solve(
+                opened=graph is not None, passing=exploration.passing, preparing=exploration.preparing
+            )
+        return unsolved(graph, standing, frontier.bound(standing.budget_bytes), exploration.preparing)
+
+    def _offer(self, solve: Solve | None) -> None:
+        """Show what is on screen instead, and the buttons that help now."""
+        standing = self._exploration.standing
+        said = "" if standing is None else on_screen(standing)
+        self._on_screen.setText(said)
+        self._on_screen.setVisible(bool(said))
+        chosen, without = (
+            standing is not None and standing.replaceable,
+            standing is not None and standing.fit in _WITHOUT,
+        )
+        if standing is not None:
+            self._use.setText(f"Use {format_bytes(standing.shown.peak_bytes)}")
+        self._stop.setVisible(solve is not None and solve.running)
+        self._more.setVisible(solve is not None and solve.status in ("feasible", "limit", "cancelled"))
+        self._back.setVisible(chosen and standing is not None and standing.best is not None)
+        self._use.setVisible(chosen or without)
+        self._minimum.setVisible(without and not self._exploration.passing)
+        self._tightest.setVisible(_tightest_op(solve) is not None)
+        self._buttons.place(self.width() - self.body.contentsMargins().left() * 2)
+
+    def _on_use(self) -> None:
+        standing = self._exploration.standing
+        if standing is not None:
+            self.budget_wanted.emit(standing.shown.peak_bytes)
+
     def _on_tightest(self) -> None:
-        op = _tightest_op(self._exploration.solve)
+        op = _tightest_op(self._asked())
         if op is not None:
             self.op_wanted.emit(op)
 
@@ -175,37 +242,18 @@ class SolvingPanel(Panel):
         Then nothing is covered.
         """
         needed = self.body.totalMinimumHeightForWidth(self.width()) if self.body.hasHeightForWidth() else 0
-        self.setMinimumHeight(max(self._LEAST, needed))
+        needed = max(self._LEAST, needed)
+        if needed > self.height():
+            self.room_wanted.emit(needed)
+        self.setMinimumHeight(needed)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        self._offer(self._asked())
         self._fit()
 
-    def _explain(self) -> str:
-        solve, graph = self._exploration.solve, self._exploration.graph
-        assert solve is not None and graph is not None
-        if solve.status == "infeasible":
-            return (
-                solve.message
-                if solve.what_if.constraints.is_empty
-                else f"Under these constraints: {solve.message}"
-            )
-        if solve.status == "limit":
-            return "Give it more time, or a larger budget. The last good schedule stays on screen."
-        if not solve.best:
-            return solve.message
-        if solve.aim is not None:
-            return _explain_least(solve)
-        best = solve.best[-1][1]
-        text = f"best {cost_text(graph, best)} ({format_overhead(best, graph.base_cost)})"
-        if solve.lower_bound is not None:
-            text += f" · none below {format_overhead(min(solve.lower_bound, best), graph.base_cost)}"
-        text += f" (assuming {', '.join(solve.assumptions)})" if solve.assumptions else ""
-        return text.replace(" %", "\u00a0%")
-
-    def _draw(self, elapsed: float) -> None:
-        solve, graph = self._exploration.solve, self._exploration.graph
-        assert solve is not None and graph is not None
+    def _draw(self, solve: Solve, elapsed: float) -> None:
+        graph = solve.what_if.graph
         height = (
             _extra(graph.base_cost or 1.0)
             if solve.aim is None
@@ -219,21 +267,21 @@ class SolvingPanel(Panel):
             else:
                 curve.setData([], [])
         self._plot.setXRange(0, max(elapsed, 0.1), padding=0)
+        unit = "%" if solve.aim is None else byte_unit(solve.best[0][1] if solve.best else 1)[0]
         heights = [height(value) for _, value in (*solve.best, *solve.bounds)]
         if heights:
             low, high = min(heights), max(heights)
             room = max(0.08 * (high - low), 1e-4 * abs(high), 0.05 if solve.aim is None else 1e-6)
-            self._plot.setYRange(low - room, high + room, padding=0)
-            ticks = [
-                (tick, f"{tick:.6g}{' %' if solve.aim is None else ''}")
-                for tick in nice_ticks(low - room, high + room, 2)
-            ]
-            self._plot.getPlotItem().getAxis("left").setTicks([ticks])
+            low, high = low - room, high + room
+            self._plot.setYRange(low, high, padding=0)
+            ticks = nice_ticks(low, high, 2) or nice_ticks(low, high, 4)  # of two, none may lie in between
+            self._plot.getPlotItem().getAxis("left").setTicks([[(t, f"{t:.6g} {unit}") for t in ticks]])
 
 
 def _tightest_op(solve: Solve | None) -> int | None:
     """Return the op that alone proves that nothing fits, if there is one."""
-    return None if solve is None or solve.status != "infeasible" else solve.tightest_op
+    tightest = None if solve is None or solve.status != "infeasible" else solve.tightest
+    return None if tightest is None or tightest.at_end else tightest.op
 
 
 def _extra(base: float) -> Callable[[float], float]:
@@ -251,28 +299,3 @@ def _in_unit(least: float) -> Callable[[float], float]:
     """
     size = byte_unit(least)[1]
     return lambda count: count / size
-
-
-def _before_a_solve(opened: bool, passing: bool) -> tuple[str, str]:
-    """Return what to do, or what the solve waits for, and why."""
-    if passing:
-        return "Solving waits for measured costs.", "A solve now would disturb the measurement."
-    return ("Move the budget to solve." if opened else "Nothing to solve yet."), ""
-
-
-def _headline(solve: Solve) -> str:
-    """Say what was asked, and how the solve stands."""
-    if solve.aim is None:
-        status = html.escape(status_text(solve.status, solve.gap, solve.message))
-        return f"{strong(format_bytes(solve.budget_bytes))}: {status}"
-    best = solve.best[-1][1] if solve.best else None
-    text = least_text(solve.status, best, solve.gap, solve.message)
-    return f"{strong(f'Least memory {solve.aim.words}')}: {html.escape(text)}"
-
-
-def _explain_least(solve: Solve) -> str:
-    """Say what is proved, and how much was tried."""
-    at = " at this cost" if solve.aim is not None and solve.aim.limited else ""
-    proved = solve.lower_bound is not None and solve.lower_bound >= solve.best[-1][1]
-    text = "no schedule needs less" if proved else f"none below {format_bytes(solve.lower_bound or 0)}"
-    return text + at + (f" · {solve.probes} budgets tried" if solve.probes else "")

@@ -16,7 +16,7 @@ from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QFileDialog, QMenu, QPushButton, QWidget
 
 from app.presenters.tables import ViewTable
-from app.theme import Theme
+from app.theme import CurrentTheme, Theme
 from app.views.common.panel import Panel
 from checkmate.errors import CheckmateError, UsageError
 from checkmate.formats.files import write_bytes
@@ -45,11 +45,18 @@ class ViewSaver(QObject):
     noticed = Signal(str)
     failed = Signal(str, str)
 
-    def __init__(self, theme: Theme, finish: Callable[[], None], parent: QObject | None = None) -> None:
+    def __init__(
+        self, theme: CurrentTheme, finish: Callable[[], None], parent: QObject | None = None
+    ) -> None:
         """Keep ``finish``, which paints every view that still waits for its turn."""
         super().__init__(parent)
         self._theme, self._finish = theme, finish
-        self.views: list[SavableView] = []
+        self._views: list[SavableView] = []
+
+    @property
+    def views(self) -> list[SavableView]:
+        """Return the views that are there; others have no picture."""
+        return _there(self._views)
 
     def add_menu(
         self, panel: Panel, *views: SavableView, more: Sequence[tuple[str, Callable[[], None]]] = ()
@@ -58,7 +65,7 @@ class ViewSaver(QObject):
 
         ``more`` are further entries: (what it says, what it does).
         """
-        self.views += views
+        self._views += views
         button = QPushButton("⋯")
         button.setObjectName("small")
         button.setAccessibleName(f"{panel.accessibleName()}: copy or save the picture or the data")
@@ -67,10 +74,11 @@ class ViewSaver(QObject):
         panel.head.addWidget(button)
 
     def menu_of(self, *views: SavableView, more: Sequence[tuple[str, Callable[[], None]]] = ()) -> QMenu:
-        """Return the menu that copies and saves the views."""
+        """Return the menu that copies and saves those of the views that are there."""
         menu = QMenu()
-        for view in views:
-            part = menu.addMenu(view.name) if len(views) > 1 else menu
+        there = _there(views)
+        for view in there:
+            part = menu.addMenu(view.name) if len(there) > 1 else menu
             part.addAction("Copy picture", partial(self.copy_picture, view))
             part.addAction("Save picture…", partial(self._ask_picture, view))
             part.addAction("Copy data", partial(self.copy_data, view))
@@ -86,7 +94,7 @@ class ViewSaver(QObject):
     def copy_picture(self, view: SavableView) -> None:
         """Copy the view's picture to the clipboard."""
         self._finish()
-        QGuiApplication.clipboard().setPixmap(picture(view.widget, self._theme))
+        QGuiApplication.clipboard().setPixmap(picture(view.widget, self._theme.now))
         self.noticed.emit(f"Copied the picture of {view.name}.")
 
     def copy_data(self, view: SavableView) -> None:
@@ -101,7 +109,7 @@ class ViewSaver(QObject):
     def save_picture(self, view: SavableView, path: Path) -> bool:
         """Save the picture as PNG or SVG, by the name's ending; False if it fails."""
         self._finish()
-        return self._save(path, lambda: save_picture(view.widget, path, self._theme))
+        return self._save(path, lambda: save_picture(view.widget, path, self._theme.now))
 
     def save_data(self, view: SavableView, path: Path) -> bool:
         """Save the data as CSV; return False if that failed or there is none."""
@@ -134,6 +142,10 @@ class ViewSaver(QObject):
         )
         if name:
             self.save_data(view, Path(name))
+
+
+def _there(views: Sequence[SavableView]) -> list[SavableView]:
+    return [view for view in views if not view.widget.isHidden()]
 
 
 def picture(widget: QWidget, theme: Theme, scale: float = PICTURE_SCALE) -> QPixmap:

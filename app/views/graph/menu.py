@@ -5,12 +5,14 @@ Its entries are to keep a box, or its largest op, or never to recompute it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from PySide6.QtWidgets import QMenu, QWidget
 
 from app.actions import action
-from app.layout.folded import Box
+from app.layout.folded import Box, GroupFrame
 from app.models.undo import WhatIfs
 from app.presenters.box_weights import largest_op
 from app.presenters.wording import short_name
@@ -37,6 +39,24 @@ def what_if_menu(parent: QWidget, graph: Graph, box: Box, what_ifs: WhatIfs, *, 
     clear = menu.addAction(action("edit.clear").words, what_ifs.clear)
     clear.setEnabled(can_clear)
     return menu
+
+
+def add_block_entries(
+    menu: QMenu,
+    box: Box,
+    frame: GroupFrame | None,
+    open_box: Callable[..., None],
+    fold: Callable[[GroupFrame], None],
+) -> None:
+    """Add entries that open what a box stands for, and fold what it is in."""
+    menu.addSeparator()
+    if box.copies > 1:
+        menu.addAction("Open one block", partial(open_box, box))
+        menu.addAction(f"Open all {box.copies} blocks", partial(open_box, box, every=True))
+    elif box.can_open:
+        menu.addAction(f"Open {box.full_name.strip('_/ ')}", partial(open_box, box))
+    if frame is not None:
+        menu.addAction(f"Fold {frame.name}", partial(fold, frame))
 
 
 def _add_switches(menu: QMenu, target: Target, name: str, what_ifs: WhatIfs) -> None:

@@ -12,11 +12,13 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QPainter, QPainterPath, QPen, QPolygonF
 
 from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, GraphLayout, GroupFrame
+from app.presenters.name_cut import NameCut
 from app.theme import Theme, mixed
 from checkmate.units import format_bytes
 
 _TIP = 12.0
 _PITCH = BOX_WIDTH + GAP
+_BEHIND = 3.0  # between the edges of boxes that stand for equal blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +42,12 @@ class PlayheadState:
 class GraphPainter:
     """Paints one layout of the graph.
 
-    ``drop`` is how far the backward rail lies below the forward one.
+    ``drop`` is how far the backward rail lies below the forward one. ``names`` cuts the names of boxes.
     """
 
-    def __init__(self, theme: Theme, layout: GraphLayout, drop: float, font: QFont) -> None:
+    def __init__(self, theme: Theme, layout: GraphLayout, drop: float, font: QFont, names: NameCut) -> None:
         self._theme, self._layout, self._drop, self._family = theme, layout, drop, QFont(font)
+        self._names = names
 
     def rect(self, box: Box) -> QRectF:
         """Return where ``box`` is."""
@@ -71,11 +74,15 @@ class GraphPainter:
         self._fold(painter)
         self._rail_names(painter)
 
-    def paint_moving(self, painter: QPainter, moment: PlayheadState, scale: float) -> None:
-        """Paint the rest, except the legend."""
+    def paint_moving(self, painter: QPainter, moment: PlayheadState, scale: float, seen: QRectF) -> None:
+        """Paint the rest, except the legend.
+
+        Of the boxes, those in the area that is ``seen`` are painted.
+        """
         self._edges(painter, moment)
         for number, box in enumerate(self._layout.boxes):
-            self._box(painter, number, box, moment, scale)
+            if self.rect(box).adjusted(-_AROUND, -_AROUND, _AROUND, _AROUND).intersects(seen):
+                self._box(painter, number, box, moment, scale)
         if 0 <= moment.running < len(self._layout.boxes):
             self._tag(painter, self._layout.boxes[moment.running], moment.tag)
 
@@ -106,9 +113,11 @@ class GraphPainter:
     def _frame_name(self, painter: QPainter, frame: GroupFrame, space: QRectF) -> None:
         painter.setFont(self.font(13, bold=True))
         painter.setPen(self._theme.color("muted"))
-        text = f"▾ {frame.name}"
-        painter.drawText(space, _LEFT, painter.fontMetrics().elidedText(text, _ELIDE, int(space.width())))
-        used = painter.fontMetrics().horizontalAdvance(text) + 9
+        width = painter.fontMetrics().horizontalAdvance
+        painter.drawText(
+            space, _LEFT, _OPENED + self._names.cut(frame.name, width, space.width() - width(_OPENED))
+        )
+        used = width(_OPENED + frame.name) + 9
         painter.setFont(self.font(12))
         more = f"{frame.ops} ops · {format_bytes(frame.bytes)}"
         if used + painter.fontMetrics().horizontalAdvance(more) < space.width():
@@ -227,24 +236,29 @@ class GraphPainter:
         live = float(moment.live[number])
         started = int(moment.first_step[number]) <= moment.step
         if live > 0:
-            fill, pen = mixed(theme, f"{role}_fill", 1.0), QPen(theme.color(role), 1.8)
+            fill, pen = mixed(theme, f"{role}_fill", 1.0), QPen(theme.color(role), max(1.8, 2 / scale))
         elif started:
             fill, pen = theme.color("panel"), QPen(theme.color("freed"), 1.4, Qt.PenStyle.DashLine)
         else:
-            fill, pen = theme.color("panel"), QPen(theme.color(role, 130), 1.1)
+            fill, pen = theme.color("panel"), QPen(theme.color(role, 220), max(1.1, 1.5 / scale))
         if number == moment.running:
             self._outline(painter, box, shape, QPen(theme.color("playhead_case"), 8))
             self._outline(painter, box, shape, QPen(theme.color("playhead"), 5))
         if number == moment.selected:
-            self._outline(painter, box, shape.adjusted(-5, -5, 5, 5), QPen(theme.color("accent"), 2.4))
+            width = max(2.4, 2.4 / scale)  # as thick on the screen however small the graph is
+            self._outline(painter, box, shape.adjusted(-5, -5, 5, 5), QPen(theme.color("accent"), width))
+        if box.copies > 1:
+            self._others_behind(painter, box, shape, pen)
         painter.setBrush(fill)
         self._outline(painter, box, shape, pen, keep_brush=True)
         if scale > 0.42:
             self._text(painter, box, shape, live)
         if moment.repeats[number] > 0:
             self._badge(painter, shape, int(moment.repeats[number]))
+        if box.copies > 1:
+            self._count(painter, shape, box.copies)
         if moment.locked[number] > 0:
-            left = shape.left() + (_TIP if box.backward else 3.0)
+            left = shape.left() + (_TIP if box.backward else 3.0) + (30.0 if box.copies > 1 else 0.0)
             paint_lock(
                 painter,
                 self._theme,
@@ -260,7 +274,7 @@ class GraphPainter:
         if not keep_brush:
             painter.setBrush(Qt.BrushStyle.NoBrush)
         if box.backward:
-            painter.drawPolygon(_pointing_left(shape, _TIP))
+            painter.drawPolygon(pointing_left(shape, _TIP))
         else:
             painter.drawRoundedRect(shape, 7, 7)
 
@@ -269,7 +283,7 @@ class GraphPainter:
         width = shape.right() - left - 5
         painter.setPen(self._theme.color("text" if live > 0 else "muted"))
         painter.setFont(self.font(13, bold=True))
-        name = painter.fontMetrics().elidedText(box.name, _ELIDE, int(width + 1))
+        name = self._names.cut(box.name, painter.fontMetrics().horizontalAdvance, width + 1)
         painter.drawText(QPointF(left, shape.top() + 19), name)
         painter.setFont(self.font(11.5))
         painter.setPen(self._theme.color("text" if live > 0 else "muted"))
@@ -292,6 +306,24 @@ class GraphPainter:
         painter.setBrush(self._theme.color("recomputed"))
         painter.drawRoundedRect(shape, 9, 9)
         painter.setPen(self._theme.color("panel"))
+        painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, text)
+
+    def _others_behind(self, painter: QPainter, box: Box, shape: QRectF, pen: QPen) -> None:
+        """Paint the edges of two more boxes, for equal blocks that share one."""
+        for by in (_BEHIND * 2, _BEHIND):
+            painter.setBrush(self._theme.color("panel"))
+            self._outline(painter, box, shape.translated(by, by), QPen(pen), keep_brush=True)
+
+    def _count(self, painter: QPainter, box: QRectF, copies: int) -> None:
+        """Paint how many equal blocks a box stands for."""
+        painter.setFont(self.font(11, bold=True))
+        text = f"× {copies}"
+        width = painter.fontMetrics().horizontalAdvance(text) + 9
+        shape = QRectF(box.left() - 4, box.top() - 10, width, 18)
+        painter.setPen(QPen(self._theme.color("muted"), 1.2))
+        painter.setBrush(self._theme.color("panel"))
+        painter.drawRoundedRect(shape, 9, 9)
+        painter.setPen(self._theme.color("text"))
         painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, text)
 
     def _tag(self, painter: QPainter, box: Box, text: str) -> None:
@@ -343,49 +375,7 @@ def paint_lock(painter: QPainter, theme: Theme, middle: QPointF, *, whole: bool)
     painter.drawRoundedRect(body, 1.2, 1.2)
 
 
-_LEGEND = (
-    "forward",
-    "backward",
-    "recomputed",
-    "in memory",
-    "freed",
-    "not yet run",
-    "computing now",
-    "locked",
-)
-_LEAST_NEEDED = ("not yet run", "freed", "computing now", "in memory")
-
-
-def paint_legend(painter: QPainter, theme: Theme, font: QFont, area: QRectF, locks: bool) -> None:
-    """Paint the legend in one row at the bottom of ``area``.
-
-    It says what the shapes and colours mean. If space is short, the plainest entries are left out.
-    """
-    font = QFont(font)
-    font.setPixelSize(11)
-    painter.setFont(font)
-    sizes = {
-        text: 38 + painter.fontMetrics().horizontalAdvance(text)
-        for text in _LEGEND
-        if locks or text != "locked"
-    }
-    for text in _LEAST_NEEDED:
-        if sum(sizes.values()) + 8 > area.width():
-            del sizes[text]
-    entries, widths = list(sizes), list(sizes.values())
-    frame = QRectF(area.left(), area.bottom() - 26, sum(widths) + 8, 26)
-    painter.setPen(QPen(theme.color("border"), 1))
-    painter.setBrush(theme.color("panel"))
-    painter.drawRoundedRect(frame, 6, 6)
-    x, y = area.left() + 12, frame.center().y()
-    for text, width in zip(entries, widths, strict=True):
-        _legend_sign(painter, theme, text, QRectF(x, y - 5.5, 16, 11))
-        painter.setPen(theme.color("muted"))
-        painter.drawText(QPointF(x + 22, y + 4), text)
-        x += width
-
-
-def _pointing_left(shape: QRectF, tip: float) -> QPolygonF:
+def pointing_left(shape: QRectF, tip: float) -> QPolygonF:
     """Return ``shape`` with a tip on its left: a backward op's box."""
     inner = shape.left() + tip
     return QPolygonF(
@@ -399,40 +389,6 @@ def _pointing_left(shape: QRectF, tip: float) -> QPolygonF:
     )
 
 
-def _legend_sign(painter: QPainter, theme: Theme, what: str, shape: QRectF) -> None:
-    painter.setPen(QPen(theme.color("freed"), 1.2))
-    painter.setBrush(theme.color("panel"))
-    if what == "forward":
-        painter.setPen(QPen(theme.color("forward"), 1.4))
-        painter.setBrush(theme.color("forward_fill"))
-    elif what == "backward":
-        painter.setPen(QPen(theme.color("backward"), 1.4))
-        painter.setBrush(theme.color("backward_fill"))
-        painter.drawPolygon(_pointing_left(shape, 4))
-        return
-    elif what == "recomputed":
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(theme.color("recomputed"))
-        painter.drawRoundedRect(shape, 5, 5)
-        painter.setPen(theme.color("panel"))
-        painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, "↻")
-        return
-    elif what == "in memory":
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(theme.color("held"))
-        painter.drawRoundedRect(QRectF(shape.left(), shape.center().y() - 2, shape.width(), 4), 2, 2)
-        return
-    elif what == "locked":
-        paint_lock(painter, theme, shape.center(), whole=True)
-        return
-    elif what == "freed":
-        painter.setPen(QPen(theme.color("freed"), 1.4, Qt.PenStyle.DashLine))
-    elif what == "computing now":
-        painter.setPen(QPen(theme.color("playhead_case"), 4))
-        painter.drawRoundedRect(shape, 3, 3)
-        painter.setPen(QPen(theme.color("playhead"), 2.4))
-    painter.drawRoundedRect(shape, 3, 3)
-
-
 _LEFT = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-_ELIDE = Qt.TextElideMode.ElideRight
+_AROUND = 24.0  # pixels around a box, for its marks
+_OPENED = "▾ "  # before the name of an open group

@@ -14,25 +14,30 @@ from PySide6.QtGui import (
     QPaintEngine,
     QPainter,
     QPaintEvent,
+    QPen,
     QResizeEvent,
     QWheelEvent,
 )
 from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QWidget
 
-from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, Folding, GraphLayout, GroupFrame
+from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, Folding, GraphLayout, GroupFrame, Opened
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
 from app.models.undo import WhatIfs
 from app.presenters.box_weights import largest_op, live_bytes, locked_shares, repeats_and_first
-from app.theme import Theme
-from app.views.graph.menu import what_if_menu
+from app.presenters.name_cut import NameCut
+from app.theme import CurrentTheme
+from app.views.graph.legend import paint_legend
+from app.views.graph.menu import add_block_entries, what_if_menu
 from app.views.graph.overview import OVERVIEW_WIDTH, paint_overview
-from app.views.graph.paint import GraphPainter, PlayheadState, paint_legend
+from app.views.graph.paint import GraphPainter, PlayheadState
 from app.views.graph.still_picture import StillPicture
 from checkmate.units import format_bytes
 
 _SIDE, _ABOVE, _BELOW, _LEGEND = 22.0, 76.0, 60.0, 44.0
+_RING = 8.0  # around a box, for the mark of the selected one
 _READABLE_COLUMN = 60.0  # pixels
+_CLOSE = 1.4  # the least scale at which a box is shown that was searched for
 _ZOOM_STRIDE = 1.25  # of one click on a zoom button
 _SMALLEST_DROP, _LARGEST_DROP = 130.0, 250.0
 
@@ -54,7 +59,7 @@ class GraphView(QWidget):
         playhead: Playhead,
         selection: Selection,
         what_ifs: WhatIfs | None,
-        theme: Theme,
+        theme: CurrentTheme,
     ) -> None:
         super().__init__()
         self._what_ifs = what_ifs
@@ -66,7 +71,8 @@ class GraphView(QWidget):
         )
         self._folding: Folding | None = None
         self._layout: GraphLayout | None = None
-        self._opened: frozenset[tuple[int, int]] = frozenset()
+        self._names = NameCut()
+        self._opened: Opened = frozenset()
         self._chosen = False  # the user has opened or closed groups
         self._scale, self._offset, self._drop = 1.0, QPointF(0, 0), _SMALLEST_DROP
         self._fitted = True
@@ -84,7 +90,7 @@ class GraphView(QWidget):
         exploration.shown_changed.connect(self._on_shown)
         exploration.constraints_changed.connect(self._on_constraints)
         playhead.moved.connect(self._on_step)
-        selection.changed.connect(lambda _: self.update())
+        selection.changed.connect(self._on_selection)
 
     @property
     def zoom_percent(self) -> int:
@@ -136,6 +142,37 @@ class GraphView(QWidget):
         """Show everything at 100 %."""
         self.zoom(100 / max(1, self.zoom_percent))
 
+    def zoom_to(self, op: int) -> None:
+        """Bring an op's box to the middle, large enough to read.
+
+        The groups around it are opened.
+        """
+        if self._folding is None or self._layout is None or not 0 <= op < len(self._layout.box_of):
+            return
+        around = self._folding.groups_around(op)
+        if not around <= self._opened:
+            self._chosen = True
+            self._lay_out(self._opened | around)
+        box = self._layout.boxes[self._layout.box_of[op]]
+        self._scale, self._fitted = max(self._scale, _CLOSE), False
+        middle = self._painter().rect(box).center()
+        self._offset = QPointF(self.width() / 2, (self.height() - _LEGEND) / 2) - middle * self._scale
+        self.changed.emit()
+        self.update()
+
+    def _on_selection(self, op: int) -> None:
+        """Mark the selected op's box; move the graph if it is out of view."""
+        selected = self._selected()
+        if selected >= 0 and self._layout is not None:
+            shape = self._painter().rect(self._layout.boxes[selected]).adjusted(-_RING, -_RING, _RING, _RING)
+            corner = shape.topLeft() * self._scale + self._offset
+            size = shape.size() * self._scale
+            right, bottom = self.width() - size.width(), self.height() - _LEGEND - size.height()
+            inside = QPointF(max(0.0, min(right, corner.x())), max(0.0, min(bottom, corner.y())))
+            if inside != corner:
+                self._offset, self._fitted = self._offset + inside - corner, False
+        self.update()
+
     def _on_graph(self) -> None:
         drawn, before = self._exploration.unconstrained, self._folding
         self._folding = None if drawn is None else drawn.folding
@@ -152,21 +189,47 @@ class GraphView(QWidget):
                 self._folding.opened_by_default(max(8, int((self.width() - 2 * _SIDE) / _READABLE_COLUMN)))
             )
 
-    def _open(self, opened: frozenset[tuple[int, int]]) -> None:
+    def _open(self, opened: Opened) -> None:
         self._lay_out(opened)
         self.fit()
 
-    def _lay_out(self, opened: frozenset[tuple[int, int]]) -> None:
+    def _lay_out(self, opened: Opened) -> None:
         assert self._folding is not None
         self._opened = opened
         self._layout = self._folding.layout(opened)
+        self._names = NameCut(
+            [box.name for box in self._layout.boxes] + [frame.name for frame in self._layout.frames]
+        )
         self._on_constraints()
         self._on_shown()
 
     def toggle(self, key: tuple[int, int]) -> None:
         """Open or fold a group."""
-        self._chosen = True
-        self._open(self._opened ^ {key})
+        self._open_by_hand(self._opened ^ {key})
+
+    def open_box(self, box: Box, *, every: bool = False) -> None:
+        """Open what a box stands for.
+
+        Of equal blocks, it is the block of the selected op, or ``every`` one.
+        """
+        if self._folding is not None and box.can_open:
+            op = self._selection.op
+            self._open_by_hand(self._folding.opening(self._opened, box, op, every=every))
+
+    def fold(self, frame: GroupFrame | None) -> None:
+        """Fold an open group, or all equal blocks that a frame is around."""
+        if self._folding is not None and frame is not None:
+            self._open_by_hand(self._folding.folding(self._opened, frame.key))
+
+    def toggle_blocks(self) -> None:
+        """Open all equal blocks; fold them again if any is open."""
+        if self._folding is not None:
+            self._open_by_hand(self._folding.turning_blocks(self._opened))
+
+    def _open_by_hand(self, opened: Opened) -> None:
+        if opened != self._opened:
+            self._chosen = True
+            self._open(opened)
 
     def _on_shown(self) -> None:
         shown = self._exploration.shown
@@ -202,20 +265,24 @@ class GraphView(QWidget):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Walk along or between the rails with the arrows.
 
-        Enter opens the selected group.
+        Enter opens the selected group, Backspace folds the one around it.
         """
         walk = {
             Qt.Key.Key_Left: (-1, False), Qt.Key.Key_Right: (1, False),
             Qt.Key.Key_Up: (0, True), Qt.Key.Key_Down: (0, True),
         }  # fmt: skip
         selected = self._selected()
-        if self._layout is None or (event.key() not in walk and event.key() != Qt.Key.Key_Return):
+        enter = Qt.Key.Key_Return, Qt.Key.Key_Enter
+        own = (*walk, *enter, Qt.Key.Key_Backspace)
+        if self._layout is None or event.key() not in own:
             super().keyPressEvent(event)
             return
         box = self._layout.boxes[max(0, selected)]
-        if event.key() == Qt.Key.Key_Return:
-            if box.can_open:
-                self.toggle(box.key)
+        if event.key() in enter:
+            self.open_box(box, every=bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier))
+            return
+        if event.key() == Qt.Key.Key_Backspace:
+            self.fold(self._frame_of(box.column + 0.5))
             return
         along, across = walk[Qt.Key(event.key())]
         wanted = (box.column + along, box.backward != across)
@@ -265,27 +332,32 @@ class GraphView(QWidget):
         """
         graph = self._exploration.graph
         assert graph is not None and self._what_ifs is not None
-        return what_if_menu(
+        menu = what_if_menu(
             self, graph, box, self._what_ifs, can_clear=not self._exploration.constraints.is_empty
         )
+        frame = self._frame_of(box.column + 0.5)
+        add_block_entries(menu, box, frame, self.open_box, self.fold)
+        return menu
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         box, frame = self._box_at(event.position()), self._frame_at(event.position())
         if box is not None and box.can_open:
-            self.toggle(box.key)
+            self.open_box(box, every=bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier))
         elif box is None and frame is not None:
-            self.toggle(frame.key)
+            self.fold(frame)
         elif box is None:
             self.fit()
 
     def _select(self, box: Box) -> None:
         graph = self._exploration.graph
         assert graph is not None
+        if box.copies > 1 and self._selection.op in box.ops:
+            return  # the block of the selected op is the one that is opened
         self._selection.select(largest_op(graph, box))
 
     def _painter(self) -> GraphPainter:
         assert self._layout is not None
-        return GraphPainter(self._theme, self._layout, self._drop, self.font())
+        return GraphPainter(self._theme.now, self._layout, self._drop, self.font(), self._names)
 
     def _box_at(self, position: QPointF) -> Box | None:
         if self._layout is None:
@@ -297,7 +369,11 @@ class GraphView(QWidget):
         """Return the innermost open group at ``position``."""
         if self._layout is None:
             return None
-        column = (position - self._offset).x() / self._scale / (BOX_WIDTH + GAP)
+        return self._frame_of((position - self._offset).x() / self._scale / (BOX_WIDTH + GAP))
+
+    def _frame_of(self, column: float) -> GroupFrame | None:
+        """Return the innermost open group at a column."""
+        assert self._layout is not None
         around = [frame for frame in self._layout.frames if frame.first <= column < frame.last + 1]
         return max(around, key=lambda frame: frame.depth, default=None)
 
@@ -308,6 +384,8 @@ class GraphView(QWidget):
         where = "backward" if box.backward else "forward"
         writers = "1 op writes" if len(box.ops) == 1 else f"{len(box.ops)} ops write"
         more = "\nDouble-click opens it." if box.can_open else ""
+        if box.copies > 1:
+            more = f"\nDouble-click opens one block, with Shift all {box.copies}."
         locked = round(float(self._locked[number]) * len(box.ops))
         more = (f"\n{locked} of {len(box.ops)} ops locked by constraints" if locked else "") + more
         return (
@@ -325,14 +403,23 @@ class GraphView(QWidget):
             painter.save()
             painter.translate(self._offset)
             painter.scale(self._scale, self._scale)
-            drawn.paint_moving(painter, self._moment(), self._scale)
+            seen = QRectF(-self._offset / self._scale, self.size().toSizeF() / self._scale)
+            drawn.paint_moving(painter, self._moment(), self._scale, seen)
             painter.restore()
             beside = 0.0 if self._fitted else OVERVIEW_WIDTH + 8
             area = QRectF(2, 0, self.width() - 4 - beside, self.height() - 2)
-            paint_legend(painter, self._theme, self.font(), area, bool(self._locked.any()))
+            paint_legend(painter, self._theme.now, self.font(), area, bool(self._locked.any()))
             if not self._fitted:
                 self._paint_overview(painter, self._layout)
+        if self.hasFocus():
+            self._paint_focus(painter)
         painter.end()
+
+    def _paint_focus(self, painter: QPainter) -> None:
+        """Frame the view while keys go to it."""
+        painter.setPen(QPen(self._theme.color("accent"), 2))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), 4, 4)
 
     def _paint_still(self, painter: QPainter, drawn: GraphPainter) -> None:
         """Paint what stays while the playhead moves.
@@ -346,7 +433,7 @@ class GraphView(QWidget):
         self._still.paint(
             painter,
             lambda inside: self._place_at(inside, drawn, QPointF()),
-            of=(self._layout, scale, self._drop),
+            of=(self._layout, scale, self._drop, self._theme.now),
             whole=QRectF(drawn.extent.topLeft() * scale, drawn.extent.size() * scale),
             offset=self._offset,
             size=self.size(),
@@ -367,7 +454,7 @@ class GraphView(QWidget):
         """
         corner = QPointF(self.width() - 4, self.height() - 2)
         seen = (-self._offset.x() / self._scale, self.width() / self._scale)
-        paint_overview(painter, self._theme, layout, self._live, corner, seen)
+        paint_overview(painter, self._theme.now, layout, self._live, corner, seen)
 
     def _moment(self) -> PlayheadState:
         step = self._playhead.step

@@ -5,10 +5,7 @@ It says why the op's output is in memory now.
 
 from __future__ import annotations
 
-import html
-
-import numpy as np
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
@@ -22,19 +19,21 @@ from PySide6.QtWidgets import (
 
 from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
-from app.models.exploration import Exploration
+from app.models.exploration import Exploration, ListedSchedule
 from app.models.hotspot import Hotspot
-from app.models.undo import WhatIfs
-from app.presenters.wording import origin_text, short_name, strong
+from app.models.undo import ShownEdits, WhatIfs
+from app.presenters.need_rows import rows_of_op
+from app.presenters.op_page import facts, made, read, readers
+from app.presenters.wording import short_name
 from app.state.constraint_targets import ConstraintKind
-from app.theme import Theme
+from app.state.solve import Tightest
+from app.theme import CurrentTheme
 from app.views.common.command_button import command_button
 from app.views.common.panel import Panel, label
+from app.views.inspector.link_table import LinkTable
 from app.views.inspector.memory_page import MemoryPage
-from checkmate.machine.cost_origin import cost_text
+from app.views.inspector.need_table import NeedTable
 from checkmate.units import format_bytes
-
-_READERS = 6
 
 
 class Inspector(Panel):
@@ -49,8 +48,9 @@ class Inspector(Panel):
         comparison: Comparison,
         playhead: Playhead,
         selection: Selection,
-        theme: Theme,
+        theme: CurrentTheme,
         what_ifs: WhatIfs,
+        shown_edits: ShownEdits,
     ) -> None:
         super().__init__("Inspector")
         self._exploration, self._playhead, self._selection, self._theme = (
@@ -67,7 +67,7 @@ class Inspector(Panel):
         self.head.addWidget(self.back)
         self.body.addWidget(self._name)
         self.hotspot = Hotspot(exploration, playhead, self)
-        self.memory = MemoryPage(exploration, comparison, self.hotspot, selection, theme)
+        self.memory = MemoryPage(exploration, comparison, self.hotspot, selection, shown_edits, theme)
         self.body.addWidget(self.memory, 1)
         self._add_rows()
         self.what_if = WhatIfRow(what_ifs)
@@ -86,6 +86,12 @@ class Inspector(Panel):
         inner = QVBoxLayout(holder)
         inner.setContentsMargins(0, 0, 0, 0)
         inner.addLayout(self._grid)
+        self.made, self.read, self.readers = LinkTable("Makes"), LinkTable("Reads"), LinkTable("Is read by")
+        for table in (self.made, self.read, self.readers):
+            table.wanted.connect(self._selection.select)
+            inner.addWidget(table)
+        self.need = NeedTable()
+        inner.addWidget(self.need)
         inner.addStretch(1)
         area = self._area = QScrollArea()
         area.setWidgetResizable(True)
@@ -94,11 +100,14 @@ class Inspector(Panel):
         area.setWidget(holder)
         self.body.addWidget(area, 1)
         self._rows: list[tuple[QLabel, QLabel]] = []
-        for row in range(6 + _READERS):
-            pair = (label("", muted=True), label(""))
-            self._rows.append(pair)
-            self._grid.addWidget(pair[0], row, 0)
-            self._grid.addWidget(pair[1], row, 1)
+
+    def _add_row(self) -> None:
+        pair = (label("", muted=True), label("", wrap=True))
+        pair[0].setAlignment(Qt.AlignmentFlag.AlignTop)
+        pair[1].setTextFormat(Qt.TextFormat.PlainText)  # it names ops, such as <lambda>
+        for column, part in enumerate(pair):
+            self._grid.addWidget(part, len(self._rows), column)
+        self._rows.append(pair)
 
     def _refresh(self, *_: object) -> None:
         shown = self._exploration.shown
@@ -111,13 +120,16 @@ class Inspector(Panel):
         if not selected:
             self._on_memory()
             return
-        rows = self._op_rows()
-        for number, (left, right) in enumerate(self._rows):
-            texts = rows[number] if number < len(rows) else ("", "")
-            left.setText(texts[0])
-            right.setText(texts[1])
-            left.setVisible(number < len(rows))
-            right.setVisible(number < len(rows))
+        self._show_op(shown, self._selection.op)
+
+    def show_need(self) -> None:
+        """Scroll to what the selected op needs in memory."""
+        QTimer.singleShot(0, self, lambda: self._area.verticalScrollBar().setValue(self.need.y()))
+
+    def _tightest(self) -> Tightest | None:
+        """Return what needs too much for the budget, if that is known."""
+        solve = self._exploration.solve
+        return solve.tightest if solve is not None and solve.what_if is self._exploration.what_if else None
 
     def _on_memory(self) -> None:
         """Show the step at the playhead, and how much is live."""
@@ -128,47 +140,27 @@ class Inspector(Panel):
         live = int(shown.timeline.live_bytes[step])
         peak = " · peak" if live == shown.timeline.peak_bytes else ""
         self._name.setText(short_name(op.name))
+        self._name.setToolTip(op.name)
         self.note.setText(f"step {step + 1} · {format_bytes(live)}{peak}")
 
-    def _op_rows(self) -> list[tuple[str, str]]:
-        shown = self._exploration.shown
-        assert shown is not None
-        graph, op = shown.graph, self._selection.op
-        entry = graph.ops[op]
+    def _show_op(self, shown: ListedSchedule, op: int) -> None:
+        """Show what is known of an op, and what leads on from it."""
+        entry = shown.graph.ops[op]
         self._name.setText(short_name(entry.name))
+        self._name.setToolTip(entry.name)
         self.note.setText(f"{entry.phase.value} · op {op}")
-        runs = np.flatnonzero(shown.schedule.steps == op)
-        largest = max(entry.outputs, key=lambda v: graph.values[v].bytes, default=None)
-        value = None if largest is None else graph.values[largest]
-        shape = "–" if value is None or value.shape is None else "×".join(map(str, value.shape))
-        times = "once" if len(runs) == 1 else f"↻ {len(runs)} times"
-        rows = [
-            ("layer", entry.group or "–"),
-            ("output", f"{shape} {value.dtype or ''}" if value is not None else "–"),
-            ("size", format_bytes(sum(graph.values[v].bytes for v in entry.outputs))),
-            ("cost", f"{cost_text(graph, entry.cost)} ({origin_text(graph).removeprefix('costs ')})"),
-            ("computed", f"{times}, at step {', '.join(str(int(r) + 1) for r in runs[:4])}"),
-        ]
-        if shown.constrained.locked[op]:
-            rows.append(("locked", "runs once; kept to its last use"))
-        return rows + self._why(op)
-
-    def _why(self, op: int) -> list[tuple[str, str]]:
-        """Return who reads the op's output, and when: done, now, next."""
-        shown = self._exploration.shown
-        assert shown is not None
-        graph, step = shown.graph, self._playhead.step
-        readers = sorted({r for v in graph.ops[op].outputs for r in graph.value_readers[v].tolist()})
-        times = [
-            (int(at), reader) for reader in readers for at in np.flatnonzero(shown.schedule.steps == reader)
-        ]
-        rows: list[tuple[str, str]] = []
-        for at, reader in sorted(times)[:_READERS]:
-            when = "done" if at < step else "now" if at == step else "next"
-            rows.append(
-                (f"read at {at + 1}", f"{html.escape(short_name(graph.ops[reader].name))} · {strong(when)}")
-            )
-        return rows
+        said = facts(shown, op)
+        while len(self._rows) < len(said):
+            self._add_row()
+        for number, pair in enumerate(self._rows):
+            texts = said[number] if number < len(said) else ("", "")
+            for part, text in zip(pair, texts, strict=True):
+                part.setText(text)
+                part.setVisible(number < len(said))
+        self.made.show_links(made(shown.graph, op), self._selection.value)
+        self.read.show_links(read(shown.graph, op))
+        self.readers.show_links(readers(shown, op, self._playhead.step))
+        self.need.show_rows(rows_of_op(shown.graph, op, self._tightest()))
 
 
 class WhatIfRow(QWidget):

@@ -21,8 +21,9 @@ from app.models.comparison import Comparison
 from app.models.cursors import Selection
 from app.models.exploration import Exploration
 from app.models.hotspot import Hotspot
+from app.models.undo import ShownEdits
 from app.presenters.hotspot_rows import HotspotRow, View, compare_rows, help_rows, share_rows
-from app.theme import Theme
+from app.theme import CurrentTheme
 from app.views.lists.rows import DETAIL, FIGURE, SHARE, BarDelegate
 
 _TIPS = {
@@ -46,10 +47,11 @@ class MemoryPage(QWidget):
         comparison: Comparison,
         hotspot: Hotspot,
         selection: Selection,
-        theme: Theme,
+        shown_edits: ShownEdits,
+        theme: CurrentTheme,
     ) -> None:
         super().__init__()
-        self._comparison = comparison
+        self._comparison, self._shown_edits = comparison, shown_edits
         self._exploration, self._hotspot, self._selection = exploration, hotspot, selection
         self.view = View.VALUES
         self.rows: list[HotspotRow] = []
@@ -122,9 +124,9 @@ class MemoryPage(QWidget):
         if self.view is View.HELPS:
             self.rows = help_rows(shown.graph, shown, self._exploration.known, self._hotspot.remedies)
             if self._hotspot.busy:
-                self.rows = [*self.rows, HotspotRow("working out what else might help…", "")]
+                self.rows = [*self.rows, HotspotRow("Working out what else might help…", "")]
             elif not self.rows:
-                self.rows = [HotspotRow("all of it is in use; nothing can be dropped here", "")]
+                self.rows = [HotspotRow("All of it is in use.", "", "Nothing can be dropped here.")]
         elif self.view is View.COMPARE and self._comparison.difference is not None:
             self.rows = compare_rows(shown.graph, self._comparison.difference)
         else:
@@ -143,7 +145,6 @@ class MemoryPage(QWidget):
     def _on_clicked(self, item: QListWidgetItem) -> None:
         row = self.rows[self._list.row(item)]
         if row.found is not None:
-            self._exploration.set_budget(row.found.peak_bytes)
-            self._exploration.show(row.found)
+            self._shown_edits.show_with_budget(row.found)
         elif row.op >= 0:
-            self._selection.select(row.op)
+            self._selection.select(row.op, row.value)

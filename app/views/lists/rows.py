@@ -5,29 +5,33 @@ A row has a name, an optional bar, a figure, and an optional second line with de
 
 from __future__ import annotations
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
-from PySide6.QtGui import QFont, QFontMetrics, QPainter
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPen
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
 
-from app.theme import Theme
+from app.presenters.name_cut import NameCut
+from app.theme import CurrentTheme
 
 _Index = QModelIndex | QPersistentModelIndex
-SHARE, FIGURE, OP, DETAIL, MARK = (Qt.ItemDataRole.UserRole + number for number in range(5))
+SHARE, FIGURE, OP, DETAIL, MARK, PIN = (Qt.ItemDataRole.UserRole + number for number in range(6))
 # Pixels: bar, column of figures, row width that has room for bars.
 _BAR, _FIGURES, _BARS_FROM = 44.0, 62.0, 230
-_SMALL, _SECOND_LINE, _MARK = 11, 17, 16.0
+_INSET = 8  # pixels before the text, where the mark of the selected row is
+_SMALL, _SECOND_LINE, _MARK, _PIN = 11, 17, 16.0, 10.0
 
 
 class BarDelegate(QStyledItemDelegate):
     """Paints one row: name, bar, figure and detail.
 
     The name is on the left, then a bar for ``SHARE``; ``FIGURE`` is on the right, and ``DETAIL`` below.
-    ``MARK`` is a letter in a square before the name; if it is empty, only its space is kept.
+    ``MARK`` is a letter in a square before the name; if it is empty, only its space is kept. ``PIN`` says
+    whether a pin stands before the name.
     """
 
-    def __init__(self, theme: Theme, role: str) -> None:
+    def __init__(self, theme: CurrentTheme, role: str) -> None:
         super().__init__()
-        self._theme, self._role = theme, role
+        self._theme, self.role = theme, role
+        self.names = NameCut()  # of all rows, to cut long ones so that they differ
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
         size = super().sizeHint(option, index)
@@ -40,7 +44,10 @@ class BarDelegate(QStyledItemDelegate):
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(self._theme.color("selected"))
             painter.drawRoundedRect(QRectF(option.rect), 4, 4)
-        rect = QRectF(option.rect).adjusted(4, 0, -4, 0)
+            painter.setBrush(self._theme.color("accent"))  # the fill alone hardly differs from the panel
+            row = QRectF(option.rect)
+            painter.drawRoundedRect(QRectF(row.left(), row.top() + 2, 3, row.height() - 4), 1.5, 1.5)
+        rect = QRectF(option.rect).adjusted(_INSET, 0, -4, 0)
         detail = str(index.data(DETAIL) or "")
         if detail:
             line = rect.adjusted(0, rect.height() - _SECOND_LINE - 3, 0, -3)
@@ -50,6 +57,9 @@ class BarDelegate(QStyledItemDelegate):
         if mark is not None:
             self._paint_mark(painter, rect, str(mark))
             rect = rect.adjusted(_MARK + 6, 0, 0, 0)
+        if index.data(PIN):
+            self._paint_pin(painter, QPointF(rect.left() + _PIN / 2, rect.center().y()))
+            rect = rect.adjusted(_PIN + 4, 0, 0, 0)
         share = index.data(SHARE)
         figure = str(index.data(FIGURE) or "")
         name = str(index.data(Qt.ItemDataRole.DisplayRole))
@@ -60,8 +70,7 @@ class BarDelegate(QStyledItemDelegate):
             figure_width = max(figure_width, _FIGURES)  # bars stand in a column
         name_width = rect.width() - figure_width - bar - (14 if bar else 8)
         painter.setPen(self._theme.color("text"))
-        # Cut in the middle: the layers of one block differ in the last letters.
-        elided = metrics.elidedText(name, Qt.TextElideMode.ElideMiddle, int(name_width))
+        elided = self.names.cut(name, metrics.horizontalAdvance, name_width)
         painter.drawText(QRectF(rect.left(), rect.top(), name_width, rect.height()), _LEFT, elided)
         if bar:
             self._paint_bar(
@@ -83,12 +92,23 @@ class BarDelegate(QStyledItemDelegate):
         painter.setPen(self._theme.color("on_accent" if mark == "A" else "panel"))
         painter.drawText(box, int(Qt.AlignmentFlag.AlignCenter), mark)
 
+    def _paint_pin(self, painter: QPainter, middle: QPointF) -> None:
+        """Paint a drawing pin: a head, a collar and a needle."""
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(self._theme.color("accent"), 1.4))
+        painter.drawLine(middle, middle + QPointF(0, 6))
+        painter.drawLine(middle + QPointF(-4, 1), middle + QPointF(4, 1))
+        painter.setBrush(self._theme.color("accent"))
+        painter.drawRect(QRectF(middle.x() - 2, middle.y() - 5, 4, 5))
+        painter.restore()
+
     def _paint_bar(self, painter: QPainter, track: QRectF, share: float) -> None:
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self._theme.color("grid"))
         painter.drawRoundedRect(track, 2.5, 2.5)
         if share > 0:
-            painter.setBrush(self._theme.color(self._role))
+            painter.setBrush(self._theme.color(self.role))
             filled = QRectF(track.left(), track.top(), max(3.0, track.width() * share), 5)
             painter.drawRoundedRect(filled, 2.5, 2.5)
 
@@ -96,6 +116,7 @@ class BarDelegate(QStyledItemDelegate):
         painter.save()
         font = QFont(painter.font())
         font.setPixelSize(_SMALL)
+        font.setWeight(QFont.Weight.Normal)
         painter.setFont(font)
         painter.setPen(self._theme.color("muted"))
         elided = QFontMetrics(font).elidedText(detail, Qt.TextElideMode.ElideRight, int(line.width()))

@@ -14,7 +14,7 @@ from PySide6.QtGui import QColor, QImage
 
 from app.models.exploration import Exploration
 from app.presenters.playback import MOST_FRAMES, Film, film
-from app.theme import Theme
+from app.theme import CurrentTheme
 from app.views.playback.scene import SIZE, PlaybackScene
 from app.workers.process import WorkerProcess
 from checkmate.errors import CheckmateError
@@ -46,7 +46,7 @@ class PlaybackFilm(QObject):
     progressed = Signal(int, int)
     ended = Signal(str, str)
 
-    def __init__(self, exploration: Exploration, theme: Theme, parent: QObject | None = None) -> None:
+    def __init__(self, exploration: Exploration, theme: CurrentTheme, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._exploration, self._theme = exploration, theme
         self._scene: PlaybackScene | None = None
@@ -88,7 +88,7 @@ class PlaybackFilm(QObject):
             return
         self._path, self._film = path, film(shown.matrices, shown.timeline.peak_step, most)
         self._drawn = self._taken = 0
-        self._scene = PlaybackScene(self._exploration, self._theme, size)
+        self._scene = PlaybackScene(self._exploration, self._theme.now, size)
         self._process = WorkerProcess(
             "checkmate.workers.animation", WINDOW_MESSAGES, self, at_death="Nothing was written."
         )
@@ -107,7 +107,7 @@ class PlaybackFilm(QObject):
         """Draw and send the frames, in short parts."""
         steps = self._film.steps
         samples = (steps[len(steps) // 3], steps[2 * len(steps) // 3], steps[-1])
-        process.send(self._begin(len(samples)))
+        process.send(self._begin(scene, len(samples)))
         for step in samples:
             yield from scene.draw(step)
             process.send(AnimationSample(_pixels(scene.image)))
@@ -119,11 +119,9 @@ class PlaybackFilm(QObject):
             process.send(AnimationFrame(_pixels(scene.image)))
             self.progressed.emit(self._drawn, len(steps))
 
-    def _begin(self, samples: int) -> BeginAnimation:
-        size = self._scene.size if self._scene is not None else SIZE
-        tokens = (
-            QColor(getattr(self._theme, token.name)) for token in fields(self._theme) if token.name != "name"
-        )
+    def _begin(self, scene: PlaybackScene, samples: int) -> BeginAnimation:
+        size, theme = scene.size, scene.theme
+        tokens = (QColor(getattr(theme, token.name)) for token in fields(theme) if token.name != "name")
         return BeginAnimation(
             path=self._path.absolute(),
             width=size.width(),

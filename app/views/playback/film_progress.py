@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QFileDialog, QProgressDialog, QWidget
 
 from app.models.exploration import Exploration
-from app.theme import Theme
+from app.theme import CurrentTheme
 from app.views.playback.film import PlaybackFilm
 
 
@@ -23,7 +23,7 @@ class FilmProgress(QObject):
     noticed = Signal(str)
     failed = Signal(str, str)
 
-    def __init__(self, exploration: Exploration, theme: Theme, parent: QWidget) -> None:
+    def __init__(self, exploration: Exploration, theme: CurrentTheme, parent: QWidget) -> None:
         super().__init__(parent)
         self._exploration, self._parent = exploration, parent
         self.film = PlaybackFilm(exploration, theme, self)

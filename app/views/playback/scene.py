@@ -15,9 +15,9 @@ from PySide6.QtWidgets import QWidget
 from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
-from app.presenters.matrix_image import computed_image
+from app.models.span import StepSpan
 from app.presenters.wording import short_name
-from app.theme import Theme
+from app.theme import CurrentTheme, Theme, ThemeChoice
 from app.views.graph.view import GraphView
 from app.views.timeline.curve_view import CurveView
 from app.views.timeline.matrix_view import MatrixView
@@ -38,23 +38,17 @@ class PlaybackScene:
     """
 
     def __init__(self, exploration: Exploration, theme: Theme, size: QSize = SIZE) -> None:
-        self._exploration, self._theme, self.size = exploration.frozen_copy(), theme, size
+        self._exploration, self.theme, self.size = exploration.frozen_copy(), theme, size
         self._playhead, self._comparison = Playhead(), Comparison(self._exploration)
         assert self._exploration.shown is not None
         self.found = self._exploration.shown
-        nothing = Selection()
-        graph = GraphView(self._exploration, self._playhead, nothing, None, theme)
+        nothing, self._span = Selection(), StepSpan(self._exploration)
+        always = CurrentTheme(ThemeChoice(theme.name))
+        graph = GraphView(self._exploration, self._playhead, nothing, None, always)
         matrix = MatrixView(
-            "R",
-            "computed in stage",
-            computed_image,
-            self._exploration,
-            self._comparison,
-            self._playhead,
-            nothing,
-            theme,
+            "R", self._exploration, self._comparison, self._playhead, nothing, self._span, always
         )
-        curve = CurveView(self._exploration, self._comparison, self._playhead, theme)
+        curve = CurveView(self._exploration, self._comparison, self._playhead, nothing, self._span, always)
         views: tuple[QWidget, ...] = (graph, matrix, curve)
         self._places = list(zip(views, _places(size), strict=True))
         self._selection = nothing
@@ -79,7 +73,7 @@ class PlaybackScene:
     def draw(self, step: int) -> Iterator[None]:
         """Draw ``image`` with the playhead on ``step``, in short parts."""
         self._playhead.seek(step, force=True)
-        self.image.fill(self._theme.color("window"))
+        self.image.fill(self.theme.color("window"))
         self._paint(lambda painter: self._head(painter, step))
         yield
         for view, place in self._places[:-1]:
@@ -97,8 +91,8 @@ class PlaybackScene:
             painter.end()
 
     def _panel(self, painter: QPainter, view: QWidget, place: QRect) -> None:
-        painter.setPen(self._theme.color("border"))
-        painter.setBrush(self._theme.color("panel"))
+        painter.setPen(self.theme.color("border"))
+        painter.setBrush(self.theme.color("panel"))
         painter.drawRoundedRect(QRectF(place).adjusted(0.5, 0.5, -0.5, -0.5), 8, 8)
         # Else a plot would fill its lines with the brush that is left set.
         painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -113,7 +107,7 @@ class PlaybackScene:
         painter.drawImage(place.topLeft(), self._still)
         line = self._curve.cursor_line(step).translated(place.topLeft() + QPoint(_PANEL_PAD, _PANEL_PAD))
         for role, width in (("playhead_case", 5), ("playhead", 3)):
-            painter.setPen(QPen(self._theme.color(role), width, c=Qt.PenCapStyle.FlatCap))
+            painter.setPen(QPen(self.theme.color(role), width, c=Qt.PenCapStyle.FlatCap))
             painter.drawLine(line)
 
     def _head(self, painter: QPainter, step: int) -> None:
@@ -121,7 +115,7 @@ class PlaybackScene:
 
         On the left is what is trained and how well, on the right what runs and what is live.
         """
-        found, theme = self.found, self._theme
+        found, theme = self.found, self.theme
         op = found.graph.ops[int(found.schedule.steps[step])]
         late = op.phase in (Phase.BACKWARD, Phase.UPDATE)
         again = not bool(found.schedule.first_occurrence[step])

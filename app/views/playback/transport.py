@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QWidget
 from app.models.cursors import Playhead
 from app.models.exploration import Exploration
 from app.presenters.wording import strong
-from app.theme import Theme
+from app.theme import CurrentTheme
 from app.views.common.command_button import command_button
 from app.views.common.panel import label
 
@@ -24,7 +24,7 @@ from app.views.common.panel import label
 class Transport(QWidget):
     """The row of buttons under the matrices and the curve."""
 
-    def __init__(self, exploration: Exploration, playhead: Playhead, theme: Theme) -> None:
+    def __init__(self, exploration: Exploration, playhead: Playhead, theme: CurrentTheme) -> None:
         super().__init__()
         self._exploration, self._playhead = exploration, playhead
         row = QHBoxLayout(self)
@@ -63,6 +63,9 @@ class Transport(QWidget):
         for button in self._speeds.buttons():
             button.setVisible(self.width() > 760)
         self._where.setVisible(self.width() > 520)
+        row = self.layout()
+        assert row is not None
+        row.activate()  # before the row is painted
         super().resizeEvent(event)
 
     def go_to_peak(self) -> None:
@@ -87,7 +90,7 @@ class _ScrubBar(QWidget):
     a drag moves the playhead.
     """
 
-    def __init__(self, exploration: Exploration, playhead: Playhead, theme: Theme) -> None:
+    def __init__(self, exploration: Exploration, playhead: Playhead, theme: CurrentTheme) -> None:
         super().__init__()
         self._exploration, self._playhead, self._theme = exploration, playhead, theme
         self.setMinimumSize(120, 30)

@@ -7,8 +7,8 @@ from PySide6.QtGui import QBrush, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSizePolicy, QWidget
 
 from app.models.comparison import Comparison
-from app.models.exploration import Exploration
-from app.theme import Theme
+from app.models.undo import ShownEdits
+from app.theme import CurrentTheme
 from app.views.common.panel import label
 
 _KEY = 13.0
@@ -21,17 +21,17 @@ class CompareBar(QWidget):
     It also has the key to the colours of R and S, and two buttons. It is hidden while nothing is compared.
     """
 
-    def __init__(self, exploration: Exploration, comparison: Comparison, theme: Theme) -> None:
+    def __init__(self, comparison: Comparison, edits: ShownEdits, theme: CurrentTheme) -> None:
         super().__init__()
-        self._exploration, self._comparison = exploration, comparison
+        self._comparison = comparison
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(8)
         self._sentence: QLabel = label("")
         self._sentence.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.swap, self.close_button = QPushButton("⇄"), QPushButton("✕")
-        self.swap.clicked.connect(self._on_swap)
-        self.close_button.clicked.connect(lambda: comparison.pin(None))
+        self.swap.clicked.connect(edits.swap)
+        self.close_button.clicked.connect(lambda: edits.compare(None))
         self._key = _Key(theme)
         row.addWidget(self._sentence, 1)
         row.addWidget(self._key)
@@ -47,12 +47,6 @@ class CompareBar(QWidget):
         """Return the whole sentence, however narrow the bar."""
         found = self._comparison.difference
         return "" if found is None else found.sentence
-
-    def _on_swap(self) -> None:
-        shown, other = self._exploration.shown, self._comparison.other
-        if shown is not None and other is not None:
-            self._comparison.pin(shown)
-            self._exploration.show(other)
 
     def _refresh(self) -> None:
         self.setVisible(self._comparison.active)
@@ -77,7 +71,7 @@ class _Key(QWidget):
         ("both", "freed", Qt.BrushStyle.NoBrush),
     )
 
-    def __init__(self, theme: Theme) -> None:
+    def __init__(self, theme: CurrentTheme) -> None:
         super().__init__()
         self._theme = theme
         self.setAccessibleName("Blue, hatched: only in A; orange, hatched: only in B; grey: in both")

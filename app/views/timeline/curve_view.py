@@ -5,116 +5,116 @@ The view shows what fills memory, the budget, the peak, and the playhead.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
-from PySide6.QtCore import QLineF, QPointF, Qt
+from PySide6.QtCore import QPointF, Qt, QTimer
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from app.models.comparison import Comparison
-from app.models.cursors import Playhead
-from app.models.exploration import Exploration
+from app.models.cursors import Playhead, Selection
+from app.models.exploration import Exploration, ListedSchedule
+from app.models.span import Scale, StepSpan
+from app.presenters.bands import NOTHING, Bands, Grouping
 from app.presenters.difference import aligned
-from app.presenters.memory_curve import KINDS, Stack, highest, memory_stack, thinned, thinned_line
-from app.theme import Theme, mixed
-from app.views.common.screen_pens import ScreenPens
+from app.presenters.memory_curve import KINDS, Stack, in_columns, line_in_columns, memory_stack, tops_of
+from app.presenters.pointer_words import KIND_WORDS, step_words
+from app.presenters.step_axis import StepAxis
+from app.theme import CurrentTheme, mixed
+from app.views.common.plot_colors import color_text
+from app.views.timeline.bands_item import BandsItem
+from app.views.timeline.legend import HEIGHT, CurveLegend, Entry
+from app.views.timeline.pointed_plot import PointedPlot
 from checkmate.axis import byte_unit
 from checkmate.units import format_bytes
 
 _ROLES = {"fixed": "fixed", "activations": "forward", "gradients": "backward", "workspace": "recomputed"}
 
+_SHADE = 0.42  # of a kind's colour over the panel's
 _COLUMNS_PER_PIXEL = 2  # of the curve: enough for saved pictures and dense screens
 _MOST_COLUMNS = 2000
 _STRIDE = 128  # pixels
-_WORDS, _AXIS = 52, 50  # pixels: two lines of words above a peak; the axis below
+_WORDS, _AXIS = 52, 46 + HEIGHT  # pixels: two lines of words above a peak; the axes and the legend
 _ROOMY = 300  # pixels; in a narrower view the peak's op is only in the status bar
 
 
-class CurveView(pg.PlotWidget):
-    """A stacked step curve; a click moves the playhead.
+class CurveView(PointedPlot):
+    """A stacked step curve, or bands; the pointer asks it about every step.
 
-    Its colours come from the theme alone.
+    A click moves the playhead, and selects the op of a band. Its colours come from the theme alone.
     """
-
-    # Columns drawn so far. The base class resizes the view before ``__init__`` has drawn any.
-    _columns = 0
 
     def __init__(
         self,
         exploration: Exploration,
         comparison: Comparison,
         playhead: Playhead,
-        theme: Theme,
+        selection: Selection,
+        span: StepSpan,
+        theme: CurrentTheme,
         parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent, background=theme.color("panel"))
-        self._exploration, self._playhead, self._theme = exploration, playhead, theme
-        self._comparison = comparison
+        self._columns = 0  # drawn so far
+        super().__init__(span, playhead, theme, Scale.LIVE, parent)
+        self._exploration = exploration
+        self._comparison, self._selection, self._size = comparison, selection, 1
         self.setAccessibleName("Memory over the step")
-        self._size = 1
-        self._style_axes()
+        self._stack: tuple[ListedSchedule, Stack] | None = None
+        self._bands: tuple[ListedSchedule, Grouping, Bands] | None = None
+        self._later = QTimer(self)
+        self._later.setSingleShot(True)
+        self._later.timeout.connect(self._draw)
+        self.legend = CurveLegend(theme, self.legend_entries)
+        layout = self.getPlotItem().layout
+        layout.addItem(self.legend, 0, 0, 1, 3)
+        layout.setRowFixedHeight(0, HEIGHT)
         self._make_items()
-        self._set_pens()
+        self._color()
         self._add_items()
-        exploration.shown_changed.connect(self._on_shown)
-        exploration.measured_changed.connect(self._on_shown)
-        comparison.pinned.connect(self._on_shown)
+        for changed in (exploration.shown_changed, exploration.measured_changed, comparison.pinned):
+            changed.connect(self._draw)
+        span.changed.connect(self._later.start)  # once, however often the wheel turns
         exploration.budget_changed.connect(self._on_budget)
-        playhead.moved.connect(self._on_step)
-        self.scene().sigMouseClicked.connect(self._on_clicked)
-
-    def _style_axes(self) -> None:
-        theme, item = self._theme, self.getPlotItem()
-        self.setMenuEnabled(False)
-        self.hideButtons()
-        item.setMouseEnabled(x=False, y=False)
-        for side in ("left", "bottom"):
-            axis = item.getAxis(side)
-            axis.setPen(theme.color("border"))
-            axis.setTextPen(theme.color("muted"))
-            axis.setStyle(tickLength=-4)
-        item.showGrid(y=True, alpha=0.12)
+        selection.changed.connect(self._on_selection)
 
     def _make_items(self) -> None:
-        theme = self._theme
-        self._fills = [
-            pg.PlotCurveItem(pen=None, brush=mixed(theme, _ROLES[kind], 0.42)) for kind in reversed(KINDS)
-        ]
+        self._fills = [pg.PlotCurveItem(pen=None) for _ in KINDS]
+        self.bands = BandsItem(self._theme)
         self._outline, self._plain = pg.PlotCurveItem(), pg.PlotCurveItem()
         self._measured = pg.PlotCurveItem()
-        self._legend = pg.TextItem(fill=theme.color("panel", 200))
-        self._other_text = pg.TextItem(
-            color=theme.color("backward"), anchor=(1.08, 0.9), fill=theme.color("panel", 170)
-        )
-        self._ticks = pg.ScatterPlotItem(symbol="s", size=4, pen=None, brush=theme.color("recomputed"))
-        self._peak = pg.ScatterPlotItem(symbol="o", size=11, brush=theme.color("panel"))
-        self._peak_text = pg.TextItem(
-            color=theme.color("text"), anchor=(1.05, 1.15), fill=theme.color("panel", 230)
-        )
-        self._budget = pg.InfiniteLine(
-            angle=0,
-            label="budget",
-            labelOpts={
-                "position": 0.98,
-                "color": theme.color("text"),
-                "anchors": [(1, 1), (1, 1)],
-                "fill": theme.color("panel", 170),
-            },
-        )
-        self._case, self._line = pg.InfiniteLine(angle=90), pg.InfiniteLine(angle=90)
+        self._other_text, self._peak_text = pg.TextItem(anchor=(1.08, 0.9)), pg.TextItem(anchor=(1.05, 1.15))
+        self._marks = pg.PlotCurveItem(connect="pairs"), pg.PlotCurveItem(connect="pairs")
+        self._ticks = pg.ScatterPlotItem(symbol="s", size=4, pen=None)
+        self._peak = pg.ScatterPlotItem(symbol="o", size=11)
+        placed = {"position": 0.98, "anchors": [(1, 1), (1, 1)]}
+        self._budget = pg.InfiniteLine(angle=0, label="budget", labelOpts=placed)
+
+    def _color(self) -> None:
+        super()._color()
+        theme = self._theme
+        for fill, kind in zip(self._fills, reversed(KINDS), strict=True):
+            fill.setBrush(mixed(theme.now, _ROLES[kind], _SHADE))
+        self._ticks.setBrush(theme.color("recomputed"))
+        self._peak.setBrush(theme.color("panel"))
+        color_text(self._other_text, theme, "backward", 170)
+        color_text(self._peak_text, theme, "text", 230)
+        color_text(self._budget.label, theme, "text", 170)
+        self._set_pens()
+        self._draw()
 
     def _set_pens(self) -> None:
         theme = self._theme
-        self._pens = ScreenPens(self)
         for drawn, role, width, style in (
             (self._outline, "forward", 1.5, Qt.PenStyle.SolidLine),
             (self._plain, "freed", 1.2, Qt.PenStyle.DotLine),
             (self._measured, "text", 1.6, Qt.PenStyle.SolidLine),
             (self._peak, "text", 2.0, Qt.PenStyle.SolidLine),
             (self._budget, "text", 1.5, Qt.PenStyle.DashLine),
-            (self._case, "playhead_case", 5.0, Qt.PenStyle.SolidLine),
-            (self._line, "playhead", 3.0, Qt.PenStyle.SolidLine),
+            (self._marks[0], "panel", 5.0, Qt.PenStyle.SolidLine),
+            (self._marks[1], "accent", 2.0, Qt.PenStyle.SolidLine),
         ):
             self._pens.set(drawn, pg.mkPen(theme.color(role), width=width, style=style))
 
@@ -122,15 +122,18 @@ class CurveView(pg.PlotWidget):
         """Add the items, later ones above earlier ones."""
         for entry in (
             *self._fills,
+            self.bands,
             self._plain,
             self._outline,
             self._measured,
+            *self._marks,
             self._ticks,
             self._budget,
             self._peak,
             self._peak_text,
             self._other_text,
-            self._legend,
+            self._chosen,
+            self._hover,
         ):
             self.addItem(entry)
         self.addItem(self._case)
@@ -138,31 +141,101 @@ class CurveView(pg.PlotWidget):
         for depth, words in ((1, self._peak_text), (1, self._budget), (2, self._peak)):
             words.setZValue(depth)  # readable even if the playhead is on them
 
-    def _on_shown(self) -> None:
-        shown, plain = self._exploration.shown, self._exploration.plain
-        if shown is None or plain is None:
+    def _draw(self) -> None:
+        """Draw what is on screen of the step, at the view's resolution."""
+        shown, plain, axis = self._exploration.shown, self._exploration.plain, self._span.axis
+        if shown is None or plain is None or axis is None:
             return
-        whole = memory_stack(shown.graph, shown.schedule, shown.timeline)
-        count = len(whole.total)
+        self._later.stop()
         self._columns = self._fitting_columns()
-        starts, stack = thinned(whole, self._columns)
+        first, last = math.floor(self._span.begin), math.ceil(self._span.end)
+        starts = axis.columns(first, last, self._columns)
         name, self._size = byte_unit(plain.peak_bytes)
-        self._draw_stack(starts - 0.5, stack)
-        self._draw_other()
-        right = 2 * shown.timeline.peak_step < count  # on the side away from the peak
-        self._draw_measured(starts, right, self._comparison.other is not None)
+        stack = in_columns(self._stack_of(shown), starts, last)
+        edges = axis.edges[np.append(starts, last)]
+        self._draw_stack(edges, stack)
+        self._draw_other(axis)
+        self._draw_measured(starts, last, edges)
         top = self._top()
-        again = starts[:-1][stack.recomputed]
+        self._draw_bands(shown, axis, top)
+        again = (edges[:-1] + edges[1:])[stack.recomputed] / 2
         self._ticks.setData(again, np.full(len(again), top * 0.012))
-        self._draw_peak(top)
-        self.setLabel("left", name, color=self._theme.muted)
-        self.setLabel("bottom", "step", color=self._theme.muted)
-        # The budget's words are at the end away from the peak.
-        self._budget.label.anchors = [(1, 1), (1, 1)] if right else [(0, 1), (0, 1)]
-        self._budget.label.setPosition(0.98 if right else 0.02)
-        self.setXRange(-0.5, count - 0.5, padding=0)
-        self.setYRange(0, top, padding=0)
+        self._draw_peak(axis, top)
+        self._name_axes(name, axis)
+        self._place_budget()
+        low, high = axis.place((self._span.begin, self._span.end))
+        self.setXRange(low, high, padding=0)
+        self._show_heights(top)
         self._on_budget()
+        self._on_chosen()
+        self._on_selection()
+        self._on_step(self._playhead.step)
+        self.legend.update()
+
+    def _draw_bands(self, shown: ListedSchedule, axis: StepAxis, top: float) -> None:
+        """Draw one band per buffer in place of their sums, if that is wanted."""
+        grouping = self._span.grouping
+        for fill in self._fills:
+            fill.setVisible(grouping is None)
+        self.bands.setVisible(grouping is not None)
+        if grouping is None:
+            return
+        if self._bands is None or self._bands[0] is not shown or self._bands[1] is not grouping:
+            self._bands = (
+                shown,
+                grouping,
+                Bands.of(shown, grouping, None if self._bands is None else self._bands[2]),
+            )
+        area, ratio = self.getPlotItem().vb.rect(), self.devicePixelRatioF()
+        size = round(ratio * area.width()), round(ratio * area.height())
+        span = self._span.begin, self._span.end
+        live = self._stack_of(shown).total
+        ends = tuple(top * self._size * share for share in self._span.heights[Scale.LIVE])
+        self.bands.draw(self._bands[2], axis, live, span, (ends[0], ends[1]), size, self._size)
+
+    def _stack_of(self, shown: ListedSchedule) -> Stack:
+        """Return the whole curve's numbers, computed once for a schedule."""
+        if self._stack is None or self._stack[0] is not shown:
+            self._stack = shown, memory_stack(shown.graph, shown.schedule, shown.timeline)
+        return self._stack[1]
+
+    def _name_axes(self, unit: str, axis: StepAxis) -> None:
+        color = self._theme.now.muted
+        below, above = ("step", axis.cost_word)[:: -1 if axis.by_cost else 1]
+        self.setLabel("left", unit, color=color)
+        for side, words in (("bottom", below), ("top", above if axis.costs[-1] > 0 else "")):
+            ticks = self.getPlotItem().getAxis(side)
+            ticks.setLabel(words, color=color)  # the plot's own way would also show the axis
+            ticks.picture = None  # its ticks may be others though its ends are the same
+            ticks.update()
+            ticks.resizeEvent()
+
+    def legend_entries(self) -> list[Entry]:
+        """Return what the colours and lines mean, the most needed first."""
+        shown, theme = self._exploration.shown, self._theme
+        if shown is None:
+            return []
+        layers = self._stack_of(shown).layers
+        found = [] if self._span.grouping is None else self.bands.entries()
+        found = found or [
+            Entry(KIND_WORDS[kind], mixed(theme.now, _ROLES[kind], _SHADE), edge=theme.color(_ROLES[kind]))
+            for kind, layer in zip(KINDS, layers, strict=True)
+            if kind != "fixed" and layer.any()
+        ]
+        if self._exploration.measured_shown is not None:
+            predicted, measured = theme.color("forward"), theme.color("text")
+            solid = Qt.PenStyle.SolidLine
+            found[:0] = [Entry("predicted", predicted, solid), Entry("measured", measured, solid)]
+        if self._comparison.other is not None:
+            found.append(Entry("B", theme.color("backward"), Qt.PenStyle.DotLine, width=2.0))
+        elif shown is not self._exploration.plain:
+            found.append(Entry("plain step", theme.color("freed"), Qt.PenStyle.DotLine))
+        if self._span.grouping is None and layers[KINDS.index("fixed")].any():
+            fixed = mixed(theme.now, "fixed", _SHADE)
+            found.append(Entry(KIND_WORDS["fixed"], fixed, edge=theme.color("fixed")))
+        if shown.schedule.recomputations:
+            found.append(Entry("recomputed", theme.color("recomputed")))
+        return found
 
     def _draw_stack(self, edges: NDArray[np.float64], stack: Stack) -> None:
         """Draw what fills memory, and the outline of all of it."""
@@ -172,23 +245,27 @@ class CurveView(pg.PlotWidget):
             fill.setData(edges, heights, stepMode="center", fillLevel=0)
         self._outline.setData(edges, stack.total / self._size, stepMode="center")
 
-    def _draw_other(self) -> None:
+    def _draw_other(self, axis: StepAxis) -> None:
         """Draw the pinned schedule, or the plain one where none is pinned."""
         shown, plain, pinned = self._exploration.shown, self._exploration.plain, self._comparison.other
         assert shown is not None and plain is not None
         other = pinned or plain
-        places = aligned(other.schedule, shown.schedule)
+        middles = aligned(other.schedule, shown.schedule) + 0.5
+        begin, end = np.searchsorted(middles, (self._span.begin, self._span.end))
+        first, last = max(0, int(begin) - 1), min(len(middles), int(end) + 1)
         live = other.timeline.live_bytes / self._size
-        some = highest(live, self._columns)
-        self._plain.setData(places[some], live[some])
+        most = min(self._columns, last - first)
+        some = tops_of(live, first + np.arange(most) * (last - first) // most, last)
+        self._plain.setData(axis.place(middles[some]), live[some])
         compared = pinned is not None
         role, width = ("backward", 2.0) if compared else ("freed", 1.2)
         self._pens.set(self._plain, pg.mkPen(self._theme.color(role), width=width, style=Qt.PenStyle.DotLine))
-        self._other_text.setVisible(compared)
+        at = float(middles[other.timeline.peak_step])
+        self._other_text.setVisible(compared and self._span.begin <= at <= self._span.end)
         self._other_text.setText(f"B {format_bytes(other.peak_bytes)}")
-        self._other_text.setPos(places[other.timeline.peak_step], other.peak_bytes / self._size)
+        self._other_text.setPos(axis.place(at), other.peak_bytes / self._size)
 
-    def _draw_peak(self, top: float) -> None:
+    def _draw_peak(self, axis: StepAxis, top: float) -> None:
         """Draw the peak, with its bytes and its op in words.
 
         ``top`` is the top of the scale.
@@ -196,7 +273,11 @@ class CurveView(pg.PlotWidget):
         shown = self._exploration.shown
         assert shown is not None
         peak_step, timeline_peak = shown.timeline.peak_step, shown.timeline.peak_bytes
-        self._peak.setData([peak_step], [shown.timeline.peak_bytes / self._size])
+        seen = self._span.begin <= peak_step + 0.5 <= self._span.end
+        self._peak.setVisible(seen)
+        self._peak_text.setVisible(seen)
+        place = float(axis.place(peak_step + 0.5))
+        self._peak.setData([place], [shown.timeline.peak_bytes / self._size])
         op = shown.graph.ops[int(shown.schedule.steps[peak_step])]
         text = f"peak {format_bytes(shown.timeline.peak_bytes)}"
         if self.width() > _ROOMY:
@@ -205,32 +286,27 @@ class CurveView(pg.PlotWidget):
         near = 0 <= self._exploration.budget_bytes - timeline_peak < 0.1 * top * self._size
         # As far left of the peak as the peak is from the left edge, so it never leaves the plot; and above
         # the budget's own label if both would be on one line.
-        left = peak_step / max(1, len(shown.schedule.steps) - 1)
+        low, high = axis.place((self._span.begin, self._span.end))
+        left = min(1.0, max(0.0, (place - low) / (high - low))) if high > low else 0.5
         self._peak_text.setAnchor((left, 2.0 if near else 1.15))
-        self._peak_text.setPos(peak_step, shown.timeline.peak_bytes / self._size)
+        self._peak_text.setPos(place, shown.timeline.peak_bytes / self._size)
 
-    def _draw_measured(self, edges: NDArray[np.float64], right: bool, compared: bool) -> None:
-        """Draw what was measured over what was predicted.
-
-        Only this case needs a legend.
-        """
+    def _draw_measured(self, starts: NDArray[np.int64], last: int, edges: NDArray[np.float64]) -> None:
+        """Draw what was measured over what was predicted."""
         measured = self._exploration.measured_shown
         self._measured.setVisible(measured is not None)
-        self._legend.setVisible(measured is not None)
-        if measured is None:
-            return
-        live = np.asarray(measured.live_bytes, np.float64)
-        self._measured.setData(edges - 0.5, thinned_line(live, edges) / self._size, stepMode="center")
-        strokes = (("forward", "—", "predicted"), ("text", "—", "measured"))
-        other = ("backward", "···", "B") if compared else ("freed", "···", "plain step")
-        words = "&nbsp;&nbsp; ".join(
-            f"<span style='color:{self._theme.color(role).name()}; font-weight:600'>{stroke}</span> {name}"
-            for role, stroke, name in (*strokes, other)
-        )
-        self._legend.setHtml(f"<span style='color:{self._theme.text}; font-size:11px'>{words}</span>")
-        # In the corner away from the peak.
-        self._legend.setAnchor((1.0, 0.0) if right else (0.0, 0.0))
-        self._legend.setPos(edges[-1] - 0.5 if right else -0.5, self._top())
+        if measured is not None:
+            live = np.asarray(measured.live_bytes, np.float64)
+            heights = line_in_columns(live, starts, last) / self._size
+            self._measured.setData(edges, heights, stepMode="center")
+
+    def _place_budget(self) -> None:
+        """Put the budget's words at the end away from the peak."""
+        shown = self._exploration.shown
+        assert shown is not None
+        right = 2 * shown.timeline.peak_step < self._span.begin + self._span.end
+        self._budget.label.anchors = [(1, 1), (1, 1)] if right else [(0, 1), (0, 1)]
+        self._budget.label.setPosition(0.98 if right else 0.02)
 
     def _top(self) -> float:
         """Return the top of the scale.
@@ -262,32 +338,53 @@ class CurveView(pg.PlotWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         if self._columns not in (0, self._fitting_columns()):
-            self._on_shown()
+            self._draw()
         elif self._columns:
-            self.setYRange(0, self._top(), padding=0)
-            self._legend.setPos(self._legend.pos().x(), self._top())
+            self._show_heights(self._top())
+            self._on_selection()  # its marks are as high as the scale
+            if self._span.grouping is not None:
+                self._later.start()  # its image has another size
 
     def _on_budget(self) -> None:
         budget = self._exploration.budget_bytes
         self._budget.setPos(budget / self._size)
         self._budget.label.setText(f"budget {format_bytes(budget)}")
 
-    def _on_step(self, step: int) -> None:
-        self._case.setPos(step)
-        self._line.setPos(step)
+    def _on_selection(self, *_: object) -> None:
+        """Mark the steps that run the selected op, and the bands of what it makes."""
+        shown, axis, selection = self._exploration.shown, self._span.axis, self._selection
+        self.bands.select(selection.op, selection.value)
+        if shown is None or axis is None:
+            return
+        runs = np.flatnonzero(shown.schedule.steps == selection.op) + 0.5
+        some = runs[(runs >= self._span.begin) & (runs <= self._span.end)]
+        places = np.repeat(axis.place(some), 2)
+        for line in self._marks:
+            line.setData(places, np.tile([0.0, self._top()], len(some)))
 
-    def show_cursor(self, visible: bool) -> None:
-        """Set whether the playhead is drawn."""
-        for line in (self._case, self._line):
-            line.setVisible(visible)
+    def _go_to(self, position: QPointF) -> None:
+        self._playhead.seek(self.step_at(position))
+        band, bands = self._band_at(position), self._bands
+        op = -1 if bands is None else bands[2].op_of(band)
+        if op >= 0 and bands is not None:
+            self._selection.select(op, bands[2].value_of(band))
 
-    def cursor_line(self, step: int) -> QLineF:
-        """Return where the playhead is on ``step``, in the widget's pixels."""
-        box = self.getPlotItem().vb
-        x = self.mapFromScene(box.mapViewToScene(QPointF(step, 0.0))).x()
-        area = self.mapFromScene(box.sceneBoundingRect()).boundingRect()
-        return QLineF(x, area.top(), x, area.bottom())
+    def _band_at(self, position: QPointF) -> int:
+        """Return which band is at a place in the view; NOTHING for none."""
+        if self._span.grouping is None:
+            return NOTHING
+        place = self.getPlotItem().vb.mapSceneToView(self.mapToScene(position.toPoint()))
+        return self.bands.owner_at(place.x(), place.y())
 
-    def _on_clicked(self, event: object) -> None:
-        position = self.getPlotItem().vb.mapSceneToView(event.scenePos())  # type: ignore[attr-defined]
-        self._playhead.seek(round(position.x()))
+    def _words_at(self, position: QPointF) -> str:
+        shown, axis = self._exploration.shown, self._span.axis
+        if shown is None or axis is None:
+            return ""
+        if not self.is_inside(position):
+            above = position.y() < self.getPlotItem().vb.sceneBoundingRect().top() - HEIGHT
+            return "\n".join(entry.words for entry in self.legend_entries()) if above else ""
+        words = step_words(shown, axis, self._stack_of(shown), self.step_at(position))
+        band = self._band_at(position)
+        if band != NOTHING and self._bands is not None:
+            return f"{self._bands[2].words(band)}\n\n{words}"
+        return words

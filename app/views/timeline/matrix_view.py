@@ -5,180 +5,314 @@ Each is one indexed image, with the two cursors painted above.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QImage, QMouseEvent, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import (
+    QImage,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration, ListedSchedule
-from app.presenters.difference import ONLY_A, compared_image, hatched
-from app.presenters.matrix_image import RECOMPUTED, enlarge, thicken
-from app.theme import Theme
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import StageMatrices
+from app.models.span import StepSpan
+from app.presenters.matrix_image import Cells
+from app.presenters.pointer_words import cell_words, compared_words, crowd_words
+from app.theme import CurrentTheme
+from app.views.timeline.legend import Entry, paint_legend
+from app.views.timeline.matrix_picture import compared_picture, computed_picture, held_picture
+from app.views.timeline.span_keys import around, is_own_key, press, turned
 
-_ROLES = ("panel", "forward", "backward", "recomputed", "held", "held")
-_ALPHA = (0, 255, 255, 255, 110, 255)
-# Of a comparison: neither, both, only A, only B, and the stripes of the last two.
-_COMPARED_ROLES = ("panel", "freed", "forward", "backward", "forward", "backward")
-_COMPARED_ALPHA = (0, 120, 255, 255, 90, 90)
-
-_THIN = 3  # pixels; smaller cells of R are drawn larger
 _LATER = 105  # of 255: how far the stages to come fade; they must stay readable, above all in the dark theme
+_GRID = 9.0  # pixels of a cell from which on lines separate them
+_LEFT, _TOP, _BELOW, _RIGHT = 24.0, 26.0, 38.0, 2.0  # pixels around the matrix
+_ROOMY = 225  # pixels; a narrower matrix has no space for long words
+_WHAT = {"R": "computed in stage", "S": "held into stage"}
 
 
 class MatrixView(QWidget):
     """Shows R or S (``title``): rows are stages, columns are ops.
 
-    Columns are in the order of first computation. A click or a drag sets the playhead and the selection.
-    While two schedules are compared, the colours say which of them has a cell.
+    Columns are in the order of first computation. A click or a drag sets the playhead and the selection, the
+    wheel zooms to cells, a drag with Shift selects stages, and a double click shows all. While two schedules
+    are compared, the colours say which of them has a cell.
     """
 
     def __init__(
         self,
         title: str,
-        what: str,
-        image_of: Callable[[Graph, StageMatrices, int], np.ndarray],
         exploration: Exploration,
         comparison: Comparison,
         playhead: Playhead,
         selection: Selection,
-        theme: Theme,
+        span: StepSpan,
+        theme: CurrentTheme,
     ) -> None:
         super().__init__()
-        self._title, self._what, self._image_of = title, what, image_of
-        self._exploration, self._playhead, self._selection, self._theme = (
-            exploration,
-            playhead,
-            selection,
-            theme,
-        )
-        self._comparison = comparison
-        self._drawn: QImage | None = None
-        self._pixels = 0
+        self._title, self._exploration, self._comparison = title, exploration, comparison
+        self._playhead, self._selection, self._span, self._theme = playhead, selection, span, theme
+        self._drawn: tuple[tuple[object, ...], QImage] | None = None
+        self._under: QPointF | None = None
+        self._pressed_at: QPointF | None = None
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
         self.setMinimumWidth(130)
-        self.setAccessibleName(f"Matrix {title}: {what}")
-        exploration.shown_changed.connect(self._on_shown)
-        comparison.pinned.connect(self._on_shown)
+        self.setMouseTracking(True)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName(f"Matrix {title}: {_WHAT[title]}")
+        for changed in (exploration.shown_changed, comparison.pinned, span.changed, span.chosen_changed):
+            changed.connect(self.update)
         playhead.moved.connect(lambda _: self.update())
         selection.changed.connect(lambda _: self.update())
 
     def sizeHint(self) -> QSize:
         return QSize(250, 250)
 
-    def _on_shown(self) -> None:
-        self._drawn = None  # made when it is painted, so that a change before the next painting costs nothing
-        self.update()
-
     def _area(self) -> QRectF:
-        side = max(10.0, min(self.width() - 26.0, self.height() - 46.0))
-        return QRectF(24, 26, side, side)
+        side = max(10.0, min(self.width() - _LEFT - _RIGHT, self.height() - _TOP - _BELOW))
+        return QRectF(_LEFT, _TOP, side, side)
 
-    def _picture(self) -> QImage | None:
+    def _cells(self, n: int) -> Cells:
+        """Return the cells that are on screen, wholly or in part."""
+        (top, bottom), (left, right) = self._span.rows, self._span.columns
+        row, column = min(math.floor(top), n - 1), min(math.floor(left), n - 1)
+        return Cells(row, max(row + 1, math.ceil(bottom)), column, max(column + 1, math.ceil(right)))
+
+    def _place(self, row: float, column: float) -> QPointF:
+        """Return where the upper left corner of a cell is."""
+        area, (top, bottom), (left, right) = self._area(), self._span.rows, self._span.columns
+        return QPointF(
+            area.left() + (column - left) / max(1e-9, right - left) * area.width(),
+            area.top() + (row - top) / max(1e-9, bottom - top) * area.height(),
+        )
+
+    def _cell(self, position: QPointF) -> tuple[float, float]:
+        """Return the row and the column at a place, kept within the matrix."""
+        area, (top, bottom), (left, right) = self._area(), self._span.rows, self._span.columns
+        down = min(1.0, max(0.0, (position.y() - area.top()) / area.height()))
+        across = min(1.0, max(0.0, (position.x() - area.left()) / area.width()))
+        return top + down * (bottom - top), left + across * (right - left)
+
+    def _picture(self, shown: ListedSchedule, cells: Cells, place: QRectF) -> QImage:
         """Return the image at the widget's own resolution.
 
-        It is made once per schedule and size.
+        It is made once per schedule, part and size.
         """
-        shown = self._exploration.shown
-        if shown is None:
-            return None
-        pixels = int(self._area().width() * self.devicePixelRatioF())
-        if self._drawn is None or self._pixels != pixels:
-            self._drawn, self._pixels = self._make(shown, pixels), pixels
-        return self._drawn
-
-    def _make(self, shown: ListedSchedule, pixels: int) -> QImage:
-        other = self._comparison.other
-        roles, alphas = (_ROLES, _ALPHA) if other is None else (_COMPARED_ROLES, _COMPARED_ALPHA)
-        width = int(self._area().width())
-        thin = self._title == "R" and shown.matrices.n > width / _THIN
-        # Thin cells are enlarged from 96 dots an inch: as thick on a dense screen.
-        side = width if thin else pixels
-        if other is None:
-            small, least = self._image_of(shown.graph, shown.matrices, side), RECOMPUTED
-        else:
-            small, least = compared_image(shown.matrices, other.matrices, self._title, side), ONLY_A
-        if thin:
-            large = enlarge(thicken(enlarge(small, side, side), least), pixels, pixels)
-        else:
-            large = (enlarge if other is None else hatched)(small, pixels, pixels)
-        padded = np.zeros((pixels, -(-pixels // 4) * 4), np.uint8)
-        padded[:, :pixels] = large
-        image = QImage(padded.data, pixels, pixels, padded.shape[1], QImage.Format.Format_Indexed8)
-        image.setColorTable(
-            [self._theme.color(role, a).rgba() for role, a in zip(roles, alphas, strict=True)]
-        )
-        return image.copy()
+        width, height = max(1, round(place.width())), max(1, round(place.height()))
+        ratio, other = self.devicePixelRatioF(), self._comparison.other
+        theme = self._theme.now
+        key = (shown, other, cells, width, height, ratio, theme)
+        if self._drawn is None or self._drawn[0] != key:
+            if other is not None:
+                size = width, height
+                made = compared_picture(shown, other, self._title, cells, size, ratio, theme)
+            else:
+                make = computed_picture if self._title == "R" else held_picture
+                made = make(shown, cells, width, height, ratio, theme)
+            self._drawn = key, made
+        return self._drawn[1]
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
+        area, shown = self._area(), self._exploration.shown
+        self._paint_words(painter, area)
+        if shown is not None:
+            cells = self._cells(shown.matrices.n)
+            corners = self._place(cells.top, cells.left), self._place(cells.bottom, cells.right)
+            painter.save()
+            painter.setClipRect(area)
+            painter.drawImage(QRectF(*corners), self._picture(shown, cells, QRectF(*corners)))
+            self._paint_grid(painter, area, cells)
+            self._paint_cursors(painter, area, shown)
+            painter.restore()
+            foot = QRectF(0, area.bottom() + 18, self.width(), 16)
+            paint_legend(painter, self._legend(), foot, self._theme.now)
+        role, width = ("accent", 2) if self.hasFocus() else ("border", 1)  # keys go to it, or not
+        painter.setPen(QPen(self._theme.color(role), width))
+        painter.drawRect(area)
+        painter.end()
+
+    def _paint_words(self, painter: QPainter, area: QRectF) -> None:
         font = painter.font()
         font.setPixelSize(12)
         painter.setFont(font)
         painter.setPen(self._theme.color("text"))
         painter.drawText(QPointF(0, 14), self._title)
         painter.setPen(self._theme.color("muted"))
-        painter.drawText(QPointF(14, 14), self._what)
-        area = self._area()
-        painter.setPen(QPen(self._theme.color("border"), 1))
-        painter.drawRect(area)
-        picture = self._picture()
-        shown = self._exploration.shown
-        if picture is not None and shown is not None:
-            painter.drawImage(area, picture)
-            self._paint_cursors(painter, area, len(shown.matrices.order))
+        painter.drawText(QPointF(14, 14), _WHAT[self._title])
         font.setPixelSize(11)
         painter.setFont(font)
-        painter.setPen(self._theme.color("muted"))
-        painter.drawText(QPointF(area.left(), area.bottom() + 15), "operation →")
+        painter.drawText(QPointF(area.left(), area.bottom() + 14), f"operation {self._numbers()}→")
         painter.save()
         painter.translate(15, area.center().y() + 22)
         painter.rotate(-90)
         painter.drawText(QPointF(0, 0), "← stage")
         painter.restore()
-        painter.end()
 
-    def _paint_cursors(self, painter: QPainter, area: QRectF, count: int) -> None:
-        shown = self._exploration.shown
-        assert shown is not None
+    def _numbers(self) -> str:
+        """Return which ops are on screen, if not all of them are."""
+        shown, (left, right) = self._exploration.shown, self._span.columns
+        if shown is None or (left, right) == (0.0, float(shown.matrices.n)):
+            return ""
+        return f"{math.floor(left) + 1:,} to {math.ceil(right):,} "
+
+    def _legend(self) -> list[Entry]:
+        if self._comparison.other is not None:
+            return []  # the bar above has it
+        theme = self._theme
+        if self._title == "R":
+            again = "recomputed" if self.width() > _ROOMY else "again"
+            roles = (again, "recomputed"), ("forward", "forward"), ("backward", "backward")
+            return [Entry(words, theme.color(role)) for words, role in roles]
+        light = theme.color("held", 110)
+        return [
+            Entry("for backward", theme.color("held")),
+            Entry("for later ops", light, edge=theme.color("held")),
+        ]
+
+    def _paint_grid(self, painter: QPainter, area: QRectF, cells: Cells) -> None:
+        """Separate cells that are large enough."""
+        step = self._place(1, 1) - self._place(0, 0)
+        painter.setPen(QPen(self._theme.color("border"), 1))
+        if step.x() >= _GRID:
+            for column in range(cells.left + 1, cells.right):
+                x = self._place(0, column).x()
+                painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
+        if step.y() >= _GRID:
+            for row in range(cells.top + 1, cells.bottom):
+                y = self._place(row, 0).y()
+                painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
+
+    def _paint_cursors(self, painter: QPainter, area: QRectF, shown: ListedSchedule) -> None:
         stages = shown.matrices.stage_of_step
         stage = int(stages[min(self._playhead.step, len(stages) - 1)])
-        y = area.top() + (stage + 0.5) / count * area.height()
+        y = self._place(stage + 0.5, 0).y()
         fade = self._theme.color("panel", _LATER)
-        painter.fillRect(QRectF(area.left() + 1, y, area.width() - 1, area.bottom() - y), fade)
-        painter.setPen(QPen(self._theme.color("playhead_case"), 4))
-        painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
-        painter.setPen(QPen(self._theme.color("playhead"), 2))
-        painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
+        top = max(area.top(), y)
+        painter.fillRect(QRectF(area.left(), top, area.width(), area.bottom() - top), fade)
+        if self._span.chosen is not None:
+            self._paint_chosen(painter, area, self._span.chosen)
+        for role, width in (("playhead_case", 4), ("playhead", 2)):
+            painter.setPen(QPen(self._theme.color(role), width))
+            painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
         if self._selection.op >= 0:
             columns = np.flatnonzero(shown.matrices.order == self._selection.op)
             if len(columns):
-                x = area.left() + (int(columns[0]) + 0.5) / count * area.width()
-                painter.setPen(QPen(self._theme.color("accent"), 2))
-                painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
+                x = self._place(0, int(columns[0]) + 0.5).x()
+                for role, width in (
+                    ("panel", 6),
+                    ("accent", 2),
+                ):  # apart from the cells, which may be as blue
+                    painter.setPen(QPen(self._theme.color(role), width))
+                    painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
+        if self._under is not None:
+            painter.setPen(QPen(self._theme.color("freed"), 1))
+            painter.drawLine(QPointF(area.left(), self._under.y()), QPointF(area.right(), self._under.y()))
+            painter.drawLine(QPointF(self._under.x(), area.top()), QPointF(self._under.x(), area.bottom()))
+
+    def _paint_chosen(self, painter: QPainter, area: QRectF, chosen: tuple[int, int]) -> None:
+        above, below = (self._place(self._span.stage(p), 0).y() for p in (chosen[0], chosen[1] + 1))
+        painter.fillRect(
+            QRectF(area.left(), above, area.width(), below - above), self._theme.color("accent", 38)
+        )
+        painter.setPen(QPen(self._theme.color("accent"), 1))
+        for y in (above, below):
+            painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        self._go(event, select=True)
+        if event.button() != Qt.MouseButton.LeftButton:
+            return
+        if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+            self._pressed_at = event.position()
+        else:
+            self._go(event, select=True)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         if event.buttons() & Qt.MouseButton.LeftButton:
-            self._go(event, select=False)
+            if self._pressed_at is not None:
+                self._choose(self._pressed_at, event.position())
+            else:
+                self._go(event, select=False)
+        self._tell(event)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        self._pressed_at = None
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        self._span.show_whole()
 
     def _go(self, event: QMouseEvent, *, select: bool) -> None:
         shown = self._exploration.shown
         if shown is None:
             return
-        area = self._area()
-        count = len(shown.matrices.order)
-        stage = int((event.position().y() - area.top()) / area.height() * count)
-        column = int((event.position().x() - area.left()) / area.width() * count)
-        steps = np.flatnonzero(shown.matrices.stage_of_step == max(0, min(count - 1, stage)))
+        stage, column = (min(shown.matrices.n - 1, int(at)) for at in self._cell(event.position()))
+        steps = np.flatnonzero(shown.matrices.stage_of_step == stage)
         if len(steps):
             self._playhead.seek(int(steps[-1]))
-        if select and 0 <= column < count:
+        if select and self._area().contains(event.position()):
             self._selection.select(int(shown.matrices.order[column]))
+
+    def _choose(self, one: QPointF, other: QPointF) -> None:
+        """Select the steps of the stages between two places."""
+        first, last = sorted(int(self._cell(at)[0]) for at in (one, other))
+        begin, end = self._span.position(first), self._span.position(last + 1)
+        self._span.choose((int(begin), int(end) - 1))
+
+    def _tell(self, event: QMouseEvent) -> None:
+        """Say what is under the pointer."""
+        shown, inside = self._exploration.shown, self._area().contains(event.position())
+        under = event.position() if inside and shown is not None else None
+        if under != self._under:
+            self._under = under
+            self.update()
+        if shown is not None and under is not None:
+            words = self._words_at(shown, under)
+        else:
+            below = event.position().y() > self._area().bottom()
+            words = "\n".join(entry.words for entry in self._legend()) if below else ""
+        QToolTip.showText(event.globalPosition().toPoint(), words, self)
+
+    def _words_at(self, shown: ListedSchedule, place: QPointF) -> str:
+        n, other = shown.matrices.n, self._comparison.other
+        stage, column = (min(n - 1, int(at)) for at in self._cell(place))
+        lines = cell_words(shown, self._title, stage, column)
+        if other is not None:
+            lines += compared_words(shown, other, self._title, stage, column)
+        size = self._place(1, 1) - self._place(0, 0)
+        rows, columns = (max(1, round(1 / side)) for side in (size.y(), size.x()))
+        if rows * columns > 1 and other is None:
+            lines += crowd_words(shown, self._title, (stage, stage + rows), (column, column + columns))
+        return "\n".join(lines)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self._under = None
+        self.update()
+        super().leaveEvent(event)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.accept()
+        sideways, factor = turned(event)
+        row, column = self._cell(event.position())
+        rows, columns = self._span.rows, self._span.columns
+        by = sideways * (columns[1] - columns[0])
+        columns = columns[0] + by, columns[1] + by
+        if factor != 1:
+            rows, columns = around(row, *rows, factor), around(column, *columns, factor)
+        self._span.show_cells(rows, columns)
+
+    def event(self, event: QEvent) -> bool:
+        if is_own_key(event, self._span):
+            event.accept()
+            return True
+        return super().event(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if not press(event, self._span):
+            super().keyPressEvent(event)

@@ -23,7 +23,7 @@ def add_copy_save_menus(saver: ViewSaver, explorer: Explorer, exploration: Explo
         return lambda: None if exploration.shown is None else make(exploration.shown)
 
     def schedules() -> ViewTable | None:
-        return None if exploration.graph is None else tables.schedules_table(exploration.known)
+        return None if exploration.graph is None else tables.schedules_table(explorer.schedules.rows)
 
     def frontier() -> ViewTable | None:
         return (
@@ -42,18 +42,24 @@ def add_copy_save_menus(saver: ViewSaver, explorer: Explorer, exploration: Explo
         now = explorer.inspector.hotspot.now
         return None if now is None else tables.moment_table(now)
 
+    def addresses() -> ViewTable | None:
+        blocks = explorer.allocator.answering
+        return None if blocks is None else blocks.table()
+
+    docks = explorer.area.docks
     r, s = explorer.matrices
     add = saver.add_menu
-    add(explorer.layers, SavableView("Layers", explorer.layers, layers))
-    add(explorer.schedules, SavableView("Schedules", explorer.schedules, schedules))
+    add(explorer.layers, SavableView("Layers", docks["layers"], layers))
+    add(explorer.schedules, SavableView("Schedules", docks["schedules"], schedules))
     add(explorer.graph_panel, SavableView("Training graph", explorer.graph_view, of_shown(tables.ops_table)))
     add(
         explorer.timeline_panel,
         SavableView("Memory curve", explorer.curve, of_shown(tables.steps_table)),
+        SavableView("Addresses", explorer.allocator, addresses),
         SavableView("R", r, of_shown(tables.computed_table)),
         SavableView("S", s, of_shown(tables.held_table)),
         more=((action("playback.save").words, explorer.film.ask),),
     )
     add(explorer.budget, SavableView("Frontier", explorer.budget.frontier, frontier))
-    add(explorer.solving, SavableView("Solving", explorer.solving, solve))
-    add(explorer.inspector, SavableView("Memory now", explorer.inspector, moment))
+    add(explorer.solving, SavableView("Solving", docks["solving"], solve))
+    add(explorer.inspector, SavableView("Memory now", docks["inspector"], moment))

@@ -24,7 +24,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.theme import Theme
+from app.theme import CurrentTheme, Theme
 from app.views.common.panel import label
 from app.workers.background import Background
 from checkmate.doctor.diagnosis import Diagnosis, Line, PartState
@@ -45,7 +45,7 @@ class DoctorDialog(QDialog):
     alone.
     """
 
-    def __init__(self, theme: Theme, busy: Callable[[], bool], parent: QWidget | None = None) -> None:
+    def __init__(self, theme: CurrentTheme, busy: Callable[[], bool], parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWindowTitle("What this machine can do")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -77,6 +77,7 @@ class DoctorDialog(QDialog):
         application = QCoreApplication.instance()
         assert application is not None
         application.aboutToQuit.connect(self.stop)
+        theme.changed.connect(self._show_found)
         self.look()
 
     @property
@@ -120,7 +121,12 @@ class DoctorDialog(QDialog):
             return
         self._verdict.setText(self._found.verdict)
         self._copy.setEnabled(True)
-        self._area.setWidget(self._table(self._found.lines))
+        self._show_found()
+
+    def _show_found(self) -> None:
+        """List what was found, in the colours of the theme."""
+        if self._found is not None:
+            self._area.setWidget(self._table(self._found.lines))
 
     def _table(self, lines: tuple[Line, ...]) -> QWidget:
         table = QWidget()
@@ -131,8 +137,10 @@ class DoctorDialog(QDialog):
         grid.setColumnStretch(2, 1)
         for row, line in enumerate(lines):
             state = QLabel(line.state.value)
-            state.setStyleSheet(f"color: {getattr(self._theme, _ROLES[line.state])}; font-weight: 600;")
-            for column, part in enumerate((state, label(line.title, name="title"), _text(line, self._theme))):
+            state.setStyleSheet(f"color: {getattr(self._theme.now, _ROLES[line.state])}; font-weight: 600;")
+            for column, part in enumerate(
+                (state, label(line.title, name="title"), _text(line, self._theme.now))
+            ):
                 grid.addWidget(part, row, column, Qt.AlignmentFlag.AlignTop)
         grid.setRowStretch(len(lines), 1)
         return table

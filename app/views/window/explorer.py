@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import numpy as np
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QSplitter, QWidget
+from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QSplitter, QWidget
 
 from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
+from app.models.placing import Placing
 from app.models.session import Session
-from app.models.undo import WhatIfs
-from app.presenters.matrix_image import computed_image, held_image
+from app.models.span import StepSpan
+from app.models.undo import ListEdits, ShownEdits, WhatIfs
+from app.presenters.standing_text import in_brief, on_screen
 from app.state.solve import LONGER_SECONDS
-from app.theme import Theme
+from app.theme import CurrentTheme
 from app.views.budget.budget_panel import BudgetPanel
 from app.views.budget.solving_panel import SolvingPanel
 from app.views.common.command_button import command_button
+from app.views.common.elided_label import ElidedLabel
 from app.views.common.paint_turns import PaintTurns
 from app.views.common.panel import Panel
+from app.views.common.panel_dock import PanelDock
 from app.views.common.view_saver import ViewSaver
 from app.views.graph.view import GraphView
 from app.views.inspector.inspector import Inspector
@@ -28,39 +32,62 @@ from app.views.lists.layers_panel import LayersPanel
 from app.views.lists.schedules_panel import SchedulesPanel
 from app.views.playback.film_progress import FilmProgress
 from app.views.playback.transport import Transport
+from app.views.timeline.allocator_view import AllocatorView
 from app.views.timeline.compare_bar import CompareBar
 from app.views.timeline.curve_view import CurveView
 from app.views.timeline.matrix_view import MatrixView
+from app.views.timeline.range_dialog import RangeDialog
+from app.views.timeline.span_bar import SpanBar
+from app.views.window.cards_dialog import CardsDialog
 from app.views.window.copy_save_menus import add_copy_save_menus
+from app.views.window.panel_area import PanelArea
+
+_LEAST_BUDGET = 280  # pixels of height; below that its plot would be too flat to read
+_LEAST_MATRIX, _LEAST_CURVE = 103, 184  # pixels of width
+_LEAST_PLOT = 90  # pixels of height
+_ROOMY = 640  # pixels; a narrower graph has no room for all the words in its head
+
+_ALL = 100  # a widget's share of the space, against 1 of the others
 
 
 class Explorer(QWidget):
-    """Three columns with movable borders.
+    """The graph, and the other panels as docks around it.
 
     Every view observes the models; nothing here holds state.
     """
 
     def __init__(
-        self, session: Session, playhead: Playhead, selection: Selection, what_ifs: WhatIfs, theme: Theme
+        self,
+        session: Session,
+        playhead: Playhead,
+        selection: Selection,
+        what_ifs: WhatIfs,
+        theme: CurrentTheme,
     ) -> None:
         super().__init__()
         self._what_ifs = what_ifs
         self._session, self._playhead, self._selection, self._theme = session, playhead, selection, theme
+        self._range: RangeDialog | None = None
+        self._cards: CardsDialog | None = None
         exploration = session.exploration
         self.comparison = Comparison(exploration, self)
+        self.shown_edits = ShownEdits(exploration, self.comparison, what_ifs.stack)
+        self.span = StepSpan(exploration, self)
         self.budget = BudgetPanel(exploration, theme)
         self.solving = SolvingPanel(exploration, theme)
         self.layers = LayersPanel(exploration, selection, theme)
-        self.inspector = Inspector(exploration, self.comparison, playhead, selection, theme, what_ifs)
-        self.schedules = SchedulesPanel(exploration, self.comparison, theme)
-        left = _column(self.layers, self.schedules, sizes=(430, 330))
-        right = self._right_column()
+        self.inspector = Inspector(
+            exploration, self.comparison, playhead, selection, theme, what_ifs, self.shown_edits
+        )
+        self.edits = ListEdits(exploration, what_ifs.stack)
+        self.schedules = SchedulesPanel(exploration, self.comparison, self.edits, self.shown_edits, theme)
         self.graph_panel, self.timeline_panel = self._graph_panel(), self._timeline_panel()
-        middle = _column(self.graph_panel, self.timeline_panel, sizes=(470, 380))
+        self.area = PanelArea(self.graph_panel, self._docks(), self)
         self.turns = PaintTurns(
             (
                 self.budget,
                 self.curve,
+                self.allocator,
                 self.solving,
                 *self.matrices,
                 self.graph_view,
@@ -75,11 +102,16 @@ class Explorer(QWidget):
         add_copy_save_menus(self.saver, self, exploration)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(8, 8, 8, 8)
-        layout.addWidget(_side_by_side(left, middle, right))
+        layout.addWidget(self.area)
+        for button in self.findChildren(QAbstractButton):
+            if button.focusPolicy() == Qt.FocusPolicy.StrongFocus:
+                # A click leaves the keys where they were: the space bar then still plays the step.
+                button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self._connect()
 
     def _connect(self) -> None:
         session, exploration = self._session, self._session.exploration
+        self.layers.zoom_wanted.connect(self.graph_view.zoom_to)
         self.saver.noticed.connect(session.noticed)
         self.saver.failed.connect(session.failed)
         self.film.noticed.connect(session.noticed)
@@ -90,23 +122,27 @@ class Explorer(QWidget):
         self.solving.clear_wanted.connect(self._what_ifs.clear)
         self.solving.minimum_wanted.connect(self.budget.aim_at_least)
         self.solving.op_wanted.connect(self._show_op)
+        self.solving.budget_wanted.connect(self.budget.choose)
+        self.solving.best_wanted.connect(self.shown_edits.show_best)
+        self.solving.room_wanted.connect(lambda pixels: self.area.give_room("solving", "inspector", pixels))
         exploration.graph_changed.connect(self._on_graph)
-        exploration.shown_changed.connect(self._on_shown)
         exploration.shown_changed.connect(self.turns.begin)
+        exploration.standing_changed.connect(self._on_standing)
 
-    def _right_column(self) -> QScrollArea:
-        """Put the budget, the solve and the inspector into one column.
+    def _docks(self) -> dict[str, PanelDock]:
+        """Return a dock for each panel but the graph's.
 
-        A small window scrolls it instead of squeezing plots until they cover each other.
+        In a low one, a plot is scrolled instead of squeezed until its parts cover each other.
         """
-        for panel, least in ((self.budget, 316), (self.inspector, 180)):
-            panel.setMinimumHeight(least)
-        area = QScrollArea()
-        area.setWidgetResizable(True)
-        area.setFrameShape(QFrame.Shape.NoFrame)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setWidget(_column(self.budget, self.solving, self.inspector, sizes=(384, 244, 277)))
-        return area
+        self.budget.setMinimumHeight(_LEAST_BUDGET)
+        return {
+            "layers": PanelDock(self.layers, "layers"),
+            "schedules": PanelDock(self.schedules, "schedules"),
+            "timeline": PanelDock(self.timeline_panel, "timeline"),
+            "budget": PanelDock(self.budget, "budget", scrolls=True),
+            "solving": PanelDock(self.solving, "solving", scrolls=True),
+            "inspector": PanelDock(self.inspector, "inspector"),
+        }
 
     def _graph_panel(self) -> Panel:
         panel = Panel("Training graph")
@@ -114,6 +150,9 @@ class Explorer(QWidget):
             self._session.exploration, self._playhead, self._selection, self._what_ifs, self._theme
         )
         view = self.graph_view
+        self.standing = ElidedLabel("standing")
+        self.standing.hide()
+        panel.head.insertWidget(1, self.standing)
         self._zoom = command_button("view.zoom_reset", view.zoom_reset, "100 %")
         for button in (
             command_button("view.zoom_out", view.zoom_out, "−"),
@@ -131,74 +170,109 @@ class Explorer(QWidget):
     def _timeline_panel(self) -> Panel:
         panel = Panel("Timeline")
         exploration, comparison, playhead = self._session.exploration, self.comparison, self._playhead
-        self.compare_bar = CompareBar(exploration, comparison, self._theme)
+        self.span_bar = SpanBar(exploration, self.span)
+        self.span_bar.table_wanted.connect(self.open_range)
+        panel.head.insertWidget(1, self.span_bar, _ALL)
+        self.compare_bar = CompareBar(comparison, self.shown_edits, self._theme)
         panel.body.addWidget(self.compare_bar)
         row = QHBoxLayout()
         row.setSpacing(12)
+        self.matrix_plots = QWidget()
+        pair = QHBoxLayout(self.matrix_plots)
+        pair.setContentsMargins(0, 0, 0, 0)
+        pair.setSpacing(12)
         self.matrices = [
-            MatrixView(title, what, image, exploration, comparison, playhead, self._selection, self._theme)
-            for title, what, image in (
-                ("R", "computed in stage", computed_image),
-                ("S", "held into stage", held_image),
-            )
+            MatrixView(title, exploration, comparison, playhead, self._selection, self.span, self._theme)
+            for title in ("R", "S")
         ]
         for matrix in self.matrices:
-            row.addWidget(matrix, 4)
-        self.curve = CurveView(exploration, comparison, playhead, self._theme)
-        self.curve.setMinimumWidth(230)
-        row.addWidget(self.curve, 7)
+            matrix.setMinimumWidth(_LEAST_MATRIX)
+            pair.addWidget(matrix, 1)
+        row.addWidget(self.matrix_plots, 8)
+        self.curve = CurveView(exploration, comparison, playhead, self._selection, self.span, self._theme)
+        self.placing = Placing(exploration, self._session.solving.graph_body, self)
+        self.allocator = AllocatorView(
+            exploration, self.placing, playhead, self._selection, self.span, self._theme
+        )
+        self.memory_plots = self._memory_plots()
+        row.addWidget(self.memory_plots, 7)
         panel.body.addLayout(row, 1)
         self.transport = Transport(exploration, self._playhead, self._theme)
+        self.transport.setMinimumWidth(1)  # it leaves out what has no room
         panel.body.addWidget(self.transport)
-        self._timeline_note = panel.note
         return panel
+
+    def _memory_plots(self) -> QSplitter:
+        """Return the memory curve, and below it the allocator's view where it is wanted."""
+        plots = QSplitter(Qt.Orientation.Vertical)
+        plots.setChildrenCollapsible(False)
+        for plot in (self.curve, self.allocator):
+            plot.setMinimumSize(_LEAST_CURVE, _LEAST_PLOT)
+            plots.addWidget(plot)
+        plots.setSizes([1000, 1000])  # the same share each
+        self.allocator.hide()
+        self.span.changed.connect(self._show_addresses)
+        return plots
+
+    def _show_addresses(self) -> None:
+        wanted = self.span.with_addresses
+        if wanted is self.allocator.isHidden():
+            self.curve.share_axis(wanted)
+            self.allocator.setVisible(wanted)
+            self.area.want_high_timeline(wanted)
+
+    def open_range(self) -> RangeDialog:
+        """Open the table of the selected steps; there is one."""
+        if self._range is None:
+            self._range = RangeDialog(self._session.exploration, self.span, self._selection, self)
+        self._range.open_table()
+        return self._range
+
+    def open_cards(self) -> CardsDialog:
+        """Open the table of common cards; there is one."""
+        if self._cards is None:
+            self._cards = CardsDialog(self._session.exploration, self)
+            self._cards.budget_wanted.connect(self.budget.choose)
+        self._cards.show()
+        self._cards.raise_()
+        self._cards.activateWindow()
+        return self._cards
 
     def _on_graph(self) -> None:
         self._on_zoom()
 
+    def go_to(self, op: int) -> None:
+        """Show an op large in the graph, and let the keys walk on from there."""
+        self.graph_view.zoom_to(op)
+        self.graph_view.setFocus()
+
     def _show_op(self, op: int) -> None:
         """Select the op and go to the step where the schedule first runs it.
 
-        The views then show what is live at that step.
+        The views then show what is live at that step, and the inspector what the op needs.
         """
         shown = self._session.exploration.shown
         if shown is not None:
             self._selection.select(op)
             self._playhead.seek(int(np.flatnonzero(shown.schedule.steps == op)[0]))
+            self.inspector.show_need()
 
     def _on_zoom(self) -> None:
         graph, layout = self._session.exploration.graph, self.graph_view.layout_shown
         if graph is not None and layout is not None:
             self._graph_note.setText(f"{graph.n} ops in {len(layout.boxes)} boxes")
             self._zoom.setText(f"{self.graph_view.zoom_percent} %")
+            self._make_room_in_head()
 
-    def _on_shown(self) -> None:
-        shown = self._session.exploration.shown
-        if shown is not None:
-            steps, again = len(shown.schedule.steps), shown.schedule.recomputations
-            again_words = f"{again} recomputation{'s' * (again != 1)}"
-            self._timeline_note.setText(f"{shown.solver} · {steps} steps, {again_words}")
+    def _on_standing(self) -> None:
+        """Say above the graph if what is drawn is not the budget's schedule."""
+        standing = self._session.exploration.standing
+        said = "" if standing is None else in_brief(standing)
+        if standing is not None and said:
+            self.standing.set_whole(said, on_screen(standing))
+        self.standing.setVisible(bool(said))
+        self._make_room_in_head()
 
-
-def _side_by_side(left: QWidget, middle: QWidget, right: QWidget) -> QSplitter:
-    """Put three columns side by side; the middle one grows with the window."""
-    splitter = QSplitter(Qt.Orientation.Horizontal)
-    splitter.setHandleWidth(8)
-    splitter.setChildrenCollapsible(False)
-    for widget in (left, middle, right):
-        splitter.addWidget(widget)
-    left.setMinimumWidth(200)
-    right.setMinimumWidth(300)
-    splitter.setStretchFactor(1, 1)
-    splitter.setSizes([298, 958, 344])
-    return splitter
-
-
-def _column(*widgets: QWidget, sizes: tuple[int, ...]) -> QSplitter:
-    splitter = QSplitter(Qt.Orientation.Vertical)
-    splitter.setHandleWidth(8)
-    splitter.setChildrenCollapsible(False)
-    for widget in widgets:
-        splitter.addWidget(widget)
-    splitter.setSizes(list(sizes))
-    return splitter
+    def _make_room_in_head(self) -> None:
+        """Leave out the number of boxes where the name needs its room."""
+        self.graph_panel.want_note(self.standing.isHidden() or self.graph_panel.width() >= _ROOMY)

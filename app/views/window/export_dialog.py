@@ -24,7 +24,7 @@ from PySide6.QtWidgets import (
 
 from app.models.session import Session
 from app.presenters.export_result import default_budget, result_text
-from app.presenters.wording import strong
+from app.presenters.wording import as_sentence, strong
 from app.views.common.panel import label
 from checkmate.units import Budget, format_bytes, format_bytes_up, parse_budget
 
@@ -74,7 +74,7 @@ class ExportDialog(QDialog):
         column.addWidget(
             label(
                 "Writes graph, schedule, report, and a SavedModel that needs TensorFlow alone.\n"
-                "Measures the peak in fresh processes. Compares the gradients with the plain step's.\n"
+                "Measures the peak in fresh processes. Compares the step with the plain one.\n"
                 "If the peak is over the budget, tries a smaller schedule, a minute or two each.",
                 muted=True,
                 wrap=True,
@@ -110,6 +110,7 @@ class ExportDialog(QDialog):
         self._close.clicked.connect(self.reject)
         self._start = QPushButton("Export and verify")
         self._start.setObjectName("primary")
+        self._start.setDefault(True)  # Return in a field begins, and does not open the folder chooser
         self._start.clicked.connect(self._on_start)
         buttons.addWidget(self._close)
         buttons.addWidget(self._start)
@@ -124,7 +125,7 @@ class ExportDialog(QDialog):
         try:
             budget = self._asked()
         except ValueError as error:
-            self._status.setText(html.escape(str(error)))
+            self._status.setText(html.escape(as_sentence(str(error))))
             return
         self._running = True
         self._start.setEnabled(False)
@@ -166,7 +167,7 @@ class ExportDialog(QDialog):
     def _on_failed(self, sentence: str, hint: str) -> None:
         if not self._running:
             return  # another task failed
-        self._status.setText(f"{strong(sentence)}<br>{html.escape(hint)}")
+        self._status.setText(f"{strong(as_sentence(sentence))}<br>{html.escape(as_sentence(hint))}")
 
     def reject(self) -> None:
         if self._running:

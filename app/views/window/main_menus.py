@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtGui import QAction, QActionGroup, QKeySequence
+from PySide6.QtWidgets import QMenu
 
-from app.actions import ACTIONS, Action, Menu, When
+from app.actions import ACTIONS, PANELS, Action, Menu, When
 from app.state.constraint_targets import ConstraintKind
 from app.views.window.handlers import Handler, handlers
 
@@ -25,20 +27,56 @@ def add_commands(window: MainWindow) -> Mapping[str, QAction]:
     run = handlers(window)
     made = {entry.id: _qt_action(window, entry, run[entry.id]) for entry in ACTIONS}
     for menu in Menu:
-        listed = window.menuBar().addMenu(menu.value)
-        for entry in ACTIONS:
-            if entry.menu is menu:
-                if entry.line_above:
-                    listed.addSeparator()
-                listed.addAction(made[entry.id])
+        _fill_menu(window, window.menuBar().addMenu(menu.value), menu, made)
     window.addActions([made[entry.id] for entry in ACTIONS if entry.menu is None])
 
     def refresh() -> None:
         _refresh(window, made)
 
     window.what_ifs.changed.connect(refresh)
+    window.panels_changed.connect(refresh)
+    window.session.exploration.listing.filling_changed.connect(refresh)
+    window.theme.chosen.connect(refresh)
     refresh()
     return made
+
+
+def _fill_menu(window: MainWindow, listed: QMenu, menu: Menu, made: Mapping[str, QAction]) -> None:
+    """Add the actions of a menu, and a menu in it for each choice."""
+    choices: dict[str, tuple[QMenu, QActionGroup]] = {}
+    for entry in ACTIONS:
+        if entry.menu is not menu:
+            continue
+        if entry.line_above:
+            listed.addSeparator()
+        if entry.choice:
+            inner = choices.get(entry.choice) or (listed.addMenu(entry.choice), QActionGroup(listed))
+            choices[entry.choice] = inner
+            inner[0].addAction(inner[1].addAction(made[entry.id]))
+        else:
+            listed.addAction(made[entry.id])
+        if entry.id == "file.open":
+            listed.addMenu(_recent_menu(window))
+
+
+def _recent_menu(window: MainWindow) -> QMenu:
+    """Return the menu of what was explored lately; it is filled when it opens."""
+    menu = QMenu("Open recent", window)
+
+    def fill() -> None:
+        menu.clear()
+        for explored in window.recent_entries():
+            menu.addAction(explored.name, partial(window.open, str(explored.path)))
+        read = window.records.recent.paths()
+        if read and not menu.isEmpty():
+            menu.addSeparator()
+        for path in read:
+            menu.addAction(path.name, partial(window.open, str(path))).setToolTip(str(path))
+        if menu.isEmpty():
+            menu.addAction("Nothing was explored yet").setEnabled(False)
+
+    menu.aboutToShow.connect(fill)
+    return menu
 
 
 def _qt_action(window: MainWindow, entry: Action, run: Handler) -> QAction:
@@ -75,3 +113,8 @@ def _refresh(window: MainWindow, made: Mapping[str, QAction]) -> None:
     for name, kind in _SWITCHES.items():
         made[name].setChecked(what_ifs.is_set(kind, what_ifs.target))
     made["solve.gradients"].setChecked(constraints.recompute_gradients)
+    area = window.panel_area
+    for name in map(str.lower, PANELS):
+        made[f"view.panel_{name}"].setChecked(area is None or area.is_open(name))
+    made[f"view.theme_{window.theme.choice.value}"].setChecked(True)
+    made["solve.fill"].setChecked(window.session.exploration.listing.fill_wanted)

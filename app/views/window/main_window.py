@@ -5,10 +5,11 @@ The views are those of the open graph. The start page is shown while none is ope
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSettings, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QFileDialog,
@@ -22,31 +23,40 @@ from PySide6.QtWidgets import (
 
 from app.actions import action
 from app.models.cursors import Playhead, Selection
-from app.models.recent import Recent
+from app.models.recent import Explored, Recent
 from app.models.recovery import Recovery
 from app.models.session import Session
 from app.models.undo import WhatIfs
 from app.presenters.problem_report import problem_report
+from app.presenters.standing_text import why_no_export
 from app.presenters.wording import doubts, origin_text, playhead_text, remeasuring_hint
-from app.theme import Theme
+from app.theme import CurrentTheme
+from app.views.common.button_keys import ButtonKeys
 from app.views.common.command_button import command_button
 from app.views.common.panel import label
-from app.views.common.view_saver import SavableView
 from app.views.window.doctor_dialog import DoctorDialog
 from app.views.window.export_dialog import ExportDialog
 from app.views.window.main_menus import add_commands
 from app.views.window.measuring_bar import MeasuringBar
+from app.views.window.model_dialog import ModelDialog
 from app.views.window.notice_bar import NoticeBar
 from app.views.window.palette import Palette
 from app.views.window.palette_entries import commands, content, copy_commands
+from app.views.window.placing import keep_placed, place
+from app.views.window.preferences import Preferences
+from app.views.window.record_files import RECORD_FILTER, RecordFiles
 from app.views.window.start_page import StartPage
+from app.views.window.tour import Tour
+from checkmate.catalog.samples import SAMPLES
 from checkmate.errors import CheckmateError
 from checkmate.graphs.by_name import graph_path
 from checkmate.machine.desktop_entry import data_folder, install_entry
+from checkmate.records.read import is_record
 from checkmate.request import ModelRequest
 
 if TYPE_CHECKING:
     from app.views.window.explorer import Explorer
+    from app.views.window.panel_area import PanelArea
     from checkmate.ir.graph import Graph
 
 
@@ -57,29 +67,38 @@ _SEARCH, _SEARCH_KEY = "Search layers, schedules, commands", action("view.search
 class MainWindow(QMainWindow):
     """One exploration in a window.
 
-    Views observe the session's models; this class only puts them together and forwards commands.
+    Views observe the session's models; this class only puts them together and forwards commands. Its size and
+    where its panels are is kept in ``settings``, if there are any.
+
+    Signals: ``panels_changed``: a panel was closed, opened or moved.
     """
+
+    panels_changed = Signal()
 
     def __init__(
         self,
         session: Session,
-        theme: Theme,
+        theme: CurrentTheme,
         *,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         recovery: Recovery | None = None,
         recent: Recent | None = None,
         log: Path | None = None,
+        settings: QSettings | None = None,
     ) -> None:
         super().__init__()
-        self.recovery = recovery
-        self.session, self._theme, self._batch_size = session, theme, batch_size
+        self.recovery, self._settings = recovery, settings
+        self.session, self.theme, self._batch_size = session, theme, batch_size
+        self.preferences = Preferences(settings, theme, session, self)
         self.playhead, self.selection = Playhead(self), Selection(self)
         self.what_ifs = WhatIfs(session, self.selection, self)
         self.setWindowTitle("Checkmate Explorer")
         self.setMinimumSize(1000, 640)
         self.setAcceptDrops(True)
+        ButtonKeys(self)
         self._stack = QStackedWidget()
-        self._start = StartPage([] if recent is None else recent.entries())
+        self._recent = recent
+        self._start = StartPage(theme, self.recent_entries())
         self._stack.addWidget(self._start)
         self._explorer: Explorer | None = None
         self._trusted: set[str] = set()
@@ -98,15 +117,27 @@ class MainWindow(QMainWindow):
         column.addWidget(self.notice)
         column.addWidget(self._stack, 1)
         self.setCentralWidget(central)
+        self.records = RecordFiles(self, settings)
+        self.tour = Tour(self)
         self.commands = add_commands(self)
         self._connect()
         self._saved = label("", muted=True)
         self.statusBar().addPermanentWidget(self._saved)
+        self.statusBar().messageChanged.connect(
+            lambda text: self.statusBar().setToolTip(text)  # whole, however narrow the window is
+        )
         self.statusBar().showMessage("Ready. Nothing leaves this machine.")
 
+    def recent_entries(self) -> list[Explored]:
+        """Return what was explored lately, newest first."""
+        return [] if self._recent is None else self._recent.entries()
+
     def open(self, what: str) -> None:
-        """Open a graph file, or profile a model, a sample or an application."""
+        """Open a graph file, a log or a profile; or profile a model, a sample or an application."""
         self.prepare()
+        if is_record(Path(what)):
+            self.records.open(Path(what))
+            return
         path = graph_path(what)
         if path.is_file() and (path.suffix in (".json", ".gz")):
             self.notice.hide()
@@ -115,7 +146,8 @@ class MainWindow(QMainWindow):
         runs_code = ".py:" in what
         if runs_code and not self._allows_code(what):
             return
-        self._profile(ModelRequest(what, batch_size=self._batch_size, allow_code=runs_code))
+        request = ModelRequest(what, allow_code=runs_code)
+        self._profile(request if self._batch_size is None else request.at_batch(self._batch_size))
 
     def _profile_again(self, request: ModelRequest) -> None:
         if not request.allow_code or self._allows_code(request.model):
@@ -128,6 +160,10 @@ class MainWindow(QMainWindow):
         self._start.show_work(request.model)
         self.session.profile(request)
 
+    def trust(self, what: str) -> None:
+        """Run the code of ``what`` without asking."""
+        self._trusted.add(what)
+
     def _allows_code(self, what: str) -> bool:
         """Ask once for each file whose code would run."""
         if what not in self._trusted:
@@ -138,7 +174,7 @@ class MainWindow(QMainWindow):
             )
             if answer != QMessageBox.StandardButton.Yes:
                 return False
-            self._trusted.add(what)
+            self.trust(what)
         return True
 
     def _command_bar(self) -> QWidget:
@@ -153,6 +189,7 @@ class MainWindow(QMainWindow):
         self._export = command_button("file.export", self.ask_export)
         self._export.setObjectName("primary")
         self._export.setEnabled(False)
+        self._export.setToolTip(why_no_export(None))
         opener = command_button("file.open", self.ask_open)
         row.addWidget(self._name)
         row.addWidget(self._facts)
@@ -173,8 +210,10 @@ class MainWindow(QMainWindow):
         entries = list(commands(self.commands))
         if self._explorer is not None and self.session.exploration.graph is not None:
             entries += copy_commands(self._explorer.saver)
-        entries += content(self.session.exploration, self.selection)
-        palette = Palette(entries, self._theme, self)
+        if self._explorer is not None:
+            shown = self._explorer.shown_edits.show
+            entries += content(self.session.exploration, self.selection, shown, self._explorer.go_to)
+        palette = Palette(entries, self.theme, self)
         palette.open()
         return palette
 
@@ -192,8 +231,24 @@ class MainWindow(QMainWindow):
             return
         from app.views.window.explorer import Explorer
 
-        self._explorer = Explorer(self.session, self.playhead, self.selection, self.what_ifs, self._theme)
+        self._explorer = Explorer(self.session, self.playhead, self.selection, self.what_ifs, self.theme)
         self._stack.addWidget(self._explorer)
+        area = self._explorer.area
+        area.changed.connect(self.panels_changed)
+        if self._settings is not None:
+            area.restore(self._settings)
+
+    def place(self, wanted: QSize, *, anew: bool = False) -> None:
+        """Take the size and the place that the window had last.
+
+        If there are none, or ``anew``, take the size ``wanted``.
+        """
+        place(self, wanted, None if anew else self._settings, fits=not anew)
+
+    @property
+    def panel_area(self) -> PanelArea | None:
+        """Return where the panels are, if they have been made."""
+        return None if self._explorer is None else self._explorer.area
 
     @property
     def explorer(self) -> Explorer:
@@ -206,9 +261,10 @@ class MainWindow(QMainWindow):
         session, exploration = self.session, self.session.exploration
         exploration.graph_changed.connect(self._on_graph)
         exploration.passing_changed.connect(self._allow_export)
+        exploration.standing_changed.connect(self._allow_export)
         exploration.shown_changed.connect(self._on_shown)
         self.playhead.moved.connect(self._on_step)
-        session.progressed.connect(self._start.show_progress)
+        session.progressed.connect(self._start.work.show_progress)
         session.failed.connect(self._on_failed)
         session.outdated.connect(self._on_outdated)
         session.step_changed.connect(self._on_step_changed)
@@ -216,13 +272,15 @@ class MainWindow(QMainWindow):
         session.noticed.connect(lambda text: self.statusBar().showMessage(text, 20000))
         session.device_ended.connect(self._on_device_ended)
         if self.recovery is not None:
-            self.recovery.saved.connect(lambda at: self._saved.setText(f"saved {at}"))
+            self.recovery.saved.connect(lambda at: self._saved.setText(f"Saved {at}"))
             self.recovery.failed.connect(
                 lambda text: self._on_failed(text, f"Save it somewhere else ({action('file.save').key}).")
             )
         self._start.open_wanted.connect(self.ask_open)
-        self._start.sample_wanted.connect(self.open)
-        self._start.graph_wanted.connect(self.open)
+        self._start.options_wanted.connect(self.ask_profile)
+        self._start.back_wanted.connect(self.show_explorer)
+        self._start.tour_wanted.connect(self.tour.start)
+        self._start.wanted.connect(self.open)
         self._start.cancel_wanted.connect(session.cancel_device)
 
     def _on_graph(self) -> None:
@@ -233,7 +291,7 @@ class MainWindow(QMainWindow):
             self._opened = graph.name, graph.n
             self.playhead.play(False)
             self.playhead.seek(0)
-        self._show_explorer()
+        self.show_explorer()
         self._start.show_start()
         self.notice.hide()
         self.explorer.budget.setFocus()
@@ -263,13 +321,16 @@ class MainWindow(QMainWindow):
             self.notice.say(words, hint, ("Profile again", again))
 
     def _allow_export(self) -> None:
-        graph, passing = self.session.exploration.graph, self.session.exploration.passing
-        of_a_model = graph is not None and "request" in graph.metadata
-        self._export.setEnabled(of_a_model and not passing)
-        why = "Its ops are being measured." if passing else "This graph was not profiled from a Keras model."
-        self._export.setToolTip(action("file.export").tip_with_key if self._export.isEnabled() else why)
+        why = why_no_export(self.session.exploration.standing, passing=self.session.exploration.passing)
+        self._export.setEnabled(not why)
+        self._export.setToolTip(why or action("file.export").tip_with_key)
 
-    def _show_explorer(self) -> None:
+    @property
+    def export_button(self) -> QWidget:
+        """Return the button that exports."""
+        return self._export
+
+    def show_explorer(self) -> None:
         """Show the explorer, once its views are drawn.
 
         Taking in a graph and painting it in one turn would hold up the window.
@@ -317,7 +378,7 @@ class MainWindow(QMainWindow):
         """Show again what was explored before."""
         self._start.show_start()
         if self.session.exploration.graph is not None:
-            self._show_explorer()
+            self.show_explorer()
 
     def install_desktop_entry(self) -> None:
         """Write the desktop entry, and say where it is."""
@@ -331,67 +392,57 @@ class MainWindow(QMainWindow):
         )
 
     def ask_open(self) -> None:
-        """Ask for a model or a graph, and open it."""
+        """Ask for a model, a graph, a log or a profile, and open it."""
         name, _ = QFileDialog.getOpenFileName(
             self,
             "Open a model or a graph",
             "",
-            "Models and graphs (*.keras *.h5 *.json *.json.gz);;All files (*)",
+            f"Models and graphs (*.keras *.h5 *.json *.json.gz);;{RECORD_FILTER};;All files (*)",
         )
         if name:
             self.open(name)
 
-    def ask_save(self) -> None:
-        """Ask where to save the exploration."""
-        graph = self.session.exploration.graph
-        if graph is None:
-            self.statusBar().showMessage(
-                "There is nothing to save yet: open a model or a graph first.", 10000
-            )
-            return
-        name, _ = QFileDialog.getSaveFileName(
-            self,
-            "Save the exploration",
-            f"{graph.name}.exploration.json.gz",
-            "Explorations (*.json.gz *.json)",
-        )
-        if name:
-            self.notice.hide_failure()
-            self.session.save(Path(name))
+    def ask_profile(self) -> ModelDialog:
+        """Ask which model to profile and how.
 
-    def ask_save_schedule(self) -> None:
-        """Ask where to save the schedule on screen.
-
-        The file is for an export where the model is.
+        At first it is asked for as the graph on screen was, or as the sample is.
         """
-        shown = self.session.exploration.shown
-        if shown is None:
-            self.statusBar().showMessage(
-                "There is nothing to save yet: open a model or a graph first.", 10000
-            )
-            return
-        suggested = f"{shown.graph.name}-{shown.peak_bytes // 2**20}MiB.schedule.json"
-        name, _ = QFileDialog.getSaveFileName(
-            self, "Save this schedule", suggested, "Schedules (*.json *.json.gz)"
+        graph = self.session.exploration.graph
+        told = None if graph is None else graph.metadata.get("request")
+        sample = SAMPLES[0]
+        first = (
+            ModelRequest(sample.name, batch_size=sample.batch_size)
+            if told is None
+            else ModelRequest.from_json(told)
         )
-        if name:
-            self.notice.hide_failure()
-            self.session.save_schedule(shown, Path(name))
+        dialog = ModelDialog(first, self)
+        dialog.asked.connect(self._profile_as_asked)
+        dialog.open()
+        return dialog
+
+    def _profile_as_asked(self, request: ModelRequest) -> None:
+        runs_code = ".py:" in request.model
+        if not runs_code or self._allows_code(request.model):
+            self._profile(replace(request, allow_code=runs_code))
+
+    def show_start(self) -> None:
+        """Show the start page; what is open stays open."""
+        if self.session.device_busy and self._stack.currentWidget() is self._start:
+            return
+        graph = self.session.exploration.graph
+        if graph is not None:
+            self.playhead.play(False)
+            self._start.offer_back(graph.name)
+        self.tour.leave()
+        self._start.show_recent(self.recent_entries())
+        self._start.show_start()
+        self._stack.setCurrentWidget(self._start)
 
     def show_doctor(self) -> DoctorDialog:
         """Open the dialog that says what this machine can do, and what is missing."""
-        dialog = DoctorDialog(self._theme, lambda: self.session.device_busy, self)
+        dialog = DoctorDialog(self.theme, lambda: self.session.device_busy, self)
         dialog.show()
         return dialog
-
-    def ask_report(self) -> None:
-        """Ask where to save a report."""
-        graph = self.session.exploration.graph
-        suggested = f"{'report' if graph is None else graph.name}.html"
-        name, _ = QFileDialog.getSaveFileName(self, "Save a report", suggested, "Pages (*.html)")
-        if name:
-            self.notice.hide_failure()
-            self.session.report(Path(name))
 
     def restore(self, *, by_itself: bool = False) -> bool:
         """Restore what a window that did not close has left, if there is any.
@@ -417,19 +468,12 @@ class MainWindow(QMainWindow):
             )
         return graph is not None
 
-    def ask_picture(self) -> None:
-        """Ask where to save a picture of the window."""
-        name, _ = QFileDialog.getSaveFileName(
-            self, "Save a picture", "checkmate.png", "Pictures (*.png *.svg)"
-        )
-        if name:
-            self.notice.hide_failure()
-            self.explorer.saver.save_picture(SavableView("the window", self, lambda: None), Path(name))
-
     def ask_export(self) -> None:
         """Ask what to export and where, if the graph comes from a model."""
         if self._export.isEnabled():
             ExportDialog(self.session, self).open()
+        else:
+            self.statusBar().showMessage(f"Not exported. {self._export.toolTip()}", 10000)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if event.mimeData().hasUrls():
@@ -440,9 +484,13 @@ class MainWindow(QMainWindow):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         self.playhead.play(False)
+        if self._settings is not None:
+            keep_placed(self, self._settings)
         if self._explorer is not None:
             self._explorer.inspector.hotspot.close()
+            self._explorer.placing.close()
             self._explorer.film.close()
+        self.records.close()
         self.session.close()
         if self.recovery is not None:
             self.recovery.close()

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QPushButton, QWidget
 
-from app.presenters.wording import strong
-from app.theme import Theme
+from app.presenters.wording import as_sentence, strong
+from app.theme import CurrentTheme
 from app.views.common.panel import label
 
 
@@ -23,7 +23,7 @@ class NoticeBar(QWidget):
     """
 
     def __init__(
-        self, report: Callable[[str, str], str], theme: Theme, parent: QWidget | None = None
+        self, report: Callable[[str, str], str], theme: CurrentTheme, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._report, self._theme = report, theme
@@ -46,6 +46,7 @@ class NoticeBar(QWidget):
             button.setObjectName("small")
             button.clicked.connect(act)
             row.addWidget(button)
+        theme.changed.connect(self._write)
         self.hide()
 
     @property
@@ -67,16 +68,17 @@ class NoticeBar(QWidget):
         if action is not None:
             name, self._act = action
             self.action.setText(name)
-        self._sentence, self._hint = sentence, hint
-        # Escaped: they name files and code.
-        after = (
-            f'&nbsp; <span style="font-weight:400; color:{self._theme.text}">{html.escape(hint)}</span>'
-            if hint
-            else ""
-        )
-        self._words.setText(strong(sentence) + after)
+        self._sentence, self._hint = as_sentence(sentence), as_sentence(hint)
+        self._write()
         self.setAccessibleName(self.text)
         self.show()
+
+    def _write(self) -> None:
+        """Write the words, the hint in the colour of all text."""
+        # Escaped: they name files and code.
+        color, hint = self._theme.now.text, html.escape(self._hint)
+        after = f'&nbsp; <span style="font-weight:400; color:{color}">{hint}</span>' if hint else ""
+        self._words.setText(strong(self._sentence) + after)
 
     def hide_failure(self) -> None:
         """Hide a failure, because the user has gone on; a choice stays."""

@@ -7,13 +7,23 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QFrame, QLineEdit, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QFrame,
+    QLineEdit,
+    QListWidget,
+    QListWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
 
-from app.presenters.palette import PaletteEntry, matching
-from app.theme import Theme
-from app.views.lists.rows import FIGURE, BarDelegate
+from app.presenters.name_cut import NameCut
+from app.presenters.palette import PaletteEntry, search
+from app.theme import CurrentTheme
+from app.views.common.panel import label
+from app.views.lists.rows import DETAIL, FIGURE, BarDelegate
 
-_WIDTH, _HEIGHT, _TOP = 560, 400, 70
+_WIDTH, _HEIGHT, _EMPTY_HEIGHT, _TOP = 560, 440, 104, 70
 
 
 class Palette(QFrame):
@@ -22,8 +32,10 @@ class Palette(QFrame):
     Up and Down choose, Enter runs, Esc or a click elsewhere closes it.
     """
 
-    def __init__(self, entries: list[PaletteEntry], theme: Theme, parent: QWidget) -> None:
+    def __init__(self, entries: list[PaletteEntry], theme: CurrentTheme, parent: QWidget) -> None:
         super().__init__(parent)
+        self._over = parent
+        self._before: QWidget | None = None
         self.setObjectName("palette")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setAccessibleName("Search layers, schedules, commands")
@@ -42,27 +54,40 @@ class Palette(QFrame):
         self._delegate = BarDelegate(theme, "accent")
         self.list.setItemDelegate(self._delegate)
         self.list.itemClicked.connect(lambda item: self._run(self.list.row(item)))
+        self.said = label("", muted=True, wrap=True)
         column.addWidget(self.field)
         column.addWidget(self.list, 1)
-        width = min(_WIDTH, parent.width() - 40)
-        self.resize(width, min(_HEIGHT, parent.height() - 2 * _TOP))
-        self.move((parent.width() - width) // 2, _TOP)
+        column.addWidget(self.said)
         self._on_text("")
+
+    def _fit(self) -> None:
+        """Take the room for a list, or the little that a sentence needs."""
+        width = min(_WIDTH, self._over.width() - 40)
+        height = min(_HEIGHT, self._over.height() - 2 * _TOP) if self.found else _EMPTY_HEIGHT
+        self.setGeometry((self._over.width() - width) // 2, _TOP, width, height)
 
     def open(self) -> None:
         """Show the palette, ready to type."""
+        self._before = QApplication.focusWidget()
         self.show()
         self.raise_()
         self.field.setFocus()
 
     def _on_text(self, text: str) -> None:
-        self.found = matching(text, self._entries)
+        found = search(text, self._entries)
+        self.found = list(found.entries)
+        self._delegate.names = NameCut([entry.title for entry in self.found])
         self.list.clear()
         for entry in self.found:
             item = QListWidgetItem(entry.title)
-            item.setData(FIGURE, f"{entry.hint}   {entry.kind}" if entry.hint else entry.kind)
+            item.setData(FIGURE, entry.hint)
+            item.setData(DETAIL, entry.detail or entry.kind)
             self.list.addItem(item)
         self.list.setCurrentRow(0)
+        self.list.setVisible(bool(found.entries))
+        self.said.setText(found.said)
+        self.said.setVisible(bool(found.said))
+        self._fit()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.FocusOut:
@@ -71,7 +96,7 @@ class Palette(QFrame):
             assert isinstance(event, QKeyEvent)
             if event.key() == Qt.Key.Key_Escape:
                 event.accept()
-                self.close()
+                self._leave()
                 return True
         if event.type() == QEvent.Type.KeyPress:
             assert isinstance(event, QKeyEvent)
@@ -89,5 +114,11 @@ class Palette(QFrame):
     def _run(self, row: int) -> None:
         if 0 <= row < len(self.found):
             run = self.found[row].run
-            self.close()
+            self._leave()
             run()
+
+    def _leave(self) -> None:
+        """Close, and give the keys back to what had them before."""
+        self.close()
+        if self._before is not None:
+            self._before.setFocus()

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from PySide6.QtGui import QAction
 
 from app.actions import action
 from app.models.cursors import Selection
-from app.models.exploration import Exploration
+from app.models.exploration import Exploration, ListedSchedule
 from app.presenters.palette import COMMAND, PaletteEntry
-from app.presenters.wording import short_name
+from app.presenters.schedule_rows import grouped
+from app.presenters.wording import GRADIENT, name_in_model
 from app.views.common.view_saver import ViewSaver
-from checkmate.units import format_bytes
+from checkmate.ir.graph import Graph
+from checkmate.units import format_bytes, plural
 
 _MOST_OPS = 20000  # names; more would slow down every letter typed
 
@@ -24,7 +27,8 @@ def commands(actions: Mapping[str, QAction]) -> Iterator[PaletteEntry]:
         if qt_action.isEnabled():
             entry = action(name)
             menu = "" if entry.menu is None else entry.menu.title
-            yield PaletteEntry(COMMAND, qt_action.text(), entry.key or menu, qt_action.trigger)
+            words = entry.full_words if entry.choice else qt_action.text()
+            yield PaletteEntry(COMMAND, words, entry.key or menu, qt_action.trigger)
 
 
 def copy_commands(saver: ViewSaver) -> Iterator[PaletteEntry]:
@@ -34,22 +38,57 @@ def copy_commands(saver: ViewSaver) -> Iterator[PaletteEntry]:
         yield PaletteEntry(COMMAND, f"Copy data of {view.name}", "", partial(saver.copy_data, view))
 
 
-def content(exploration: Exploration, selection: Selection) -> Iterator[PaletteEntry]:
-    """Yield the schedules to show, and the layers and ops to select."""
-    graph = exploration.graph
-    if graph is None:
+def content(
+    exploration: Exploration,
+    selection: Selection,
+    show: Callable[[ListedSchedule], object],
+    zoom: Callable[[int], object],
+) -> Iterator[PaletteEntry]:
+    """Yield the schedules to ``show``, and layers and ops to ``zoom`` to."""
+    graph, what_if, shown = exploration.graph, exploration.what_if, exploration.shown
+    if graph is None or what_if is None:
         return
-    for found in exploration.known:
-        title = f"{found.solver}, {format_bytes(found.peak_bytes)}"
+    for rows in grouped(what_if, exploration.listing.own).values():
+        for row in rows:
+            detail = f"schedule · {row.group.value.lower()}"
+            yield PaletteEntry("schedule", row.name, row.figure, partial(show, row.found), detail)
+
+    def go(op: int) -> None:
+        selection.select(op)
+        zoom(op)
+
+    again = frozenset[int]() if shown is None else shown.recomputed_ops
+    for layer in what_if.layers:
+        phase = None if layer.has(None) else next(iter(layer.bytes_of))
+        phases = ", ".join(layer.bytes_of)
         yield PaletteEntry(
-            "schedule", title, f"+{100 * found.overhead:.1f} %", partial(exploration.show, found)
+            "layer",
+            layer.name,
+            format_bytes(layer.bytes(phase)),
+            partial(go, layer.op(phase)),
+            f"layer · {phases} · {plural(len(layer.ops), 'op')}",
+            layer.bytes(phase),
+            frozenset(layer.bytes_of),
+            not again.isdisjoint(layer.ops),
         )
-    largest: dict[str, tuple[int, int]] = {}
-    for index, op in enumerate(graph.ops):
-        written = sum(graph.values[value].bytes for value in op.outputs)
-        if op.group:
-            largest[op.group] = max(largest.get(op.group, (-1, 0)), (written, -index))
-    for name, (_, index) in largest.items():
-        yield PaletteEntry("layer", name, "", partial(selection.select, -index))
+    model = _scope_of_all(graph)
     for index, op in enumerate(graph.ops[:_MOST_OPS]):
-        yield PaletteEntry("op", short_name(op.name, 70), "", partial(selection.select, index))
+        size = sum(graph.values[value].bytes for value in op.outputs)
+        more = "recomputed" if index in again else ""
+        said = " · ".join(filter(None, ("op", op.group, op.phase.value, more)))
+        title = name_in_model(op.name, model)
+        yield PaletteEntry(
+            "op", title, format_bytes(size), partial(go, index), said, size, frozenset({op.phase}), bool(more)
+        )
+
+
+def _scope_of_all(graph: Graph) -> str:
+    """Return the scope that most ops are in, which is the model's name.
+
+    It is empty if there is none.
+    """
+    scopes = Counter(op.name.removeprefix(GRADIENT).partition("/")[0] for op in graph.ops if "/" in op.name)
+    if not scopes:
+        return ""
+    scope, count = scopes.most_common(1)[0]
+    return f"{scope}/" if 2 * count > graph.n else ""

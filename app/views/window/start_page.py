@@ -7,184 +7,177 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.models.recent import Explored
-from app.presenters.wording import strong
+from app.presenters.wording import as_sentence
+from app.theme import CurrentTheme
+from app.views.common.command_button import command_button
+from app.views.common.elided_label import ElidedLabel
 from app.views.common.panel import Panel, label
-from checkmate.catalog.bundled import graph_files
+from app.views.window.profiling_panel import ProfilingPanel
+from app.views.window.sample_card import SampleCard
 from checkmate.catalog.samples import SAMPLES
+from checkmate.catalog.shown_samples import shown_samples
 
-_STAGES = ("load", "trace", "fold", "measure")
-_TITLES = {
-    "load": "Start TensorFlow and load the model",
-    "trace": "Trace the training step",
-    "fold": "Fold it into a graph",
-    "measure": "Measure every op on this device",
-}
+_WIDE, _NARROW = 940, 560  # pixels
 
 
-class StartPage(QWidget):
+class StartPage(QScrollArea):
     """The first page.
 
-    Signals: ``open_wanted``; ``sample_wanted(name)``; ``graph_wanted(path)``; ``cancel_wanted``.
+    Signals: ``open_wanted``; ``options_wanted``; ``back_wanted``: to what is open; ``tour_wanted``;
+        ``wanted(what)``: a sample, a bundled graph or the file of an exploration; ``cancel_wanted``.
     """
 
+    options_wanted = Signal()
+    back_wanted = Signal()
+    tour_wanted = Signal()
+
     open_wanted = Signal()
-    sample_wanted = Signal(str)
-    graph_wanted = Signal(str)
+    wanted = Signal(str)
     cancel_wanted = Signal()
 
-    def __init__(self, recent: Sequence[Explored] = ()) -> None:
+    def __init__(self, theme: CurrentTheme, recent: Sequence[Explored] = ()) -> None:
         super().__init__()
-        self._recent = recent
-        outer = QHBoxLayout(self)
-        outer.addStretch(1)
-        column = QVBoxLayout()
-        column.addStretch(1)
-        self._card = self._make_card()
-        self._work = self._make_work()
-        self._work.setVisible(False)
-        column.addWidget(self._card)
-        column.addWidget(self._work)
+        self.setWidgetResizable(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # its buttons have the keys, and are scrolled to
+        self._recent = Panel("Recent explorations")
+        self._recent.setToolTip("They open with every schedule found")
+        self._begin = self._make_begin(theme)
+        self.show_recent(recent)
+        self.work = ProfilingPanel()
+        self.work.cancel_wanted.connect(self.cancel_wanted)
+        self.work.setVisible(False)
         self._problem = Panel("That did not work")
         self._sentence = label("", name="problem", wrap=True)
         self._hint = label("", wrap=True)
         self._problem.body.addWidget(self._sentence)
         self._problem.body.addWidget(self._hint)
         self._problem.setVisible(False)
-        column.addWidget(self._problem)
+        page = QWidget()
+        column = QVBoxLayout(page)
+        column.addStretch(1)
+        for part, wide in ((self._problem, _NARROW), (self._begin, _WIDE), (self.work, _NARROW)):
+            part.setFixedWidth(wide)
+            column.addWidget(part, 0, Qt.AlignmentFlag.AlignHCenter)
         column.addStretch(2)
-        outer.addLayout(column)
-        outer.addStretch(1)
-        for card in (self._card, self._work, self._problem):
-            card.setFixedWidth(560)
+        self.setWidget(page)
 
-    def _make_card(self) -> Panel:
-        card = Panel("No model open")
-        drop = label("Drop a Keras model or a graph file here")
+    def _make_begin(self, theme: CurrentTheme) -> QWidget:
+        """Return what there is to begin with: samples, what is the user's own, and sample models."""
+        begin = QWidget()
+        column = QVBoxLayout(begin)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(10)
+        column.addWidget(self._make_samples(theme))
+        row = QHBoxLayout()
+        row.setSpacing(10)
+        for panel in (self._make_own(), self._recent, self._make_models()):
+            row.addWidget(panel, 1)
+        column.addLayout(row)
+        return begin
+
+    def _make_samples(self, theme: CurrentTheme) -> Panel:
+        panel = Panel("Graphs to explore right away, without TensorFlow")
+        self.tour = command_button("help.tour", self.tour_wanted.emit, "Take the tour: five steps")
+        panel.head.addWidget(self.tour)
+        row = QHBoxLayout()
+        row.setSpacing(10)
+        for sample in shown_samples():
+            card = SampleCard(sample, theme)
+            card.wanted.connect(self.wanted)
+            row.addWidget(card, 1)
+        panel.body.addLayout(row)
+        return panel
+
+    def _make_own(self) -> Panel:
+        card = Panel("Open a model or a graph")
+        drop = label("Drop a Keras model, a graph file,\nan out-of-memory log or a profile here")
         drop.setAlignment(Qt.AlignmentFlag.AlignCenter)
         drop.setObjectName("drop")
-        drop.setMinimumHeight(92)
-        card.body.addWidget(drop)
-        kinds = label(".keras   .h5   graph .json", muted=True)
+        drop.setMinimumHeight(72)
+        card.body.addWidget(drop, 1)
+        kinds = label(".keras   .h5   graph .json   .log   .xplane.pb", muted=True)
         kinds.setAlignment(Qt.AlignmentFlag.AlignCenter)
         card.body.addWidget(kinds)
+        self._back = QPushButton()
+        self._back.setAccessibleName("Back")
+        self._back.clicked.connect(self.back_wanted)
+        self._back.hide()
+        card.body.addWidget(self._back)
+        buttons = QHBoxLayout()
         open_button = QPushButton("Open…")
         open_button.setObjectName("primary")
         open_button.clicked.connect(self.open_wanted)
-        card.body.addWidget(open_button)
-        if self._recent:
-            card.body.addWidget(label("Recent explorations, with every schedule found", name="title"))
-            for explored in self._recent:
-                at = time.strftime("%d %B, %H:%M", time.localtime(explored.closed_at)).lstrip("0")
-                card.body.addWidget(self._link(explored.name, at, str(explored.path), graph=True))
-        graphs = graph_files()
-        if graphs:
-            card.body.addWidget(label("Graphs to explore right away, without TensorFlow", name="title"))
-            for path in graphs:
-                card.body.addWidget(
-                    self._link(path.name.split(".")[0], "profiled training step", str(path), graph=True)
-                )
-        card.body.addWidget(label("Sample models, profiled on this machine", name="title"))
-        for sample in SAMPLES:
-            card.body.addWidget(self._link(sample.name, sample.description, sample.name, graph=False))
+        for button in (open_button, command_button("file.profile", self.options_wanted.emit)):
+            buttons.addWidget(button, 1)
+        card.body.addLayout(buttons)
         return card
 
-    def _link(self, name: str, text: str, target: str, *, graph: bool) -> QWidget:
+    def _make_models(self) -> Panel:
+        panel = Panel("Sample models")
+        panel.note.setText("profiled on this machine")
+        for sample in SAMPLES:
+            panel.body.addWidget(self._link(sample.name, sample.description, sample.name))
+        panel.body.addStretch(1)
+        return panel
+
+    def _link(self, name: str, text: str, target: str) -> QWidget:
         row = QWidget()
         layout = QHBoxLayout(row)
         layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(10)
         button = QPushButton(name)
         button.setObjectName("link")
         button.setAccessibleName(f"Open {name}")
-        button.clicked.connect(lambda: (self.graph_wanted if graph else self.sample_wanted).emit(target))
+        button.clicked.connect(lambda: self.wanted.emit(target))
         layout.addWidget(button)
-        layout.addStretch(1)
-        layout.addWidget(label(text, muted=True))
+        words = ElidedLabel("muted")
+        words.set_whole(text)
+        layout.addWidget(words, 1, Qt.AlignmentFlag.AlignVCenter)
         return row
 
-    def _make_work(self) -> Panel:
-        work = Panel("Profiling")
-        self._steps = [(label(""), label("", muted=True)) for _ in _STAGES]
-        for step, seconds in self._steps:
-            line = QHBoxLayout()
-            line.addWidget(step, 1)
-            line.addWidget(seconds)
-            work.body.addLayout(line)
-        self._bar = QProgressBar()
-        self._bar.setTextVisible(False)
-        work.body.addWidget(self._bar)
-        self._cancel = QPushButton("Cancel")
-        self._cancel.clicked.connect(self._on_cancel)
-        row = QHBoxLayout()
-        row.addWidget(self._cancel)
-        row.addStretch(1)
-        work.body.addLayout(row)
-        self._began: dict[int, float] = {}  # when each step began
-        self._reached, self._message = 0, ""
-        self._clock = QTimer(self)
-        self._clock.setInterval(500)
-        self._clock.timeout.connect(self._show_steps)
-        return work
-
-    def _on_cancel(self) -> None:
-        """Show that the click was seen.
-
-        An import of TensorFlow cannot be interrupted: the process ends within two seconds.
-        """
-        self._cancel.setEnabled(False)
-        self._cancel.setText("Cancelling…")
-        self.cancel_wanted.emit()
+    def show_recent(self, recent: Sequence[Explored]) -> None:
+        """List what was explored lately."""
+        while (item := self._recent.body.takeAt(1)) is not None:  # all below the head
+            row = item.widget()
+            if row is not None:
+                row.deleteLater()
+        for explored in recent:
+            at = time.strftime("%d %B, %H:%M", time.localtime(explored.closed_at)).lstrip("0")
+            self._recent.body.addWidget(self._link(explored.name, at, str(explored.path)))
+        if not recent:
+            words = "Nothing was explored yet. What you explore is kept here, with every schedule found."
+            self._recent.body.addWidget(label(words, muted=True, wrap=True))
+        self._recent.body.addStretch(1)
 
     def show_work(self, name: str) -> None:
         """Show that a model is being profiled."""
-        self._cancel.setEnabled(True)
-        self._cancel.setText("Cancel")
-        self._card.setVisible(False)
+        self._begin.setVisible(False)
         self._problem.setVisible(False)
-        self._work.setVisible(True)
-        self._work.note.setText(Path(name).name)
-        self._began.clear()
-        self.show_progress("load", "", 0, 0)
-        self._clock.start()
+        self.work.setVisible(True)
+        self.work.begin(name)
 
-    def show_progress(self, stage: str, message: str, done: float, total: float) -> None:
-        """Show how far the profile is."""
-        reached = _STAGES.index(stage) if stage in _STAGES else 0
-        now = time.monotonic()
-        for number in range(len(self._began), reached + 1):
-            self._began[number] = now
-        self._reached, self._message = reached, message
-        self._bar.setRange(0, int(total))
-        self._bar.setValue(int(done))
-        self._show_steps()
-
-    def _show_steps(self) -> None:
-        """Show each step with the seconds it took or has taken so far."""
-        now, reached = time.monotonic(), _STAGES[self._reached]
-        for number, (name, (line, seconds)) in enumerate(zip(_STAGES, self._steps, strict=True)):
-            mark = "✓" if number < self._reached else "●" if number == self._reached else "○"
-            # Of the other steps, what is reported says no more than the title does.
-            more = f": {self._message}" if name == reached == "measure" and self._message else ""
-            text = f"{mark}\u00a0\u00a0{_TITLES[name]}{more}"  # spaces that rich text keeps too
-            line.setText(strong(text) if number == self._reached else text)
-            began = self._began.get(number)
-            end = self._began.get(number + 1, now)
-            seconds.setText("" if began is None else f"{end - began:.0f} s")
+    def offer_back(self, name: str) -> None:
+        """Offer the way back to the graph that is open."""
+        self._back.setText(f"Back to {name}")
+        self._back.setAccessibleName(self._back.text())
+        self._back.show()
 
     def show_start(self) -> None:
         """Show the beginning again."""
-        self._clock.stop()
-        self._work.setVisible(False)
-        self._card.setVisible(True)
+        self.work.end()
+        self.work.setVisible(False)
+        self._begin.setVisible(True)
 
     def show_problem(self, sentence: str, hint: str) -> None:
         """Show one sentence about what went wrong, and what to do."""
         self.show_start()
-        self._sentence.setText(sentence)
-        self._hint.setText(hint)
+        self._sentence.setText(as_sentence(sentence))
+        self._hint.setText(as_sentence(hint))
         self._problem.setVisible(True)

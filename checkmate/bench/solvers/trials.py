@@ -10,7 +10,7 @@ from checkmate import pipeline
 from checkmate.bench.common.convergence import Convergence, Recorder, TimedIncumbent
 from checkmate.bench.common.trial_progress import TrialProgress
 from checkmate.bench.solvers.published import Figure, figures_for
-from checkmate.catalog.bundled import graph_files
+from checkmate.catalog.bundled import find_graph
 from checkmate.errors import SolverCrashedError
 from checkmate.formats import read_any_graph
 from checkmate.graphs.generate import random_layered, training_chain, training_dag
@@ -108,7 +108,8 @@ def generated_graphs() -> list[Graph]:
     """
     graphs = [random_layered(0, ops) for ops in (100, 500, 1000)]
     graphs.append(training_chain(64, seed=0))
-    return [*graphs, *map(read_any_graph, graph_files())]
+    bundled = find_graph("unet-b8.graph")
+    return graphs if bundled is None else [*graphs, read_any_graph(bundled)]
 
 
 def smoke_graphs() -> list[Graph]:

@@ -214,8 +214,7 @@ def least_text(graph: Graph, found: LeastMemory, path: Path | None) -> str:
             f"  proved    {_proof(found)}",
             f"  cost      {cost_text(graph, result.cost)}, {format_overhead(result.cost, result.base_cost)} "
             f"over computing everything once ({origin_words(graph)})",
-            f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them "
-            "recomputations",
+            f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them recomputed",
             *output.assumption_lines(result),
             f"  solved by {result.solver} in {format_seconds(found.seconds)}, "
             f"{plural(found.probes, 'budget')} tried",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkmate.machine.gpus import is_device
-from checkmate.request import ModelRequest
+from checkmate.request import ModelRequest, parse_shape
 from checkmate.units import Budget, parse_budget, parse_bytes, parse_overhead
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 ALLOW_CODE_HELP = "allow the model's own code to run; use it only for a file that you trust"
+DEFAULT_BATCH = 32
 GRAPH_HELP = "a graph file, a bundled graph's name, or paper.NAME (a network of the paper)"
 
 
@@ -92,10 +93,7 @@ def _number(text: str) -> float:
 @typed
 def shape(text: str) -> tuple[int, ...]:
     """Return an input's shape without the batch."""
-    parts = text.strip("()[] ").replace("x", ",").split(",")
-    if not all(part.strip().isdigit() and int(part) > 0 for part in parts if part.strip()):
-        raise ValueError(f"{text!r} is not a shape; write it like 224,224,3")
-    return tuple(int(part) for part in parts if part.strip())
+    return parse_shape(text)
 
 
 def bundled_or_given(text: str) -> str:
@@ -125,16 +123,19 @@ def window_size(text: str) -> tuple[int, int]:
     return int(width), int(height)
 
 
-def add_model(parser: argparse.ArgumentParser, *, batch: int | None = 32) -> None:
+def add_model(parser: argparse.ArgumentParser) -> None:
     """Add a model and the options of its trace."""
     parser.add_argument(
         "model",
         metavar="MODEL",
         help="a .keras or .h5 file, keras.applications.NAME, a sample (checkmate list models), or "
-        "file.py:function",
+        "file.py:function, which returns a model, or a training step and an example of its arguments",
     )
     parser.add_argument(
-        "-b", "--batch-size", type=positive, default=batch, help="examples per step (default 32)"
+        "-b",
+        "--batch-size",
+        type=positive,
+        help="examples per step (default 32, or those of the example that comes with a step)",
     )
     add_training(parser)
 
@@ -189,7 +190,8 @@ def model_request(options: argparse.Namespace) -> ModelRequest:
     """Return the request from the options of ``add_model``."""
     return ModelRequest(
         model=options.model,
-        batch_size=options.batch_size,
+        batch_size=DEFAULT_BATCH if options.batch_size is None else options.batch_size,
+        batch_chosen=options.batch_size is not None,
         loss=options.loss,
         optimizer=options.optimizer,
         input_shape=options.input_shape,

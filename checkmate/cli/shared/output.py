@@ -154,7 +154,7 @@ def solve_text(graph: Graph, result: SolveResult, path: Path | None) -> str:
         f"  peak      {format_bytes(result.peak_bytes)} (requested bytes, predicted)",
         f"  cost      {cost_text(graph, result.cost)}, {format_overhead(result.cost, result.base_cost)} "
         f"over computing everything once ({origin_words(graph)})",
-        f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them recomputations",
+        f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them recomputed",
         *assumption_lines(result),
         f"  solved by {result.solver} in {format_seconds(result.solve_seconds)}",
     ]
@@ -286,7 +286,7 @@ def report_text(found: VerificationReport, directory: Path | None) -> str:
         f"  measured time  {_seconds(seconds['measured'])} a step (predicted {_predicted(seconds)}); "
         f"plain step {_seconds(seconds['plain_measured'])}",
         *_gradient_lines(found),
-        f"  steps          {found.steps}, {found.recomputations} of them recomputations",
+        f"  steps          {found.steps}, {found.recomputations} of them recomputed",
         *(f"  note: {note}" for note in found.notes),
     ]
     if directory is not None:
@@ -295,13 +295,15 @@ def report_text(found: VerificationReport, directory: Path | None) -> str:
 
 
 def _gradient_lines(found: VerificationReport) -> list[str]:
-    """Return how the gradients compare with the plain step's.
+    """Return how what was compared differs from the plain step's.
 
-    The batch is named where it is not the step's own.
+    That is the gradients, or of a step of the user's own what it comes to. The batch is named where it is not
+    the step's own.
     """
     gradients, loss = found.gradients, found.loss
+    own = gradients.get("compared", "gradients") != "gradients"
     if gradients["equal"] is None:
-        return ["  gradients      not compared"]
+        return [f"  {'results  ' if own else 'gradients'}      not compared"]
     same = (
         "bitwise equal to the plain step's"
         if gradients["bitwise"]
@@ -311,12 +313,23 @@ def _gradient_lines(found: VerificationReport) -> list[str]:
     )
     elsewhere = gradients.get("batch_size") not in (None, found.batch_size)
     at = f" (at batch {gradients['batch_size']})" if elsewhere else ""
-    return [
-        f"  gradients      {same}{at} with the same kernels; with default kernels "
-        f"{gradients['overall_relative_error']:.1e} apart overall, at most "
-        f"{gradients['worst']['relative_error']:.1e} ({gradients['worst']['name']})",
-        f"  loss           {loss['optimized']:.6g} (plain {loss['plain']:.6g}){at}",
-    ]
+    head = f"  gradients      {same}{at}"
+    largest = "the step's largest gradient"
+    if own:
+        head = f"  results        what the step returns and its variables: {same} after "
+        head += f"{plural(gradients['steps'], 'step')}{at}"
+        largest = "the largest of them"
+    worst = gradients["worst_of_largest"]
+    apart = (
+        f"{gradients['overall_relative_error']:.1e} apart overall, at most {worst['error']:.1e} of {largest} "
+    )
+    apart += f"({worst['name']})"
+    if own and not worst["error"]:
+        apart = "no difference"
+    lines = [f"{head} with the same kernels; with default kernels {apart}"]
+    if loss["optimized"] is not None and loss["plain"] is not None:
+        lines.append(f"  loss           {loss['optimized']:.6g} (plain {loss['plain']:.6g}){at}")
+    return lines
 
 
 def listing_text(rows: Sequence[Mapping[str, Any]]) -> str:

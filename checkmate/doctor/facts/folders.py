@@ -13,6 +13,7 @@ from pathlib import Path
 
 from checkmate.doctor.facts.values import Folder
 from checkmate.machine.cost_store import default_path
+from checkmate.machine.plan_folder import default_folder
 
 
 def folders_here(sessions: str | None) -> tuple[Folder, ...]:
@@ -20,7 +21,11 @@ def folders_here(sessions: str | None) -> tuple[Folder, ...]:
 
     The folder of saved explorations is left out where it is not known.
     """
-    found = [folder_at("cost-cache", "Cost cache", default_path().parent), _kernels()]
+    found = [
+        folder_at("cost-cache", "Cost cache", default_path().parent),
+        folder_at("plan-cache", "Plan cache", default_folder()),
+        _kernels(),
+    ]
     if sessions is not None:
         found.append(folder_at("sessions", "Explorations", Path(sessions)))
     return (*found, _temporary())

@@ -29,6 +29,7 @@ _ORDER = (
     "solvers",
     "window",
     "cost-cache",
+    "plan-cache",
     "kernel-cache",
     "sessions",
     "temporary",

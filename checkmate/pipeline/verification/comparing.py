@@ -19,6 +19,8 @@ from checkmate.tf.emit.moved import op_types
 from checkmate.tf.measure.fresh_step import compare_fresh
 from checkmate.tf.trace.coarsen import FoldedStep
 
+GRADIENTS, RESULTS = "gradients", "variables and results"
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -26,13 +28,15 @@ class Compared:
 
     It was made at ``batch`` and on ``device`` (cpu or gpu). ``found`` is as
     ``checkmate.tf.measure.step.compare`` gives it; None where the plain step fits nowhere. ``note`` says
-    where it was compared, unless that is the step's own batch and device.
+    where it was compared, unless that is the step's own batch and device. ``what`` was compared: gradients,
+    or what a step that is not Keras's own comes to.
     """
 
     found: Mapping[str, Any] | None
     batch: int = 0
     device: str = ""
     note: str = ""
+    what: str = GRADIENTS
 
 
 def compare_where_it_fits(
@@ -44,10 +48,11 @@ def compare_where_it_fits(
     report: Report,
     cancelled: Cancelled,
 ) -> Compared:
-    """Compare gradients where the plain step fits.
+    """Compare the scheduled step where the plain step fits.
 
-    Compare at the request's own batch if it fits there. Where memory is short for the own batch, compare at
-    the largest one that fits; else on the CPU. At another batch the schedule's order is that of the same ops
+    Gradients are compared; of a step that is not Keras's own, what it returns and its variables. Compare at
+    the request's own batch if it fits there. Where memory is short for the own batch, compare at the largest
+    one that fits; else on the CPU. At another batch the schedule's order is that of the same ops
     (``checkmate.tf.emit.moved``).
 
     Raises:
@@ -56,20 +61,19 @@ def compare_where_it_fits(
     """
     device = folded.graph.device
     kind = "cpu" if device is None else device.kind
+    loaded = folded.traced.loaded
+    what = GRADIENTS if loaded.own is None else RESULTS
     for on in dict.fromkeys((kind, "cpu")):
         at = request if on == kind else dataclasses.replace(request, device="cpu", kernels=None)
-        batches = _Batches(plain.batch if on == kind else request.batch_size)
+        batches = _Batches(plain.batch if on == kind else request.batch_size, only=not loaded.any_batch)
         for batch in batches:
             whole = batch == request.batch_size and on == kind
-            task: dict[str, Any] = {
-                "request": dataclasses.replace(at, batch_size=batch).to_json(),
-                "steps": schedule.steps.tolist(),
-            }
+            task: dict[str, Any] = {"request": at.at_batch(batch).to_json(), "steps": schedule.steps.tolist()}
             if not whole:
                 task |= {"nodes": folded.nodes, "op_types": op_types(folded)}
             where = "" if whole else f" at batch {batch}{'' if on == kind else ' on the CPU'}"
             try:
-                found = compare_fresh(task, where=where, report=report, cancelled=cancelled)
+                found = compare_fresh(task, what=what, where=where, report=report, cancelled=cancelled)
             except StepTooLargeError as error:
                 batches.too_large(batch, error)
                 continue
@@ -77,25 +81,27 @@ def compare_where_it_fits(
                 if whole:
                     raise
                 continue
-            return Compared(found, batch, on, _note(where))
-    return Compared(None)
+            return Compared(found, batch, on, _note(what, where), what)
+    return Compared(None, what=what)
 
 
 class _Batches:
     """The batches to try: ``first``, then smaller ones.
 
-    The first error tells how much smaller. There are none where ``first`` is 0.
+    The first error tells how much smaller. There are none where ``first`` is 0, and no smaller ones if
+    ``only``.
     """
 
-    def __init__(self, first: int) -> None:
-        self._first = first
+    def __init__(self, first: int, *, only: bool) -> None:
+        self._first, self._only = first, only
         self._next: Iterator[int] | None = None
 
     def __iter__(self) -> Iterator[int]:
         if self._first < 1:
             return
         yield self._first
-        yield from self._next or smaller_batches(self._first, 0.5)
+        if not self._only:
+            yield from self._next or smaller_batches(self._first, 0.5)
 
     def too_large(self, batch: int, error: StepTooLargeError) -> None:
         """Take it that ``batch`` did not fit.
@@ -106,10 +112,10 @@ class _Batches:
             self._next = smaller_batches(batch, share_of(error))
 
 
-def _note(where: str) -> str:
+def _note(what: str, where: str) -> str:
     if not where:
         return ""
     return (
-        f"gradients were compared{where}: the largest batch tried at which the plain step fits beside its "
+        f"{what} were compared{where}: the largest batch tried at which the plain step fits beside its "
         "copies; the ops and their order are the same there"
     )

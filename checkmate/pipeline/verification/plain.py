@@ -5,7 +5,6 @@ It is measured, or else predicted and measured at a smaller batch.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -111,8 +110,9 @@ def measure_plain(
             too_large = error
     free = _free(too_large, graph)
     batch, history = 0, History()
-    for smaller in smaller_batches(request.batch_size, share_of(too_large)):
-        at = dataclasses.replace(request, batch_size=smaller)
+    sizes = smaller_batches(request.batch_size, share_of(too_large))
+    for smaller in sizes if folded.traced.loaded.any_batch else ():
+        at = request.at_batch(smaller)
         message = f"the plain step does not fit; measuring it at batch {smaller}"
         try:
             found = measure_fresh(at, None, message=message, report=report, cancelled=cancelled, history=True)

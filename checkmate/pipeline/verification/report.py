@@ -5,6 +5,7 @@ Its gradients are compared with the plain step's; its peak and its time are meas
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from checkmate.ir.timeline import Timeline
 from checkmate.machine.cost_origin import taken_words
 from checkmate.machine.readings import Reading
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.verification.comparing import Compared
+from checkmate.pipeline.verification.comparing import GRADIENTS, Compared
 from checkmate.pipeline.verification.plain import Plain
 from checkmate.request import ModelRequest
 from checkmate.tf.measure.fresh_step import FreshMeasurement
@@ -178,13 +179,18 @@ def allocated_per_requested(graph: Graph) -> float:
 
 
 def _gradients(compared: Compared) -> dict[str, Any]:
-    where = {"batch_size": compared.batch or None, "device": compared.device or None}
+    where = {
+        "compared": compared.what,
+        "batch_size": compared.batch or None,
+        "device": compared.device or None,
+    }
     if compared.found is None:
         unknown = (
             "equal",
             "bitwise",
             "state_bitwise",
             "worst",
+            "worst_of_largest",
             "plain_rerun_relative_error",
             "overall_relative_error",
         )
@@ -195,11 +201,13 @@ def _gradients(compared: Compared) -> dict[str, Any]:
         "bitwise": bool(exact["bitwise"]),
         "state_bitwise": bool(exact["state_bitwise"]),
         "worst": dict(usual["worst"]),
+        "worst_of_largest": dict(usual["worst_of_largest"]),
         "plain_rerun_relative_error": usual["plain_rerun_relative_error"],
         "overall_relative_error": usual["overall_relative_error"],
         "exact_worst": dict(exact["worst"]),
         "exact_plain_rerun_relative_error": exact["plain_rerun_relative_error"],
         "count": exact["gradients"],
+        "steps": exact.get("steps") or 1,
         **where,
     }
 
@@ -215,16 +223,19 @@ def _loss(compared: Compared, measured: FreshMeasurement) -> dict[str, float | N
 
 
 def gradients_equal(compared: Mapping[str, Any]) -> bool:
-    """Return whether the compared gradients count as equal.
+    """Return whether what was compared counts as equal.
 
-    They do if they are bitwise equal with the same kernels, as near as sums in another order are, or within a
-    few times the plain step's own spread.
+    It does if it is bitwise equal with the same kernels, as near as sums in another order are, or within a
+    few times the plain step's own spread. Counters and random seeds must be the same.
     """
     exact = compared["exact"]
+    if not exact.get("whole_equal", True):
+        return False
     if exact["bitwise"] or float(exact["overall_relative_error"]) <= float(exact.get("sum_rounding", 0.0)):
         return True
     spread = float(exact["plain_rerun_relative_error"])
-    return spread > 0 and float(exact["worst"]["relative_error"]) <= max(_SPREAD_FACTOR * spread, _ROUNDING)
+    worst = float(exact["worst"]["relative_error"])
+    return 0 < spread < math.inf and worst <= max(_SPREAD_FACTOR * spread, _ROUNDING)
 
 
 def _problems(budget_bytes: int, found: Measurements) -> list[str]:
@@ -232,17 +243,31 @@ def _problems(budget_bytes: int, found: Measurements) -> list[str]:
     compared, peak, reloaded = found.compared, found.measured.peak_bytes, found.reloaded_peak
     problems: list[str] = []
     if compared.found is None:
-        problems.append("the gradients were not compared: the plain step fits at no batch that was tried")
-    elif not gradients_equal(compared.found):
-        worst = compared.found["exact"]["worst"]
         problems.append(
-            f"the gradient of {worst['name']} differs by {worst['relative_error']:.2g} (relative)"
+            f"the {compared.what} were not compared: the plain step fits at no batch that was tried"
         )
+    elif not gradients_equal(compared.found):
+        problems.append(_difference(compared))
     if peak > budget_bytes:
         problems.append(_over("the step's measured peak", peak, budget_bytes))
     if reloaded is not None and reloaded > budget_bytes:
         problems.append(_over("the reloaded step's measured peak", reloaded, budget_bytes))
     return problems
+
+
+def _difference(compared: Compared) -> str:
+    """Say where the scheduled step comes to something else."""
+    assert compared.found is not None
+    worst = compared.found["exact"]["worst"]
+    error = float(worst["relative_error"])
+    by = f"differs by {error:.2g} (relative)"
+    if math.isinf(error):
+        by = "is infinite or not a number where the plain step's is not, or the other way round"
+    if compared.what == GRADIENTS:
+        return f"the gradient of {worst['name']} {by}"
+    if not compared.found["exact"]["whole_equal"]:
+        return "a whole number among the variables and results is not the plain step's"
+    return f"{worst['name']} {by}"
 
 
 def _over(what: str, peak: int, budget: int) -> str:

@@ -1,7 +1,7 @@
 """Draw self-contained pages in the common style.
 
-A page is one HTML text with its style inside, for light and dark. Nothing is fetched and there is no
-script.
+A page is one HTML text with its style inside, for light and dark. Nothing is fetched. There is no script but
+one that a page brings itself.
 """
 
 from __future__ import annotations
@@ -15,16 +15,21 @@ from checkmate import __version__
 from checkmate.reports.page.parts import Block, Note, Picture, Section, Table
 
 
-def page(title: str, body: str, *, style: str = "") -> str:
+def page(title: str, body: str, *, style: str = "", script: str = "") -> str:
     """Return the whole page.
 
     ``title``: plain text. ``body``: HTML. ``style``: CSS of this page alone, after the common one.
+    ``script``: its script elements. The page forbids browsers to fetch or send anything, and to run a script
+    where it has none.
     """
+    allowed = "script-src 'unsafe-inline'; " if script else ""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; {allowed}'
+        "style-src 'unsafe-inline'; img-src data:\">\n"
         f"<title>{html.escape(title)}</title>\n<style>\n{_STYLE}{style}</style></head>\n"
-        f"<body>\n{body}\n</body></html>\n"
+        f"<body>\n{body}\n{script}</body></html>\n"
     )
 
 

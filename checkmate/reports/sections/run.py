@@ -5,7 +5,7 @@ They show the measured step beside the plain one, a schedule, or a graph.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from checkmate.charts.live_bytes import memory_svg
@@ -22,7 +22,7 @@ from checkmate.reports.loaded import REPORT, SCHEDULE, Loaded
 from checkmate.reports.page.parts import Block, Note, Picture, Section, Table
 from checkmate.reports.page.words import NONE, count
 from checkmate.reports.sections.frontier import ORIGINS
-from checkmate.units import format_bytes, format_overhead, format_seconds
+from checkmate.units import format_bytes, format_overhead, format_seconds, plural
 
 _CAPTION = (
     "Live bytes as the ops request them, predicted by replaying the schedule; what the allocator shows "
@@ -90,7 +90,7 @@ def _report_facts(told: Fields) -> list[str]:
         *([f"batch {batch}"] if batch else []),
         f"measured on {told.get('device', str)}",
         f"budget {format_bytes(told.whole('budget_bytes'))}",
-        f"{count(told.whole('steps'))} steps, {count(told.whole('recomputations'))} of them recomputations",
+        f"{count(told.whole('steps'))} steps, {count(told.whole('recomputations'))} of them recomputed",
     ]
 
 
@@ -100,11 +100,12 @@ def _report_cards(told: Fields) -> list[tuple[str, str]]:
     smaller = f" (−{100 * (1 - measured / plain):.0f} % against the plain step)" if measured and plain else ""
     same = "bitwise equal" if gradients.get("bitwise") else "equal" if gradients.get("equal") else "DIFFERENT"
     same = "not compared" if gradients.get("equal") is None else same
+    what = gradients.get("compared", "gradients")
     return [
-        ("as promised" if told.get("ok", bool) else "NOT as promised", "loss, gradients, peak"),
+        ("as promised" if told.get("ok", bool) else "NOT as promised", f"loss, {what}, peak"),
         (_bytes(measured), f"peak, measured{smaller}"),
         (_seconds(told.get("seconds", dict).get("measured")), "a step, measured"),
-        (same, f"gradients, with the same kernels, measured{_at_batch(told, gradients)}"),
+        (same, f"{what}, with the same kernels, measured{_at_batch(told, gradients)}"),
     ]
 
 
@@ -117,6 +118,20 @@ def _at_batch(told: Fields, gradients: dict[str, Any]) -> str:
     return "" if batch in (None, told.whole("batch_size", None)) else f" at batch {batch}"
 
 
+def _apart(gradients: Mapping[str, Any]) -> str:
+    """Say how far the gradients are apart with default kernels."""
+    worst, scaled = gradients["worst"], gradients.get("worst_of_largest")
+    what = gradients.get("compared", "gradients")
+    most = f"{worst['relative_error']:.1e} ({worst['name']})"  # of a report of an earlier version
+    if scaled:
+        largest = "the step's largest gradient" if what == "gradients" else "the largest of them"
+        most = f"{scaled['error']:.1e} of {largest} ({scaled['name']})"
+    if scaled and not scaled["error"]:
+        return f"With default kernels the {what} do not differ."
+    overall = f"{gradients['overall_relative_error']:.1e}"
+    return f"With default kernels the {what} are {overall} apart overall, at most {most}."
+
+
 def _report_blocks(told: Fields) -> list[Block]:
     peak, seconds, loss = (told.get(name, dict) for name in ("peak_bytes", "seconds", "loss"))
     rows = [
@@ -126,13 +141,9 @@ def _report_blocks(told: Fields) -> list[Block]:
         ("loss", NONE, _plainly(loss.get("optimized")), NONE, _plainly(loss.get("plain")), NONE),
     ]
     gradients = told.get("gradients", dict)
-    worst = gradients.get("worst") or {}
     lines = []
-    if gradients.get("overall_relative_error") is not None and worst:
-        lines.append(
-            f"With default kernels the gradients are {gradients['overall_relative_error']:.1e} apart "
-            f"overall, at most {worst['relative_error']:.1e} ({worst['name']})."
-        )
+    if gradients.get("overall_relative_error") is not None and gradients.get("worst"):
+        lines.append(_apart(gradients))
     profiled, today = seconds.get("predicted"), seconds.get("predicted_today")
     if profiled and today and is_other_pace(today / profiled):
         lines.append(
@@ -202,7 +213,7 @@ def _schedule_blocks(said: Fields, graph: Graph | None) -> list[Block]:
     words.append(
         f"Replayed: peak {format_bytes(timeline.peak_bytes)} at step {timeline.peak_step + 1} (keep "
         f"everything: {format_bytes(plain.peak_bytes)}), {format_overhead(timeline.cost, plain.cost)} cost, "
-        f"{schedule.recomputations} recomputations; budget {format_bytes(result.budget_bytes)} of requested "
-        "bytes."
+        f"{plural(schedule.recomputations, 'recomputation')}; budget {format_bytes(result.budget_bytes)} of "
+        "requested bytes."
     )
     return [Picture(memory_svg(graph, schedule, result.budget_bytes), _CAPTION), Note(tuple(words))]

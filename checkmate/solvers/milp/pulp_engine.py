@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkmate.errors import SolverUnavailableError
+from checkmate.errors import SolveFailedError, SolverUnavailableError
 from checkmate.ir.result import SolveStatus
 from checkmate.progress import Cancelled
 from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.shared.highs_thread import silent_highs, start_highs
 from checkmate.solvers.tolerances import HIGHS_INFINITY
 
 _POLL_SECONDS = 0.02
@@ -81,8 +82,26 @@ def _run_highs(
     """Solve with HiGHS."""
     import pulp
 
+    settings: dict[str, Any] = {
+        "time_limit": float(seconds),
+        "mip_rel_gap": options.gap,
+        "mip_abs_gap": 0.0,
+        "threads": max(1, options.workers),
+    }
+    if relaxed:
+        settings["solver"] = "ipm"  # simplex takes several times longer on these relaxations
+
     class InterruptibleHighs(pulp.HiGHS):  # type: ignore[misc]
         """PuLP's driver, with cancelling, a start and callbacks added."""
+
+        def createAndConfigureSolver(self, lp: Any) -> None:  # noqa: N802 (PuLP's name)
+            """Make the solver.
+
+            PuLP calls this hook; its own makes one that may print.
+            """
+            lp.solverModel = silent_highs()
+            for name, value in settings.items():
+                lp.solverModel.setOptionValue(name, value)
 
         def callSolver(self, lp: Any) -> None:  # noqa: N802 (PuLP's name)
             """Solve; PuLP calls this hook."""
@@ -97,19 +116,17 @@ def _run_highs(
                 }
                 highs.setSolution(len(columns), list(columns), list(columns.values()))
             highs.HandleUserInterrupt = True
-            with _CancelWatcher(hooks.cancelled, highs.cancelSolve):
-                highs.solve()
+            # HiGHS keeps the count of workers of a thread's first solve, and a new thread may have another.
+            over = start_highs(highs, "milp", daemon=False)
+            try:
+                while not over.wait(_POLL_SECONDS):
+                    if hooks.cancelled():
+                        highs.cancelSolve()
+            except BaseException:
+                highs.cancelSolve()  # the process waits for the thread
+                raise
 
-    method = {"solver": "ipm"} if relaxed else {}  # simplex takes several times longer on these relaxations
-    engine = InterruptibleHighs(
-        msg=False,
-        timeLimit=seconds,
-        gapRel=options.gap,
-        gapAbs=0.0,
-        threads=max(1, options.workers),
-        **method,
-    )
-    model.solve(engine)
+    model.solve(InterruptibleHighs(msg=False))
     return _highs_outcome(model.solverModel, relaxed=relaxed, cancelled=hooks.cancelled)
 
 
@@ -117,6 +134,9 @@ def _highs_outcome(highs: Any, *, relaxed: bool, cancelled: Cancelled) -> Engine
     """Return how HiGHS ended, from HiGHS itself.
 
     PuLP 3.3 reports a time limit as optimal.
+
+    Raises:
+        SolveFailedError: it did not solve, for another reason than a limit or a cancel.
     """
     import highspy
 
@@ -133,7 +153,13 @@ def _highs_outcome(highs: Any, *, relaxed: bool, cancelled: Cancelled) -> Engine
         known, found = None, False
     if found:
         return EngineOutcome(SolveStatus.FEASIBLE, known, engine_status)
-    return EngineOutcome(SolveStatus.CANCELLED if cancelled() else SolveStatus.LIMIT, known, engine_status)
+    if cancelled():
+        return EngineOutcome(SolveStatus.CANCELLED, known, engine_status)
+    kinds = highspy.HighsModelStatus
+    broken = (kinds.kNotset, kinds.kLoadError, kinds.kModelError, kinds.kPresolveError, kinds.kSolveError)
+    if status in (*broken, kinds.kPostsolveError):
+        raise SolveFailedError(f"HiGHS ended with {engine_status!r}", hint="try another solver, such as auto")
+    return EngineOutcome(SolveStatus.LIMIT, known, engine_status)
 
 
 def _tell_solution(on_solution: OnSolution) -> Callable[[Any], None]:

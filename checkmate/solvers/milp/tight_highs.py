@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from checkmate.progress import Cancelled
 from checkmate.solvers.milp.tight_model import TightModel
-from checkmate.solvers.shared.highs_thread import start_highs
+from checkmate.solvers.shared.highs_thread import silent_highs, start_highs
 from checkmate.solvers.tolerances import HIGHS_GAP, HIGHS_INFINITY, HIGHS_RISE
 
 _POLL_S = 0.01
@@ -158,8 +158,7 @@ class _Program:
         relaxed: bool,
     ) -> None:
         self._highspy, self._model = highspy, model
-        self._highs = highspy.Highs()
-        self._highs.silent()
+        self._highs = silent_highs()
         self._highs.passModel(_as_lp(highspy, model, lower, upper, relaxed=relaxed))
 
     def run(

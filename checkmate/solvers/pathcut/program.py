@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from checkmate.ir.graph import Graph
 from checkmate.progress import Cancelled
 from checkmate.solvers.pathcut.cuts import CutProgram
-from checkmate.solvers.shared.highs_thread import start_highs
+from checkmate.solvers.shared.highs_thread import silent_highs, start_highs
 from checkmate.solvers.tolerances import HIGHS_GAP, HIGHS_RISE, round_up_if_whole
 
 _POLL_S = 0.01
@@ -70,7 +70,7 @@ def solve_program(
 
     if _is_impossible(program):
         return CutOutcome(math.inf, True, None)
-    highs = _engine(highspy, _model(highspy, program, relaxed=False), time_limit_s, workers)
+    highs = _engine(_model(highspy, program, relaxed=False), time_limit_s, workers)
     if start is not None:
         columns, values = _start_of(graph, program, start)
         highs.setSolution(len(columns), columns, values)
@@ -105,7 +105,7 @@ def relax_program(
 
     if _is_impossible(program):
         return Relaxation(math.inf)
-    highs = _engine(highspy, _model(highspy, program, relaxed=True), time_limit_s, workers=1)
+    highs = _engine(_model(highspy, program, relaxed=True), time_limit_s, workers=1)
     status = _run(highs, time_limit_s, cancelled)
     if _is_infeasible(highspy, status):
         return Relaxation(math.inf)
@@ -129,10 +129,9 @@ def _is_impossible(program: CutProgram) -> bool:
     return bool(((np.diff(starts) == 0) & (low > 1e-9)).any())
 
 
-def _engine(highspy: Any, model: Any, time_limit_s: float, workers: int) -> Any:
+def _engine(model: Any, time_limit_s: float, workers: int) -> Any:
     """Return HiGHS, silent and ready to solve ``model``."""
-    highs = highspy.Highs()
-    highs.silent()
+    highs = silent_highs()
     for option, value in (
         ("threads", max(1, workers)),
         ("mip_rel_gap", 0.0),

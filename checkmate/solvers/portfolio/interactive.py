@@ -4,7 +4,8 @@ The newest request comes first. Everything found and proved goes to one ``Fronti
 request starts from the best schedule known that fits, and from the bound known for it. The prover's process
 stays warm between requests. While nothing is asked, the frontier is filled: first schedules by greedy at many
 budgets, each also from its cheaper and its smaller neighbour; then the bound of the single cut at each; then
-longer solves where the gap is widest. Idle work stops within milliseconds of a request.
+longer solves where the gap is widest. After the first budgets, the published methods solve a few, to compare
+with. Idle work stops within milliseconds of a request.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -34,9 +35,9 @@ from checkmate.solvers.once_bound import explain_below_bound, run_once_bound
 from checkmate.solvers.pathcut.in_thread import background_prover
 from checkmate.solvers.pathcut.prover import Prover
 from checkmate.solvers.portfolio.auto import cancelled_while_compiling, solve_with
+from checkmate.solvers.portfolio.baseline_points import baseline_points
 from checkmate.solvers.portfolio.least_memory import LeastMemory, least_memory
 from checkmate.solvers.problem import Listener, MemoryListener, Problem, SolveOptions
-from checkmate.solvers.registry import find_solver
 from checkmate.solvers.sequence.greedy_solver import QUICK, greedy_steps
 from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.solvers.sequence.model import ScaledModel, build_model
@@ -53,7 +54,6 @@ _REFINE_S, _REFINED = 2.0, 0.005  # seconds per solve while idle; the gap that i
 _ROUNDS = 3  # the most rounds of refinement
 _POLL_S = 0.02
 _LEAST = "auto"  # the solver that makes the schedules of a search for the least memory
-_BASELINES = ("chen-sqrt-linear", "chen-greedy-linear", "chen-greedy-ap")
 
 
 class FrontierListener(Protocol):
@@ -70,6 +70,9 @@ class FrontierListener(Protocol):
 
         An infinite bound means that there is no schedule.
         """
+
+    def baseline(self, point: FrontierPoint) -> None:
+        """Take a published method's schedule; known ones may beat it."""
 
 
 class LiveSolver:
@@ -100,6 +103,7 @@ class LiveSolver:
         self._compilation, self._own_compilation = compilation, False
         self._preliminary: PreliminarySolver | None = None  # used until the search can run
         self._todo: Iterator[None] = self._idle_work()
+        self._baselines = baseline_points(graph, self._plain, self._least, lambda: self._busy())
         self._busy: Cancelled = lambda: False
 
     def __enter__(self) -> LiveSolver:
@@ -115,11 +119,11 @@ class LiveSolver:
         if self._own_compilation and self._compilation is not None:
             self._compilation.close()
 
-    def begin(self) -> None:
+    def begin(self, *, fill: bool = True) -> None:
         """Add what is known without search, and a first, coarse frontier.
 
         Processes and kernels start to warm up. This takes about a second at most, since a request might come
-        meanwhile.
+        meanwhile. Unless ``fill``, nothing is searched for.
         """
         self._take(range(self.graph.n), "keep-all", self._plain)
         if self._least > 0:
@@ -132,8 +136,13 @@ class LiveSolver:
         self._prover.start()
         warm_up()
         until = time.perf_counter() + _OPEN_S
-        while time.perf_counter() < until and self.idle(lambda: time.perf_counter() > until):
+        while fill and time.perf_counter() < until and self.idle(lambda: time.perf_counter() > until):
             continue
+
+    @property
+    def compiling(self) -> bool:
+        """Return whether the search still has to wait for its compilation."""
+        return self._preliminary is not None and self._preliminary.running
 
     def solve(self, budget_bytes: int, options: SolveOptions, listener: Listener) -> SolveResult:
         """Return the best schedule for ``budget_bytes`` within the time limit.
@@ -171,14 +180,22 @@ class LiveSolver:
     def _infeasible(self, budget_bytes: int) -> SolveResult:
         """Return INFEASIBLE with what proves it.
 
-        The statistic ``tightest_op`` is the op that needs too much, if it is one alone.
+        The statistics ``tightest_…`` say what needs too much, if it is one op alone or what is kept at the
+        end: the op, the values that are live together, and the bytes.
         """
         error = below_minimum(self.graph, budget_bytes)
         need = run_once_bound(self.graph)
-        sentence, tightest = "no schedule fits the budget, in any order of execution", {}
+        sentence = "no schedule fits the budget, in any order of execution"
+        tightest: dict[str, Any] = {}
         if budget_bytes < need.bytes:
             sentence = explain_below_bound(self.graph, budget_bytes, need) if error is None else str(error)
-            tightest = {"tightest_op": need.op if error is None else working_set_bound(self.graph).op}
+            need = need if error is None else working_set_bound(self.graph)
+            tightest = {
+                "tightest_op": need.op,
+                "tightest_values": list(need.values),
+                "tightest_bytes": need.bytes,
+                "tightest_at_end": need.at_end,
+            }
         problem = Problem(self.graph, budget_bytes)
         return without_schedule(
             problem, "auto", SolveStatus.INFEASIBLE, sentence, seconds=0.0, statistics=tightest
@@ -231,6 +248,8 @@ class LiveSolver:
             for budget in sorted(part, reverse=True):
                 if self.frontier.best(budget) is not None:
                     yield from self._whole(self._single_cut, budget)
+            while self._next_baseline():
+                yield
         for turn in range(_ROUNDS):
             for budget in self._widest(budgets):
                 yield from self._whole(self._refine, budget, _REFINE_S * 2**turn)
@@ -246,26 +265,26 @@ class LiveSolver:
     def _before_search(self) -> Iterator[None]:
         """Fill the frontier without compiled code, until the search can run."""
         budgets = iter(self._budgets()[:_COARSE])
-        for name in _BASELINES:
-            for share in (0.75, 0.5, 0.35):
-                if not self._compiling():
-                    return
-                self._fit_preliminarily(budgets)
-                budget = int(share * self._plain)
-                if budget >= self._least:
-                    options = SolveOptions(time_limit_s=1.0)
-                    result = (
-                        find_solver(name)
-                        .load()
-                        .solve(Problem(self.graph, budget), options, CancelListener(self._busy))
-                    )
-                    if result.schedule is not None:
-                        self._take(result.schedule.steps.tolist(), name, budget)
-                yield
+        while self._compiling():
+            self._fit_preliminarily(budgets)
+            if not self._next_baseline():
+                break
+            yield
         while self._compiling():
             self._fit_preliminarily(budgets)
             time.sleep(_POLL_S)
             yield
+
+    def _next_baseline(self) -> bool:
+        """Do a bit of the published methods' work; False if none is left."""
+        try:
+            point = next(self._baselines)
+        except StopIteration:
+            return False
+        if point is not None:
+            self._listener.baseline(point)
+            self._take(point.schedule.steps.tolist(), point.solver, point.budget_bytes)
+        return True
 
     def _fit_preliminarily(self, budgets: Iterator[int]) -> None:
         """Take what greedy has found; give it the next budget if it is idle."""

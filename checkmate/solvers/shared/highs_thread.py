@@ -1,4 +1,4 @@
-"""Run HiGHS in a thread of its own.
+"""Make a HiGHS that prints nothing, and run it in a thread of its own.
 
 ``startSolve`` of highspy has one lock per process, and raises if another run goes on.
 """
@@ -7,6 +7,25 @@ from __future__ import annotations
 
 import threading
 from typing import Any
+
+
+def silent_highs() -> Any:
+    """Return a new HiGHS that never prints.
+
+    A new ``highspy.Highs`` sets its callbacks before it can be told to be silent. From 1.16 on it prints its
+    name then, to standard output, where an answer in JSON may be expected.
+    """
+    import highspy
+
+    class Silent(highspy.Highs):  # type: ignore[misc]
+        """HiGHS that is silent from its first call on."""
+
+        def enableCallbacks(self) -> None:  # noqa: N802 (highspy's name)
+            """Be silent, then do as highspy does; its constructor calls this."""
+            self.silent()
+            super().enableCallbacks()
+
+    return Silent()
 
 
 def start_highs(highs: Any, name: str, *, daemon: bool) -> threading.Event:

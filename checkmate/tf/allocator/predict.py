@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from checkmate.ir.graph import Graph
-from checkmate.tf.allocator.bfc import Bfc, Request
+from checkmate.memory.bfc import Bfc, Request
 from checkmate.tf.allocator.replay import Allocation, allocations
 from checkmate.tf.allocator.small_chunks import small_chunk_requests
 from checkmate.tf.trace.coarsen import FoldedStep

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from checkmate.tf.allocator.bfc import Request
+from checkmate.memory.bfc import Request
 from checkmate.tf.trace.dataflow import Structure
 from checkmate.tf.trace.op_kinds import LIGHT_BYTES, OpKind
 

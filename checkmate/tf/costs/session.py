@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stdout
 from functools import cache
 from typing import Any
 
@@ -27,7 +28,9 @@ from checkmate.tf.environment import allocator_note
 from checkmate.tf.kernels import Kernels
 from checkmate.tf.models.load import load_model, optimizer_bytes, parameter_bytes
 from checkmate.tf.models.model import LoadedModel
+from checkmate.tf.models.own_step import naming
 from checkmate.tf.trace.coarsen import FoldedStep, fold
+from checkmate.tf.trace.of_function import fixed_bytes, trace_own_step
 from checkmate.tf.trace.sizes import total_bytes
 from checkmate.tf.trace.trace import TracedStep, trace_step
 
@@ -123,19 +126,23 @@ def prepare(request: ModelRequest, *, here: bool = False, report: Report, cancel
     device = choose_device(request, here=here)
     kernels = Kernels(request.kernels) if request.kernels else kernels_here(device.kind)
     report(Progress("load", message=f"loading {request.model}"))
-    with private.keras_sees_gpu() if device.kind == "gpu" else nullcontext():
+    # What the user's code prints while it is traced goes to standard error, as when it is loaded.
+    with private.keras_sees_gpu() if device.kind == "gpu" else nullcontext(), redirect_stdout(sys.stderr):
         loaded = load_model(request)
         stop_if(cancelled)
         report(Progress("trace", message="tracing the training step"))
-        traced = trace_step(loaded)
+        traced = trace_step(loaded) if loaded.own is None else trace_own_step(loaded)
     stop_if(cancelled)
     report(Progress("fold", message=f"folding {len(traced.ops)} TensorFlow ops"))
     metadata = _metadata(request, traced, device)
-    return fold(traced, kernels, fixed=_fixed_bytes(traced), device=device, metadata=metadata)
+    with nullcontext() if loaded.own is None else naming(loaded.own.spec):
+        return fold(traced, kernels, fixed=_fixed_bytes(traced), device=device, metadata=metadata)
 
 
 def _fixed_bytes(traced: TracedStep) -> dict[str, int]:
     """Return the bytes that are held during the whole step, by purpose."""
+    if traced.unplanned is not None:
+        return fixed_bytes(traced, len(traced.loaded.input_specs))
     return {
         "parameters": parameter_bytes(traced.loaded.model),
         "optimizer": optimizer_bytes(traced.loaded.model),
@@ -148,8 +155,10 @@ def _metadata(request: ModelRequest, traced: TracedStep, device: Device) -> dict
 
     It tells what was requested, and with what it was traced.
     """
+    batch = traced.loaded.batch_size
+    plain = dataclasses.replace(request, batch_size=batch, batch_chosen=False, kernels=None)
     metadata: dict[str, Any] = {
-        "request": dataclasses.replace(request, kernels=None).to_json(),
+        "request": plain.to_json(),
         "notes": [*traced.loaded.notes, *_allocator_notes(device)],
         "tensorflow": tf.__version__,
         "tensorflow_ops": len(traced.ops),
@@ -166,11 +175,12 @@ def _allocator_notes(device: Device) -> list[str]:
 
 
 def with_kernels_of(request: ModelRequest, graph: Graph) -> ModelRequest:
-    """Return ``request`` with the kernels whose memory ``graph`` follows.
+    """Return ``request`` with the batch and the kernels of ``graph``.
 
     It then folds into that graph in any process. Graphs of before 0.2 name no kernels; they follow oneDNN's.
     """
-    return dataclasses.replace(request, kernels=str(graph.metadata.get("kernels", Kernels.ONEDNN.value)))
+    kernels = str(graph.metadata.get("kernels", Kernels.ONEDNN.value))
+    return dataclasses.replace(request, batch_size=graph.batch_size or request.batch_size, kernels=kernels)
 
 
 def with_kernels_here(request: ModelRequest) -> ModelRequest:

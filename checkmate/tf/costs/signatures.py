@@ -11,11 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from checkmate.machine.cores import usable_cores
+from checkmate.tf import private
 from checkmate.tf.devices import kernels_here
 from checkmate.tf.trace.coarsen import FoldedStep
 
@@ -63,6 +65,38 @@ def surroundings(folded: FoldedStep) -> dict[str, Any]:
     }
 
 
+def described_bodies(op: tf.Operation) -> Iterator[str]:
+    """Yield lines on the functions that ``op`` calls, nested ones too.
+
+    They are bodies of loops and branches of conditions. Names are left out: they change from trace to trace.
+    What the op is called with decides too, so its small numbers are told first.
+    """
+    if not _calls_function(op):
+        return
+    yield json.dumps([_small_numbers(tensor) for tensor in op.inputs])
+    attributes = op.node_def.attr
+    for attribute in sorted(attributes):
+        for function in (attributes[attribute].func, *attributes[attribute].list.func):
+            if function.name:
+                yield attribute
+                yield from _described_body(private.function_body(op.graph, function.name))
+
+
+def _described_body(body: Any) -> Iterator[str]:
+    if body is None:
+        yield "unknown"
+        return
+    ops = body.get_operations()
+    places = {op.name: place for place, op in enumerate(ops)}
+    for op in ops:
+        reads = [[places.get(tensor.op.name, -1), tensor.value_index] for tensor in op.inputs]
+        values = [_small_numbers(op.outputs[0])] if op.type == "Const" else []
+        known = [] if op.type == "Const" else _attributes(op)
+        yield json.dumps([op.type, known, reads, values, [_kind(tensor) for tensor in op.outputs]])
+        yield from described_bodies(op)
+    yield json.dumps([[places.get(tensor.op.name, -1), tensor.value_index] for tensor in body.outputs])
+
+
 def _described(folded: FoldedStep, members: tuple[int, ...]) -> list[str]:
     """Return one line per op of a node."""
     structure = folded.structure
@@ -100,6 +134,15 @@ def _calls_function(op: tf.Operation) -> bool:
 def _is_function(attribute: Any) -> bool:
     kind = attribute.WhichOneof("value")
     return kind == "func" or (kind == "list" and bool(attribute.list.func))
+
+
+def _small_numbers(tensor: tf.Tensor) -> str:
+    """Return the values of a constant of few numbers, else an empty text."""
+    few = tensor.shape.is_fully_defined() and tensor.shape.num_elements() <= _SMALL
+    if not few or not (tensor.dtype.is_integer or tensor.dtype.is_floating or tensor.dtype.is_bool):
+        return ""
+    value = tf.get_static_value(tensor)
+    return "" if value is None else str(value.tolist())
 
 
 def _small_value(tensor: tf.Tensor) -> list[int] | None:

@@ -79,7 +79,7 @@ def _evaluated(structure: Structure, tensor: tf.Tensor) -> np.ndarray:
         return made[wanted.op.name].outputs[wanted.value_index]
 
     with tf.init_scope():
-        value: np.ndarray = tf.function(copied, autograph=False)().numpy()
+        value: np.ndarray = tf.function(copied, autograph=False).get_concrete_function()().numpy()
     return value
 
 

@@ -30,7 +30,8 @@ def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
     """Write a SavedModel whose ``train_step`` runs ``schedule``.
 
     ``train_step(*inputs, *labels)`` updates the variables inside and returns a dictionary: ``loss`` and the
-    model's outputs by name.
+    model's outputs by name. A step that is not Keras's own takes its tensors in their order there, and
+    returns what it returns, by name, with a ``loss`` if any of that is a number.
 
     Raises:
         JitCompiledError: the model is compiled by XLA.
@@ -43,12 +44,16 @@ def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
             "XLA merges recomputed ops and undoes the schedule",
             hint="compile the model with jit_compile=False",
         )
-    step = step_from_schedule(folded, schedule)
-    names = output_names(loaded.model)
+    step, own = step_from_schedule(folded, schedule), folded.traced.unplanned
+    names, count = output_names(loaded.model) if own is None else own.names, len(folded.traced.predictions)
+    if len(names) != count:  # a step of the user's own returns what it likes
+        names = [f"output_{number}" for number in range(count)]
+    has_loss = own is None or own.loss is not None
 
     def train_step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         outputs = step(*tensors)
-        return {"loss": outputs.loss, **dict(zip(names, outputs.predictions, strict=True))}
+        loss = {"loss": outputs.loss} if has_loss else {}
+        return {**loss, **dict(zip(names, outputs.predictions, strict=True))}
 
     save_function(folded, train_step, directory, small_chunks=SmallChunks(folded.structure))
 
@@ -87,9 +92,12 @@ def save_function(
 def argument_specs(folded: FoldedStep) -> list[tf.TensorSpec]:
     """Return the shapes and types of the inputs and labels.
 
-    They are named ``input_0`` …, ``label_0`` …
+    They are named ``input_0`` …, ``label_0`` …; those of a step that is not Keras's own as its arguments.
     """
     loaded = folded.traced.loaded
+    if loaded.own is not None:
+        named = zip(loaded.own.names, loaded.input_specs, strict=True)
+        return [tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in named]
     inputs = [tf.TensorSpec(s.shape, s.dtype, name=f"input_{i}") for i, s in enumerate(loaded.input_specs)]
     labels = [tf.TensorSpec(s.shape, s.dtype, name=f"label_{i}") for i, s in enumerate(loaded.label_specs)]
     return inputs + labels
@@ -177,6 +185,10 @@ def peak_of(run, device):
     return found, f"{{tf.config.experimental.get_memory_info(device)['peak'] / 2**20:.1f}} MiB"
 
 
+def numbers(found):
+    return {{name: float(value) for name, value in found.items() if value.shape.rank == 0}}
+
+
 def main(steps=3):
     folder = Path(__file__).resolve().parent / "saved_model"
     model = tf.saved_model.load(str(folder))  # keep it: the variables live with it
@@ -184,8 +196,9 @@ def main(steps=3):
     random = np.random.default_rng(0)
     data = batch(random)
     for step in range(steps):
-        loss, peak = peak_of(lambda: float(model.train_step(*data)["loss"]), device)
-        print(f"step {{step}}: loss {{loss:.4f}}, peak {{peak}}")
+        found, peak = peak_of(lambda: numbers(model.train_step(*data)), device)
+        told = "".join(f"{{name}} {{value:.4f}}, " for name, value in found.items())
+        print(f"step {{step}}: {{told}}peak {{peak}}")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ class FreshMeasurement:
     """Hold one step measured in a fresh process.
 
     Bytes and seconds are as in ``checkmate.tf.measure.step.measure``. ``curve``: measured requested bytes per
-    step of the schedule; empty for the plain step. ``settings``: the device's.
+    step of the schedule; empty for the plain step. ``settings``: the device's. ``loss``: None where a step of
+    the user's own returns none.
     ``peaks``: of each metered run.
     """
 
@@ -26,7 +27,7 @@ class FreshMeasurement:
     peak_bytes: int
     requested_peak_bytes: int
     seconds: float
-    loss: float
+    loss: float | None
     fingerprint: str
     device: str
     meter: str
@@ -69,23 +70,29 @@ def measure_fresh(
 
 
 def compare_fresh(
-    task: Mapping[str, Any], *, where: str = "", report: Report, cancelled: Cancelled
+    task: Mapping[str, Any],
+    *,
+    what: str = "gradients",
+    where: str = "",
+    report: Report,
+    cancelled: Cancelled,
 ) -> dict[str, Any]:
     """Compare the scheduled step with the plain one in fresh processes.
 
     Returns what ``compare`` found under ``exact`` (Eigen kernels) and ``usual`` (default kernels). ``task``:
-    as for ``checkmate.tf.measure.step.compare``. ``where``: added to the messages, such as ``" at batch 8"``.
+    as for ``checkmate.tf.measure.step.compare``. ``what``: is compared, in words. ``where``: added to the
+    messages, such as ``" at batch 8"``.
 
     Raises:
         StepTooLargeError: the plain step does not fit. Others as in ``checkmate.tf.fresh.run_task``.
     """
     exact = run_task(
         {**task, "do": "compare", "exact": True},
-        message=f"comparing gradients{where}, same kernels",
+        message=f"comparing {what}{where}, same kernels",
         report=report,
         cancelled=cancelled,
         environment=EXACT,
     )
-    message = f"comparing gradients{where}, default kernels"
+    message = f"comparing {what}{where}, default kernels"
     usual = run_task({**task, "do": "compare"}, message=message, report=report, cancelled=cancelled)
     return {"exact": exact, "usual": usual}

@@ -9,11 +9,10 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import numpy as np
 import tensorflow as tf
 
 from checkmate.errors import CheckmateError, CycleError
@@ -36,6 +35,8 @@ from checkmate.tf.emit.moved import moved_steps
 from checkmate.tf.emit.reload_probe import settled
 from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.measure.curve import measured_curve
+from checkmate.tf.measure.differences import sum_rounding
+from checkmate.tf.measure.outcomes import Outcome, compared, outcome_of_step, outcome_of_steps
 from checkmate.tf.profiler import MemoryEvent, trace_run
 from checkmate.tf.room import explain_exhausted_memory, require_room
 from checkmate.tf.trace.coarsen import FoldedStep
@@ -45,8 +46,6 @@ _T = TypeVar("_T")
 _LEAST_ROUNDS = 3
 # Copies of the variables or their gradients that a comparison holds: of three runs, and the first state.
 _OUTCOMES_HELD = 7
-# Eight units in the last place, because one unit grows on its way back through a network; at most a percent.
-_ROUNDING = {tf.float64: 2.0**-49, tf.float32: 2.0**-20, tf.float16: 2.0**-7, tf.bfloat16: 0.01}
 
 
 def measure(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,7 +58,7 @@ def measure(task: Mapping[str, Any]) -> dict[str, Any]:
     Returns ``peaks`` (of each metered run), ``first_peak_bytes``, ``peak_bytes`` (the largest of them),
     ``requested_peak_bytes`` (traced, with the fixed bytes), ``seconds`` (median, warm), ``loss`` (first run),
     ``fingerprint``, ``fixed_bytes`` (of its graph), ``history`` ((handle, bytes) pairs as
-    ``checkmate.tf.allocator.bfc.Request``), ``curve`` (bytes per step of the schedule, as ``measured_curve``
+    ``checkmate.memory.bfc.Request``), ``curve`` (bytes per step of the schedule, as ``measured_curve``
     tells them; empty for the plain step), ``load`` (cores that other programs took during the timed runs, of
     ``cores``), ``settings`` (``DeviceSettings.facts``).
 
@@ -106,7 +105,9 @@ def _measured_step(task: Mapping[str, Any]) -> dict[str, Any]:
     gc.collect()
     found = _metered_runs(step, kind, int(task.get("runs", 3)), settle=steps is not None)
     trace = trace_run(step.run, device=kind)
-    graph = step.folded.graph
+    graph, own = step.folded.graph, step.folded.traced.unplanned
+    if own is not None and own.loss is None:
+        found["loss"] = None
     return {
         **found,
         "requested_peak_bytes": graph.fixed_bytes + trace.requested_peak,
@@ -203,7 +204,8 @@ def requests_of(events: Sequence[MemoryEvent]) -> list[tuple[int, int]]:
 def compare(task: Mapping[str, Any]) -> dict[str, Any]:
     """Compare the scheduled step with the plain one.
 
-    Both start from the same state and batch. Loss, gradients and updated state are compared. ``task``:
+    Both start from the same state and batch. Loss, gradients and updated state are compared. Of a step that
+    is not Keras's own, what it returns and its variables are, after a few steps. ``task``:
     ``request``, ``steps``, ``seed``, ``exact`` (TensorFlow's graph rewriting off, so that both run the same
     kernels; the caller also chooses Eigen kernels by the process's environment), ``nodes`` (of the trace at
     another size, where the steps are not of this one: see ``checkmate.tf.emit.moved``). Per gradient the
@@ -226,6 +228,7 @@ def compare_all(task: Mapping[str, Any]) -> dict[str, Any]:
     """
     request, seed = ModelRequest.from_json(task["request"]), int(task.get("seed", 0))
     device = choose_device(request, here=True)
+    tf.random.set_seed(seed)  # for steps that draw random numbers without a seed of their own
     if task.get("exact"):
         make_exact(device.kind, seed)
     with explain_exhausted_memory("the plain step"):
@@ -266,64 +269,27 @@ def _compared_all(
     beside = _OUTCOMES_HELD * sum(value.nbytes for value in saved)
     require_room(folded.graph, schedule_of(folded, None), what="the plain step", beside=beside)
 
-    def run(function: Any) -> _Outcome:
+    own = folded.traced.unplanned
+
+    def run(function: Any) -> Outcome:
         for variable, value in zip(variables, saved, strict=True):
             variable.assign(value)
-        loss, _, gradients = run_step(function, batch)
-        after = [variable.numpy() for variable in variables]
-        return _Outcome(
-            float(loss.numpy()), [tensor.numpy() for group in gradients for tensor in group], after
-        )
+        if own is not None:
+            return outcome_of_steps(lambda: run_step(function, batch), own, variables)
+        return outcome_of_step(run_step(function, batch), folded.traced.gradients, variables)
 
     plain = compiled_step(folded, None, with_gradients=True)
-    reference, again = run(plain), run(plain)
-    names = [path for path, group in folded.traced.gradients.items() for _ in group]
-    rounding = sum_rounding(folded.structure.ops)
+    reference = run(plain)
+    if own is not None:  # an op that draws random numbers without a variable begins anew in a new function
+        plain = compiled_step(folded, None)
+    again, rounding = run(plain), max(1, reference.steps) * sum_rounding(folded.structure.ops)
     return [
         {
-            **_compared(names, reference, again, run(compiled_step(folded, steps, with_gradients=True))),
+            **compared(reference, again, run(compiled_step(folded, steps, with_gradients=True))),
             "sum_rounding": rounding,
         }
         for steps in schedules
     ]
-
-
-def sum_rounding(ops: Iterable[tf.Operation]) -> float:
-    """Return how much all gradients together may differ by rounding.
-
-    The difference is relative; 0.0: nothing. Each op computes the same, but ``AddN`` begins with the first
-    input whose memory it can take over (``forward_input_or_allocate_output`` in TensorFlow's
-    aggregate_ops.cc). So three terms or more are added in an order that depends on what else is still in
-    memory.
-    """
-    found = {op.outputs[0].dtype for op in ops if op.type == "AddN" and len(op.inputs) > 2}
-    return max((_ROUNDING[dtype] for dtype in found if dtype in _ROUNDING), default=0.0)
-
-
-@dataclass(frozen=True, eq=False)
-class _Outcome:
-    """Hold the loss, flat gradients and variables after one step."""
-
-    loss: float
-    gradients: list[np.ndarray]
-    state: list[np.ndarray]
-
-
-def _compared(names: Sequence[str], reference: _Outcome, again: _Outcome, found: _Outcome) -> dict[str, Any]:
-    scale = total_norm(reference.gradients)
-    pairs = list(zip(found.gradients, reference.gradients, strict=True))
-    errors = [relative_error(got, want, scale) for got, want in pairs]
-    spread = [relative_error(a, b, scale) for a, b in zip(again.gradients, reference.gradients, strict=True)]
-    worst = int(np.argmax(errors)) if errors else 0
-    return {
-        "gradients": len(errors),
-        "bitwise": all(np.array_equal(got, want) for got, want in pairs),
-        "state_bitwise": all(np.array_equal(a, b) for a, b in zip(found.state, reference.state, strict=True)),
-        "worst": {"name": names[worst] if names else "", "relative_error": errors[worst] if errors else 0.0},
-        "plain_rerun_relative_error": max(spread, default=0.0),
-        "overall_relative_error": _overall(found.gradients, reference.gradients, scale),
-        "loss": {"plain": reference.loss, "optimized": found.loss},
-    }
 
 
 def compiled_step(folded: FoldedStep, steps: Sequence[int] | None, *, with_gradients: bool = False) -> Any:
@@ -334,7 +300,13 @@ def compiled_step(folded: FoldedStep, steps: Sequence[int] | None, *, with_gradi
     """
     loaded = folded.traced.loaded
     body: Callable[..., Any]
-    if steps is None:
+    own = folded.traced.unplanned
+    if steps is None and own is not None:
+
+        def body(*tensors: tf.Tensor) -> Any:
+            loss, *found = own.function(*tensors)
+            return loss, tuple(found), ()
+    elif steps is None:
         plain = step_function(loaded)
 
         def body(*tensors: tf.Tensor) -> Any:
@@ -373,34 +345,6 @@ def run_step(function: Any, batch: Sequence[tf.Tensor]) -> Any:
                 "--device cpu with TF_ENABLE_ONEDNN_OPTS=0 avoids the fusion that causes it",
             ) from error
         raise CheckmateError(f"the step failed to run: {first}", hint="use a smaller batch") from error
-
-
-# A gradient that is zero on paper (a bias before BatchNorm) is rounding noise. Its error is relative to this
-# share of the norm of all gradients; else it would always look like 100 %.
-_NEGLIGIBLE = 1e-4
-
-
-def relative_error(found: np.ndarray, expected: np.ndarray, scale: float) -> float:
-    """Return how much ``found`` differs from ``expected``, relatively.
-
-    ‖found − expected‖ / max(‖expected‖, 10⁻⁴ ``scale``) in float64, where ``scale`` is the norm of all
-    gradients together.
-    """
-    wanted = expected.astype(np.float64)
-    difference = float(np.linalg.norm(found.astype(np.float64) - wanted))
-    size = max(float(np.linalg.norm(wanted)), _NEGLIGIBLE * scale)
-    return difference / size if size > 0 else difference
-
-
-def total_norm(tensors: Sequence[np.ndarray]) -> float:
-    """Return the norm of all ``tensors`` as one vector, in float64."""
-    return float(np.sqrt(sum(float(np.square(tensor.astype(np.float64)).sum()) for tensor in tensors)))
-
-
-def _overall(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], scale: float) -> float:
-    pairs = zip(found, expected, strict=True)
-    difference = total_norm([got.astype(np.float64) - want.astype(np.float64) for got, want in pairs])
-    return difference / scale if scale > 0 else difference
 
 
 def time_in_turns(task: Mapping[str, Any]) -> dict[str, Any]:

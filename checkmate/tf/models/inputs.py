@@ -18,7 +18,7 @@ from checkmate.request import ModelRequest
 from checkmate.tf.error_text import reason
 from checkmate.tf.models.keras_graph import input_structure, inputs_of, producer, readers, walk_layers
 
-_SHAPE_HINT = "pass --input-shape, the sizes after the batch, e.g. --input-shape 224,224,3"
+_EXAMPLES = {1: (128,), 2: (128, 64), 3: (224, 224, 3), 4: (16, 64, 64, 3)}  # by the rank after the batch
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _spec(tensor: Any, batch_size: int) -> tf.TensorSpec:
         raise DynamicShapeError(
             f"the input {producer(tensor).name!r} has shape {_show(shape)}, "
             "with sizes left open besides the batch",
-            hint=_SHAPE_HINT,
+            hint=_shape_hint(shape[1:], tokens=tf.as_dtype(tensor.dtype).is_integer),
         )
     if shape[0] is not None and shape[0] != batch_size:
         raise UsageError(
@@ -166,7 +166,10 @@ def _inputs_of_subclassed(model: Any, request: ModelRequest) -> Inputs:
         shapes = (model.get_build_config() or {}).get("input_shape")
     if shapes is None:
         raise DynamicShapeError(
-            f"the model {model.name!r} does not say what input it takes", hint=_SHAPE_HINT
+            f"the model {model.name!r} does not say what input it takes",
+            hint=_shape_hint((None,), tokens=True)
+            if _embedding_size(model)
+            else _shape_hint((None, None, 3), tokens=False),
         )
     found: list[tuple[int | None, ...]] = []
 
@@ -182,7 +185,7 @@ def _inputs_of_subclassed(model: Any, request: ModelRequest) -> Inputs:
             raise DynamicShapeError(
                 f"the model {model.name!r} was built on the shape {_show(shape)}, "
                 "with sizes left open besides the batch",
-                hint=_SHAPE_HINT,
+                hint=_shape_hint(shape[1:], tokens=len(shape) == 2 and _embedding_size(model) > 0),
             )
         tokens = largest if len(shape) == 2 else 0
         specs.append(tf.TensorSpec((request.batch_size, *shape[1:]), tf.int32 if tokens else tf.float32))
@@ -190,6 +193,19 @@ def _inputs_of_subclassed(model: Any, request: ModelRequest) -> Inputs:
         if tokens:
             notes.append(f"the input of shape {_show(shape)} is assumed to hold token ids below {tokens}")
     return Inputs(tuple(specs), structure, tuple(vocabularies), tuple(notes))
+
+
+def _shape_hint(shape: Sequence[int | None], *, tokens: bool) -> str:
+    """Return the hint to give a shape.
+
+    Its example fits what is known of ``shape``.
+
+    ``tokens``: the input holds token ids.
+    """
+    usual = _EXAMPLES.get(len(shape), (8,) * len(shape))
+    example = ",".join(str(size or other) for size, other in zip(shape, usual, strict=True))
+    what = "the number of tokens" if tokens and len(shape) == 1 else "the sizes after the batch"
+    return f"pass --input-shape, {what}, e.g. --input-shape {example}"
 
 
 def _vocabulary(model: Any, tensor: Any, spec: tf.TensorSpec) -> int:

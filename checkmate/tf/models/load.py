@@ -32,15 +32,16 @@ from checkmate.tf.models.keras_graph import output_structure, outputs_of
 from checkmate.tf.models.labels import describe_labels
 from checkmate.tf.models.losses import compile_defaults, copy_optimizer_state, recompile
 from checkmate.tf.models.model import LoadedModel
+from checkmate.tf.models.own_step import is_own_step, load_own_step
 from checkmate.tf.models.read_file import read_model
-from checkmate.tf.models.user_code import model_from_code
+from checkmate.tf.models.user_code import FromCode, from_code
 
 
 def load_model(request: ModelRequest) -> LoadedModel:
-    """Load the model that ``request`` names.
+    """Load the model, or the training step, that ``request`` names.
 
-    It is compiled, with its weights and its optimizer's state built. The process is left as it was: no seed
-    is set, and the dtype policy is put back.
+    A model is compiled, with its weights and its optimizer's state built. The process is left as it was: no
+    seed is set, and the dtype policy is put back.
 
     Raises:
         LoadError: the model cannot be found, read or safely opened.
@@ -51,9 +52,11 @@ def load_model(request: ModelRequest) -> LoadedModel:
     _require_backend()
     require_named(request)
     with dtype_policy(None):
-        model, name, notes = _open(request)
-        _require_keras_step(model)
-        model = _resized(model, request, notes)
+        found, name, notes = _open(request)
+        if is_own_step(found):
+            with dtype_policy(request.mixed_precision):  # its first trace may make layers
+                return load_own_step(found, request, notes)
+        model = _resized(found.subject, request, notes)
         inputs = describe_inputs(model, request)
         outputs = _outputs(model, inputs)
         notes += [*inputs.notes, *compile_defaults(model, request, keras.tree.flatten(outputs))]
@@ -106,8 +109,8 @@ def _require_backend() -> None:
         )
 
 
-def _open(request: ModelRequest) -> tuple[Any, str, list[str]]:
-    """Return the model, its name and notes.
+def _open(request: ModelRequest) -> tuple[FromCode, str, list[str]]:
+    """Return the model or the step, its name and notes.
 
     Samples and applications are built at the requested input shape.
     """
@@ -115,29 +118,21 @@ def _open(request: ModelRequest) -> tuple[Any, str, list[str]]:
     if not is_built_here(spec):
         path = Path(spec)
         model, notes = read_model(path, request)
-        return model, path.stem, notes
+        return FromCode(model), path.stem, notes
     notes = (
         [] if request.mixed_precision is None else [f"built under the dtype policy {request.mixed_precision}"]
     )
     with dtype_policy(request.mixed_precision):
         if spec.startswith(applications.PREFIX):
             name = spec.removeprefix(applications.PREFIX)
-            return applications.build_application(name, request.input_shape), name, notes
+            return FromCode(applications.build_application(name, request.input_shape)), name, notes
         if is_in_zoo(spec):
             name = spec.removeprefix(ZOO_PREFIX)
-            return build_zoo_model(name), name, notes
+            return FromCode(build_zoo_model(name)), name, notes
         if (sample := find_sample(spec)) is not None:
-            return build_sample(spec, request.input_shape or sample.input_shape), spec, notes
-        model = model_from_code(spec, allow_code=request.allow_code)
-        return model, spec.rpartition(":")[2], notes
-
-
-def _require_keras_step(model: Any) -> None:
-    if type(model).train_step is not keras.Model.train_step:
-        raise TraceError(
-            f"the model {model.name!r} has a train_step of its own, which cannot be scheduled yet",
-            hint="put the loss into compute_loss or add_loss, and leave train_step to Keras",
-        )
+            return FromCode(build_sample(spec, request.input_shape or sample.input_shape)), spec, notes
+        found = from_code(spec, allow_code=request.allow_code, batch_size=request.batch_size)
+        return found, spec.rpartition(":")[2], notes
 
 
 def _resized(model: Any, request: ModelRequest, notes: list[str]) -> Any:

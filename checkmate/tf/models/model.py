@@ -2,13 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+
+from checkmate.tf.models.batch import BatchLayout
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """Stand where the Keras model is, for a step without one.
+
+    ``layers``: Keras's layers that the step calls, as far as they are known.
+    """
+
+    name: str
+    layers: tuple[Any, ...] = ()
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        """Return the weights that the known layers train."""
+        return [variable for layer in self.layers for variable in layer.trainable_variables]
+
+
+@dataclass(frozen=True, eq=False)
+class OwnStep:
+    """Hold a training step that is not Keras's own, and an example for it.
+
+    ``spec``: what errors call it. ``call``: the step as a function of the flat tensors of ``layout``.
+    ``names``: of these tensors. ``values``: the example, an array for each of them. ``sized``: it can be made
+    for another batch size.
+    """
+
+    spec: str
+    layout: BatchLayout
+    call: Callable[..., Any]
+    names: tuple[str, ...]
+    values: tuple[np.ndarray, ...]
+    sized: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +56,8 @@ class LoadedModel:
     legal, 0 where it holds no ids. ``label_kinds``: per label ``float``, ``binary``, ``one_hot`` or
     ``class``. ``label_classes``: number of classes (0 where it does not apply).
     ``notes``: every default that was taken, in words. ``jit_compiled``: the user compiled it for XLA.
+    ``own``: the step, where it is not Keras's own. All its tensors are inputs then, and ``model`` may be a
+    ``Subject``.
     """
 
     model: Any
@@ -35,6 +72,12 @@ class LoadedModel:
     label_classes: tuple[int, ...]
     notes: tuple[str, ...]
     jit_compiled: bool = False
+    own: OwnStep | None = None
+
+    @property
+    def any_batch(self) -> bool:
+        """Return whether the step can be traced for another batch size."""
+        return self.own is None or self.own.sized
 
     def pack_inputs(self, tensors: Sequence[tf.Tensor]) -> Any:
         """Return flat inputs as the model's call takes them."""
@@ -51,8 +94,12 @@ class LoadedModel:
         """Return random but legal (inputs, labels), flat.
 
         Token ids are within the vocabulary, class ids within the classes. Ids avoid 0 if they can: it often
-        means padding, and a step without padding is the one to measure.
+        means padding, and a step without padding is the one to measure. A step that is not Keras's own gets
+        its example, whatever the seed.
         """
+        if self.own is not None:
+            own = zip(self.own.values, self.input_specs, strict=True)
+            return [_tensor(values, spec) for values, spec in own], []
         random = np.random.default_rng(seed)
         inputs = [
             _tensor(_values(random, spec, size), spec)

@@ -6,29 +6,52 @@ It may do anything and raise anything.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.util
+import inspect
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from checkmate.catalog.model_names import require_code
 from checkmate.errors import LoadError, ModelReadError
+from checkmate.tf import private
 from checkmate.tf.error_text import reason
 
+_PAIR = "return both: (step, example), where example is a tuple of the step's arguments"
 
-def model_from_code(spec: str, *, allow_code: bool) -> Any:
-    """Return the model that ``file.py:function`` returns or names.
 
-    It may be compiled or not. The file runs as a module of its own and can import its neighbours. What it
-    prints goes to standard error.
+@dataclass(frozen=True, eq=False)
+class FromCode:
+    """Hold what the user's function gave.
+
+    ``subject``: a ``keras.Model``, or a function of tensors that is a training step. ``example``: a batch as
+    its step takes it, where one came with it (``has_example``); for a function a tuple of its arguments, or
+    its only one. ``sized``: the function was called with the batch size, so another call gives another one.
+    """
+
+    subject: Any
+    example: Any = None
+    has_example: bool = False
+    sized: bool = False
+
+
+def from_code(spec: str, *, allow_code: bool, batch_size: int) -> FromCode:
+    """Return what ``file.py:function`` returns or names.
+
+    It is a model, compiled or not, or a pair of a training step (or a model) and an example. A function with
+    a parameter ``batch_size`` gets it. The file runs as a module of its own and can import its neighbours.
+    What it prints goes to standard error.
 
     Raises:
-        LoadError: the file or function is missing, or gives no model.
+        LoadError: the file or function is missing, or gives something else.
         UnsafeModelError: running code is not allowed.
         ModelReadError: the code failed; the message has the file and the line, ``__cause__`` the error
             itself.
@@ -38,8 +61,13 @@ def model_from_code(spec: str, *, allow_code: bool) -> Any:
     require_code(spec, allow_code=allow_code)
     with _importing_beside(path), contextlib.redirect_stdout(sys.stderr):
         try:
-            found = _attribute(_run(path), function_name, file_name)
-            model = found if isinstance(found, keras.Model) else found()
+            named = _attribute(_run(path), function_name, file_name)
+            _require_maker(named, spec)
+            sized = _takes_batch_size(named)
+            if isinstance(named, keras.Model):
+                found: Any = named
+            else:
+                found = named(batch_size=batch_size) if sized else named()
         except LoadError:
             raise
         except (Exception, SystemExit) as error:  # foreign code may raise anything; report it with its place
@@ -47,12 +75,67 @@ def model_from_code(spec: str, *, allow_code: bool) -> Any:
                 f"{spec} failed with {type(error).__name__}: {_text(error)}{_error_place(error, path)}",
                 hint="run it by itself first; --debug shows the whole traceback",
             ) from error
-    if not isinstance(model, keras.Model):
+    return dataclasses.replace(_understood(found, spec), sized=sized)
+
+
+def _understood(found: Any, spec: str) -> FromCode:
+    """Return what ``spec`` gave, as a model or a step.
+
+    Raises:
+        LoadError: it is neither, or a step without an example.
+    """
+    if isinstance(found, keras.Model):
+        return FromCode(found)
+    if _is_step(found):
+        raise LoadError(f"{spec} returned a training step without an example of its arguments", hint=_PAIR)
+    if isinstance(found, tuple) and len(found) == 2:
+        subject, example = found
+        if isinstance(subject, tf.types.experimental.ConcreteFunction):
+            raise LoadError(
+                f"{spec} returned a concrete function, which is traced for one layout already",
+                hint="return the tf.function that it came from",
+            )
+        if private.method_owner(subject) == (True, None):
+            raise LoadError(
+                f"{spec} returned a method of an object that is gone: a tf.function does not keep its object",
+                hint="keep the object outside of the function, or return a function that calls the method",
+            )
+        if isinstance(subject, keras.Model) or _is_step(subject):
+            if example is None:
+                raise LoadError(f"{spec} returned None as the example of its step", hint=_PAIR)
+            return FromCode(subject, example, has_example=True)
+        what = f"a pair of {_kind(subject)} and {_kind(example)}"
+    else:
+        what = f"a tuple of {len(found)}" if isinstance(found, tuple) else _kind(found)
+    raise LoadError(
+        f"{spec} returned {what}, not a keras.Model or a training step with its example",
+        hint="return the model itself, compiled or not, or (step, example)",
+    )
+
+
+def _is_step(found: Any) -> bool:
+    return callable(found) and not isinstance(found, (type, keras.layers.Layer))
+
+
+def _require_maker(named: Any, spec: str) -> None:
+    """Raise an error if a step is named in place of what makes it.
+
+    Raises:
+        LoadError: ``named`` is a ``tf.function``.
+    """
+    compiled = (tf.types.experimental.PolymorphicFunction, tf.types.experimental.ConcreteFunction)
+    if isinstance(named, compiled):
         raise LoadError(
-            f"{spec} returned {_kind(model)}, not a keras.Model",
-            hint="return the model itself, compiled or not",
+            f"{spec} is a training step itself, and its example is not known",
+            hint="name a function that returns both: (step, example)",
         )
-    return model
+
+
+def _takes_batch_size(function: Any) -> bool:
+    try:
+        return "batch_size" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # such as a built-in one
+        return False
 
 
 def _run(path: Path) -> ModuleType:
@@ -61,7 +144,8 @@ def _run(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
         raise LoadError(
-            f"{path} is not a Python file", hint="name a function that returns a model: file.py:function"
+            f"{path} is not a Python file",
+            hint="name a function that returns a model or a step: file.py:function",
         )
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module

@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from checkmate.catalog.peers import PeerMethod
+from checkmate.errors import NotApplicableError
 from checkmate.request import ModelRequest
 from checkmate.tf.models.keras_graph import walk_layers
 from checkmate.tf.models.load import load_model
@@ -79,6 +80,11 @@ def build(
             error.
     """
     loaded = _load(request, method, layers)
+    if loaded.own is not None:
+        raise NotApplicableError(
+            f"{request.model} has a step of its own, and the peers' methods are for Keras's step",
+            hint="compare a model that leaves train_step to Keras",
+        )
     model, note = loaded.model, ""
     if method.mode == "list_of_layers":
         note = f"{len(layers)} layers"

@@ -23,14 +23,8 @@ from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf.costs.session import choose_device, flat_batch, prepare
 from checkmate.tf.devices import make_exact, peak_bytes, reset_peak, warms_up
-from checkmate.tf.measure.step import (
-    compiled_step,
-    in_turns,
-    relative_error,
-    run_deterministically,
-    run_step,
-    total_norm,
-)
+from checkmate.tf.measure.differences import relative_error, total_norm
+from checkmate.tf.measure.step import compiled_step, in_turns, run_deterministically, run_step
 from checkmate.tf.peers.build import BuiltStep, build, recomputable_layers
 
 Answer = dict[str, Any]

@@ -139,14 +139,14 @@ class Structure:
         They read a variable that the update overwrites, and are given as ``TOKEN`` keys. TensorFlow only
         orders the *read* before the write. While the tensor that was read is still in use, the write copies
         the variable first. With the readers of the backward pass before the update, the update happens in
-        place.
+        place. Readers that stand behind the update are of another pass; they read what it wrote.
         """
         readers = self._readers_of_variables
         found: dict[int, frozenset[Key]] = {}
         for op in self.heavy:
             written = [t.name for t in self.ops[op].inputs if t.dtype == tf.resource]
             if self.phase(op) is Phase.UPDATE and any(name in readers for name in written):
-                found[op] = frozenset(key for name in written for key in readers.get(name, ()))
+                found[op] = frozenset(key for name in written for key in readers.get(name, ()) if key[0] < op)
         return found
 
     @cached_property
@@ -163,7 +163,11 @@ class Structure:
             if self.phase(i) is Phase.UPDATE
             and private.is_stateful(self.ops[i])
             and self.ops[i].type != "ReadVariableOp"
-            and any(tensor.name in self._readers_of_variables for tensor in self.ops[i].inputs)
+            and any(
+                reader < i
+                for tensor in self.ops[i].inputs
+                for reader, _ in self._readers_of_variables.get(tensor.name, ())
+            )
         )
 
     @cached_property

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
+
+import keras
 
 from checkmate.ir.graph import Phase
 from checkmate.tf.trace.trace import TracedStep
 
 _SUFFIX = re.compile(r"_\d+$")
+_TAPE = re.compile(r"gradient_tape(_\d+)?$")
 
 
 def group_names(traced: TracedStep) -> list[str]:
     """Return the path of the layer of each op.
 
-    The names of nested models are joined by ``/``. The loss and the optimizer are groups of their own.
+    The names of nested models are joined by ``/``. The loss and the optimizer are groups of their own. In a
+    step that is not Keras's own, an op outside of the known layers has no group.
     """
+    if traced.unplanned is not None:
+        return _groups_of_own_step(traced)
     tree = _layer_tree(traced.loaded.model)
     variables = {id(variable.handle): variable.path for variable in traced.loaded.model.trainable_variables}
     updated = _updated_variables(traced, variables)
@@ -29,6 +36,62 @@ def group_names(traced: TracedStep) -> list[str]:
         names.append(path)
     _fill_from_readers(traced, names)
     return names
+
+
+def _groups_of_own_step(traced: TracedStep) -> list[str]:
+    """Return the path of the layer of each op, as far as layers are known."""
+    subject = traced.loaded.model
+    tree, variables = _layer_tree(subject), _variable_paths(subject, "")
+    found = _updated_variables(traced, {id_: f"{path}/" for id_, path in variables.items()})
+    scopes = [[scope for scope in op.name.split("/")[:-1] if not _TAPE.match(scope)] for op in traced.ops]
+    # Where a layer's own name is a scope, scopes carry no suffix.
+    named = any(scope in tree and not _SUFFIX.search(scope) for path in scopes for scope in path[:1])
+    groups = [
+        _own_path(path, tree, suffixed=not named)
+        if phase is not Phase.UPDATE
+        else found.get(op.name) or (path[0] if path else "updates")
+        for op, phase, path in zip(traced.ops, traced.phases, scopes, strict=True)
+    ]
+    index = {op.name: i for i, op in enumerate(traced.ops)}
+    for i in reversed(range(len(groups))):
+        if not groups[i] and traced.phases[i] is Phase.BACKWARD:  # such as a sum of gradients
+            readers = (index.get(op.name) for tensor in traced.ops[i].outputs for op in tensor.consumers())
+            later = (r for r in readers if r is not None and traced.phases[r] is not Phase.UPDATE)
+            groups[i] = next((groups[r] for r in later), "")
+    return groups
+
+
+def _own_path(scopes: Sequence[str], tree: dict[str, Any], *, suffixed: bool) -> str:
+    """Follow ``scopes`` down the tree of layers; return the longest path.
+
+    A scope may be a layer's name, or that with a suffix; ``suffixed`` decides where both lead as far.
+    """
+    with_suffix, without = (_path_in(scopes, tree, cut=cut) for cut in (True, False))
+    first, second = (with_suffix, without) if suffixed else (without, with_suffix)
+    return "/".join(second if len(second) > len(first) else first)
+
+
+def _path_in(scopes: Sequence[str], tree: dict[str, Any], *, cut: bool) -> list[str]:
+    path: list[str] = []
+    for scope in scopes:
+        bare = _SUFFIX.sub("", scope)
+        found = next((name for name in ((bare, scope) if cut else (scope, bare)) if name in tree), None)
+        if found is None and path:
+            break
+        if found is not None:
+            path.append(found)
+            tree = tree[found]
+    return path
+
+
+def _variable_paths(parent: Any, path: str) -> dict[int, str]:
+    """Return the path of the layer of each weight, by its handle's identity."""
+    found: dict[int, str] = {}
+    for layer in _layers_in(parent):
+        here = f"{path}/{layer.name}" if path else layer.name
+        found |= {id(variable.handle): here for variable in layer.trainable_variables}
+        found |= _variable_paths(layer, here)
+    return found
 
 
 def _fill_from_readers(traced: TracedStep, names: list[str]) -> None:
@@ -49,9 +112,19 @@ def _fill_from_readers(traced: TracedStep, names: list[str]) -> None:
 
 
 def _layer_tree(model: Any) -> dict[str, Any]:
-    return {
-        layer.name: _layer_tree(layer) if getattr(layer, "layers", None) else {} for layer in model.layers
-    }
+    return {layer.name: _layer_tree(layer) for layer in _layers_in(model)}
+
+
+def _layers_in(parent: Any) -> list[Any]:
+    """Return the layers of a model, or of a layer that calls them so.
+
+    A user's own layer may call anything ``layers``, such as a count.
+    """
+    held = getattr(parent, "layers", None)
+    held = list(held.values()) if isinstance(held, dict) else held
+    if not isinstance(held, (list, tuple)):
+        return []
+    return [each for each in held if isinstance(each, keras.layers.Layer)]
 
 
 def _layer_path(name: str, model_name: str, tree: dict[str, Any]) -> str:

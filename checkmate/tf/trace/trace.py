@@ -14,7 +14,21 @@ import tensorflow as tf
 
 from checkmate.errors import TraceError
 from checkmate.ir.graph import Phase
+from checkmate.tf.error_text import first_line
 from checkmate.tf.models.model import LoadedModel
+
+
+@dataclass(frozen=True, eq=False)
+class Unplanned:
+    """Hold a step that is not Keras's own, as TensorFlow runs it by itself.
+
+    ``function``: the concrete function; it returns a loss, then all that the step returns. ``names``: of what
+    the step returns, by its place there. ``loss``: the number of the loss among these; None: there is none.
+    """
+
+    function: Any
+    names: tuple[str, ...]
+    loss: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +39,8 @@ class TracedStep:
     created where possible. ``phases``: the part of the step that each op belongs to.
     ``gradients``: variable path → the tensors of its gradient (two for a sparse gradient: values and
     indices), in the order of the trainable variables. Variables without a gradient are absent.
+    ``held``: the variables, where the function itself does not know them all.
+    ``unplanned``: given for a step that is not Keras's own.
     """
 
     loaded: LoadedModel
@@ -34,6 +50,8 @@ class TracedStep:
     loss: tf.Tensor
     predictions: tuple[tf.Tensor, ...]
     gradients: Mapping[str, tuple[tf.Tensor, ...]]
+    held: tuple[Any, ...] | None = None
+    unplanned: Unplanned | None = None
 
     @property
     def graph(self) -> Any:
@@ -46,7 +64,7 @@ class TracedStep:
 
         These are weights, optimizer slots, moving averages and random seeds.
         """
-        return tuple(self.function.variables)
+        return tuple(self.function.variables) if self.held is None else self.held
 
 
 StepOutputs = tuple[tf.Tensor, list[tf.Tensor], list[list[tf.Tensor]]]
@@ -133,7 +151,7 @@ def trace_step(loaded: LoadedModel, make: StepMaker = step_function) -> TracedSt
         concrete = function.get_concrete_function(*loaded.input_specs, *loaded.label_specs)
     except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError, tf.errors.OpError) as error:
         raise TraceError(
-            f"the training step of {loaded.name!r} could not be traced: {_first_line(error)}",
+            f"the training step of {loaded.name!r} could not be traced: {first_line(error)}",
             hint="train one batch with Keras itself first; "
             "--loss and --input-shape set what the model leaves open",
         ) from error
@@ -141,7 +159,7 @@ def trace_step(loaded: LoadedModel, make: StepMaker = step_function) -> TracedSt
     paths = [variable.path for variable in loaded.model.trainable_variables]
     # Ops after "end" are TensorFlow's own: identities that make the outputs wait for the assignments.
     created = concrete.graph.get_operations()[: borders["end"]]
-    order = _execution_order(created)
+    order = execution_order(created)
     return TracedStep(
         loaded=loaded,
         function=concrete,
@@ -161,7 +179,7 @@ def _phase(index: int, borders: Mapping[str, int]) -> Phase:
     return Phase.BACKWARD if index < borders["update"] else Phase.UPDATE
 
 
-def _execution_order(ops: Sequence[tf.Operation]) -> list[int]:
+def execution_order(ops: Sequence[tf.Operation]) -> list[int]:
     """Return the indices of ``ops`` in a valid order, by creation if possible.
 
     The order of creation is not always valid: the gradient of a loop gives the forward loop new inputs, which
@@ -190,8 +208,3 @@ def _execution_order(ops: Sequence[tf.Operation]) -> list[int]:
             if waiting[follower] == 0:
                 heapq.heappush(ready, follower)
     return order
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:300]

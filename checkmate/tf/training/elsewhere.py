@@ -25,7 +25,7 @@ from checkmate.tf.emit.saved_model import save_function, save_step
 from checkmate.tf.fresh import run_task
 from checkmate.tf.profiler import MemoryEvent, OpRun, StepTrace, trace_run
 from checkmate.tf.training.measure import PeakSource, StepMeasurement
-from checkmate.tf.training.trace import LiveStep, StepParts, whole_step
+from checkmate.tf.training.trace import LiveStep
 
 HOW_TO_METER = "set TF_CPU_ALLOCATOR_USE_BFC=true before TensorFlow is imported to measure here"
 _RUNS, _TRACES = 2, 2
@@ -99,9 +99,10 @@ def _trace(rows: Mapping[str, Any]) -> StepTrace:
 
 
 def _plain(step: LiveStep) -> Callable[..., dict[str, tf.Tensor]]:
-    body = whole_step(step.model, step.layout, StepParts(), lambda name: None)
+    body = step.plain()
 
     def train_step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"loss": body(*tensors)[0]}
+        loss, *others = body(*tensors)
+        return {"loss": loss, **{f"output_{number}": tensor for number, tensor in enumerate(others)}}
 
     return train_step

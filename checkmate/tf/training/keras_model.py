@@ -11,11 +11,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from checkmate.tf.devices import has_meter, peak_bytes
-from checkmate.tf.training.batch import BatchLayout, Key, flatten
-from checkmate.tf.training.keras_step import require_trainable, update_metrics
-from checkmate.tf.training.plan import PlanRequest, meter_of
+from checkmate.tf.models.batch import Key, flatten, flatten_data
+from checkmate.tf.private import without_retracing_warning
+from checkmate.tf.training.any_step import own_train_step, require_one_replica
+from checkmate.tf.training.keras_step import has_own_step, require_trainable, update_metrics
+from checkmate.tf.training.plan import PlanRequest
 from checkmate.tf.training.planner import Planner
+from checkmate.tf.training.trace import live_step
+from checkmate.tf.training.watch import reading_of, went_over
 
 Logs = dict[str, tf.Tensor]
 
@@ -29,12 +32,12 @@ def replace_training(model: Any, request: PlanRequest) -> None:
     Raises:
         UsageError, TraceError, JitCompiledError: its training step cannot be replaced.
     """
-    require_trainable(model)
+    _require(model)
 
     def make_train_function(force: bool = False) -> Callable[[Iterator[Any]], Logs]:
         if model.train_function is None or force:
-            require_trainable(model)
-            model.train_function = _train_function(Training(model, Planner(model, request)))
+            _require(model)
+            model.train_function = _train_function(Training(model, _planner(model, request)))
         function: Callable[[Iterator[Any]], Logs] = model.train_function
         return function
 
@@ -50,10 +53,19 @@ def prepare(model: Any, example: Any) -> None:
     Raises:
         As ``Planner.plan``.
     """
-    layout, tensors = flatten(example)
     model.make_train_function()
     training: Training = model.train_function.training
-    training.planner.plan(layout, tensors)
+    training.planner.plan(*training.flatten(example))
+
+
+def _require(model: Any) -> None:
+    require_trainable(model)
+    if has_own_step(model):
+        require_one_replica(model)
+
+
+def _planner(model: Any, request: PlanRequest) -> Planner:
+    return Planner(model, request, own_train_step if has_own_step(model) else live_step)
 
 
 def _train_function(training: Training) -> Callable[[Iterator[Any]], Logs]:
@@ -84,6 +96,9 @@ class Training:
 
     def __init__(self, model: Any, planner: Planner) -> None:
         self.model, self.planner = model, planner
+        self._own = has_own_step(model)
+        # A train_step of the model's own takes its data as it comes.
+        self.flatten = flatten_data if self._own else flatten
         self._functions: dict[tuple[Key, ...], Any] = {}
 
     def step(self, data: Any) -> Logs:
@@ -96,16 +111,17 @@ class Training:
         shares = _per_replica(data, self.model.distribute_strategy)
         layouts = []
         for share in shares:
-            layout, tensors = flatten(share)
+            layout, tensors = self.flatten(share)
             layouts.append(layout)
             if layout.batch_size:
                 self.planner.plan(layout, tensors)
         key = tuple(layout.key for layout in layouts)
         if key not in self._functions:
-            self._functions[key] = tf.function(self._one_step, autograph=False)
-        before = self._peak(layouts[0])
+            self._functions[key] = without_retracing_warning(tf.function(self._one_step, autograph=False))
+        before = reading_of(self.planner, layouts[0])
         logs: Logs = self._functions[key](data)
-        self._check_peak(key, layouts, before)
+        if went_over(self.planner, layouts, before):
+            del self._functions[key]
         return logs
 
     def _one_step(self, data: Any) -> Logs:
@@ -115,38 +131,20 @@ class Training:
         return shown
 
     def _on_replica(self, data: Any) -> Logs:
-        layout, tensors = flatten(data)
+        layout, tensors = self.flatten(data)
         plan = self.planner.planned(layout)
         if plan is None or plan.step is None or plan.schedule is None:
-            plainly: Logs = keras.Model.train_step(self.model, data)
+            plainly: Logs = self.model.train_step(data)
             return plainly
-        loss, predictions, last = plan.step.run(plan.schedule, tensors)
+        found, last = plan.step.run(plan.schedule, tensors)
+        if self._own:
+            logs: Logs = found
+            return logs
+        loss, predictions = found
         x, y, weights = layout.pack(tensors)
         # Compute the metrics after the schedule: at the same time they would add to its peak.
         with tf.control_dependencies(last):
             return update_metrics(self.model, x, y, predictions, weights, loss)
-
-    def _peak(self, layout: BatchLayout) -> int:
-        """Return the allocator's highest mark; 0 where it is not watched."""
-        plan = self.planner.planned(layout)
-        if plan is None or not plan.peak_bytes or plan.step is None:
-            return 0
-        meter = meter_of(plan.step.graph)
-        return peak_bytes(meter) if has_meter(meter) else 0
-
-    def _check_peak(self, key: tuple[Key, ...], layouts: list[BatchLayout], before: int) -> None:
-        """Plan again with less memory if this step exceeded the budget.
-
-        Only a new highest mark of the allocator counts.
-        """
-        after = self._peak(layouts[0])
-        allowed = self.planner.allowed_bytes
-        if allowed is None or not before < after or after <= allowed:
-            return
-        self._functions.pop(key)
-        for layout in layouts:
-            if self.planner.planned(layout) is not None:
-                self.planner.exceeded(layout, after)
 
 
 def _as_tensor(leaf: Any) -> Any:

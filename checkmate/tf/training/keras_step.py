@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from checkmate.errors import CheckmateError, JitCompiledError, TraceError, UsageError
-from checkmate.tf.training.batch import BatchLayout
+from checkmate.tf.models.batch import BatchLayout
 
 
 def require_trainable(model: Any) -> None:
@@ -24,7 +24,6 @@ def require_trainable(model: Any) -> None:
     Raises:
         UsageError: it is no Keras model, not compiled, or runs eagerly.
         CheckmateError: Keras runs on another backend.
-        TraceError: it has a training step of its own, or nothing to train.
         JitCompiledError: XLA compiles it.
     """
     if keras.config.backend() != "tensorflow":
@@ -36,7 +35,8 @@ def require_trainable(model: Any) -> None:
         raise UsageError(
             f"{type(model).__name__} is not a keras.Model", hint="pass the compiled model itself"
         )
-    if not model.compiled or model.optimizer is None:
+    own = has_own_step(model)
+    if not model.compiled or (model.optimizer is None and not own):
         raise UsageError(
             f"the model {model.name!r} is not compiled, so it has no training step",
             hint="call model.compile(optimizer, loss) first",
@@ -46,16 +46,30 @@ def require_trainable(model: Any) -> None:
             f"the model {model.name!r} runs eagerly, and only a traced step can be scheduled",
             hint="compile it with run_eagerly=False",
         )
-    if type(model).train_step is not keras.Model.train_step:
-        raise TraceError(
-            f"the model {model.name!r} has a train_step of its own, which cannot be scheduled",
-            hint="put the loss into compute_loss or add_loss, and leave train_step to Keras",
-        )
     if model.jit_compile and not _chosen_by_keras():
         raise JitCompiledError(
             f"{model.name!r} is compiled with jit_compile=True; "
             "XLA merges recomputed ops and undoes any schedule",
             hint="compile the model with jit_compile=False",
+        )
+
+
+def has_own_step(model: Any) -> bool:
+    """Return whether ``model`` brings a ``train_step`` of its own along."""
+    return getattr(model.train_step, "__func__", None) is not keras.Model.train_step
+
+
+def require_keras_step(model: Any) -> None:
+    """Raise an error if the step of ``model`` is not Keras's.
+
+    Raises:
+        TraceError: it has a ``train_step`` of its own.
+    """
+    if has_own_step(model):
+        raise TraceError(
+            f"the model {model.name!r} has a train_step of its own, so there is no bare step of Keras's",
+            hint="call checkmate.rematerialize and train by fit, "
+            "or checkmate.rematerialize_function(model.train_step, budget)",
         )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,11 +23,11 @@ from checkmate.tf.allocator.learn_by_op import learned_by_op, sizes_of_reserves
 from checkmate.tf.devices import warms_up
 from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.profiler import StepTrace, trace_run
-from checkmate.tf.training.trace import LiveStep, StepParts, whole_step
+from checkmate.tf.training.trace import LiveStep
 from checkmate.tf.xla_calls import node_seconds
 
 _RUNS = 2  # the first is cold: its peak counts, its seconds do not
-_RUNS_FOR_COSTS = 4
+_RUNS_FOR_COSTS = 6  # of fewer, a busy machine lets the costs of the same step differ twice as much
 
 
 class OutOfMemoryError(ProfileError):
@@ -38,12 +37,14 @@ class OutOfMemoryError(ProfileError):
 class PeakSource(Enum):
     """Name how a peak is known.
 
-    It is read on this process's meter, on a fresh process's meter, or predicted from what the ops request.
+    It is read on this process's meter, on a fresh process's meter, or predicted from what the ops request. It
+    is not known where the device's memory was exhausted before.
     """
 
     HERE = "measured"
     FRESH_PROCESS = "measured in a fresh process"
     PREDICTED = "predicted"
+    EXHAUSTED = "out of memory"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,7 @@ class StepMeasurement:
 
     ``peak_bytes``: the most that the device's allocator held during any run; 0 where it shows nothing (small
     tensors).
-    ``held_bytes``: what it held before the step. ``node_seconds``: per op of the graph, the median over warm
+    ``held_bytes``: what it held before the step. ``node_seconds``: per op of the graph, the least of the warm
     runs; empty for a step that is not scheduled. ``workspace``: op → bytes of scratch that the graph does not
     know of. ``reserves``: value → bytes, of those whose size no shape tells. ``source``: how the peak is
     known.
@@ -64,6 +65,12 @@ class StepMeasurement:
     source: PeakSource = PeakSource.HERE
     workspace: Mapping[int, int] = field(default_factory=dict)
     reserves: Mapping[int, int] = field(default_factory=dict)
+
+    def peak_words(self, peak: str) -> str:
+        """Return a peak, already in words, with how it is known."""
+        if self.source is PeakSource.FRESH_PROCESS:
+            return f"peak of {peak}, {self.source.value}"
+        return f"{self.source.value} peak of {peak}"
 
 
 def measure_scheduled(
@@ -87,7 +94,8 @@ def measure_scheduled(
     traces = _traces(step, body, tensors, _RUNS_FOR_COSTS if costs else _RUNS)
     steps = schedule.steps.tolist()
     runs = [node_seconds(step.folded, trace, steps) for trace in traces[1:]]
-    seconds = tuple(statistics.median(values) for values in zip(*runs, strict=True))
+    # Other programs only add to the time of an op, so the quickest run is nearest to its own.
+    seconds = tuple(min(values) for values in zip(*runs, strict=True))
     # A GPU's kernels are launched ahead of time, so the moment of a request does not tell which op asked.
     if step.graph.device is None or step.graph.device.kind == "cpu":
         return dataclasses.replace(
@@ -104,22 +112,7 @@ def measure_plain(step: LiveStep, tensors: Sequence[tf.Tensor]) -> StepMeasureme
     Raises:
         ProfileError: the step could not be run (it may not fit), or not be profiled.
     """
-    body: Callable[..., Any]
-    if step.distributed:
-        body = _plain_as_traced(step)
-    else:
-        body = whole_step(step.model, step.layout, StepParts(), lambda name: None)
-    return _measured(_traces(step, lambda *arguments: body(*arguments)[0], tensors, _RUNS), ())
-
-
-def _plain_as_traced(step: LiveStep) -> Callable[..., Any]:
-    """Return the traced function: one replica's share of a distributed step."""
-    function = step.folded.traced.function
-
-    def body(*arguments: tf.Tensor) -> tuple[tf.Tensor]:
-        return (function(*arguments),)
-
-    return body
+    return _measured(_traces(step, step.plain(), tensors, _RUNS), ())
 
 
 def _traces(

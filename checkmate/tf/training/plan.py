@@ -6,28 +6,42 @@ holds; schedules count what ops request.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
+from checkmate.machine.plan_store import PlanStore
 from checkmate.progress import Report
+from checkmate.request import OnMiss
 from checkmate.tf.devices import has_meter, held_bytes
 from checkmate.tf.emit.small_chunks import SmallChunks
-from checkmate.tf.training.batch import BatchLayout
+from checkmate.tf.models.batch import BatchLayout
 from checkmate.tf.training.trace import LiveStep
 from checkmate.units import Budget
 
 FIRST_RATE = (
     1.15  # allocated per requested bytes, before anything is measured: 1.02 to 1.17 on the networks tried
 )
-# The same step's peak varies by a few percent with where the allocator finds room for it.
-HEADROOM = 0.97
-_READ_AHEAD = 3  # batches that a data set prepares while a step runs, in the same memory
+# The same step's peak varies with where the allocator finds room for it. Training is watched.
+HEADROOM = 0.98
+_READ_AHEAD = 4  # batches that a data set prepares beside a step: as many were seen on two cores
 
 Solve = Callable[[Graph, int, Schedule | None, float | None, Report], SolveResult]
+
+
+@dataclass(frozen=True, eq=False)
+class Least:
+    """Hold the schedule that requests the fewest bytes of all that are known.
+
+    ``bound_bytes``: it is proved that no schedule requests fewer bytes.
+    """
+
+    schedule: Schedule
+    bound_bytes: int
 
 
 @dataclass(frozen=True)
@@ -35,16 +49,20 @@ class PlanRequest:
     """What the user wants, and how it is to be found.
 
     ``solve`` takes a graph, a budget of requested bytes, a schedule to start from, seconds (None: the user's
-    own limit) and where to report progress; it gives a result. ``least`` gives the least requested bytes
-    known to be reachable for a graph. ``progress`` shows progress while it is open. ``tell`` writes one line
-    per decision.
+    own limit) and where to report progress; it gives a result. ``least`` gives the least that is known for a
+    graph. ``progress`` shows progress while it is open. ``tell`` writes one line per decision. ``on_miss`` is
+    what to do where nothing keeps the budget. ``store`` keeps plans for later runs; None: none are kept.
+    ``decides``: what else decides a plan, such as the solver and its options.
     """
 
     budget: Budget
     solve: Solve
-    least: Callable[[Graph], int]
+    least: Callable[[Graph, Report], Least]
     progress: Callable[[], AbstractContextManager[Report]]
     tell: Callable[[str], None]
+    on_miss: OnMiss = OnMiss.CLOSEST
+    store: PlanStore | None = None
+    decides: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +71,11 @@ class StepPlan:
 
     It runs by ``schedule``, or as TensorFlow would run it by itself where ``schedule`` is None. ``step`` is
     None where the step has nothing to schedule. ``peak_bytes`` was measured on the allocator; it is 0 where
-    the allocator shows nothing. ``small_chunks`` stay as long as the plan does.
+    the allocator shows nothing. ``over_bytes`` is by how much that is over the budget, where nothing better
+    was found. ``held_bytes`` of the peak were not the step's own; ``foreseen_bytes`` is how much others may
+    come to hold in training. ``small_chunks`` stay as long as the plan does. ``name`` is the plan's for later
+    runs; it is empty where there is nothing new to keep. ``measured``: the peak was read off a meter; else it
+    was predicted.
     """
 
     layout: BatchLayout
@@ -61,7 +83,12 @@ class StepPlan:
     schedule: Schedule | None
     peak_bytes: int
     sentence: str
+    over_bytes: int = 0
+    held_bytes: int = 0
+    foreseen_bytes: int = 0
     small_chunks: SmallChunks | None = None
+    name: str = ""
+    measured: bool = True
 
 
 def read_ahead(graph: Graph) -> int:
@@ -72,13 +99,13 @@ def read_ahead(graph: Graph) -> int:
     return _READ_AHEAD * graph.fixed["inputs"]
 
 
-def allowing_for(allocated: int, held: int, graph: Graph) -> int:
-    """Return the budget in bytes that a step needs beside others.
+def foreseen(graph: Graph, held: int) -> int:
+    """Return the bytes that others come to hold beside a step in training, if they hold ``held`` now.
 
-    The step needs ``allocated`` bytes, the others hold ``held``. Others are other models and data sets on the
-    same device.
+    Others are other models and data sets on the same device, or what a data set will prepare there if that is
+    more.
     """
-    return int((allocated + held + read_ahead(graph)) / HEADROOM)
+    return max(held, read_ahead(graph))
 
 
 def meter_of(graph: Graph) -> str:

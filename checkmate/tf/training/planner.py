@@ -1,24 +1,33 @@
-"""Plan each batch layout of a model by measuring on its first batch."""
+"""Plan each batch layout of a model by measuring on its first batch.
+
+What an earlier run planned for the same step is used without measuring again.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import gc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from checkmate.errors import NoScheduleError, OnlySmallTensorsError
+from checkmate.errors import CycleError, NoScheduleError, OnlySmallTensorsError, ProfileError
 from checkmate.ir.schedule import Schedule
-from checkmate.memory.simulate import simulate
+from checkmate.machine.garbage import only_newer_garbage
 from checkmate.progress import Progress, Report
+from checkmate.tf.devices import warms_up
 from checkmate.tf.emit.small_chunks import SmallChunks
-from checkmate.tf.training.batch import BatchLayout, Key
-from checkmate.tf.training.plan import FIRST_RATE, PlanRequest, StepPlan, allowing_for, held_by_others
+from checkmate.tf.models.batch import BatchLayout, Key
+from checkmate.tf.training.kept import earlier_plan, forget, keep, names_of
+from checkmate.tf.training.limit import Limit, limit_of
+from checkmate.tf.training.mark import Mark
+from checkmate.tf.training.neighbour import Learned
+from checkmate.tf.training.plan import PlanRequest, StepPlan, meter_of
 from checkmate.tf.training.search import PlanSearch
 from checkmate.tf.training.trace import LiveStep, live_step
-from checkmate.units import Budget, format_bytes
+from checkmate.tf.training.trials import Trials
+from checkmate.units import format_bytes, format_bytes_apart
 
 _CORRECTIONS = 3
 
@@ -26,19 +35,33 @@ _CORRECTIONS = 3
 class Planner:
     """Hold the plans of one model for one budget, by batch layout.
 
-    What one layout teaches is used for the next.
+    What one layout teaches is used for the next. ``trace`` traces the step of ``model`` for a layout; another
+    subject than a Keras model has its own.
     """
 
-    def __init__(self, model: Any, request: PlanRequest) -> None:
-        self.model, self.request = model, request
-        self.allowed_bytes: int | None = (
-            None  # the budget on the allocator, once a first step tells what a share means
-        )
+    def __init__(
+        self, model: Any, request: PlanRequest, trace: Callable[[Any, BatchLayout], LiveStep] = live_step
+    ) -> None:
+        self.model, self.request, self._trace = model, request, trace
+        self._limit: Limit | None = None  # until a first step tells what a share is of
         self._plans: dict[Key, StepPlan] = {}
         self._exceeding: dict[Key, StepPlan] = {}
-        self._limits: dict[Key, int] = {}
+        self._aims: dict[Key, int] = {}  # less than the budget, where a plan was seen over it
+        self._names: dict[Key, tuple[str, ...]] = {}  # of plans that are kept for later runs
+        self._kept: dict[Key, str] = {}  # the name under which the store has the plan
+        self._cold: set[Key] = set()  # nothing of it ran in this process
+        self._crowded: set[Key] = set()  # it was said that others hold more than was foreseen
         self._rate: float | None = None
         self._last: Schedule | None = None
+        self._learned: Learned | None = None
+
+    @property
+    def allowed_bytes(self) -> int | None:
+        """Return what the allocator may hold.
+
+        None until a first step tells what a share is of.
+        """
+        return None if self._limit is None else self._limit.bytes
 
     def planned(self, layout: BatchLayout) -> StepPlan | None:
         """Return the plan for ``layout``; None where there is none yet."""
@@ -50,7 +73,7 @@ class Planner:
         It is made by measuring steps on ``tensors``.
 
         Raises:
-            NoScheduleError: no schedule keeps the budget; the message names the least possible.
+            NoScheduleError: nothing that was tried runs; or no schedule keeps the budget, and that is wanted.
             TraceError, ProfileError, CycleError: the step could not be traced, run or measured.
         """
         found = self.planned(layout)
@@ -58,40 +81,99 @@ class Planner:
             with self.request.progress() as report:
                 found = self._plans[layout.key] = self._within_limit(layout, tensors, report)
             self.request.tell(found.sentence)
+            if self._limit is not None:
+                keep(found, self.request, self._limit, self._rate)
+                if found.name:
+                    self._kept[layout.key] = found.name
         return found
 
     def exceeded(self, layout: BatchLayout, peak_bytes: int) -> None:
         """Forget the plan of ``layout``, which exceeded the budget, and aim lower.
 
         The step was seen at ``peak_bytes``. After a few such corrections the plan stays as it is, because
-        each costs a search.
+        each costs a search. No later run may use it.
         """
         assert self.allowed_bytes is not None
-        limit = self._limits.get(layout.key, self.allowed_bytes)
+        if layout.key in self._kept:
+            forget(self._kept.pop(layout.key), self.request)
+        limit = self._aims.get(layout.key, self.allowed_bytes)
         spent = limit < self.allowed_bytes * 0.9**_CORRECTIONS
         self.request.tell(
             f"{layout.describe()}: the allocator held {format_bytes(peak_bytes)}, over the budget of "
             f"{format_bytes(self.allowed_bytes)}; {'the plan is kept' if spent else 'solving again for less'}"
         )
         if not spent:
-            self._limits[layout.key] = int(limit * max(0.85, min(0.97, self.allowed_bytes / peak_bytes)))
+            self._aims[layout.key] = int(limit * max(0.85, min(0.97, self.allowed_bytes / peak_bytes)))
             self._exceeding[layout.key] = self._plans.pop(layout.key)
 
-    def _within_limit(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report) -> StepPlan:
-        try:
-            return self._make(layout, tensors, report)
-        except NoScheduleError as error:
-            if layout.key not in self._exceeding:
-                raise
-            # Training has begun, so a step that is a little over the budget is better than none.
-            return dataclasses.replace(
-                self._exceeding[layout.key], sentence=f"{error}; the earlier plan is kept"
+    def crowded(self, layout: BatchLayout, peak_bytes: int, more_bytes: int) -> None:
+        """Say once that others took the allocator over the budget.
+
+        They hold ``more_bytes`` beyond what was foreseen. The step itself keeps to its plan.
+        """
+        assert self.allowed_bytes is not None
+        if layout.key not in self._crowded:
+            self._crowded.add(layout.key)
+            peak, budget = format_bytes_apart(peak_bytes, self.allowed_bytes)
+            self.request.tell(
+                f"{layout.describe()}: the allocator held {peak} of {budget}, because others "
+                f"hold {format_bytes(more_bytes)} more than was foreseen, such as a data set's batches; "
+                "the step itself keeps to its plan"
             )
 
+    def watched_bytes(self, layout: BatchLayout) -> int | None:
+        """Return the budget if the allocator's mark is to be held against it.
+
+        It is None where nothing better than a plan over the budget was found, and where the user gave the
+        plain step all that it takes.
+        """
+        plan, share = self.planned(layout), self.request.budget.share
+        if plan is None:
+            return self.allowed_bytes
+        all_given = plan.schedule is None and share is not None and share >= 1
+        return None if plan.over_bytes or all_given else self.allowed_bytes
+
+    def warmed_up(self, layout: BatchLayout) -> bool:
+        """Note that the plan of ``layout`` ran; return whether that warmed it up.
+
+        So it is with the first step by a kept plan on a GPU: no trial has run there before.
+        """
+        plan, cold = self.planned(layout), layout.key in self._cold
+        self._cold.discard(layout.key)
+        if not cold or plan is None or plan.step is None:
+            return False
+        device = plan.step.graph.device
+        return device is not None and warms_up(device.kind)
+
+    def _within_limit(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report) -> StepPlan:
+        earlier = self._exceeding.get(layout.key)
+        if earlier is None:
+            return self._make(layout, tensors, report)
+        # Training has begun, so a step that is a little over the budget is better than none.
+        try:
+            plan = self._make(layout, tensors, report)
+        except (NoScheduleError, ProfileError, CycleError) as error:
+            return dataclasses.replace(earlier, sentence=f"{error}; the earlier plan is kept", name="")
+        if not plan.over_bytes:
+            return plan
+        if plan.peak_bytes >= earlier.peak_bytes:
+            why = f"{layout.describe()}: nothing that takes less was found; the earlier plan is kept"
+            return dataclasses.replace(earlier, sentence=why, name="")
+        assert self.allowed_bytes is not None  # it is what was exceeded
+        over = max(0, plan.peak_bytes - self.allowed_bytes)  # the search aimed at less than the budget
+        peak, budget = format_bytes_apart(plan.peak_bytes, self.allowed_bytes)
+        why = f"{layout.describe()}: a schedule that takes less; peak {peak} of {budget}"
+        return dataclasses.replace(plan, over_bytes=over, sentence=why)
+
     def _make(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report) -> StepPlan:
+        # What nobody uses any longer would count as held by others, so garbage is collected at each trial.
+        with only_newer_garbage():
+            return self._made(layout, tensors, report)
+
+    def _made(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report) -> StepPlan:
         report(Progress("trace", message=f"tracing the training step, {layout.describe()}"))
         try:
-            step = live_step(self.model, layout)
+            step = self._trace(self.model, layout)
         except OnlySmallTensorsError:
             return StepPlan(
                 layout,
@@ -100,21 +182,68 @@ class Planner:
                 0,
                 f"{layout.describe()}: nothing big enough to recompute; it trains as before",
             )
-        gc.collect()  # what nobody uses any longer would count as held by others
-        if self.allowed_bytes is None:
-            self.allowed_bytes = self._resolve(step)
-        allowed = self._limits.get(layout.key, self.allowed_bytes)
+        gc.collect()
         small_chunks = SmallChunks(step.folded.structure)
-        small_chunks.make()
-        search = PlanSearch(step, tensors, allowed, self._rate, self.request, report)
-        plan = search.plain() or search.again(self._last) or search.solved()
-        self._rate = max(search.rate, self._rate or 1.0) if search.known else self._rate
+        names = self._names_of(step)
+        plan = self._earlier(step, names) if layout.key not in self._aims else None
+        if plan is None:
+            plan, kept = self._searched(step, tensors, small_chunks, report)
+            plan = dataclasses.replace(plan, name=names[0] if names and kept else "")
+        elif plan.schedule is not None:
+            small_chunks.make()
         self._last = plan.schedule or self._last
         return plan if plan.schedule is None else dataclasses.replace(plan, small_chunks=small_chunks)
 
-    def _resolve(self, step: LiveStep) -> int:
-        budget, least, held = self.request.budget, 0, held_by_others(step.graph)
-        if budget == Budget():
-            least = allowing_for(int(self.request.least(step.graph) * FIRST_RATE), held, step.graph)
-        everything = simulate(step.graph, step.everything).peak_bytes + held
-        return budget.resolve(keep_everything_peak=everything, minimum=least)
+    def _names_of(self, step: LiveStep) -> tuple[str, ...]:
+        """Return the names under which a plan of ``step`` may be kept; none where none is.
+
+        They are what they were when the layout was first planned, also where it is planned again.
+        """
+        if self.request.store is None:
+            return ()
+        if step.layout.key not in self._names:
+            self._names[step.layout.key] = names_of(step, self.request, self._limit)
+        return self._names[step.layout.key]
+
+    def _earlier(self, step: LiveStep, names: Sequence[str]) -> StepPlan | None:
+        """Return the plan of an earlier run, and take what it knew."""
+        for name in names:
+            found = earlier_plan(step, self.request, name)
+            if found is not None:
+                self._limit = self._limit or found.limit
+                self._learn_rate(found.rate)
+                self._kept[step.layout.key] = name
+                self._cold.add(step.layout.key)
+                return found.plan
+        return None
+
+    def _searched(
+        self, step: LiveStep, tensors: Sequence[tf.Tensor], small_chunks: SmallChunks, report: Report
+    ) -> tuple[StepPlan, bool]:
+        """Return the plan that is found by solving and measuring.
+
+        Also return whether a later run may use it: no shortage that may pass decided it.
+        """
+        mark = Mark(meter_of(step.graph))
+        trials = Trials(step, tensors, self._rate, report, self._learned)
+        try:
+            if self._limit is None and self.request.budget.share is not None:
+                self._limit = limit_of(self.request, trials)  # before chunks are set aside for schedules
+            small_chunks.make()
+            if self._limit is None:
+                self._limit = limit_of(self.request, trials)
+            aim = self._aims.get(step.layout.key)
+            limit = self._limit if aim is None else dataclasses.replace(self._limit, bytes=aim)
+            search = PlanSearch(trials, limit, self.request)
+            plan = search.plain() or search.again(self._last) or search.solved()
+        finally:
+            if self._limit is not None:
+                mark.start_anew_over(self._limit.bytes)
+        if trials.known:
+            self._learn_rate(trials.rate)
+        self._learned = trials.learned or self._learned
+        return plan, not trials.short
+
+    def _learn_rate(self, rate: float | None) -> None:
+        if rate is not None:
+            self._rate = max(rate, self._rate or 1.0)

@@ -7,77 +7,48 @@ model's own steps, cautiously at first, so that looking for a schedule does not 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
-import tensorflow as tf
-
-from checkmate.errors import NoScheduleError, ProfileError
-from checkmate.ir.graph import CostOrigin, CostUnit, Graph
+from checkmate.errors import NoScheduleError
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
-from checkmate.memory.budget_search import BudgetSearch
 from checkmate.memory.check import check
+from checkmate.memory.meter_aim import MeterAim, Shot
 from checkmate.memory.simulate import simulate
-from checkmate.progress import Progress, Report
-from checkmate.tf.allocator.learn import with_workspace
-from checkmate.tf.devices import has_meter
-from checkmate.tf.training.elsewhere import HOW_TO_METER, measure_elsewhere
-from checkmate.tf.training.measure import (
-    OutOfMemoryError,
-    PeakSource,
-    StepMeasurement,
-    measure_plain,
-    measure_scheduled,
-)
-from checkmate.tf.training.plan import (
-    FIRST_RATE,
-    HEADROOM,
-    PlanRequest,
-    StepPlan,
-    held_by_others,
-    meter_of,
-    read_ahead,
-)
-from checkmate.tf.training.trace import LiveStep
-from checkmate.units import format_bytes, format_overhead
+from checkmate.progress import Progress
+from checkmate.request import OnMiss
+from checkmate.tf.training.limit import Limit
+from checkmate.tf.training.plan import FIRST_RATE, HEADROOM, Least, PlanRequest, StepPlan, foreseen
+from checkmate.tf.training.trials import Trials, Tried
+from checkmate.tf.training.wording import impossible, sentence_of, what_runs
+from checkmate.units import format_bytes
 
-_ATTEMPTS = 5
+_ATTEMPTS, _ATTEMPTS_CARRIED = 8, 3  # the second where another layout's costs are known
 _QUICK_S = 3.0
+_MORE_S = 6.0  # for each solve once a schedule fits
+_ALIKE = 0.01  # of the budget: peaks that differ by less are alike, and the cheaper schedule is taken
+_SAME = 1e-9  # of the step's cost: sums in another order differ by as much
 _OVER = 1.15  # of the budget: what a step is taken to need that the device has no memory for
 
 
 class PlanSearch:
-    """A search for one layout's plan.
+    """A search for one layout's plan within ``limit``.
 
-    ``rate`` is allocated per requested bytes; ``known`` says that it was measured. ``held`` are bytes that
-    others hold on the device now; ``other`` adds what a data set will prepare beside the step. ``cautious``
-    leaves room for that and for the allocator's varying luck. It is given up where nothing fits with it,
-    since training is watched.
+    ``cautious`` leaves room for what others come to hold and for the allocator's varying luck. It is given up
+    where nothing fits with it, since training is watched. ``least`` is the least memory that is known, where
+    that was asked for; ``proved`` says that no schedule requests as few bytes as the budget.
     """
 
-    def __init__(
-        self,
-        step: LiveStep,
-        tensors: Sequence[tf.Tensor],
-        allowed: int,
-        rate: float | None,
-        request: PlanRequest,
-        report: Report,
-    ) -> None:
-        self.step, self.tensors, self.allowed, self.request, self.report = (
-            step,
-            tensors,
-            allowed,
-            request,
-            report,
-        )
-        self.graph = step.graph
-        self.everything = _peak(self.graph, step.everything)
-        self.rate, self.known = rate or FIRST_RATE, rate is not None
-        self.held = held_by_others(self.graph)
-        self.other = self.held + read_ahead(self.graph)
+    def __init__(self, trials: Trials, limit: Limit, request: PlanRequest) -> None:
+        self.trials, self.limit, self.request = trials, limit, request
+        self.allowed = limit.bytes
         self.cautious = True
-        self.metered = has_meter(meter_of(self.graph))
+        self.least: Least | None = None
+        self.proved = False
+
+    @property
+    def around(self) -> int:
+        """Return the bytes that others come to hold beside the step."""
+        return foreseen(self.trials.graph, self.trials.held)
 
     @property
     def room(self) -> int:
@@ -85,36 +56,28 @@ class PlanSearch:
 
         They are for when the step is measured alone. The rest of training is not around it then.
         """
-        return int(self.allowed * HEADROOM) - self.other if self.cautious else self.allowed - self.held
+        if self.cautious:
+            return int(self.allowed * HEADROOM) - self.around
+        return self.allowed - self.trials.held
 
-    @property
-    def target(self) -> int:
-        """Return the requested bytes to solve for.
-
-        They should keep the allocator within the budget.
-        """
-        return int(self.room / self.rate)
-
-    def fits(self, found: StepMeasurement) -> bool:
+    def fits(self, tried: Tried) -> bool:
         """Return whether what was measured fits in training.
 
         It must leave room for what is around the step there.
         """
-        return found.peak_bytes - self.held <= self.room
+        return tried.ran and tried.own_bytes <= self.room
 
     def plain(self) -> StepPlan | None:
-        """Return the plain plan, if the plain step was measured to fit."""
-        if self.everything > self.target:
+        """Return the plain plan, if the plain step was measured to fit.
+
+        It needs no room to spare: training is watched, and nothing is cheaper.
+        """
+        tried = self.trials.plain
+        if tried is None and self.trials.everything <= self._target(self.trials.rate):
+            tried = self.trials.run_plain(", which should fit")
+        if tried is None or tried.peak_bytes > self.allowed:
             return None
-        self.report(Progress("measure", message="measuring the plain step, which should fit"))
-        try:
-            found = self._with_peak(measure_plain(self.step, self.tensors), None, self.everything)
-        except ProfileError:
-            return None
-        self._learn(found, self.everything)
-        if not self.fits(found):
-            return None
-        return self._plan(None, found, "it fits, and trains as before")
+        return self._plan(tried, "it fits, and trains as before")
 
     def again(self, schedule: Schedule | None) -> StepPlan | None:
         """Return the plan with another layout's schedule, if it fits.
@@ -123,152 +86,174 @@ class PlanSearch:
         """
         if schedule is None:
             return None
+        graph, steps = self.trials.graph, schedule.steps.tolist()
         # The other layout's graph may differ: small tensors are not scheduled.
-        if not check(self.graph, schedule.steps.tolist(), budget_bytes=self.target).ok:
+        if not check(graph, steps, budget_bytes=self._target(self.trials.rate)).ok:
             return None
-        moved = Schedule.of(self.graph, schedule.steps.tolist())
-        found = self._measure(moved, "an earlier schedule")
-        return self._plan(moved, found, "an earlier schedule fits") if self.fits(found) else None
+        tried = self.trials.run(Schedule.of(graph, steps), "an earlier schedule")
+        if not self.fits(tried):
+            return None
+        return self._plan(tried, f"{what_runs(self.trials.graph, tried)} (an earlier schedule fits)")
 
     def solved(self) -> StepPlan:
         """Return the plan by a schedule that is solved for.
 
         Solve on operation counts and run that; then solve on what its ops took, until the allocator keeps the
-        budget.
+        budget. Where nothing keeps it, take what is closest.
 
         Raises:
-            NoScheduleError: no schedule keeps the budget.
+            NoScheduleError: nothing that was tried runs; or no schedule keeps the budget, and that is wanted.
         """
-        first = self._first()
-        found = self._measure(first, "a first schedule", costs=True)
-        seconds = _with_seconds(self.graph, found.node_seconds)
-        self.graph = with_workspace(seconds, found.workspace, found.reserves)
-        first = Schedule.of(self.graph, first.steps.tolist())
-        self._learn(found, _peak(self.graph, first))
-        if not any(found.node_seconds):
-            sentence = "the profiler saw no times of ops, so schedules are chosen by operation counts"
-            self.report(Progress("measure", message=sentence))
-        best: tuple[Schedule, StepMeasurement] | None = (first, found) if self.fits(found) else None
-        least = (first, found)
-        rate = self.rate  # what later schedules show beyond it is learned by the search
-        budgets = BudgetSearch(self.room, self.target, base_cost=self.graph.base_cost, solves=1)
-        for attempt in range(1, _ATTEMPTS + 1):
-            result = self._solve(budgets.target, first, None, f"attempt {attempt}")
-            schedule = result.schedule
-            if schedule is None:
-                if attempt == 1:
-                    break
-                budgets.found_nothing()  # the last cut was too deep: go halfway back
-                continue
-            candidate = budgets.found(result, int(rate * _peak(self.graph, schedule)))
-            found = self._measure(schedule, f"attempt {attempt}")
-            if self.fits(found):
-                if best is None or simulate(self.graph, schedule).cost <= simulate(self.graph, best[0]).cost:
-                    best = schedule, found
+        first = self.trials.run(self._first(), "a first schedule")
+        if self.trials.everything * self.trials.rate <= self.room:  # as far as is known now
+            plain = self.trials.run_plain(", which may fit")
+            if plain is not None and plain.peak_bytes <= self.allowed:
+                return self._plan(plain, "it fits, and trains as before")
+        if self.least is None:
+            self._correct(first)
+        if not any(each.ran and each.peak_bytes <= self.allowed for each in self.trials.all):
+            self._request_least()
+        return self._chosen()
+
+    def _correct(self, first: Tried) -> None:
+        """Solve and measure until a schedule fits and uses the budget.
+
+        It goes on until a measured schedule takes nearly all of the budget, or the cost can hardly fall, or
+        the attempts are used up.
+        """
+        trials = self.trials
+        target, base = self._target(trials.rate), trials.graph.base_cost
+        aim = MeterAim(self.room, target, rate=trials.rate, base_cost=base)
+        aim.took(self._shot(first, first.requested_bytes(trials.graph)))
+        for attempt in range(1, self._attempts + 1):
+            # The first schedule knew no costs but operation counts, unless another layout's are known.
+            if aim.settled and (attempt > 1 or trials.carried):
                 break
-            least = min(least, (schedule, found), key=lambda each: each[1].peak_bytes)
-            # What is over counts chunks, and a target requested bytes, of which there are fewer.
-            over = found.peak_bytes - self.held - self.room
-            budgets.measured(candidate, self.room + int(over / rate))
-        if best is None and least[1].peak_bytes > self.allowed:
-            raise self._impossible(f"the allocator still held {format_bytes(least[1].peak_bytes)}")
-        # What fits without room to spare is better than nothing: training is watched.
-        return self._plan(*(best or least), "")
+            seconds = _MORE_S if aim.fitted or trials.carried else None
+            result = self._solve(aim.target, self._start(aim.target), seconds, self._progress(attempt))
+            if result.schedule is None:
+                aim.found_nothing()
+                continue
+            tried = self._known(result.schedule) or trials.run(result.schedule, f"attempt {attempt}")
+            aim.took(self._shot(tried, aim.target))
+
+    @property
+    def _attempts(self) -> int:
+        return _ATTEMPTS_CARRIED if self.trials.carried else _ATTEMPTS
+
+    def _shot(self, tried: Tried, target: int) -> Shot:
+        own = tried.own_bytes if tried.ran else int(_OVER * self.allowed) - self.trials.held
+        requested = tried.requested_bytes(self.trials.graph)
+        return Shot(target, requested, own, self.trials.cost(tried))
+
+    def _known(self, schedule: Schedule) -> Tried | None:
+        """Return what was measured of ``schedule``, or of its like.
+
+        Its like takes and costs as much.
+        """
+        graph = self.trials.graph
+        new = simulate(graph, schedule)
+        for each in self.trials.all:
+            old = simulate(graph, each.on(graph))
+            alike = abs(old.cost - new.cost) <= _SAME * graph.base_cost and old.peak_bytes == new.peak_bytes
+            if each.schedule is not None and alike:
+                return each
+        return None
+
+    def _start(self, target: int) -> Schedule | None:
+        """Return the cheapest known that requests at most ``target`` bytes."""
+        graph = self.trials.graph
+        fitting = [each for each in self.trials.all if each.requested_bytes(graph) <= target]
+        return min(fitting, key=self.trials.cost).on(graph) if fitting else None
+
+    def _progress(self, attempt: int) -> str:
+        """Return the number of the attempt, and the best so far, in words."""
+        count = f"attempt {attempt} of at most {self._attempts}"
+        fitting = [each for each in self.trials.all if self.fits(each)]
+        if not fitting:
+            return count
+        best = min(fitting, key=self.trials.cost)
+        return (
+            f"{count}; so far {format_bytes(best.peak_bytes)} of {format_bytes(self.allowed)} are used, "
+            f"{what_runs(self.trials.graph, best)}"
+        )
+
+    def _request_least(self) -> None:
+        """Measure the schedule that requests the least, if it was not."""
+        schedule = self._find_least().schedule
+        if self._known(schedule) is None:
+            self.trials.run(schedule, "the least memory that is known")
+
+    def _chosen(self) -> StepPlan:
+        """Return the best plan of all that was tried.
+
+        It is the cheapest that fits, else the one whose peak is closest. What fits without room to spare is
+        better than nothing: training is watched.
+        """
+        ran = [each for each in self.trials.all if each.ran]
+        fitting = [each for each in ran if self.fits(each)]
+        if fitting:
+            return self._plan(min(fitting, key=self.trials.cost))
+        if not ran:
+            raise self._impossible(None)
+        closest = min(ran, key=lambda each: each.peak_bytes)
+        if closest.peak_bytes > self.allowed:
+            alike = closest.peak_bytes + _ALIKE * self.allowed
+            closest = min((each for each in ran if each.peak_bytes <= alike), key=self.trials.cost)
+            if self.request.on_miss is OnMiss.RAISE:
+                raise self._impossible(closest)
+        return self._plan(closest)
 
     def _first(self) -> Schedule:
         # Rate and caution may ask for less than is possible; then what the ops request is all that counts.
-        proved, rate = False, self.rate
-        for self.rate, self.cautious in ((rate, True), (rate, False), (1.0, False)):
-            result = self._solve(self.target, None, _QUICK_S, "on operation counts")
+        rate = self.trials.rate if self.trials.known_of_schedules else max(FIRST_RATE, self.trials.rate)
+        known = "what another batch took, scaled" if self.trials.carried else "operation counts"
+        for tried_rate, self.cautious in ((rate, True), (rate, False), (1.0, False)):
+            result = self._solve(self._target(tried_rate), None, _QUICK_S, f"on {known}")
             if result.schedule is not None:
                 return result.schedule
-            proved = result.status is SolveStatus.INFEASIBLE
-        raise self._impossible("that is proved" if proved else "none was found")
+        self.proved = result.status is SolveStatus.INFEASIBLE and not result.assumptions
+        schedule = self._find_least().schedule
+        if self.proved and self.request.on_miss is OnMiss.RAISE:
+            raise self._impossible(None)
+        return schedule
+
+    def _find_least(self) -> Least:
+        """Find the schedule that requests the least, as is known now."""
+        self.trials.report(Progress("solve", message="solving for the least memory"))
+        found = self.request.least(self.trials.graph, self.trials.report)
+        # What was measured of the ops is no proof.
+        self.least = found if self.least is None else dataclasses.replace(self.least, schedule=found.schedule)
+        return self.least
+
+    def _target(self, rate: float) -> int:
+        """Return the requested bytes with which the allocator keeps the budget."""
+        return int(self.room / rate)
 
     def _solve(self, target: int, start: Schedule | None, seconds: float | None, what: str) -> SolveResult:
-        self.report(Progress("solve", message=f"solving for {format_bytes(target)} ({what})"))
+        trials = self.trials
+        trials.report(Progress("solve", message=f"solving for {format_bytes(target)} ({what})"))
         if start is not None:
-            start = Schedule.of(self.graph, start.steps.tolist())
-        return self.request.solve(self.graph, target, start, seconds, self.report)
+            start = Schedule.of(trials.graph, start.steps.tolist())
+        return self.request.solve(trials.graph, target, start, seconds, trials.report)
 
-    def _measure(self, schedule: Schedule, what: str, *, costs: bool = False) -> StepMeasurement:
-        self.report(Progress("measure", message=f"measuring the scheduled step ({what})"))
-        traced = Schedule.of(self.step.graph, schedule.steps.tolist())
-        try:
-            found = measure_scheduled(self.step, traced, self.tensors, costs=costs)
-        except OutOfMemoryError:
-            # A device that is no larger than the budget says no before a meter could; that is an answer too.
-            return StepMeasurement(int(self.allowed * _OVER), self.held)
-        requested = _peak(self.graph, schedule)
-        found = self._with_peak(found, traced, requested)
-        self._learn(found, requested)
-        return found
+    def _impossible(self, closest: Tried | None) -> NoScheduleError:
+        return impossible(self.trials, closest, self.allowed, self.least, proved=self.proved)
 
-    def _with_peak(
-        self, found: StepMeasurement, schedule: Schedule | None, requested: int
-    ) -> StepMeasurement:
-        """Return ``found`` with a peak.
-
-        Where this process has no meter, it is a fresh process's, or else the one that is predicted.
-        """
-        if self.metered:
-            return found
-        self.report(Progress("measure", message="measuring the step's memory in a fresh process"))
-        there = measure_elsewhere(self.step, schedule, self.tensors, self.report)
-        if there is None:
-            return dataclasses.replace(
-                found, peak_bytes=int(requested * self.rate), source=PeakSource.PREDICTED
-            )
-        return dataclasses.replace(there, node_seconds=found.node_seconds)
-
-    def _learn(self, found: StepMeasurement, requested: int) -> None:
-        if found.peak_bytes and found.source is not PeakSource.PREDICTED:
-            self.rate = max(1.0, (found.peak_bytes - self.held) / requested)
-            self.known = True
-
-    def _impossible(self, why: str) -> NoScheduleError:
-        needed = int(self.request.least(self.graph) * self.rate) + self.held
-        raise NoScheduleError(
-            f"no schedule keeps a training step of {self.step.model.name!r} with a "
-            f"{self.step.layout.describe()} within {format_bytes(self.allowed)}: {why}; "
-            f"the least possible is about {format_bytes(needed)}",
-            hint=f"raise the budget to {format_bytes(needed * 1.02)} or more, or use a smaller batch",
-            details={"budget_bytes": self.allowed, "needed_bytes": needed},
+    def _plan(self, tried: Tried, what: str = "") -> StepPlan:
+        trials = self.trials
+        over = max(0, tried.peak_bytes - self.allowed)
+        proof = self.least if self.proved else None
+        sentence = sentence_of(trials, tried, self.limit, proof, what or what_runs(trials.graph, tried))
+        kept = None if tried.schedule is None else tried.on(trials.step.graph)
+        return StepPlan(
+            trials.step.layout,
+            trials.step,
+            kept,
+            tried.peak_bytes,
+            sentence,
+            over,
+            tried.others_bytes,
+            self.around,
+            measured=tried.measured,
         )
-
-    def _plan(self, schedule: Schedule | None, found: StepMeasurement, why: str) -> StepPlan:
-        if schedule is not None:
-            count = len(schedule.steps) - self.graph.n
-            cost = format_overhead(simulate(self.graph, schedule).cost, self.graph.base_cost)
-            why = f"{count} recomputation{'s' * (count != 1)}, {cost} computation" + (
-                f" ({why})" if why else ""
-            )
-        peak = (
-            f"{found.source.value} peak {format_bytes(found.peak_bytes)} of"
-            if found.peak_bytes
-            else "not metered, budget"
-        )
-        if found.source is PeakSource.FRESH_PROCESS:
-            peak = f"peak {format_bytes(found.peak_bytes)}, {found.source.value}, of"
-        how = "" if self.metered else f"; this process has no memory meter: {HOW_TO_METER}"
-        sentence = (
-            f"{self.step.layout.describe()}: {why}; {peak} {format_bytes(self.allowed)} "
-            f"(keeping everything requests {format_bytes(self.everything)}){how}"
-        )
-        kept = None if schedule is None else Schedule.of(self.step.graph, schedule.steps.tolist())
-        return StepPlan(self.step.layout, self.step, kept, found.peak_bytes, sentence)
-
-
-def _peak(graph: Graph, schedule: Schedule) -> int:
-    return simulate(graph, schedule).peak_bytes
-
-
-def _with_seconds(graph: Graph, seconds: Sequence[float]) -> Graph:
-    """Return ``graph`` with measured costs.
-
-    It is as it was where nothing was measured.
-    """
-    if not any(seconds):
-        return graph
-    ops = tuple(dataclasses.replace(op, cost=cost) for op, cost in zip(graph.ops, seconds, strict=True))
-    return dataclasses.replace(graph, ops=ops, cost_unit=CostUnit.SECONDS, cost_origin=CostOrigin.MEASURED)

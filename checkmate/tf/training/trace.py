@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import keras
 import tensorflow as tf
@@ -22,12 +22,12 @@ from checkmate.ir.schedule import Schedule
 from checkmate.tf.costs.profile import analytic_costs
 from checkmate.tf.devices import kernels_here
 from checkmate.tf.emit.emit import step_from_schedule
+from checkmate.tf.models.batch import BatchLayout
 from checkmate.tf.models.load import optimizer_bytes, parameter_bytes
 from checkmate.tf.models.model import LoadedModel
 from checkmate.tf.trace.coarsen import FoldedStep, fold
 from checkmate.tf.trace.sizes import tensor_bytes
-from checkmate.tf.trace.trace import StepOutputs, trace_step, train_on
-from checkmate.tf.training.batch import BatchLayout
+from checkmate.tf.trace.trace import StepOutputs, TracedStep, trace_step, train_on
 from checkmate.tf.training.keras_step import attach_mask, build, masks_of, total_loss
 
 Note = Callable[[str], None]
@@ -56,9 +56,52 @@ class StepParts:
         return keras.tree.map_structure(lambda i: flat[i], self.predictions)
 
 
+class LiveStep(Protocol):
+    """A step that was traced for one layout, and can run by a schedule."""
+
+    @property
+    def layout(self) -> BatchLayout:
+        """Return the layout that it was traced for."""
+
+    @property
+    def folded(self) -> FoldedStep:
+        """Return the traced step and its graph."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the model, or of the function."""
+
+    @property
+    def graph(self) -> Graph:
+        """Return what is scheduled; costs are operation counts."""
+
+    @property
+    def distributed(self) -> bool:
+        """Return whether the step leaves the update to Keras."""
+
+    @property
+    def everything(self) -> Schedule:
+        """Return the schedule that runs each op once, in the order of the trace."""
+
+    def arguments(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Return what the step is called with."""
+
+    def plain(self) -> Callable[..., Any]:
+        """Return the step as TensorFlow runs it by itself.
+
+        It is a function of the arguments, for measurements: first of what it returns is the loss.
+        """
+
+    def run(self, schedule: Schedule, tensors: Sequence[tf.Tensor]) -> tuple[Any, list[tf.Operation]]:
+        """Emit the scheduled step into the graph that is being traced.
+
+        Returns what the step returns, and the last ops of the schedule.
+        """
+
+
 @dataclass(frozen=True, eq=False)
-class LiveStep:
-    """Hold the step of a model for one layout.
+class KerasStep:
+    """Hold Keras's own step of a model for one layout.
 
     ``variables``: those whose values are arguments (none on one device).
     """
@@ -68,6 +111,11 @@ class LiveStep:
     folded: FoldedStep
     parts: StepParts
     variables: tuple[Any, ...]
+
+    @property
+    def name(self) -> str:
+        """Return the name of the model."""
+        return str(self.model.name)
 
     @property
     def graph(self) -> Graph:
@@ -91,18 +139,29 @@ class LiveStep:
         """
         return [*tensors, *(tf.convert_to_tensor(variable.value) for variable in self.variables)]
 
+    def plain(self) -> Callable[..., Any]:
+        """Return the step as TensorFlow runs it by itself.
+
+        It returns the loss. Of a distributed step it is one replica's share, as it was traced.
+        """
+        if self.distributed:
+            function = self.folded.traced.function
+            return lambda *arguments: (function(*arguments),)
+        body = whole_step(self.model, self.layout, StepParts(), lambda name: None)
+        return lambda *arguments: (body(*arguments)[0],)
+
     def run(
         self, schedule: Schedule, tensors: Sequence[tf.Tensor]
-    ) -> tuple[tf.Tensor, Any, list[tf.Operation]]:
+    ) -> tuple[tuple[tf.Tensor, Any], list[tf.Operation]]:
         """Emit the scheduled step into the graph that is being traced.
 
-        Updates are included. Returns the loss, the predictions, and the last ops of the schedule.
+        Updates are included. Returns the loss and the predictions, and the last ops of the schedule.
         """
         outputs = step_from_schedule(self.folded, schedule)(*self.arguments(tensors))
         flat = outputs.predictions
         if self.distributed:
             self._apply(flat)
-        return outputs.loss, self.parts.pack_predictions(flat), list(outputs.last)
+        return (outputs.loss, self.parts.pack_predictions(flat)), list(outputs.last)
 
     def _apply(self, flat: Sequence[tf.Tensor]) -> None:
         gradients: list[Any] = []
@@ -116,7 +175,7 @@ class LiveStep:
         self.model.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
 
 
-def live_step(model: Any, layout: BatchLayout) -> LiveStep:
+def live_step(model: Any, layout: BatchLayout) -> KerasStep:
     """Trace and fold the step of ``model`` for batches of ``layout``.
 
     Raises:
@@ -145,13 +204,23 @@ def live_step(model: Any, layout: BatchLayout) -> LiveStep:
         "optimizer": optimizer_bytes(model),
         "inputs": sum(tensor_bytes(t) for t in traced.function.inputs[: len(layout.specs)]),
     }
+    return KerasStep(model, layout, folded_here(traced, fixed), parts, variables)
+
+
+def folded_here(traced: TracedStep, fixed: dict[str, int]) -> FoldedStep:
+    """Return the folded step for this process's device.
+
+    Its costs are operation counts. ``fixed``: bytes by purpose, the batch as ``inputs``.
+
+    Raises:
+        DynamicShapeError: the size of a tensor is not known.
+        OnlySmallTensorsError: the step computes nothing worth scheduling.
+    """
     device = _device()
     folded = fold(
         traced, kernels_here(device.kind), fixed=fixed, device=device, metadata={"tensorflow": tf.__version__}
     )
-    return LiveStep(
-        model, layout, dataclasses.replace(folded, graph=analytic_costs(folded)), parts, variables
-    )
+    return dataclasses.replace(folded, graph=analytic_costs(folded))
 
 
 def whole_step(model: Any, layout: BatchLayout, parts: StepParts, note: Note) -> Callable[..., StepOutputs]:

@@ -7,8 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 from checkmate.errors import UsageError
-from checkmate.tf.training.batch import Key, flatten
-from checkmate.tf.training.keras_step import require_trainable
+from checkmate.tf.models.batch import Key, flatten
+from checkmate.tf.private import without_retracing_warning
+from checkmate.tf.training.keras_step import require_keras_step, require_trainable
 from checkmate.tf.training.plan import PlanRequest, StepPlan
 from checkmate.tf.training.planner import Planner
 from checkmate.tf.training.trace import StepParts, whole_step
@@ -25,6 +26,7 @@ class TrainStep:
 
     def __init__(self, model: Any, request: PlanRequest) -> None:
         require_trainable(model)
+        require_keras_step(model)
         self.model = model
         self._planner = Planner(model, request)
         self._functions: dict[Key, Any] = {}
@@ -33,12 +35,13 @@ class TrainStep:
         """Make the plan for batches like this one; leave the model as it is.
 
         Raises:
-            NoScheduleError: the budget cannot be kept.
+            NoScheduleError: as for ``Planner.plan``.
             TraceError, ProfileError: the step cannot be traced or run.
         """
         layout, tensors = flatten((x, y, sample_weight))
         self._planner.plan(layout, tensors)
 
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def __call__(self, x: Any, y: Any = None, sample_weight: Any = None) -> tuple[tf.Tensor, Any]:
         """Train on one batch.
 
@@ -64,15 +67,17 @@ class TrainStep:
             )
         plan = self._planner.plan(layout, tensors)
         if layout.key not in self._functions:
-            self._functions[layout.key] = tf.function(lambda *given: self._emit(plan, given), autograph=False)
+            self._functions[layout.key] = without_retracing_warning(
+                tf.function(lambda *given: self._emit(plan, given), autograph=False)
+            )
         found: tuple[tf.Tensor, Any] = self._functions[layout.key](*tensors)
         return found
 
     def _emit(self, plan: StepPlan, tensors: Any) -> tuple[tf.Tensor, Any]:
         if plan.step is not None and (plan.schedule is not None or plan.step.distributed):
             schedule = plan.schedule if plan.schedule is not None else plan.step.everything
-            loss, predictions, _ = plan.step.run(schedule, tensors)
-            return loss, predictions
+            found: tuple[tf.Tensor, Any] = plan.step.run(schedule, tensors)[0]
+            return found
         parts = StepParts()
         loss, flat, _ = whole_step(self.model, plan.layout, parts, lambda name: None)(*tensors)
         return loss, parts.pack_predictions(flat)

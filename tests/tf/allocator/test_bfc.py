@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from checkmate.memory.bfc import Bfc, Request
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf.allocator.bfc import Bfc, Request
 from checkmate.tf.fresh import run_task
 
 MIB = 1 << 20

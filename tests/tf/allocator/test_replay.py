@@ -69,7 +69,7 @@ OTHERS = marked(
 
 
 @pytest.mark.parametrize(
-    "name", ["two_io", "subclassed", *marked(pytest.mark.heavy, "regularized", "lstm"), *OTHERS]
+    "name", ["two_io", *marked(pytest.mark.heavy, "subclassed", "regularized", "lstm"), *OTHERS]
 )
 def test_requested_peak_of_the_plain_schedule(name: str) -> None:
     folded = folded_zoo(name)
@@ -79,6 +79,7 @@ def test_requested_peak_of_the_plain_schedule(name: str) -> None:
     assert predicted_requested(folded, graph, steps) == pytest.approx(last.requested_peak, rel=0.01)
 
 
+@pytest.mark.heavy
 def test_scratch_of_half_precision_kernels_is_learned() -> None:
     folded = folded_zoo("mixed_float16")
     steps = list(range(folded.graph.n))

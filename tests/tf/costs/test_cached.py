@@ -125,7 +125,7 @@ def test_threads_and_device_are_part_of_a_signature(monkeypatch: pytest.MonkeyPa
     assert not set(here) & set(signatures(convnet()))
 
 
-@pytest.mark.parametrize("press", ["polite", "at once"])
+@pytest.mark.parametrize("press", ["polite", pytest.param("at once", marks=pytest.mark.heavy)])
 def test_an_interrupted_profile_goes_on(press: str, tmp_path: Path) -> None:
     path, reports = tmp_path / "costs.sqlite", []
 
@@ -213,6 +213,7 @@ def test_without_a_store_no_note_mentions_one(monkeypatch: pytest.MonkeyPatch) -
     assert "cache" not in graph.metadata["profile"] and graph.base_cost == graph.n
 
 
+@pytest.mark.heavy
 def test_costs_read_on_a_busy_machine_are_read_again_on_a_quiet_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

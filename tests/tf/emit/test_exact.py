@@ -51,6 +51,7 @@ def assert_same(found: dict) -> None:
     assert found["loss"]["plain"] == found["loss"]["optimized"]
 
 
+@pytest.mark.heavy
 def test_dropout_and_noise_are_bitwise_the_same(process: TaskProcess) -> None:
     assert_same(compare_exactly("random_layers", process))
 

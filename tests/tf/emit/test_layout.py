@@ -26,10 +26,11 @@ from checkmate.tf.costs import session
 from checkmate.tf.costs.profile import analytic_costs
 from checkmate.tf.devices import kernels_here
 from checkmate.tf.emit.saved_model import save_step
-from checkmate.tf.measure.step import compiled_step, relative_error, run_step, total_norm
+from checkmate.tf.measure.differences import relative_error, total_norm
+from checkmate.tf.measure.step import compiled_step, run_step
+from checkmate.tf.models.batch import flatten
 from checkmate.tf.models.load import load_model
 from checkmate.tf.trace.coarsen import FoldedStep, fold
-from checkmate.tf.training.batch import flatten
 from checkmate.tf.training.trace import live_step
 from tests.tf.conv_models import ALL
 from tests.tf.relaid import relaid

@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from checkmate.ir.schedule import Schedule
+from checkmate.memory.bfc import Bfc
 from checkmate.progress import never, silent
-from checkmate.tf.allocator.bfc import Bfc
 from checkmate.tf.allocator.small_chunks import CHUNK, small_chunk_requests, small_chunk_sizes
 from checkmate.tf.costs import session
 from checkmate.tf.devices import held_bytes

@@ -104,14 +104,14 @@ BAD = (
     (
         "def make(): return 3",
         LoadError,
-        "{path}:make returned an int, not a keras.Model",
-        "return the model itself, compiled or not",
+        "{path}:make returned an int, not a keras.Model or a training step with its example",
+        "return the model itself, compiled or not, or (step, example)",
     ),
     (
         "def make(): pass",
         LoadError,
-        "{path}:make returned nothing, not a keras.Model",
-        "return the model itself, compiled or not",
+        "{path}:make returned nothing, not a keras.Model or a training step with its example",
+        "return the model itself, compiled or not, or (step, example)",
     ),
     (
         "def make():\n    return {}['key']",

@@ -18,13 +18,13 @@ import tensorflow as tf
 from checkmate.errors import CheckmateError, ProfileError
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
+from checkmate.memory.bfc import Bfc, Request
 from checkmate.pipeline.verification.comparing import Compared
 from checkmate.pipeline.verification.plain import Plain
 from checkmate.pipeline.verification.report import Measurements, verification_report
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf import private
-from checkmate.tf.allocator.bfc import Bfc, Request
 from checkmate.tf.allocator.predict import predicted_allocated, usable_bytes
 from checkmate.tf.costs.session import prepare
 from checkmate.tf.devices import warms_up
@@ -182,6 +182,7 @@ def test_an_op_without_a_deterministic_kernel_is_one_sentence_and_a_tolerance(
     assert switched == [False]
 
 
+@pytest.mark.heavy
 def test_the_note_reaches_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     real, failed = step._compared_all, []
 

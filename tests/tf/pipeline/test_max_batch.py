@@ -29,6 +29,7 @@ def trace(batch: int) -> Graph:
     return pipeline.profile(request, costs="analytic")
 
 
+@pytest.mark.heavy
 def test_sizes_are_those_of_a_third_trace() -> None:
     scaling, true = traced_at_two(trace), trace(19)
     graph = scaling.at(19)

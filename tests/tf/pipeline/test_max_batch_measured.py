@@ -68,7 +68,7 @@ def test_a_step_that_would_take_too_long_is_not_measured(capsys: pytest.CaptureF
     assert code == 0 and "a safe run needs" in told["why_not"] and told["tried"] == []
 
 
-@pytest.mark.heavy
+@pytest.mark.long
 def test_a_device_smaller_than_the_plain_step_and_the_budget(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

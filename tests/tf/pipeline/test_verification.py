@@ -11,6 +11,7 @@ import pytest
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.schedule import Schedule
+from checkmate.pipeline.verification.comparing import Compared
 from checkmate.pipeline.verification.report import Measurements, verification_report
 from checkmate.request import ModelRequest
 from checkmate.tf.emit.reload_probe import settled
@@ -34,6 +35,7 @@ def verified(
         "bitwise": True,
         "state_bitwise": True,
         "worst": {"name": "w", "relative_error": 0.0},
+        "worst_of_largest": {"name": "w", "error": 0.0},
         "gradients": 1,
     }
     same |= {"plain_rerun_relative_error": 0.0, "overall_relative_error": 0.0, "sum_rounding": 0.0}
@@ -45,7 +47,7 @@ def verified(
                 measured=plain, predicted_bytes=100, peak_bytes=100, batch=8, note="", facts=dict
             ),
             measured=scheduled,
-            compared=SimpleNamespace(found={"exact": same, "usual": same}, batch=8, device="cpu", note=""),
+            compared=Compared({"exact": same, "usual": same}, batch=8, device="cpu"),
             reloaded=reloaded,
         ),
         budget_bytes=2**30,

@@ -30,7 +30,8 @@ from checkmate.tf.devices import kernels_here
 from checkmate.tf.emit.barriers import PAIRED_TYPES, StepGates
 from checkmate.tf.emit.saved_model import save_step
 from checkmate.tf.kernels import Kernels
-from checkmate.tf.measure.step import compiled_step, relative_error, run_step, sum_rounding, total_norm
+from checkmate.tf.measure.differences import relative_error, sum_rounding, total_norm
+from checkmate.tf.measure.step import compiled_step, run_step
 from checkmate.tf.profiler import StepTrace, trace_run
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.op_kinds import is_view
@@ -138,7 +139,7 @@ def test_padding_and_convolution_around_a_computed_kernel(monkeypatch: pytest.Mo
     ("name", "randoms", "torn", "least"),
     [
         *((name, 2, 1, 6) for name in QUICK),
-        *(pytest.param(name, 2, 1, 6, marks=pytest.mark.heavy) for name in ALL if name not in QUICK),
+        *(pytest.param(name, 0, 1, 4, marks=pytest.mark.heavy) for name in ALL if name not in QUICK),
         *(pytest.param(name, 5, 4, 12, marks=pytest.mark.long) for name in ALL),
     ],
 )
@@ -158,7 +159,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskProcess]:
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ALL)
 def test_provocations_are_bitwise_the_plain_step(name: str, process: TaskProcess) -> None:
-    schedules = list(provocations(folded_step(name).graph, seed=7, randoms=3, torn=1))
+    schedules = list(provocations(folded_step(name).graph, seed=7, randoms=1, torn=1))
     task = {
         "do": "compare_all",
         "request": request_for(name).to_json(),

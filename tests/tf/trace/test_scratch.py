@@ -41,7 +41,12 @@ print(json.dumps({"kernels": folded.graph.metadata["kernels"], "peaks": found}))
 
 
 @pytest.mark.parametrize(
-    ("spec", "batch"), [(f"{SMALL}:convnet", 16), (f"{SMALL}:convnet", 1), (f"{SMALL}:two_heads", 16)]
+    ("spec", "batch"),
+    [
+        (f"{SMALL}:convnet", 16),
+        pytest.param(f"{SMALL}:convnet", 1, marks=pytest.mark.heavy),
+        pytest.param(f"{SMALL}:two_heads", 16, marks=pytest.mark.heavy),
+    ],
 )
 def test_requested_peak_with_eigen_s_kernels_is_known_before_measuring(spec: str, batch: int) -> None:
     environment = {**os.environ, **measuring_environment(), **EXACT, "PYTHONPATH": str(SMALL.parents[2])}

@@ -20,7 +20,7 @@ SIZES = {16, 24, 32, 48, 64, 128, 256}
 
 
 def test_the_package_has_what_the_project_has() -> None:
-    for folder in ("fonts", "graphs", "icons", "desktop"):
+    for folder in ("fonts", "graphs", "icons", "desktop", "tables"):
         names = sorted(path.name for path in (ROOT / "resources" / folder).iterdir())
         assert names == [entry.name for entry in contents(folder, "")]
         assert names
@@ -55,7 +55,7 @@ def test_bundled_graphs_have_names_that_commands_take(
         assert find_graph(name) == path
         assert read_or_build(name).fingerprint == read_any_graph(path).fingerprint
         assert main(["info", name]) == 0
-        assert "batch 8" in capsys.readouterr().out
+        assert f"batch {read_any_graph(path).batch_size}" in capsys.readouterr().out
     assert find_graph("unet-b9.graph") is None
 
 

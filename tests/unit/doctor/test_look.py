@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from checkmate.doctor import look
 from checkmate.doctor.child import gathered, probe
 from checkmate.doctor.facts import nvidia
 from checkmate.doctor.facts.folders import folder_at
 from checkmate.doctor.facts.libraries import cuda_packages_here, libraries_here
 from checkmate.doctor.tell import sentence_of
 from checkmate.errors import CancelledError
-from checkmate.progress import never
+from checkmate.progress import Cancelled, never
 
 
 @pytest.fixture
@@ -73,6 +78,33 @@ def test_cancelling_ends_the_child(module) -> None:
     with pytest.raises(CancelledError):
         probe([module("time.sleep(600)")], limit_s=60, cancelled=begun.is_set, meanwhile=meanwhile)
     assert pids and not any(psutil.pid_exists(pid) and psutil.Process(pid).is_running() for pid in pids)
+
+
+def test_ctrl_c_while_the_children_start_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check the moment when some children run and nothing polls for Ctrl-C yet."""
+    ended: list[bool] = []
+    handed_in: list[object] = []
+
+    def hangs(module: Sequence[str], *, cancelled: Cancelled, **_: object) -> None:
+        until = time.monotonic() + 60
+        while not cancelled() and time.monotonic() < until:
+            time.sleep(0.01)
+        ended.append(cancelled())
+
+    class Interrupted(ThreadPoolExecutor):
+        """Is interrupted when the last work is handed in."""
+
+        def submit(self, *work: Any, **named: Any) -> Any:
+            handed_in.append(work)
+            if len(handed_in) == 5:
+                raise KeyboardInterrupt
+            return super().submit(*work, **named)
+
+    monkeypatch.setattr(look, "probe", hangs)
+    monkeypatch.setattr(look, "ThreadPoolExecutor", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        look.look_around(report=lambda _: None, cancelled=never)
+    assert ended and all(ended)
 
 
 def test_a_missing_module() -> None:

@@ -22,6 +22,7 @@ from checkmate.errors import FormatError, SchemaVersionError
 from checkmate.formats import files
 from checkmate.formats.exploration import (
     SavedExploration,
+    SavedOwn,
     exploration_from_json,
     is_exploration,
     read_exploration,
@@ -63,7 +64,12 @@ def exploration(layers: int = 4) -> SavedExploration:
         result(graph, plain, status=SolveStatus.OPTIMAL, lower_bound=graph.base_cost),
     )
     bounds = ((20, math.inf), (30, graph.base_cost + 0.1))
-    return SavedExploration(graph, 45, results, bounds)
+    kept = {"keep": ["a0"], "recompute_gradients": True}
+    own = {
+        0: SavedOwn(budget_bytes=45, name="mine", note="tried first", pinned=True, constraints=kept),
+        1: SavedOwn(max_overhead=math.inf),
+    }
+    return SavedExploration(graph, 45, results, bounds, own=own)
 
 
 def random_exploration(random: Random) -> SavedExploration:
@@ -77,7 +83,7 @@ def random_exploration(random: Random) -> SavedExploration:
 
 def require_same(a: SavedExploration, b: SavedExploration) -> None:
     assert same(a.graph, b.graph) and a.graph.fingerprint == b.graph.fingerprint
-    assert (a.budget_bytes, a.bounds) == (b.budget_bytes, b.bounds)
+    assert (a.budget_bytes, a.bounds, a.own) == (b.budget_bytes, b.bounds, b.own)
     assert len(a.schedules) == len(b.schedules)
     names = (
         "status",
@@ -120,6 +126,9 @@ def test_the_file_has_the_fields_of_its_format(tmp_path: Path) -> None:
     stored = json.loads(path.read_text(encoding="utf-8"))
     assert is_exploration(stored) and (stored["format"], stored["version"]) == ("checkmate-exploration", 1)
     assert stored["graph"] == json.loads(json.dumps(graph_to_json(saved.graph)))
+    own = [entry.pop("own") for entry in stored["schedules"]]
+    assert own[0].keys() == {"budget_bytes", "name", "note", "pinned", "constraints"}
+    assert own[1] == {"max_overhead": None}
     assert stored["schedules"] == [
         json.loads(json.dumps(result_to_json(saved.graph, r))) for r in saved.schedules
     ]
@@ -179,6 +188,11 @@ def other_graph(data: dict[str, Any]) -> None:
     data["schedules"][1] = result_to_json(graph, result(graph, [*range(graph.n)]))
 
 
+def own(**fields: Any) -> Edit:
+    """Change fields of what the user's own list says of schedule 0."""
+    return lambda data: data["schedules"][0]["own"].update(fields)
+
+
 PEAK, BASE = 50, 8.0  # of the plain step
 BROKEN: list[tuple[str, Edit, str]] = [
     (
@@ -223,6 +237,15 @@ BROKEN: list[tuple[str, Edit, str]] = [
         "a newer schedule",
         schedule(version=2),
         "version 2 of checkmate-schedule is newer than this program reads (1)",
+    ),
+    ("own as text", schedule(own="mine"), 'schedules[1].own is a text ("mine"), not an object'),
+    ("a name as number", own(name=3), "schedules[0].own.name is a number (3), not a text"),
+    ("a pin as number", own(pinned=1), "schedules[0].own.pinned is a number (1), not true or false"),
+    ("an own budget below 0", own(budget_bytes=-5), "schedules[0].own.budget_bytes is negative (-5)"),
+    (
+        "an own cost below 0",
+        own(max_overhead=-0.5),
+        "schedules[0].own.max_overhead is -0.5, not a finite number of at least 0",
     ),
     (
         "a bound that contradicts",

@@ -150,6 +150,7 @@ def test_a_report_says_both_predictions_where_they_differ(today: float | None, w
             "equal": True,
             "overall_relative_error": 0.0,
             "worst": {"name": "w", "relative_error": 0.0},
+            "worst_of_largest": {"name": "w", "error": 0.0},
         },
         loss={"plain": 1.0, "optimized": 1.0},
         peak_bytes={"predicted": 1, "measured": 1, "plain_measured": 1, "reloaded_measured": None},

@@ -267,6 +267,23 @@ def test_a_run_that_is_not_as_promised_says_so(written: Written, tmp_path: Path)
     assert "DIFFERENT: gradients, with the same kernels, measured" in words(section)
 
 
+def test_a_run_of_a_step_of_ones_own_says_what_was_compared(written: Written, tmp_path: Path) -> None:
+    told = read_json(written.folder / "out" / "report.json")
+    told["gradients"].update(compared="variables and results", steps=2, overall_relative_error=0.0)
+    told["gradients"].update(
+        worst={"name": "w", "relative_error": 0.0}, worst_of_largest={"name": "w", "error": 0.0}
+    )
+    told["loss"] = {"plain": None, "optimized": None}
+    (tmp_path / "report.json").write_text(json.dumps(told))
+    section = only(tmp_path / "report.json")
+    assert {
+        "as promised: loss, variables and results, peak",
+        "bitwise equal: variables and results, with the same kernels, measured",
+        "With default kernels the variables and results do not differ.",
+    } <= set(words(section))
+    assert not any(row[""] == "loss" for row in rows(section, "The scheduled step"))
+
+
 def test_a_run_at_another_speed_says_both_predictions(written: Written, tmp_path: Path) -> None:
     told = read_json(written.folder / "out" / "report.json")
     for today, said in ((6.0, True), (10.0, False)):

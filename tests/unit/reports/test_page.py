@@ -74,7 +74,8 @@ def test_the_page_is_whole_fetches_nothing_and_has_no_script() -> None:
     page = sections_page("two", [section("one"), section("two")], WHEN, left_out=["left"])
     parsed = Parsed(page)
     assert parsed.addresses == ["#s1", "#s2"] and {"s1", "s2"} <= set(re.findall(r'id="(\w+)"', page))
-    assert "http" not in page and "@import" not in page and "url(" not in page and "script" not in parsed.tags
+    assert not re.search("https?:", page) and "default-src 'none'" in page
+    assert "@import" not in page and "url(" not in page and "script" not in parsed.tags
     assert "2026-01-02 03:04" in " ".join(parsed.text) and "Left out" in parsed.text
     assert "prefers-color-scheme: dark" in page and "@media print" in page and "tabular-nums" in page
 

@@ -16,7 +16,7 @@ from random import Random
 
 import pytest
 
-from checkmate.catalog.bundled import graph_files
+from checkmate.catalog.bundled import find_graph
 from checkmate.formats import read_graph
 from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, GraphBuilder, SolveStatus
@@ -33,7 +33,7 @@ from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 from tests.unit.solvers.test_local_search import peak_of
 
-LARGE = graph_files()[0]
+LARGE = find_graph("unet-b8.graph")
 STALL_S = 40.0  # idle work of a tiny graph is done long before
 QUICK = SolveOptions(time_limit_s=1.0)
 
@@ -51,6 +51,12 @@ class FrontierRecorder:
         self.graph = graph
         self.points: list[FrontierPoint] = []
         self.bounds: list[tuple[int, float]] = []
+        self.baselines: list[FrontierPoint] = []
+
+    def baseline(self, point: FrontierPoint) -> None:
+        report = check(self.graph, point.schedule.steps.tolist(), budget_bytes=point.budget_bytes)
+        assert report.ok and (report.peak_bytes, report.cost) == (point.peak_bytes, point.cost)
+        self.baselines.append(point)
 
     def point(self, point: FrontierPoint) -> None:
         report = check(self.graph, point.schedule.steps.tolist(), budget_bytes=point.budget_bytes)

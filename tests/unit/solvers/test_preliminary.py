@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from checkmate.formats import read_graph
+from checkmate.frontiers.listeners import NullFrontierListener
 from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, SolveStatus
 from checkmate.memory.check import check
@@ -155,14 +156,7 @@ def test_auto_cancelled_before_its_search_returns_the_found_schedule(sample: Gra
 
 @pytest.mark.slow
 def test_a_moving_slider_is_answered_before_the_search_is_compiled(sample: Graph, cold: Compiling) -> None:
-    class IgnoringListener:
-        def point(self, point: object) -> None:
-            """Ignore."""
-
-        def bound(self, budget_bytes: int, lower_bound: float) -> None:
-            """Ignore."""
-
-    with LiveSolver(sample, IgnoringListener(), compilation=cold) as explored:
+    with LiveSolver(sample, NullFrontierListener(), compilation=cold) as explored:
         explored.begin()
         for share in (0.8, 0.6, 0.5):
             budget = int(share * peak_of(sample))

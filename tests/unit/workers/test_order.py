@@ -1,6 +1,6 @@
 """Test messages that come too late or too early.
 
-They go to the solver and the animation process.
+They go to the solver, the placing and the animation process.
 """
 
 from __future__ import annotations
@@ -9,8 +9,18 @@ import pytest
 
 from checkmate.ipc.child import Inbox
 from checkmate.ipc.messages import Cancel, Message, MessageError
-from checkmate.workers import animation, solver
-from checkmate.workers.messages import AnimationFrame, FindLeastMemory, SolveBudget, SolveSkipped
+from checkmate.memory.placement import Placement
+from checkmate.workers import animation, placer, solver
+from checkmate.workers.messages import (
+    AnimationFrame,
+    FindLeastMemory,
+    Placed,
+    PlaceSchedule,
+    SolveBudget,
+    SolveSkipped,
+    pack_steps,
+)
+from tests.graphs_strategies import training_chain
 
 
 class Sent:
@@ -31,6 +41,18 @@ def test_an_outdated_solve_is_not_begun(asked: Message, later: Message) -> None:
     inbox.put(later)
     solver._serve(channel, inbox, None, inbox.tasks.get())  # type: ignore[arg-type]
     assert channel.messages == [SolveSkipped(1)]
+
+
+def test_an_outdated_schedule_is_not_placed_to_the_end() -> None:
+    graph, channel, inbox = training_chain(9), Sent(), Inbox()
+    older, newer = (PlaceSchedule(job, pack_steps(range(graph.n))) for job in (1, 2))
+    inbox.put(older)
+    inbox.put(newer)
+    for asked in (older, newer):
+        placer._place(channel, inbox, graph, asked)  # type: ignore[arg-type]
+    (answer,) = channel.messages
+    assert isinstance(answer, Placed) and answer.job == 2
+    assert len(Placement.from_bytes(answer.placement).allocated) == graph.n
 
 
 def test_a_frame_before_the_beginning_is_refused() -> None:

@@ -52,12 +52,14 @@ class Bfc:
     ``tf.config.experimental.get_memory_info`` counts them.
     ``missing``: bytes that were requested but not there. The real allocator would have run out of memory;
     this one fetches them.
+    ``regions``: (address, bytes) of each region, in the order that they were fetched.
     """
 
     capacity: int | None = None
     in_use: int = 0
     peak: int = 0
     missing: int = 0
+    regions: list[tuple[int, int]] = field(default_factory=list)
     _next_region: int = _FIRST_REGION
     _lowest: int = 1 << 60
     _bins: list[list[tuple[int, int]]] = field(default_factory=lambda: [[] for _ in range(_BINS)])
@@ -90,6 +92,15 @@ class Bfc:
         self.in_use += chunk.size
         self.peak = max(self.peak, self.in_use)
         return chunk.size
+
+    def where(self, handle: int) -> tuple[int, int]:
+        """Return the address and the bytes of the chunk that ``handle`` has."""
+        chunk = self._held[handle]
+        return chunk.address, chunk.size
+
+    def free_chunks(self) -> list[tuple[int, int]]:
+        """Return (bytes, address) of every free chunk, smallest first."""
+        return [entry for entries in self._bins for entry in entries]
 
     def release(self, handle: int) -> None:
         """Give back the chunk of ``handle``, if there is one."""
@@ -134,6 +145,7 @@ class Bfc:
         self._lowest -= length + _ALIGNMENT
         chunk = _Chunk(self._lowest, length)
         self._chunks[chunk.address] = chunk
+        self.regions.append((chunk.address, length))
         return chunk
 
     def _split(self, chunk: _Chunk, size: int) -> None:

@@ -1,0 +1,223 @@
+"""The part of the step that the timeline shows, and the range selected in it.
+
+Memory curve, R and S share both.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QObject, Signal
+
+from app.models.exploration import Exploration
+from app.presenters.bands import Grouping
+from app.presenters.step_axis import StepAxis, stage_edges
+from app.state.knowledge import ListedSchedule
+from checkmate.ir.graph import Graph
+
+_LEAST_STEPS, _LEAST_COLUMNS = 1.0, 4.0
+_LEAST_HEIGHT = 1e-5  # of a scale of bytes
+_ALL = 0.0, 1.0
+
+
+class Scale(StrEnum):
+    """The scales of bytes in the timeline."""
+
+    LIVE = "live bytes"
+    ADDRESSES = "addresses"
+
+
+class StepSpan(QObject):
+    """Which steps are on screen, and which of them are selected.
+
+    A position is a number of steps: step ``k`` goes from ``k`` to ``k + 1``. With another schedule, the same
+    stages stay on screen, and the selection goes.
+
+    Attributes:
+        begin, end: the positions between which the timeline shows the step.
+        columns: the columns of R and S on screen, from the first to one past the last, both floats.
+        heights: the lower and the upper end of each scale of bytes on screen, as shares of the whole scale.
+        with_addresses: whether the allocator's view is below the memory curve.
+        chosen: the first and the last selected step; None if none are selected.
+        grouping: what the bands of the memory curve are stacked by; None for a curve without bands.
+        by_cost: whether the curve's axis counts costs, such as seconds; else it counts steps.
+
+    Signals:
+        changed: another part is on screen, or it is shown in another way.
+        chosen_changed: other steps are selected.
+    """
+
+    changed = Signal()
+    chosen_changed = Signal()
+
+    def __init__(self, exploration: Exploration, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.begin, self.end = 0.0, 1.0
+        self.columns = 0.0, 1.0
+        self.chosen: tuple[int, int] | None = None
+        self.by_cost = False
+        self.grouping: Grouping | None = None
+        self.heights = dict.fromkeys(Scale, _ALL)
+        self.with_addresses = False
+        self._exploration = exploration
+        self._graph: Graph | None = None
+        self._stages: NDArray[np.float64] = np.array([0.0, 1.0])
+        self._axis: tuple[ListedSchedule, bool, StepAxis] | None = None
+        exploration.shown_changed.connect(self._on_shown)
+        if exploration.shown is not None:
+            self._on_shown()
+
+    @property
+    def count(self) -> int:
+        """Return the number of steps of the schedule on screen."""
+        return int(self._stages[-1])
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether all is on screen: every step, column and byte."""
+        every = 0.0, float(len(self._stages) - 1)
+        steps = (self.begin, self.end) == (0.0, self.count)
+        return steps and self.columns == every and set(self.heights.values()) == {_ALL}
+
+    @property
+    def axis(self) -> StepAxis | None:
+        """Return the axis of the schedule on screen."""
+        shown = self._exploration.shown
+        if shown is None:
+            return None
+        if self._axis is None or self._axis[0] is not shown or self._axis[1] != self.by_cost:
+            axis = StepAxis.of(shown.graph, shown.schedule, by_cost=self.by_cost)
+            self._axis = shown, self.by_cost, axis
+        return self._axis[2]
+
+    @property
+    def rows(self) -> tuple[float, float]:
+        """Return the stages on screen, from the first to one past the last."""
+        return self.stage(self.begin), self.stage(self.end)
+
+    def stage(self, position: float) -> float:
+        """Return the stage at a position, and how far it is done."""
+        return float(np.interp(position, self._stages, np.arange(len(self._stages))))
+
+    def position(self, stage: float) -> float:
+        """Return the position at a stage; the opposite of ``stage``."""
+        return float(np.interp(stage, np.arange(len(self._stages)), self._stages))
+
+    def show(self, begin: float, end: float) -> None:
+        """Show the step between two positions, as far as there are any."""
+        found = _within(begin, end, float(self.count), _LEAST_STEPS)
+        if found != (self.begin, self.end):
+            self.begin, self.end = found
+            self.changed.emit()
+
+    def show_cells(self, rows: tuple[float, float], columns: tuple[float, float]) -> None:
+        """Show some stages and some columns of R and S."""
+        begin, end = (self.position(row) for row in rows)
+        most = float(len(self._stages) - 1)
+        span = _within(begin, end, float(self.count), _LEAST_STEPS)
+        found = _within(*columns, most, min(most, _LEAST_COLUMNS))
+        if (*span, found) != (self.begin, self.end, self.columns):
+            (self.begin, self.end), self.columns = span, found
+            self.changed.emit()
+
+    def zoom(self, factor: float) -> None:
+        """Show ``factor`` times as many steps around those in the middle."""
+        middle, half = (self.begin + self.end) / 2, factor * (self.end - self.begin) / 2
+        self.show(middle - half, middle + half)
+
+    def move(self, share: float) -> None:
+        """Go on by a share of what is on screen; a negative one goes back."""
+        by = share * (self.end - self.begin)
+        self.show(self.begin + by, self.end + by)
+
+    def show_heights(self, scale: Scale, low: float, high: float) -> None:
+        """Show a part of a scale of bytes; its ends are shares of the whole."""
+        found = _within(low, high, 1.0, _LEAST_HEIGHT)
+        if found != self.heights[scale]:
+            self.heights[scale] = found
+            self.changed.emit()
+
+    def zoom_heights(self, scale: Scale, factor: float) -> None:
+        """Show ``factor`` times as many bytes around those in the middle."""
+        low, high = self.heights[scale]
+        middle, half = (low + high) / 2, factor * (high - low) / 2
+        self.show_heights(scale, middle - half, middle + half)
+
+    def move_heights(self, scale: Scale, share: float) -> None:
+        """Go up by a share of the bytes on screen; a negative one goes down."""
+        low, high = self.heights[scale]
+        by = share * (high - low)
+        self.show_heights(scale, low + by, high + by)
+
+    def show_whole(self) -> None:
+        """Show every step, every column and every byte."""
+        if not self.is_whole:
+            self.begin, self.end = 0.0, float(self.count)
+            self.columns = 0.0, float(len(self._stages) - 1)
+            self.heights = dict.fromkeys(Scale, _ALL)
+            self.changed.emit()
+
+    def choose(self, chosen: tuple[int, int] | None) -> None:
+        """Select the steps from the first to the last; None selects none."""
+        if chosen is not None:
+            first, last = sorted(chosen)
+            chosen = max(0, first), min(self.count - 1, last)
+        if chosen != self.chosen:
+            self.chosen = chosen
+            self.chosen_changed.emit()
+
+    def show_chosen(self) -> None:
+        """Show the selected steps alone, as large as they can be."""
+        if self.chosen is not None:
+            first, last = self.chosen
+            margin = 0.02 * (last + 1 - first)
+            self.show(first - margin, last + 1 + margin)
+
+    def toggle_axis(self) -> None:
+        """Let the curve's axis count costs in place of steps, or steps again."""
+        self.by_cost = not self.by_cost
+        self.changed.emit()
+
+    def group_by(self, grouping: Grouping | None) -> None:
+        """Show the memory as one band per buffer; None shows its sums alone."""
+        if grouping is not self.grouping:
+            self.grouping = grouping
+            self.changed.emit()
+
+    def toggle_addresses(self) -> None:
+        """Show the allocator's view below the memory curve, or hide it."""
+        self.with_addresses = not self.with_addresses
+        self.changed.emit()
+
+    def next_grouping(self) -> None:
+        """Go from the curve to bands, and from bands to other ones."""
+        ways = [None, *Grouping]
+        self.group_by(ways[(ways.index(self.grouping) + 1) % len(ways)])
+
+    def _on_shown(self) -> None:
+        shown = self._exploration.shown
+        if shown is None:
+            return
+        # Partial views of the same graph stay where they are, which its stages say.
+        stays = shown.graph is self._graph and not self.is_whole
+        rows, columns = self.rows, self.columns
+        if shown.graph is not self._graph:
+            self.heights = dict.fromkeys(Scale, _ALL)
+        self._graph, self._stages = shown.graph, stage_edges(shown.matrices)
+        every = 0.0, float(len(self._stages) - 1)
+        begin, end = (self.position(row) for row in (rows if stays else every))
+        self.begin, self.end = _within(begin, end, float(self.count), _LEAST_STEPS)
+        self.columns = columns if stays else every
+        self.choose(None)
+
+
+def _within(begin: float, end: float, most: float, least: float) -> tuple[float, float]:
+    """Return a stretch that is inside [0, most] and at least ``least`` long.
+
+    It has the same middle if there is space for it.
+    """
+    length = min(most, max(least, end - begin))
+    begin = min(max(0.0, (begin + end - length) / 2), most - length)
+    return begin, begin + length

@@ -1,0 +1,84 @@
+"""The five stops of the tour, and what each says; no Qt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from app.presenters.standing_text import why_no_export
+from app.state.knowledge import ListedSchedule
+from app.state.standing import Standing
+from checkmate.units import plural
+
+TRIED = 0.6  # of the memory of keeping everything; the budget that the first stop offers
+
+
+class Place(Enum):
+    """What a stop points at."""
+
+    BUDGET = "budget"
+    CURVE = "curve"
+    GRAPH = "graph"
+    MATRICES = "matrices"
+    EXPORT = "export"
+
+
+@dataclass(frozen=True)
+class Stop:
+    """One stop: what it points at, a title, and a few sentences."""
+
+    place: Place
+    title: str
+    words: str
+
+
+STOPS = (
+    Stop(
+        Place.BUDGET,
+        "Give the step less memory",
+        "Drag the handle to the left. Memory is across, extra cost is up, and each point is a known "
+        "schedule. The best one for your budget is on screen at once; a solver looks for a better one.",
+    ),
+    Stop(
+        Place.CURVE,
+        "Where the memory goes",
+        "The bytes in memory at each step. The highest step counts: it must stay under the budget, the "
+        "dashed line. Click a step to go there, turn the wheel to zoom, drag to select steps.",
+    ),
+    Stop(
+        Place.GRAPH,
+        "What is computed again",
+        "The forward pass is above, the backward pass below. Click a box, and the inspector says why it is "
+        "computed again, and what holds its values.",
+    ),
+    Stop(
+        Place.MATRICES,
+        "The whole schedule in two pictures",
+        "Each row is a stage, each column an op. R: what is computed in a stage; cells below the diagonal "
+        "are computed again. S: what is held in memory until a stage.",
+    ),
+    Stop(
+        Place.EXPORT,
+        "Take it with you",
+        "Export writes a TensorFlow training graph that keeps to the schedule. It is checked against your "
+        "model, and its peak is measured on this machine.",
+    ),
+)
+
+
+def words_of(stop: Stop, shown: ListedSchedule | None, standing: Standing | None) -> str:
+    """Return what a stop says about the schedule on screen."""
+    if stop.place is Place.GRAPH and shown is not None:
+        again = shown.schedule.recomputations
+        if again:
+            return f"{stop.words} {_again(again)}"
+        return f"{stop.words} This schedule computes everything once; at a smaller budget, boxes have a ↻."
+    if stop.place is Place.EXPORT:
+        why = why_no_export(standing)
+        return f"{stop.words} Not now: {why[0].lower()}{why[1:]}" if why else stop.words
+    return stop.words
+
+
+def _again(count: int) -> str:
+    repeat = "repeats" if count == 1 else "repeat"
+    return f"In this schedule {plural(count, 'step')} {repeat} an op: see the boxes with a ↻."

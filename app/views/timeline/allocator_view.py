@@ -1,0 +1,240 @@
+"""Addresses in memory over the step, as the allocator's replica hands them out."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, Qt, QTimer
+from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QWidget
+
+from app.models.cursors import Playhead, Selection
+from app.models.exploration import Exploration, ListedSchedule
+from app.models.placing import Placing
+from app.models.span import Scale, StepSpan
+from app.presenters.bands import NOTHING, Bands, Grouping
+from app.presenters.memory_curve import line_in_columns
+from app.presenters.placed import ON_CPU, ORIGIN, PlacedBlocks
+from app.presenters.step_axis import StepAxis
+from app.theme import CurrentTheme
+from app.views.common.plot_colors import color_text
+from app.views.timeline.bands_item import BandsItem
+from app.views.timeline.legend import HEIGHT, CurveLegend, Entry
+from app.views.timeline.pointed_plot import PointedPlot
+from checkmate.axis import byte_unit
+from checkmate.memory.placement import Placement
+from checkmate.units import format_bytes
+
+_ABOVE = 1.04  # of the memory's top: the scale's
+_MOST_COLUMNS = 2000
+
+
+class AllocatorView(PointedPlot):
+    """One block for each buffer, from when it is made to when it is freed, at its address.
+
+    The gaps are free chunks. Lines are the bytes requested, those in chunks, and the top of the memory. Until
+    a new schedule is placed, the old one's picture stays. Steps, keys and colours are the memory curve's.
+    """
+
+    def __init__(
+        self,
+        exploration: Exploration,
+        placing: Placing,
+        playhead: Playhead,
+        selection: Selection,
+        span: StepSpan,
+        theme: CurrentTheme,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(span, playhead, theme, Scale.ADDRESSES, parent)
+        self._exploration, self._placing, self._selection = exploration, placing, selection
+        self._placed: PlacedBlocks | None = None
+        self._grouping, self._unit = Grouping.KIND, 1
+        self.setAccessibleName("Addresses over the step")
+        self.setAccessibleDescription(f"{ORIGIN}. {ON_CPU}")
+        self._later = QTimer(self)
+        self._later.setSingleShot(True)
+        self._later.timeout.connect(self._draw)
+        self.legend = CurveLegend(theme, self.legend_entries, ORIGIN)
+        layout = self.getPlotItem().layout
+        layout.addItem(self.legend, 0, 0, 1, 3)
+        layout.setRowFixedHeight(0, HEIGHT)
+        self.getPlotItem().hideAxis("top")
+        self.blocks = BandsItem(theme, blocks=True)
+        self._lines = pg.PlotCurveItem(), pg.PlotCurveItem()
+        placed = {"position": 0.02, "anchors": [(0, 0), (0, 0)]}
+        self._top = pg.InfiniteLine(angle=0, label="top", labelOpts=placed)
+        self._regions = pg.PlotCurveItem(connect="pairs")
+        self._words = pg.TextItem(anchor=(0.5, 0.5))
+        parts = (self.blocks, self._regions, *self._lines, self._top, self._chosen, self._hover, self._words)
+        for part in (*parts, self._case, self._line):
+            self.addItem(part)
+        self._color()
+        placing.changed.connect(self._later.start)
+        span.changed.connect(self._later.start)
+        selection.changed.connect(self._on_selection)
+
+    @property
+    def waiting(self) -> bool:
+        """Return whether the picture is of another schedule, or to be drawn."""
+        return self._placing.busy or self._later.isActive()
+
+    @property
+    def placed(self) -> PlacedBlocks | None:
+        """Return the blocks in the picture."""
+        return self._placed
+
+    def _color(self) -> None:
+        super()._color()
+        theme, solid = self._theme, Qt.PenStyle.SolidLine
+        color_text(self._words, theme, "muted", 230)
+        color_text(self._top.label, theme, "text", 170)
+        for drawn, role, width, style in (
+            (self._lines[0], "text", 1.0, solid),
+            (self._lines[1], "text", 1.0, Qt.PenStyle.DotLine),
+            (self._top, "accent", 1.4, Qt.PenStyle.DashLine),
+            (self._regions, "freed", 1.0, Qt.PenStyle.DotLine),
+        ):
+            self._pens.set(drawn, pg.mkPen(theme.color(role), width=width, style=style))
+
+    def _draw(self) -> None:
+        """Draw what is placed; say how far the work is if nothing is yet.
+
+        The picture of another schedule stays as it is, because the axis is not its any more.
+        """
+        self._later.stop()
+        found, axis = self._placing.found, self._span.axis
+        if found is None:
+            self._placed = None
+            self.blocks.clear()
+        elif found[0] is self._exploration.shown and axis is not None and self.isVisible():
+            self._take(*found)
+            self._draw_blocks(axis)
+        for part in (*self._lines, self._top, self._regions, self._case, self._line):
+            part.setVisible(self._placed is not None)
+        words = self._words_of_work()
+        self._words.setVisible(bool(words))
+        self._words.setText(words)
+        self._words.setPos(self.getPlotItem().vb.viewRect().center())
+        self._on_chosen()
+        self._on_step(self._playhead.step)
+        self.legend.update()
+
+    def _words_of_work(self) -> str:
+        """Say how far the work is, what went wrong, and whose picture it is if not that on screen."""
+        share, said = self._placing.share, list[str]()
+        if share is not None or self._placing.problem:
+            said.append(
+                self._placing.problem if share is None else f"placing the buffers: {100 * share:.0f} %"
+            )
+        if self._placed is not None and self.answering is None:
+            said.append("of the schedule before")
+        return "\n".join(said)
+
+    def _take(self, shown: ListedSchedule, placement: Placement) -> None:
+        """Keep the blocks of a schedule, in the groups that the bands have."""
+        grouping, before = self._span.grouping or Grouping.KIND, self._placed
+        if before is None or before.placement is not placement or self._grouping is not grouping:
+            bands = Bands.of(shown, grouping, None if before is None else before.bands)
+            self._placed, self._grouping = PlacedBlocks.of(bands, placement), grouping
+
+    def _draw_blocks(self, axis: StepAxis) -> None:
+        placed, span = self._placed, self._span
+        assert placed is not None
+        place, shown = placed.placement, placed.shown
+        name, self._unit = byte_unit(max(1, place.top))
+        self.setLabel("left", name, color=self._theme.now.muted)
+        self.setLabel("bottom", axis.cost_word if axis.by_cost else "step", color=self._theme.now.muted)
+        highest = _ABOVE * max(1, place.top)
+        area, ratio = self.getPlotItem().vb.rect(), self.devicePixelRatioF()
+        size = round(ratio * area.width()), round(ratio * area.height())
+        low, high = (highest * share for share in span.heights[Scale.ADDRESSES])
+        live = shown.timeline.live_bytes.astype(np.float64)
+        self.blocks.draw(placed, axis, live, (span.begin, span.end), (low, high), size, self._unit)
+        self.blocks.select(self._selection.op, self._selection.value)
+        self._draw_lines(axis, place)
+        ends = axis.place((span.begin, span.end))
+        self.setXRange(*ends, padding=0)
+        self._show_heights(highest / self._unit)
+
+    def _draw_lines(self, axis: StepAxis, place: Placement) -> None:
+        """Draw the bytes requested, those in chunks, where regions begin, and the top."""
+        first, last = math.floor(self._span.begin), math.ceil(self._span.end)
+        starts = axis.columns(first, last, _MOST_COLUMNS)
+        edges = axis.edges[np.append(starts, last)]
+        for line, figures in zip(self._lines, (place.requested, place.allocated), strict=True):
+            heights = line_in_columns(figures.astype(np.float64), starts, last)
+            line.setData(edges, heights / self._unit, stepMode="center")
+        self._top.setPos(place.top / self._unit)
+        self._top.label.setText(f"top {format_bytes(place.top)}")
+        begins = np.repeat(np.array(place.regions[1:], np.float64) / self._unit, 2)
+        self._regions.setData(np.tile([axis.edges[0], axis.edges[-1]], len(begins) // 2), begins)
+
+    def legend_entries(self) -> list[Entry]:
+        """Return what the lines and colours mean, the lines first."""
+        placed, theme = self._placed, self._theme
+        if placed is None:
+            return []
+        place, text = placed.placement, theme.color("text")
+        most = [format_bytes(int(figures.max(initial=0))) for figures in (place.requested, place.allocated)]
+        lines = [
+            Entry(f"requested ≤ {most[0]}", text, Qt.PenStyle.SolidLine),
+            Entry(f"chunks ≤ {most[1]}", text, Qt.PenStyle.DotLine),
+        ]
+        return lines + self.blocks.entries()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._placing.want(True)
+        self._later.start()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._placing.want(False)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if self._ready:
+            self.getPlotItem().layout.setRowFixedHeight(0, self.legend.fit(self.width()))
+            self._later.start()  # its image has another size
+
+    def _on_selection(self, *_: object) -> None:
+        self.blocks.select(self._selection.op, self._selection.value)
+
+    def _go_to(self, position: QPointF) -> None:
+        placed = self.answering
+        if placed is not None:
+            self._playhead.seek(self.step_at(position))
+            op = placed.op_of(owner := self.owner_at(position))
+            if op >= 0:
+                self._selection.select(op, placed.value_of(owner))
+
+    def owner_at(self, position: QPointF) -> int:
+        """Return which block is at a place in the view; NOTHING for none."""
+        place = self.getPlotItem().vb.mapSceneToView(self.mapToScene(position.toPoint()))
+        return self.blocks.owner_at(place.x(), place.y())
+
+    @property
+    def answering(self) -> PlacedBlocks | None:
+        """Return the blocks if they are those of the schedule on screen."""
+        placed = self._placed
+        return placed if placed is not None and placed.shown is self._exploration.shown else None
+
+    def _words_at(self, position: QPointF) -> str:
+        placed = self.answering
+        if placed is None:
+            return ""
+        if not self.is_inside(position):
+            above = position.y() < self.getPlotItem().vb.sceneBoundingRect().top()
+            return (
+                "\n".join([ORIGIN, ON_CPU, *(entry.words for entry in self.legend_entries())])
+                if above
+                else ""
+            )
+        owner, free = self.owner_at(position), placed.free_words(self.step_at(position))
+        at = self.getPlotItem().vb.mapSceneToView(self.mapToScene(position.toPoint())).y() * self._unit
+        if owner == NOTHING and not 0 <= at < placed.placement.top:
+            return free
+        return f"{placed.words(owner)}\n\n{free}"

@@ -1,0 +1,221 @@
+"""A plot over the step that answers the pointer, the wheel and keys."""
+
+from __future__ import annotations
+
+import pyqtgraph as pg
+from PySide6.QtCore import QEvent, QLineF, QPointF, Qt
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QMouseEvent, QWheelEvent
+from PySide6.QtWidgets import QApplication, QToolTip, QWidget
+
+from app.models.cursors import Playhead
+from app.models.span import Scale, StepSpan
+from app.theme import CurrentTheme
+from app.views.common.plot_colors import color_plot
+from app.views.common.screen_pens import ScreenPens
+from app.views.timeline.span_keys import around, is_own_key, press, press_for_bytes, turned
+from app.views.timeline.tick_axis import TickAxis
+
+_LEFT = 50  # pixels: the vertical axis
+
+
+class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
+    """A plot whose horizontal axis is the step, or a part of it.
+
+    The axis below counts steps or costs, the one above the other of the two. A drag selects steps, the wheel
+    and W A S D show fewer or other steps, and a double click shows all. With Ctrl the wheel shows fewer
+    bytes of ``scale``, as do keys. The playhead and the selected steps are drawn by items that a subclass
+    adds, in its own order.
+    """
+
+    # The base class sends events before ``__init__`` is done.
+    _ready = False
+
+    def __init__(
+        self,
+        span: StepSpan,
+        playhead: Playhead,
+        theme: CurrentTheme,
+        scale: Scale,
+        parent: QWidget | None = None,
+    ) -> None:
+        ticks = {
+            "bottom": TickAxis("bottom", lambda *ends: self._ticks_of(*ends, below=True)),
+            "top": TickAxis("top", lambda *ends: self._ticks_of(*ends, below=False)),
+        }
+        super().__init__(parent, axisItems=ticks)
+        self._span, self._playhead, self._theme, self._scale = span, playhead, theme, scale
+        self._pressed_at, self._dragging = QPointF(), False
+        self._highest = 1.0  # the top of the whole scale, in the plot's unit
+        self._hover = pg.InfiniteLine(angle=90)
+        self._hover.hide()
+        self._chosen = pg.LinearRegionItem(movable=False)
+        self._chosen.hide()
+        self._case, self._line = pg.InfiniteLine(angle=90), pg.InfiniteLine(angle=90)
+        self._pens = ScreenPens(self)
+        self.setMouseTracking(True)
+        self.setMenuEnabled(False)
+        self.hideButtons()
+        self._style()
+        theme.changed.connect(self._color)
+        span.chosen_changed.connect(self._on_chosen)
+        playhead.moved.connect(self._on_step)
+        self._ready = True
+
+    def _color(self) -> None:
+        """Take the colours of the theme."""
+        theme, solid = self._theme, Qt.PenStyle.SolidLine
+        color_plot(self, theme)
+        self._show_focus(self.hasFocus())
+        self._chosen.setBrush(theme.color("accent", 38))
+        for drawn, role, width in (
+            (self._hover, "muted", 1.0),
+            (self._case, "playhead_case", 5.0),
+            (self._line, "playhead", 3.0),
+            *((line, "accent", 1.0) for line in self._chosen.lines),
+        ):
+            self._pens.set(drawn, pg.mkPen(theme.color(role), width=width, style=solid))
+
+    def share_axis(self, shared: bool) -> None:
+        """Leave the axis below to the plot that is under this one, or have it back."""
+        item = self.getPlotItem()
+        if shared is item.getAxis("bottom").isVisible():
+            item.showAxis("bottom", not shared)
+
+    def _show_heights(self, highest: float) -> None:
+        """Show the part of the scale that the span says; ``highest`` is its top."""
+        self._highest = highest
+        low, high = self._span.heights[self._scale]
+        self.setYRange(low * highest, high * highest, padding=0)
+
+    def _on_step(self, step: int) -> None:
+        place = self._place_of(step)
+        self._case.setPos(place)
+        self._line.setPos(place)
+
+    def _on_chosen(self) -> None:
+        chosen, axis = self._span.chosen, self._span.axis
+        self._chosen.setVisible(chosen is not None)
+        if chosen is not None and axis is not None:
+            self._chosen.setRegion(axis.place((chosen[0], chosen[1] + 1)))
+
+    def show_cursor(self, visible: bool) -> None:
+        """Set whether the playhead is drawn."""
+        for line in (self._case, self._line):
+            line.setVisible(visible)
+
+    def cursor_line(self, step: int) -> QLineF:
+        """Return where the playhead is on ``step``, in the widget's pixels."""
+        box = self.getPlotItem().vb
+        x = self.mapFromScene(box.mapViewToScene(QPointF(self._place_of(step), 0.0))).x()
+        area = self.mapFromScene(box.sceneBoundingRect()).boundingRect()
+        return QLineF(x, area.top(), x, area.bottom())
+
+    def _style(self) -> None:
+        item = self.getPlotItem()
+        item.setMouseEnabled(x=False, y=False)
+        item.showAxis("top")
+        item.getAxis("left").setStyle(tickLength=-4)
+        item.getAxis("left").setWidth(_LEFT)  # so that steps are below each other
+        item.showGrid(y=True, alpha=0.12)
+        item.layout.removeItem(item.titleLabel)
+        item.titleLabel.setVisible(False)
+
+    def _go_to(self, position: QPointF) -> None:
+        """Do what a click at a place says."""
+        raise NotImplementedError
+
+    def _words_at(self, position: QPointF) -> str:
+        """Return what is at a place, in words."""
+        raise NotImplementedError
+
+    def _ticks_of(self, low: float, high: float, most: int, *, below: bool) -> list[tuple[float, str]]:
+        axis = self._span.axis
+        if axis is None:
+            return []
+        return (axis.cost_ticks if axis.by_cost is below else axis.step_ticks)(low, high, most)
+
+    def _place_of(self, step: int) -> float:
+        axis = self._span.axis
+        return float(step) if axis is None else float(axis.place(step + 0.5))
+
+    def is_inside(self, position: QPointF) -> bool:
+        """Return whether a place in the view is between the axes."""
+        area = self.getPlotItem().vb.sceneBoundingRect()
+        return bool(area.contains(self.mapToScene(position.toPoint())))
+
+    def step_at(self, position: QPointF) -> int:
+        """Return the step at a place in the view; -1 without a schedule."""
+        axis = self._span.axis
+        return -1 if axis is None else axis.step_at(self._axis_place(position))
+
+    def _axis_place(self, position: QPointF) -> float:
+        scene = self.mapToScene(position.toPoint())
+        return float(self.getPlotItem().vb.mapSceneToView(scene).x())
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._pressed_at, self._dragging = event.position(), False
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if event.buttons() & Qt.MouseButton.LeftButton:
+            moved = (event.position() - self._pressed_at).manhattanLength()
+            self._dragging = self._dragging or moved >= QApplication.startDragDistance()
+            if self._dragging and self._span.axis is not None:
+                self._span.choose((self.step_at(self._pressed_at), self.step_at(event.position())))
+        inside = self._span.axis is not None and self.is_inside(event.position())
+        self._hover.setVisible(inside)
+        if inside:
+            self._hover.setPos(self._place_of(self.step_at(event.position())))
+        QToolTip.showText(event.globalPosition().toPoint(), self._words_at(event.position()), self)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton and not self._dragging and self._span.axis is not None:
+            self._go_to(event.position())
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        self._dragging = True  # its release goes nowhere
+        self._span.show_whole()
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        self._show_focus(True)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self._show_focus(False)
+
+    def _show_focus(self, on: bool) -> None:
+        """Frame the plot while keys go to it."""
+        pen = pg.mkPen(self._theme.color("accent"), width=2 * self.devicePixelRatioF()) if on else None
+        self.getPlotItem().vb.setBorder(pen)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self._hover.hide()
+        super().leaveEvent(event)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        axis, (sideways, factor) = self._span.axis, turned(event)
+        if axis is None:
+            return
+        event.accept()
+        if event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+            low, high = self._span.heights[self._scale]
+            scene = self.mapToScene(event.position().toPoint())
+            at = self.getPlotItem().vb.mapSceneToView(scene).y() / self._highest
+            self._span.show_heights(self._scale, *around(min(max(at, low), high), low, high, factor))
+            return
+        if sideways:
+            self._span.move(sideways)
+        if factor != 1:
+            low, high = axis.place((self._span.begin, self._span.end))
+            ends = around(min(max(self._axis_place(event.position()), low), high), low, high, factor)
+            self._span.show(*(axis.position(end) for end in ends))
+
+    def event(self, event: QEvent) -> bool:
+        if self._ready and is_own_key(event, self._span):
+            event.accept()
+            return True
+        return bool(super().event(event))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if not press(event, self._span) and not press_for_bytes(event, self._span, self._scale):
+            super().keyPressEvent(event)

@@ -1,0 +1,251 @@
+"""Where the panels are: docks around the graph."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+
+from PySide6.QtCore import QByteArray, QEvent, QSettings, Qt, QTimer, Signal
+from PySide6.QtGui import QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QMainWindow, QTabWidget, QWidget
+
+from app.views.common.panel_dock import PanelDock
+
+_VERSION = 1  # of saved arrangements; an older one is not used
+_STACKED_FROM = 700  # pixels of height that budget, solving and inspector need above each other
+_LEFT, _RIGHT = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea
+_BOTTOM = Qt.DockWidgetArea.BottomDockWidgetArea
+_NARROW = 1280  # pixels; below it the columns have their least widths
+_LEAST_WIDTHS, _WIDTHS = (222, 300), (298, 344)  # of the left and of the right column
+_LEAST_TIMELINE = 230  # pixels of height
+_LEAST_MIDDLE = (300, 180)  # pixels
+_HEIGHTS = {"layers": 430, "schedules": 330, "budget": 350, "solving": 290, "inspector": 220}
+_COLUMNS = (("layers", "schedules"), ("budget", "solving", "inspector"))
+_LOW_COLUMNS = (("layers", "schedules"), ("budget", "solving"))  # the inspector is a tab beside solving
+_BORDER = 8  # pixels between two docks, as in the style sheet
+_TIMELINE_SHARE, _HIGH_TIMELINE_SHARE = 0.45, 0.6  # of the height, with one or two plots over the steps
+
+
+class PanelArea(QMainWindow):
+    """The graph in the middle, and the docks around it.
+
+    Until they are moved by hand, they are arranged for the height that there is. An arrangement can be kept
+    in settings.
+
+    Signals: ``changed``: a panel was closed, opened or moved.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self, middle: QWidget, docks: Mapping[str, PanelDock], parent: QWidget | None = None
+    ) -> None:
+        """Put ``docks`` around ``middle``.
+
+        Their names are layers, schedules, timeline, budget, solving and inspector.
+        """
+        super().__init__(parent)
+        self.setWindowFlags(Qt.WindowType.Widget)
+        self.docks = dict(docks)
+        self._own, self._moving, self._stacked = False, False, True
+        self._timeline_share = _TIMELINE_SHARE
+        self._sizes: list[tuple[PanelDock, int, int]] = []
+        self._pressed: list[tuple[int, int]] = []  # the docks' sizes when the mouse button went down
+        middle.setMinimumSize(*_LEAST_MIDDLE)
+        self.setCentralWidget(middle)
+        self.setAnimated(False)
+        self.setDockNestingEnabled(True)
+        self.setTabPosition(Qt.DockWidgetArea.AllDockWidgetAreas, QTabWidget.TabPosition.North)
+        for corner, area in (
+            (Qt.Corner.TopLeftCorner, _LEFT),
+            (Qt.Corner.BottomLeftCorner, _LEFT),
+            (Qt.Corner.TopRightCorner, _RIGHT),
+            (Qt.Corner.BottomRightCorner, _RIGHT),
+        ):
+            self.setCorner(corner, area)
+        for name, least in (("layers", 0), ("schedules", 0), ("budget", 1), ("solving", 1), ("inspector", 1)):
+            self.docks[name].set_least_width(_LEAST_WIDTHS[least])
+        self.docks["timeline"].setMinimumHeight(_LEAST_TIMELINE)
+        self._arrange()
+        for dock in self.docks.values():
+            dock.topLevelChanged.connect(self._on_moved)
+            dock.dockLocationChanged.connect(self._on_moved)
+            dock.folding.connect(self._on_folding)
+            dock.fold_changed.connect(self._on_folded)
+
+    def is_open(self, name: str) -> bool:
+        """Return whether the panel is there, in front or behind a tab."""
+        return not self.docks[name].isHidden()
+
+    def toggle(self, name: str) -> None:
+        """Close the panel, or open it."""
+        dock = self.docks[name]
+        dock.setVisible(dock.isHidden())
+        if not dock.isHidden():
+            dock.fold(False)
+            dock.raise_()
+        self._on_moved()
+
+    def show_panel(self, name: str) -> None:
+        """Bring the panel to the front, open."""
+        dock = self.docks[name]
+        dock.fold(False)
+        if dock.isHidden():
+            self.toggle(name)
+        dock.raise_()
+
+    def give_room(self, name: str, below: str, pixels: int) -> None:
+        """Let a panel be as high as its content needs.
+
+        The panel below it gives the room.
+
+        What lies above stays where it is, under the pointer.
+        """
+        high, low = self.docks[name], self.docks[below]
+        if low.isVisible() and not low.isFloating() and low.x() == high.x() and low.y() > high.y():
+            both, wanted = high.height() + low.height(), pixels + high.head_height
+            if wanted > high.height():
+                self.resizeDocks([high, low], [wanted, max(0, both - wanted)], Qt.Orientation.Vertical)
+
+    def want_high_timeline(self, high: bool) -> None:
+        """Let the timeline be higher, or as high as ever, unless its height was chosen by hand."""
+        self._timeline_share = _HIGH_TIMELINE_SHARE if high else _TIMELINE_SHARE
+        self._resize()
+
+    def reset(self) -> None:
+        """Put all panels back to where they were at first."""
+        self._own = False
+        for dock in self.docks.values():
+            dock.fold(False)
+        self._arrange()
+        self.changed.emit()
+
+    def keep(self, settings: QSettings) -> None:
+        """Write the arrangement."""
+        settings.setValue("panels/own", self._own)
+        settings.setValue("panels/folded", [name for name, dock in self.docks.items() if dock.folded])
+        settings.setValue("panels/state", self.saveState(_VERSION))
+
+    def restore(self, settings: QSettings) -> None:
+        """Read the arrangement; without a sound one, nothing changes."""
+        state, folded = settings.value("panels/state"), settings.value("panels/folded", [], list)
+        self._own = settings.value("panels/own", False, bool) is True
+        with self._by_itself():
+            if self._own and isinstance(state, QByteArray):
+                self.restoreState(state, _VERSION)
+        for name in folded if isinstance(folded, list) else ():
+            if name in self.docks:
+                self.docks[name].fold(True)
+        self.changed.emit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if not self._own and self._stacked != (self.height() >= _STACKED_FROM):
+            self._arrange()
+        self._resize()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        QTimer.singleShot(0, self, self._resize)  # only then do the docks have sizes
+
+    def event(self, event: QEvent) -> bool:
+        # A drag of a border between panels begins and ends here; so may a click that no panel wants.
+        if event.type() == QEvent.Type.MouseButtonPress:
+            self._pressed = self._dock_sizes()
+        done = super().event(event)
+        if event.type() == QEvent.Type.MouseButtonRelease and self._dock_sizes() != self._pressed:
+            self._on_moved()
+        return done
+
+    def _dock_sizes(self) -> list[tuple[int, int]]:
+        return [(dock.width(), dock.height()) for dock in self.docks.values()]
+
+    @contextlib.contextmanager
+    def _by_itself(self) -> Iterator[None]:
+        """Tell what this class moves from what the user moves."""
+        self._moving = True
+        try:
+            yield
+        finally:
+            self._moving = False
+
+    def _on_moved(self) -> None:
+        if not self._moving:
+            self._own = True
+            self.changed.emit()
+
+    def _on_folding(self) -> None:
+        """Note the sizes of all docks.
+
+        Qt gives a column its least sizes when one of them changes.
+        """
+        docks = [dock for dock in self.docks.values() if dock.isVisible() and not dock.isFloating()]
+        self._sizes = [
+            (dock, dock.width(), dock.open_height if dock.folded else dock.height()) for dock in docks
+        ]
+
+    def _on_folded(self) -> None:
+        if self._sizes and self.isVisible():
+            docks, widths, heights = (list(part) for part in zip(*self._sizes, strict=True))
+            self._lay_out()
+            self.resizeDocks(docks, widths, Qt.Orientation.Horizontal)
+            self.resizeDocks(docks, heights, Qt.Orientation.Vertical)
+            self._lay_out()
+        self._resize()
+
+    def _arrange(self) -> None:
+        """Put the docks into their columns, for the height that there is."""
+        self._stacked = self.height() >= _STACKED_FROM
+        docks = self.docks
+        with self._by_itself():
+            for dock in docks.values():
+                dock.setFloating(False)
+                self.removeDockWidget(dock)
+            for name, area in (("layers", _LEFT), ("timeline", _BOTTOM), ("budget", _RIGHT)):
+                self.addDockWidget(area, docks[name])
+            self.splitDockWidget(docks["layers"], docks["schedules"], Qt.Orientation.Vertical)
+            self.splitDockWidget(docks["budget"], docks["solving"], Qt.Orientation.Vertical)
+            if self._stacked:
+                self.splitDockWidget(docks["solving"], docks["inspector"], Qt.Orientation.Vertical)
+            else:
+                self.tabifyDockWidget(docks["solving"], docks["inspector"])
+            for dock in docks.values():
+                dock.show()
+            docks["solving"].raise_()
+        self._lay_out()  # Qt gives new docks their least sizes
+        self._resize()
+
+    def _lay_out(self) -> None:
+        """Lay the docks out now, so that nothing is painted in between."""
+        layout = self.layout()
+        assert layout is not None
+        layout.activate()
+
+    def _heights(self, names: list[str], room: int) -> list[int]:
+        """Share the height of a column.
+
+        The first panel has at least what its content needs.
+
+        A dock's share includes its tabs.
+        """
+        wanted = [_HEIGHTS[name] for name in names]
+        shares = [round(each * room / sum(wanted)) for each in wanted]
+        if shares and shares[0] < self.docks[names[0]].needed_height:
+            shares[0] = min(self.docks[names[0]].needed_height, room)
+            rest = sum(wanted[1:]) or 1
+            shares[1:] = [round(each * (room - shares[0]) / rest) for each in wanted[1:]]
+        return [max(1, share) for share in shares]
+
+    def _resize(self) -> None:
+        if self._own:
+            return
+        docks, across, down = self.docks, Qt.Orientation.Horizontal, Qt.Orientation.Vertical
+        widths = _WIDTHS if self.width() >= _NARROW else _LEAST_WIDTHS
+        self.resizeDocks([docks["layers"], docks["budget"]], widths, across)
+        for column in _COLUMNS if self._stacked else _LOW_COLUMNS:
+            folded = [docks[name].head_height for name in column if docks[name].folded]
+            room = self.height() - sum(folded) - _BORDER * (len(column) - 1)
+            free = [name for name in column if not docks[name].folded]
+            self.resizeDocks([docks[name] for name in free], self._heights(free, room), down)
+        self.resizeDocks([docks["timeline"]], [round(self._timeline_share * self.height())], down)
+        self._lay_out()

@@ -1,0 +1,61 @@
+"""What the user prefers, kept from one window to the next."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, QSettings
+
+from app.models.session import Session
+from app.theme import CurrentTheme, ThemeChoice
+
+_THEME, _FILL, _SECONDS = "appearance/theme", "solving/fill", "solving/seconds"
+LEAST_SECONDS, MOST_SECONDS = 1, 60  # for a solve; "Solve longer" has at least as many
+
+
+def kept_theme(settings: QSettings | None) -> ThemeChoice:
+    """Return the theme chosen in ``settings``, else the system's."""
+    kept = None if settings is None else settings.value(_THEME)
+    return next((choice for choice in ThemeChoice if choice.value == kept), ThemeChoice.SYSTEM)
+
+
+class Preferences(QObject):
+    """The theme, and how the window solves.
+
+    Each is written as soon as it is another. Without settings, they are those of one window.
+    """
+
+    def __init__(
+        self, settings: QSettings | None, theme: CurrentTheme, session: Session, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._settings, self.theme = settings, theme
+        self._solving, self.listing = session.solving, session.exploration.listing
+        if settings is not None:
+            self.listing.fill_wanted = settings.value(_FILL, True, bool) is True
+            self.seconds = _number(settings.value(_SECONDS), self.seconds)
+        theme.chosen.connect(lambda: self._keep(_THEME, theme.choice.value))
+        self.listing.fill_switched.connect(lambda on: self._keep(_FILL, on))
+
+    @property
+    def seconds(self) -> int:
+        """Return how long a solve may take."""
+        return round(self._solving.seconds)
+
+    @seconds.setter
+    def seconds(self, seconds: int) -> None:
+        seconds = min(MOST_SECONDS, max(LEAST_SECONDS, seconds))
+        if seconds != self.seconds:
+            self._solving.seconds = float(seconds)
+            self._keep(_SECONDS, seconds)
+
+    def _keep(self, name: str, value: object) -> None:
+        if self._settings is not None:
+            self._settings.setValue(name, value)
+
+
+def _number(kept: object, otherwise: int) -> int:
+    """Return a number from settings, which are text that anyone may edit."""
+    return (
+        int(kept)
+        if isinstance(kept, str | int) and str(kept)[:9].isdecimal() and len(str(kept)) < 9
+        else otherwise
+    )

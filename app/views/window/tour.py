@@ -1,0 +1,259 @@
+"""The tour: five stops that point at the real panels.
+
+It starts only where it is asked for. The panels stay in use meanwhile: nothing lies over them but a ring.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt, QTimer
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QRegion
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+
+from app.presenters.tour import STOPS, TRIED, Place, words_of
+from app.views.common.panel import label
+from checkmate.catalog.shown_samples import shown_samples
+
+if TYPE_CHECKING:
+    from app.views.window.main_window import MainWindow
+
+_WORDS = 308  # pixels a line of the card's words
+_RING, _GAP = 3, 10  # pixels: of the ring, and between it and the card
+_PANELS = {Place.BUDGET: "budget", Place.CURVE: "timeline", Place.MATRICES: "timeline"}
+
+
+class Tour(QObject):
+    """Goes from stop to stop; leaving it changes nothing in the window.
+
+    Attributes:
+        at: the number of the stop, from 0; None while no tour is on.
+    """
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self.at: int | None = None
+        self._waits = False
+        self.card = _Card(window)
+        self._ring = _Ring(window)
+        self._target: QWidget | None = None
+        self._soon = QTimer(self)  # after Qt has laid out what has moved
+        self._soon.setSingleShot(True)
+        self._soon.setInterval(0)
+        self._soon.timeout.connect(self._place)
+        self.card.next.clicked.connect(lambda: self._go(1))
+        self.card.back.clicked.connect(lambda: self._go(-1))
+        self.card.leave.clicked.connect(self.leave)
+        self.card.tried.clicked.connect(self._try)
+        exploration = window.session.exploration
+        exploration.graph_changed.connect(self._on_graph)
+        exploration.shown_changed.connect(self._say)
+        exploration.standing_changed.connect(self._say)
+        window.session.failed.connect(self._give_up)
+
+    def start(self) -> None:
+        """Begin at the first stop; where no graph is open, open the first sample before."""
+        if self._window.session.exploration.graph is None:
+            self._waits = True
+            self._window.open(shown_samples()[0].graph)
+            return
+        self._window.show_explorer()
+        self._show(0)
+
+    def leave(self) -> bool:
+        """End the tour; return whether it was on."""
+        was_on = self.at is not None
+        self.at, self._waits = None, False
+        if was_on:
+            had_keys = self.card.isAncestorOf(self._window.focusWidget() or self._window)
+            self.card.hide()
+            self._ring.hide()
+            self._watch(None)
+            if had_keys:
+                self._window.explorer.budget.setFocus()
+        return was_on
+
+    def _give_up(self) -> None:
+        self._waits = False
+
+    def _on_graph(self) -> None:
+        if self._waits:
+            self._waits = False
+            QTimer.singleShot(0, self, self.start)  # once the window shows the graph
+
+    def _go(self, by: int) -> None:
+        if self.at is not None and self.at + by < len(STOPS):
+            self._show(max(0, self.at + by))
+        else:
+            self.leave()
+
+    def _show(self, number: int) -> None:
+        self.at = number
+        stop, area = STOPS[number], self._window.explorer.area
+        if stop.place in _PANELS:
+            area.show_panel(_PANELS[stop.place])
+        self._watch(self._targets()[stop.place])
+        self.card.show_stop(number)
+        self._say()
+        self._place()
+        self.card.show()
+        self._ring.show()
+        self.card.raise_()
+        self.card.next.setFocus()
+        self._soon.start()
+
+    def _targets(self) -> dict[Place, QWidget]:
+        explorer = self._window.explorer
+        return {
+            Place.BUDGET: explorer.budget,
+            Place.CURVE: explorer.memory_plots,
+            Place.GRAPH: explorer.graph_panel,
+            Place.MATRICES: explorer.matrix_plots,
+            Place.EXPORT: self._window.export_button,
+        }
+
+    def _watch(self, target: QWidget | None) -> None:
+        """Follow what the stop points at, and the window."""
+        for one in (self._target, self._window):
+            if one is not None:
+                one.removeEventFilter(self)
+        self._target = target
+        if target is not None:
+            for one in (target, self._window):
+                one.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() in (QEvent.Type.Resize, QEvent.Type.Move, QEvent.Type.Show, QEvent.Type.Hide):
+            self._soon.start()
+        return False
+
+    def _try(self) -> None:
+        exploration = self._window.session.exploration
+        if exploration.plain is not None:
+            self._window.explorer.budget.choose(int(TRIED * exploration.plain.peak_bytes))
+
+    def _say(self) -> None:
+        if self.at is not None:
+            exploration = self._window.session.exploration
+            self.card.say(words_of(STOPS[self.at], exploration.shown, exploration.standing))
+            self._soon.start()
+
+    def _place(self) -> None:
+        """Put the ring around what is pointed at, and the card beside it."""
+        target = self._target
+        if self.at is None or target is None:
+            return
+        inside = target.window() is self._window and target.isVisible()
+        self._ring.setVisible(inside)
+        self.card.fit()
+        if not inside:  # it is a window of its own
+            self.card.move(self._window.rect().center() - self.card.rect().center())
+            return
+        around = _seen(target, self._window)
+        self._ring.put_around(around)
+        self.card.move(_beside(around, self.card.size(), self._window.rect()))
+
+
+def _seen(target: QWidget, window: QWidget) -> QRect:
+    """Return the part of a widget that is not scrolled away, in the window's pixels."""
+    place, at, around = target.rect(), target, target.parentWidget()
+    while at is not window and around is not None:
+        place = place.translated(at.pos()) & around.rect()
+        at, around = around, around.parentWidget()
+    return place
+
+
+def _beside(around: QRect, card: QSize, window: QRect) -> QPoint:
+    """Return where a card lies below or beside ``around``; inside it where there is no room."""
+    wide, high = card.width(), card.height()
+    room = window.adjusted(_GAP, _GAP, -_GAP, -_GAP)
+    top = max(room.top(), min(around.top(), room.bottom() - high))
+    left = max(room.left(), min(around.left(), room.right() - wide))
+    places = (
+        QPoint(left, around.bottom() + _GAP),
+        QPoint(around.left() - _GAP - wide, top),
+        QPoint(around.right() + _GAP, top),
+        QPoint(left, around.top() - _GAP - high),
+    )
+    fits = (place for place in places if room.contains(QRect(place.x(), place.y(), wide, high)))
+    return next(fits, QPoint(around.right() - _GAP - wide, around.top() + _GAP))
+
+
+class _Card(QFrame):
+    """Says what a stop shows, and goes on."""
+
+    def __init__(self, window: QWidget) -> None:
+        super().__init__(window)
+        self.setObjectName("tourcard")
+        self.setAccessibleName("Tour")
+        column = QVBoxLayout(self)
+        column.setContentsMargins(14, 12, 14, 12)
+        column.setSpacing(8)
+        head = QHBoxLayout()
+        self._title, self._count = label("", name="title"), label("", muted=True)
+        head.addWidget(self._title, 1)
+        head.addWidget(self._count)
+        column.addLayout(head)
+        self._words = label("", wrap=True)
+        self._words.setFixedWidth(_WORDS)
+        column.addWidget(self._words)
+        self.tried = QPushButton(f"Try {round(100 * TRIED)} % of the memory")
+        column.addWidget(self.tried)
+        row = QHBoxLayout()
+        self.leave, self.back, self.next = QPushButton("Leave"), QPushButton("Back"), QPushButton("Next")
+        self.leave.setToolTip("Leave the tour (Esc); Help > Take the tour starts it again")
+        self.next.setObjectName("primary")
+        row.addWidget(self.leave)
+        row.addStretch(1)
+        row.addWidget(self.back)
+        row.addWidget(self.next)
+        column.addLayout(row)
+        self.hide()
+
+    def show_stop(self, number: int) -> None:
+        """Show the stop's title, and where it is in the tour."""
+        self._title.setText(STOPS[number].title)
+        self._count.setText(f"{number + 1} of {len(STOPS)}")
+        self.back.setEnabled(number > 0)
+        last = number + 1 == len(STOPS)
+        self.next.setText("Done" if last else "Next")
+        self.leave.setHidden(last)  # it is what Done does
+        self.tried.setVisible(STOPS[number].place is Place.BUDGET)
+
+    def say(self, words: str) -> None:
+        """Show what the stop says."""
+        self._words.setText(words)
+        self.setAccessibleDescription(words)
+
+    @property
+    def text(self) -> str:
+        """Return the title and what is said."""
+        return f"{self._title.text()}. {self._words.text()}"
+
+    def fit(self) -> None:
+        """Be as high as the words need."""
+        self._words.setMinimumHeight(0)  # below which it would not say what it needs
+        self._words.setFixedHeight(self._words.heightForWidth(_WORDS))
+        self.setFixedSize(self.sizeHint())
+
+
+class _Ring(QWidget):
+    """A frame around what a stop points at; the mouse goes through it."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._theme = window.theme
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.hide()
+
+    def put_around(self, place: QRect) -> None:
+        """Lie around ``place``, and cover nothing of it."""
+        whole = place.adjusted(-_RING, -_RING, _RING, _RING)
+        self.setGeometry(whole)
+        inner = QRect(QPoint(_RING, _RING), place.size())
+        self.setMask(QRegion(self.rect()).subtracted(QRegion(inner)))
+        self.raise_()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        QPainter(self).fillRect(self.rect(), QColor(self._theme.color("accent")))

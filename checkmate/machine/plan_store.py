@@ -1,0 +1,152 @@
+"""Keep plans of training steps on this machine, one small file each.
+
+The files are in the user's cache folder; a later run of the same script reads them. A file is written whole
+or not at all, so several trainings can share the folder. Nothing here may stop a training: a damaged file is
+not used, a folder that cannot be used is left alone, and ``problem`` says so in one sentence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from checkmate.errors import FormatError
+from checkmate.formats.files import Fields, read_json, write_json
+
+FORMAT, VERSION = "checkmate-plan", 1
+MOST_PLANS = 400
+MOST_BYTES = 32 * 2**20  # a plan of 500 steps takes 3 kB, one of 20,000 steps 120 kB
+
+
+@dataclass(frozen=True)
+class KeptPlan:
+    """Hold the plan of one step as it was found and measured.
+
+    ``steps``: op indices in the order of execution; None: the step trains plainly.
+    ``peak_bytes``: what the allocator held at most; ``held_bytes`` of them were not the step's own.
+    ``limit_bytes``: the budget; ``limit_words`` say what it is of, where it was not given in bytes.
+    ``over_bytes``: by how much the peak is over the budget. ``rate``: allocated bytes for each requested one;
+    0: not known. ``sentence``: what was said of the plan. ``date``: the day, ISO, UTC. ``measured``: the peak
+    was read off a meter; else it was predicted.
+    """
+
+    steps: tuple[int, ...] | None
+    peak_bytes: int
+    held_bytes: int
+    limit_bytes: int
+    limit_words: str
+    over_bytes: int
+    rate: float
+    sentence: str
+    date: str
+    measured: bool = True
+
+
+class PlanStore:
+    """Store plans in ``folder``: at most ``most`` files of ``most_bytes`` in all.
+
+    The one that was not used for longest is the first to be removed. ``problem`` is one sentence where a file
+    was damaged or the folder cannot be used, else empty.
+    """
+
+    def __init__(self, folder: Path, *, most: int = MOST_PLANS, most_bytes: int = MOST_BYTES) -> None:
+        self.folder = folder
+        self.problem = ""
+        self._most, self._most_bytes = most, most_bytes
+
+    def look_up(self, key: str) -> KeptPlan | None:
+        """Return the plan that is kept for ``key``; None where there is none."""
+        path = self._path(key)
+        try:
+            if not path.exists():
+                return None
+            found = _plan(path, key)
+            with suppress(OSError):  # a folder that is only read has no order to keep
+                os.utime(path)  # it was used now
+        except FormatError as error:
+            if path.exists():  # it was not removed by another process meanwhile
+                self.problem = f"a kept plan is damaged and not used: {error}"
+            return None
+        except OSError as error:
+            self.problem = f"kept plans cannot be used: {self.folder}: {error.strerror or error}"
+            return None
+        return found
+
+    def keep(self, key: str, plan: KeptPlan) -> bool:
+        """Keep ``plan`` for ``key`` in place of what was kept; return whether it is."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            data = {"format": FORMAT, "version": VERSION, "key": key, **asdict(plan)}
+            write_json(self._path(key), {**data, "digest": _digest(data)})
+            self._remove_oldest()
+        except FormatError as error:
+            self.problem = f"the plan is not kept for a later run: {error}"
+            return False
+        except OSError as error:
+            self.problem = f"the plan is not kept for a later run: {self.folder}: {error.strerror or error}"
+            return False
+        return True
+
+    def remove(self, key: str) -> None:
+        """Remove what is kept for ``key``; where that cannot be, say so in ``problem``."""
+        try:
+            self._path(key).unlink(missing_ok=True)
+        except OSError as error:
+            self.problem = f"a kept plan cannot be removed: {self.folder}: {error.strerror or error}"
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key[:40]}.json"
+
+    def _remove_oldest(self) -> None:
+        """Remove what is too much, also what a stopped process left half written."""
+        found: list[tuple[float, int, Path]] = []
+        for path in self.folder.iterdir():
+            try:
+                facts = path.stat()
+            except OSError:
+                continue  # another process removed it
+            found.append((facts.st_mtime, facts.st_size, path))
+        total = 0
+        for number, (_, size, path) in enumerate(sorted(found, reverse=True)):
+            total += size
+            if number and (number >= self._most or total > self._most_bytes):
+                path.unlink(missing_ok=True)
+
+
+def _plan(path: Path, key: str) -> KeptPlan:
+    """Read a plan.
+
+    Raises:
+        FormatError: the file is damaged, or is not the plan of ``key``.
+    """
+    fields = Fields(path, read_json(path))
+    if fields.get("digest", str) != _digest({n: v for n, v in fields.data.items() if n != "digest"}):
+        raise FormatError(f"{path}: it was changed after it was written")
+    if [fields.get(n, (str, int)) for n in ("format", "version", "key")] != [FORMAT, VERSION, key]:
+        raise FormatError(f"{path}: it is not the plan of this step")
+    steps = fields.ids("steps", None)
+    if steps is not None and (not steps or min(steps) < 0):
+        raise FormatError(f"{path}: steps are not op indices")
+    return KeptPlan(
+        steps=steps,
+        peak_bytes=fields.whole("peak_bytes"),
+        held_bytes=fields.whole("held_bytes"),
+        limit_bytes=fields.whole("limit_bytes"),
+        limit_words=fields.get("limit_words", str),
+        over_bytes=fields.whole("over_bytes"),
+        rate=fields.number("rate"),
+        sentence=fields.get("sentence", str),
+        date=fields.get("date", str),
+        measured=fields.get("measured", bool),
+    )
+
+
+def _digest(data: Mapping[str, Any]) -> str:
+    text = json.dumps(data, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,267 @@
+"""Say where in memory each buffer of a schedule lies, as the allocator's replica places it.
+
+The order of requests is that of the emitted step. An op's outputs and its workspace are requested while its
+inputs are held; then whatever no later step reads is given back. An output that is written over an input has
+the input's chunk. What is always live was requested before, and stays where it is.
+
+All of this is an estimate: TensorFlow runs some ops side by side, its kernels request small buffers that no
+graph tells of, and parameters move when they are updated. ``tests/tf/allocator/test_placement.py`` says how
+near it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.ir.graph import Graph
+from checkmate.ir.schedule import Schedule
+from checkmate.ir.timeline import Timeline
+from checkmate.memory.bfc import Bfc
+
+WORKSPACE, FIXED = -1, -2  # in place of a buffer's number
+_CARD = 1 << 50  # bytes; so no step runs out of memory, and the picture shows what it would need
+_RUNS = 2  # the first step fetches regions; a later one finds them there
+_TOLD_EVERY = 64  # steps
+
+_Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """The chunks of one step of training, after the first.
+
+    Addresses count from zero through the regions, in the order that they were fetched.
+
+    Attributes:
+        buffer: int64[k], which of the timeline's buffers each block holds, or WORKSPACE or FIXED.
+        address, chunk, asked: int64[k], where its chunk is, the chunk's bytes, and those asked for.
+        born, last: int64[k], the steps in which it is there, both included.
+        allocated: int64[steps], the bytes of all chunks that are handed out while a step runs.
+        requested: int64[steps], the bytes asked for.
+        free_chunks, largest_free: int64[steps], the free chunks below ``top``, and the bytes of the largest.
+        regions: where each region begins.
+        top: where the highest region ends; on a card, where the highest chunk of the step ends.
+    """
+
+    buffer: _Ints
+    address: _Ints
+    chunk: _Ints
+    asked: _Ints
+    born: _Ints
+    last: _Ints
+    allocated: _Ints
+    requested: _Ints
+    free_chunks: _Ints
+    largest_free: _Ints
+    regions: tuple[int, ...]
+    top: int
+
+    def free_bytes(self, step: int) -> int:
+        """Return the free bytes below ``top`` while ``step`` runs."""
+        return self.top - int(self.allocated[step])
+
+    def to_bytes(self) -> bytes:
+        """Return all of it, for another process."""
+        sizes = [len(self.buffer), len(self.allocated), len(self.regions), self.top]
+        arrays = [np.array(part, np.int64) for part in (sizes, *self._blocks, *self._steps, self.regions)]
+        return np.concatenate(arrays).tobytes()
+
+    @classmethod
+    def from_bytes(cls, body: bytes) -> Placement:
+        """Return what ``to_bytes`` wrote."""
+        numbers = np.frombuffer(body, np.int64)
+        (blocks, steps, _, top), rest = numbers[:4].tolist(), numbers[4:]
+        split = 6 * blocks, 6 * blocks + 4 * steps
+        of_blocks = rest[: split[0]].reshape(6, blocks)
+        of_steps = rest[split[0] : split[1]].reshape(4, steps)
+        parts: list[Any] = [*of_blocks, *of_steps, tuple(rest[split[1] :].tolist()), top]
+        return cls(*parts)
+
+    @property
+    def _blocks(self) -> tuple[_Ints, ...]:
+        return self.buffer, self.address, self.chunk, self.asked, self.born, self.last
+
+    @property
+    def _steps(self) -> tuple[_Ints, ...]:
+        return self.allocated, self.requested, self.free_chunks, self.largest_free
+
+
+def place(
+    graph: Graph,
+    schedule: Schedule,
+    timeline: Timeline,
+    report: Callable[[float], None] = lambda _: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Placement | None:
+    """Return where the buffers of ``schedule`` lie; None if it was cancelled.
+
+    ``report`` is told the share that is done.
+    """
+    device = graph.device.kind if graph.device is not None else "cpu"
+    replay = _Replay(graph, schedule, timeline, Bfc(None if device == "cpu" else _CARD))
+    replay.hold_fixed()
+    steps = len(schedule.steps)
+    for run in range(_RUNS):
+        replay.begin()
+        for step in range(steps):
+            if step % _TOLD_EVERY == 0:
+                if cancelled():
+                    return None
+                report((run + step / steps) / _RUNS)
+            replay.run(step)
+        replay.end()
+    return replay.placement()
+
+
+@dataclass(eq=False, slots=True)
+class _Block:
+    buffer: int
+    handle: int
+    address: int
+    bytes: int
+    asked: int
+    born: int
+    last: int
+
+
+@dataclass(eq=False)
+class _Replay:
+    graph: Graph
+    schedule: Schedule
+    timeline: Timeline
+    allocator: Bfc
+    fixed: list[_Block] = field(default_factory=list)
+    blocks: list[_Block] = field(default_factory=list)
+    # Of each step: (bytes handed out, bytes asked for, free chunks, the largest, where a card's free end is).
+    told: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        timeline, steps = self.timeline, len(self.schedule.steps)
+        self._born: list[list[int]] = [[] for _ in range(steps)]
+        self._dying: list[list[int]] = [[] for _ in range(steps + 1)]
+        for buffer, (born, last) in enumerate(
+            zip(timeline.buffer_born.tolist(), timeline.buffer_last.tolist(), strict=True)
+        ):
+            self._born[born].append(buffer)
+            self._dying[min(last, steps)].append(buffer)
+        self._sizes = timeline.buffer_bytes.tolist()
+        self._source = written_over(self.graph, self.schedule, timeline)
+        self._of: dict[int, _Block] = {}
+        self._handles = 0
+
+    def hold_fixed(self) -> None:
+        """Request what is always live; it is never given back."""
+        sizes = [size for size in self.graph.fixed.values() if size]
+        rest = self.graph.fixed_bytes - sum(sizes)
+        for size in [*sizes, rest] if rest > 0 else sizes:
+            self.fixed.append(self._request(FIXED, size, 0, len(self.schedule.steps) - 1))
+
+    def begin(self) -> None:
+        """Begin the step of training anew."""
+        self.blocks, self.told, self._of = list(self.fixed), [], {}
+
+    def run(self, step: int) -> None:
+        """Request what an op needs; then give back what is dead after it."""
+        last = len(self.schedule.steps) - 1
+        for buffer in self._born[step]:
+            old = self._of.pop(self._source.get(buffer, -1), None)
+            if old is not None:
+                old.last = step - 1
+                self._add(_Block(buffer, old.handle, old.address, old.bytes, old.asked, step, last))
+            elif self._sizes[buffer]:
+                self._add(self._request(buffer, self._sizes[buffer], step, last))
+        workspace = self.graph.ops[int(self.schedule.steps[step])].workspace_bytes
+        scratch = self._request(WORKSPACE, workspace, step, step) if workspace else None
+        self._tell(step)
+        self._release(self._dying[step], step)
+        if scratch is not None:
+            self.blocks.append(scratch)
+            self.allocator.release(scratch.handle)
+
+    def end(self) -> None:
+        """Give back what lives to the end of the step."""
+        self._release(self._dying[-1], len(self.schedule.steps) - 1)
+
+    def _release(self, buffers: list[int], step: int) -> None:
+        for buffer in buffers:
+            block = self._of.pop(buffer, None)
+            if block is not None:
+                block.last = step
+                self.allocator.release(block.handle)
+
+    def _request(self, buffer: int, size: int, born: int, last: int) -> _Block:
+        self._handles += 1
+        self.allocator.allocate(self._handles, size)
+        address, chunk = self.allocator.where(self._handles)
+        return _Block(buffer, self._handles, address, chunk, size, born, last)
+
+    def _add(self, block: _Block) -> None:
+        self._of[block.buffer] = block
+        self.blocks.append(block)
+
+    def _tell(self, step: int) -> None:
+        free, end = self.allocator.free_chunks(), 0
+        if self.allocator.capacity is not None and free:
+            _, end = free.pop()  # all that is left of a card is its largest chunk
+        largest = free[-1][0] if free else 0
+        requested = int(self.timeline.live_bytes[step])
+        self.told.append((self.allocator.in_use, requested, len(free), largest, end))
+
+    def placement(self) -> Placement:
+        """Return the last run."""
+        blocks = [
+            (block.buffer, block.address, block.bytes, block.asked, block.born, block.last)
+            for block in self.blocks
+        ]
+        buffer, address, size, asked, born, last = np.array(blocks, np.int64).reshape(-1, 6).T
+        told = np.array(self.told, np.int64).reshape(-1, 5)
+        allocated, requested, chunks, largest, free_end = told.T
+        address, begins, end = _from_zero(address, self.allocator.regions)
+        if self.allocator.capacity is not None and self.allocator.regions:
+            end = int((address + size).max(initial=0))
+            rest = np.maximum(0, end - (free_end - self.allocator.regions[0][0]))
+            chunks, largest = chunks + (rest > 0), np.maximum(largest, rest)
+        return Placement(
+            buffer, address, size, asked, born, last, allocated, requested, chunks, largest, begins, end
+        )
+
+
+def _from_zero(address: _Ints, regions: list[tuple[int, int]]) -> tuple[_Ints, tuple[int, ...], int]:
+    """Return addresses that count through the regions, where they begin, and the end."""
+    if not regions:
+        return address, (), 0
+    lengths = np.array([length for _, length in regions], np.int64)
+    ends = np.cumsum(lengths)
+    starts = np.array([start for start, _ in regions], np.int64)
+    order = np.argsort(starts)
+    of = order[np.searchsorted(starts[order], address, side="right") - 1]
+    begins = ends - lengths
+    return address - starts[of] + begins[of], tuple(begins.tolist()), int(ends[-1])
+
+
+def written_over(graph: Graph, schedule: Schedule, timeline: Timeline) -> dict[int, int]:
+    """Return which buffer each buffer is written over, where it is written over one.
+
+    The rules are those of ``checkmate.ir.timeline``.
+    """
+    values, last = timeline.buffer_value.tolist(), timeline.buffer_last.tolist()
+    sizes, found = timeline.buffer_bytes.tolist(), dict[int, int]()
+    born_at = {pair: at for at, pair in enumerate(zip(values, timeline.buffer_born.tolist(), strict=True))}
+    dies_at: dict[tuple[int, int], list[int]] = {}
+    for at, pair in enumerate(zip(values, last, strict=True)):
+        dies_at.setdefault(pair, []).append(at)
+    for step in np.flatnonzero(timeline.taken_over).tolist():
+        gone: set[int] = set()
+        for output, read in graph.ops[int(schedule.steps[step])].takes_over:
+            new = born_at.get((int(graph.owner[output]), step), -1)
+            dying = dies_at.get((int(graph.owner[read]), step), [])
+            old = next((at for at in dying if at not in gone and at != new), -1)
+            if new >= 0 and old >= 0 and new not in found and sizes[old] == sizes[new]:
+                found[new] = old
+                gone.add(old)
+    return found

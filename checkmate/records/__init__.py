@@ -1,0 +1,1 @@
+"""Read what TensorFlow itself wrote about memory: its logs and profiles."""

@@ -1,0 +1,169 @@
+"""Say what TensorFlow recorded about one allocator at one moment.
+
+The moment is when a request failed (from a log), or when most was in use (from a profile).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Source(StrEnum):
+    """Where a record comes from."""
+
+    LOG = "log"
+    PROFILE = "profile"
+
+
+class Cause(StrEnum):
+    """Why a request failed, as far as the record tells.
+
+    ``TOO_LARGE``: it is larger than the limit. ``SHORT``: less was free than it needs. ``SPLIT``: enough was
+    free, but in no one piece. ``REFUSED``: the limit left room, but the device gave none. ``UNKNOWN``: the
+    record does not say enough.
+    """
+
+    TOO_LARGE = "larger than the limit"
+    SHORT = "too little free"
+    SPLIT = "fragmentation"
+    REFUSED = "refused by the device"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The request that failed.
+
+    ``bytes`` is what the op asked for, rounded where ``about``; ``rounded_bytes`` is the chunk that it needs.
+    Both are None if the record has the tensor's shape alone, of a dtype without a known size.
+    """
+
+    bytes: int | None
+    rounded_bytes: int | None = None
+    about: bool = False
+    op: str = ""
+    shape: tuple[int, ...] | None = None
+    dtype: str = ""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What is in use in one layer, or in chunks of one size.
+
+    ``bytes`` counts whole chunks. ``count`` is their number.
+    """
+
+    name: str
+    bytes: int
+    count: int
+
+
+@dataclass(frozen=True)
+class MemoryRecord:
+    """What one allocator held at one moment.
+
+    Attributes:
+        source: the kind of file that it is from.
+        allocator: TensorFlow's name of the allocator; empty if it is not told.
+        asked: the request that failed; None in a profile.
+        limit_bytes: the most that the allocator may fetch.
+        pool_bytes: what it has fetched, in use or free.
+        in_use_bytes: the chunks that are handed out.
+        requested_bytes: what was asked for in those chunks; they are larger because sizes are rounded up.
+        most_bytes: the most that was ever in use.
+        free_bytes, largest_free_bytes: free chunks in the pool, together and the largest.
+        by_layer: what is in use for each layer, largest first; empty if ops are not told.
+        by_size: what is in use by the size of the chunk, largest sum first.
+        curve: (seconds, bytes in use) over a profile, thinned out.
+
+    None stands for what the record does not tell.
+    """
+
+    source: Source
+    allocator: str = ""
+    asked: Asked | None = None
+    limit_bytes: int | None = None
+    pool_bytes: int | None = None
+    in_use_bytes: int | None = None
+    requested_bytes: int | None = None
+    most_bytes: int | None = None
+    free_bytes: int | None = None
+    largest_free_bytes: int | None = None
+    by_layer: tuple[Held, ...] = ()
+    by_size: tuple[Held, ...] = ()
+    curve: tuple[tuple[float, int], ...] = ()
+
+    @property
+    def untouched_bytes(self) -> int | None:
+        """Return what the allocator could still have fetched."""
+        if self.limit_bytes is None or self.pool_bytes is None:
+            return None
+        return max(0, self.limit_bytes - self.pool_bytes)
+
+    @property
+    def split_bytes(self) -> int | None:
+        """Return what is free outside of the largest free chunk."""
+        if self.free_bytes is None or self.largest_free_bytes is None:
+            return None
+        return max(0, self.free_bytes - self.largest_free_bytes)
+
+    @property
+    def needed_bytes(self) -> int | None:
+        """Return the bytes of the chunk that the failed request needs."""
+        if self.asked is None:
+            return None
+        return self.asked.rounded_bytes or self.asked.bytes
+
+    @property
+    def room_bytes(self) -> int | None:
+        """Return what was not in use, within the limit, in whatever pieces."""
+        if self.free_bytes is not None and self.untouched_bytes is not None:
+            return self.free_bytes + self.untouched_bytes
+        if self.limit_bytes is None or self.in_use_bytes is None:
+            return None
+        return max(0, self.limit_bytes - self.in_use_bytes)
+
+    @property
+    def missing_bytes(self) -> int | None:
+        """Return how much more had to be free, in whatever pieces; 0 if enough was."""
+        if self.needed_bytes is None or self.room_bytes is None:
+            return None
+        return max(0, self.needed_bytes - self.room_bytes)
+
+    @property
+    def cause(self) -> Cause:
+        """Return why the request failed."""
+        needed, untouched, largest = self.needed_bytes, self.untouched_bytes, self.largest_free_bytes
+        if needed is not None and self.limit_bytes is not None and needed > self.limit_bytes:
+            return Cause.TOO_LARGE
+        if self.missing_bytes:
+            return Cause.SHORT
+        if needed is None or untouched is None or largest is None or needed <= largest:
+            return Cause.UNKNOWN
+        return Cause.REFUSED if needed <= untouched else Cause.SPLIT
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read from a file.
+
+    Attributes:
+        name: the file's name.
+        records: for a log one for each failure, in their order; for a profile one for each allocator, with
+            the largest first.
+        unread: failures or events that were left out, because there are too many.
+        warnings: requests of the log that failed without harm: TensorFlow did without.
+    """
+
+    name: str
+    records: tuple[MemoryRecord, ...]
+    unread: int = 0
+    warnings: int = 0
+
+
+def by_bytes(found: Mapping[str, tuple[int, int]]) -> tuple[Held, ...]:
+    """Return rows of name → (bytes, count), largest first."""
+    rows = (Held(name, size, count) for name, (size, count) in found.items())
+    return tuple(sorted(rows, key=lambda row: (-row.bytes, row.name)))

@@ -1,0 +1,184 @@
+"""Flatten a batch, or a step's arguments, into a list of tensors.
+
+``fit`` and custom loops give batches as (x, y, sample weights) in any structure. A step of the user's own
+takes what it likes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from checkmate.errors import DynamicShapeError, TraceError
+
+Key = tuple[tuple[tuple[Any, ...], tuple[int, ...], str], ...]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Hold an argument that is no tensor: a number, a text, an object."""
+
+    value: Any
+
+
+@dataclass(frozen=True, eq=False)
+class BatchLayout:
+    """Hold the structure, shapes and dtypes of a batch.
+
+    ``structure``: that of the batch, such as (x, y, sample weights), with the number of a tensor at every
+    leaf, -1 where there is None.
+    ``specs``: shape and dtype per tensor. ``key``: the same in a form that can be looked up; two batches with
+    equal keys run the same traced step.
+    """
+
+    structure: Any
+    specs: tuple[tf.TensorSpec, ...]
+    key: Key
+
+    @property
+    def batch_size(self) -> int:
+        """Return the examples per batch.
+
+        It is the first dimension of the first tensor, 1 where it has none.
+        """
+        return next((int(spec.shape[0]) for spec in self.specs if spec.shape.rank), 1)
+
+    def pack(self, tensors: Sequence[tf.Tensor]) -> Any:
+        """Return the batch in its structure."""
+
+        def leaf(found: Any) -> Any:
+            if isinstance(found, Constant):
+                return found.value
+            return None if found < 0 else tensors[found]
+
+        return keras.tree.map_structure(leaf, self.structure)
+
+    def names(self, name: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> tuple[str, ...]:
+        """Return a name for each tensor, all different.
+
+        ``name``: maps the path of a tensor in the structure to the parts of its name.
+        """
+        found: dict[int, str] = {}
+        for path, leaf in keras.tree.flatten_with_path(self.structure):
+            if not isinstance(leaf, Constant) and leaf >= 0:
+                said = re.sub(r"\W", "_", "_".join(map(str, name(path))))
+                said = said if said[:1].isalpha() else f"input_{said or leaf}"
+                found[leaf] = f"{said}_{leaf}" if said in found.values() else said
+        return tuple(found[number] for number in range(len(self.specs)))
+
+    def describe(self) -> str:
+        """Return the layout in words: ``batch of 8``, ``batch of 8, length 128``.
+
+        Token ids have a length. Of sequences of features both sizes are told.
+        """
+        first = next((spec for spec in self.specs if spec.shape.rank), None)
+        if first is not None and first.shape.rank == 2 and first.dtype.is_integer:
+            return f"batch of {self.batch_size}, length {first.shape[1]}"
+        if first is not None and first.shape.rank == 3:
+            return f"batch of {self.batch_size} × {first.shape[1]} × {first.shape[2]}"
+        return f"batch of {self.batch_size}"
+
+
+def flatten(data: Any) -> tuple[BatchLayout, list[tf.Tensor]]:
+    """Return the layout and the tensors of ``data``.
+
+    ``data`` is a batch as Keras hands it to ``train_step``. Arrays become tensors.
+
+    Raises:
+        DynamicShapeError: the shape of a tensor is not known.
+        TraceError: the batch holds text, or a sparse or ragged tensor.
+    """
+    return flatten_data(keras.utils.unpack_x_y_sample_weight(data))
+
+
+def flatten_data(data: Any) -> tuple[BatchLayout, list[tf.Tensor]]:
+    """Return the layout and the tensors of ``data`` as it is.
+
+    That is how a ``train_step`` of a model's own takes it. Arrays become tensors.
+
+    Raises:
+        As ``flatten``.
+    """
+    layout, tensors = _flattened(data, lambda leaf: True)
+    if not tensors:
+        raise TraceError("the batch holds no tensors", hint="give it as (x, y) or (x, y, sample_weight)")
+    return layout, tensors
+
+
+def flatten_arguments(data: Any) -> tuple[BatchLayout, list[tf.Tensor]]:
+    """Return the layout and the tensors of a function's arguments.
+
+    Tensors and arrays count as tensors. Everything else is a part of the layout.
+
+    Raises:
+        As ``flatten``; TraceError too for an argument that cannot be looked up again (is not hashable).
+    """
+    return _flattened(data, lambda leaf: isinstance(leaf, (np.ndarray, np.generic)) or _is_tensor(leaf))
+
+
+def _is_tensor(leaf: Any) -> bool:
+    # A variable is no tensor here: the function may write to it.
+    return tf.is_tensor(leaf) and not isinstance(leaf, (tf.Variable, keras.Variable))
+
+
+def _flattened(data: Any, counts: Callable[[Any], bool]) -> tuple[BatchLayout, list[tf.Tensor]]:
+    tensors: list[tf.Tensor] = []
+    key: list[tuple[tuple[Any, ...], tuple[int, ...], str]] = []
+
+    def number(leaf: Any) -> Any:
+        if leaf is None:
+            return -1
+        if not counts(leaf):
+            return Constant(leaf)
+        tensors.append(_tensor(leaf))
+        return len(tensors) - 1
+
+    structure = keras.tree.map_structure(number, data)
+    for path, found in keras.tree.flatten_with_path(structure):
+        if isinstance(found, Constant):
+            key.append(((*path, type(found.value), _hashable(found.value)), (), "constant"))
+        elif found >= 0:
+            key.append((tuple(path), tuple(tensors[found].shape), tensors[found].dtype.name))
+    specs = tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors)
+    return BatchLayout(structure, specs, tuple(key)), tensors
+
+
+def _hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError as error:
+        if isinstance(value, (tf.Variable, keras.Variable)):
+            return id(value)
+        raise TraceError(
+            f"an argument of the step is a {type(value).__name__}, which is neither a tensor nor a constant",
+            hint="hand tensors, arrays, numbers or texts to the step, in lists, tuples or dictionaries",
+        ) from error
+    return value
+
+
+def _tensor(leaf: Any) -> tf.Tensor:
+    if isinstance(leaf, (tf.SparseTensor, tf.RaggedTensor)):
+        kind = "sparse" if isinstance(leaf, tf.SparseTensor) else "ragged"
+        raise TraceError(f"the batch holds a {kind} tensor, whose size is not known", hint="make it dense")
+    try:
+        tensor = tf.convert_to_tensor(leaf)
+    except (TypeError, ValueError) as error:
+        name = type(leaf).__name__
+        raise TraceError(
+            f"the batch holds {'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}, which is no tensor",
+            hint="give one batch of tensors or arrays, such as next(iter(dataset))",
+        ) from error
+    if tensor.dtype == tf.string:
+        raise TraceError("the batch holds text, which has no size to plan with", hint="feed token ids")
+    if not tensor.shape.is_fully_defined():
+        raise DynamicShapeError(
+            f"the batch holds a tensor of shape {tensor.shape}, so its size is not known before it runs",
+            hint="call the step outside of other tf.functions, or give it tensors of fixed shape",
+        )
+    return tensor

@@ -1,0 +1,262 @@
+"""Trace a step that is any function of tensors, with state in variables.
+
+Nothing is known of it but its graph: how many backward passes it has, what it updates and what it returns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from checkmate.errors import TraceError
+from checkmate.tf import private
+from checkmate.tf.models.model import LoadedModel, Subject
+from checkmate.tf.models.own_step import explained, naming
+from checkmate.tf.trace.inlined import has_calls, inlined
+from checkmate.tf.trace.parts import phases_of
+from checkmate.tf.trace.sizes import tensor_bytes
+from checkmate.tf.trace.trace import TracedStep, Unplanned, execution_order
+
+# Their effects outlive the step, and no variable tells how to undo them after a trial run.
+_PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc", "NumpyFunction"})
+_DATA = frozenset({"IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional"})
+_TABLES = frozenset({"LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2"})
+# Not TensorListStack and its like: a tensor list is a value, and no state.
+_OWN_STATE = re.compile(r"Queue|^Stack|^Barrier|^(Ordered)?Map(Stage|Unstage)|^(Stage|Unstage)")
+_SUMMARIES = re.compile(r"^Write\w*Summary$|^WriteFile$|^Save(V2|Slices)?$")
+
+
+@dataclass(frozen=True, eq=False)
+class Returned:
+    """Hold the structure of what a step returns.
+
+    ``structure``: the number of an output at every leaf, -1 where there is None. ``loss``: the number of the
+    loss; None where no output is a number.
+    """
+
+    structure: Any
+    loss: int | None = None
+
+    def pack(self, flat: Sequence[tf.Tensor]) -> Any:
+        """Return the outputs in their structure."""
+        leaves = [None if i < 0 else flat[i] for i in tf.nest.flatten(self.structure, expand_composites=True)]
+        return tf.nest.pack_sequence_as(self.structure, leaves, expand_composites=True)
+
+    def names(self) -> tuple[str, ...]:
+        """Return a name for each output, made of the keys that lead to it."""
+        found: dict[int, str] = {}
+        for path, number in keras.tree.flatten_with_path(self.structure):
+            said = re.sub(r"\W", "_", "_".join(map(str, path))) or "output"
+            name = f"output_{said}" if said[0].isdigit() else said
+            if number >= 0:
+                found[number] = f"{name}_{number}" if name in found.values() else name
+        return tuple(found[number] for number in sorted(found))
+
+
+def trace_own_step(loaded: LoadedModel) -> TracedStep:
+    """Trace the step of ``loaded`` that is not Keras's own.
+
+    Raises:
+        As ``trace_function``; the sentences name where the step comes from.
+    """
+    own = loaded.own
+    assert own is not None
+    with naming(own.spec):
+        step, returned, function = trace_function(
+            own.call, loaded.input_specs, Subject(own.spec), batch_size=loaded.batch_size
+        )
+    names = tuple(
+        f"output_{name}" if name == "loss" and number != returned.loss else name
+        for number, name in enumerate(returned.names())
+    )
+    return dataclasses.replace(step, loaded=loaded, unplanned=Unplanned(function, names, returned.loss))
+
+
+def fixed_bytes(traced: TracedStep, inputs: int) -> dict[str, int]:
+    """Return the bytes that a step holds from its start to its end.
+
+    They are those of its variables and of its first ``inputs`` arguments.
+    """
+    return {
+        "variables": sum(map(_bytes_of, traced.variables)),
+        "inputs": sum(tensor_bytes(tensor) for tensor in traced.function.inputs[:inputs]),
+    }
+
+
+def _bytes_of(variable: Any) -> int:
+    return int(math.prod(variable.shape.as_list())) * int(variable.dtype.size)
+
+
+def trace_function(
+    body: Callable[..., Any], specs: Sequence[tf.TensorSpec], subject: Any, *, batch_size: int
+) -> tuple[TracedStep, Returned, Any]:
+    """Trace ``body``, a function of flat tensors, and all that it calls.
+
+    ``subject``: the Keras model whose step it is, or a ``Subject``. The last result is the concrete function
+    as TensorFlow runs it by itself, calls and loops included. It returns a loss, then what ``body`` returns.
+
+    Raises:
+        TraceError: it cannot be traced, does what cannot be undone after a trial run, or returns a sparse or
+        ragged tensor.
+        JitCompiledError: XLA compiles a part of it.
+    """
+    loaded = _loaded(subject, specs, batch_size)
+    results: list[Any] = []
+
+    def traced(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        result = body(*tensors)
+        _require_dense(result, loaded.name)
+        found, leaves = _flattened(result)
+        loss = _loss_of(result, found)
+        results[:] = [result, leaves, [tf.zeros(()) if loss is None else found[loss], *found], _count(), loss]
+        return results[2]  # type: ignore[no-any-return]
+
+    concrete = _concrete(traced, specs, loaded.name)
+    function, outputs, count = concrete, results[2], results[3]
+    if has_calls(concrete.graph):
+        function, outputs, count = _without_calls(concrete, outputs, specs, loaded.name)
+    created = function.graph.get_operations()[:count]
+    ops = tuple(created[i] for i in execution_order(created))
+    _require_repeatable(ops, loaded.name)
+    step = TracedStep(
+        loaded=loaded,
+        function=function,
+        ops=ops,
+        phases=phases_of(ops),
+        loss=outputs[0],
+        predictions=tuple(outputs[1:]),
+        gradients={},
+        held=private.captured_variables(concrete),
+    )
+    return step, Returned(_structure(results[0], results[1]), results[4]), concrete
+
+
+def _flattened(result: Any) -> tuple[list[tf.Tensor], list[int]]:
+    """Return the tensors of ``result``, and the number of one at every leaf.
+
+    The number is -1 where there is None.
+    """
+    flat = [
+        None if leaf is None else tf.convert_to_tensor(leaf)
+        for leaf in tf.nest.flatten(result, expand_composites=True)
+    ]
+    found = [tensor for tensor in flat if tensor is not None]
+    numbers = iter(range(len(found)))
+    return found, [-1 if tensor is None else next(numbers) for tensor in flat]
+
+
+def _loss_of(result: Any, found: Sequence[tf.Tensor]) -> int | None:
+    """Return which of ``found``, the tensors of ``result``, stands for the loss.
+
+    It is what is called so, else the first number; None where there is no number.
+    """
+    named = result.get("loss") if isinstance(result, Mapping) else None
+    numbers = [i for i, tensor in enumerate(found) if tensor.shape.rank == 0 and tensor.dtype.is_floating]
+    return next((i for i in numbers if found[i] is named), numbers[0] if numbers else None)
+
+
+def _concrete(body: Callable[..., Any], specs: Sequence[tf.TensorSpec], name: str) -> Any:
+    with explained(name):
+        return tf.function(body, autograph=False).get_concrete_function(*specs)
+
+
+def _without_calls(
+    concrete: Any, outputs: Sequence[tf.Tensor], specs: Sequence[tf.TensorSpec], name: str
+) -> tuple[Any, list[tf.Tensor], int]:
+    """Return the function without calls, its outputs and count of ops."""
+    found: list[Any] = []
+
+    def traced(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        found[:] = [inlined(concrete)(*tensors), 0]
+        found[1] = _count()
+        return found[0]  # type: ignore[no-any-return]
+
+    function = _concrete(traced, specs, name)
+    assert len(found[0]) == len(outputs)
+    return function, found[0], found[1]
+
+
+def _count() -> int:
+    # What comes later is TensorFlow's own: identities that make the outputs wait for the assignments.
+    return len(tf.compat.v1.get_default_graph().get_operations())
+
+
+def _structure(result: Any, leaves: Sequence[int]) -> Any:
+    """Return ``result`` with ``leaves`` at the places of its tensors."""
+    return tf.nest.pack_sequence_as(result, leaves, expand_composites=True)
+
+
+def _require_dense(result: Any, name: str) -> None:
+    """Raise an error if a step returns what is no plain tensor.
+
+    Raises:
+        TraceError: it returns a sparse or ragged tensor, or slices such as an embedding's gradient.
+    """
+    for leaf in tf.nest.flatten(result):
+        if isinstance(leaf, (tf.IndexedSlices, tf.SparseTensor, tf.RaggedTensor)):
+            raise TraceError(
+                f"the training step of {name!r} returns {type(leaf).__name__}, which have no fixed size",
+                hint="return it as a dense tensor, such as tf.convert_to_tensor(gradient)",
+            )
+
+
+def _require_repeatable(ops: Sequence[tf.Operation], name: str) -> None:
+    """Raise an error if a trial run of the step could not be undone.
+
+    Raises:
+        TraceError: it calls Python, takes data from an iterator, fills a table or queue, or writes files, be
+        it in the body of a loop or of a condition.
+    """
+    for op in ops:
+        for body in _bodies(op):
+            _require_repeatable(body.get_operations(), name)
+        if op.type in _PYTHON:
+            what = "calls Python code each time (tf.py_function or tf.numpy_function)"
+        elif op.type in _DATA:
+            what = "takes its data from an iterator itself"
+        elif op.type in _TABLES or _OWN_STATE.search(op.type):
+            what = f"keeps state outside of variables ({op.type})"
+        elif _SUMMARIES.search(op.type):
+            what = f"writes to files ({op.type})"
+        else:
+            continue
+        raise TraceError(
+            f"the training step of {name!r} {what}, which cannot be undone after a trial run",
+            hint="do that outside of the step, and hand its result in as an argument",
+        )
+
+
+def _bodies(op: tf.Operation) -> Iterator[Any]:
+    """Yield the graphs of the functions that an op calls.
+
+    They are bodies of loops and branches of conditions.
+    """
+    for attribute in op.node_def.attr.values():
+        called = [attribute.func, *attribute.list.func]
+        for name in {function.name for function in called if function.name}:
+            body = private.function_body(op.graph, name)
+            if body is not None:
+                yield body
+
+
+def _loaded(subject: Any, specs: Sequence[tf.TensorSpec], batch_size: int) -> LoadedModel:
+    return LoadedModel(
+        model=subject,
+        name=str(subject.name),
+        batch_size=batch_size,
+        input_specs=tuple(specs),
+        label_specs=(),
+        input_structure=None,
+        label_structure=None,
+        vocabularies=(),
+        label_kinds=(),
+        label_classes=(),
+        notes=(),
+    )

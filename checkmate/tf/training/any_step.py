@@ -1,0 +1,191 @@
+"""Plan and run a step that is not Keras's own.
+
+It is a ``train_step`` that a model brings along, or any function of tensors. What is traced is the step
+itself, with all that it writes, and what it returns comes back in its structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from checkmate.errors import TraceError, UsageError
+from checkmate.ir.schedule import Schedule
+from checkmate.tf.emit.emit import step_from_schedule
+from checkmate.tf.models.batch import BatchLayout, Key, flatten_arguments
+from checkmate.tf.models.model import Subject
+from checkmate.tf.models.own_step import as_function, explained
+from checkmate.tf.private import without_retracing_warning
+from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.tf.trace.of_function import Returned, fixed_bytes, trace_function
+from checkmate.tf.training.plan import PlanRequest, StepPlan
+from checkmate.tf.training.planner import Planner
+from checkmate.tf.training.trace import folded_here
+from checkmate.tf.training.watch import reading_of, went_over
+
+
+@dataclass(frozen=True, eq=False)
+class AnyStep:
+    """Hold a step of the user's own for one layout of its arguments.
+
+    ``unplanned``: the concrete function as TensorFlow runs it by itself.
+    """
+
+    name: str
+    layout: BatchLayout
+    folded: FoldedStep
+    returned: Returned
+    unplanned: Any
+
+    @property
+    def graph(self) -> Any:
+        """Return what is scheduled; costs are operation counts."""
+        return self.folded.graph
+
+    @property
+    def distributed(self) -> bool:
+        """Return False: the whole step is scheduled."""
+        return False
+
+    @property
+    def everything(self) -> Schedule:
+        """Return the schedule that runs each op once, in the order of the trace."""
+        return Schedule.plain(self.graph)
+
+    def arguments(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Return what the step is called with: its tensors."""
+        return list(tensors)
+
+    def plain(self) -> Callable[..., Any]:
+        """Return the step as TensorFlow runs it: a loss, and all that it returns."""
+        return lambda *arguments: self.unplanned(*arguments)
+
+    def run(self, schedule: Schedule, tensors: Sequence[tf.Tensor]) -> tuple[Any, list[tf.Operation]]:
+        """Emit the scheduled step into the graph that is being traced.
+
+        Returns what the step returns, and the last ops of the schedule.
+        """
+        outputs = step_from_schedule(self.folded, schedule)(*tensors)
+        return self.returned.pack(outputs.predictions), list(outputs.last)
+
+
+def any_step(body: Callable[..., Any], subject: Any, layout: BatchLayout) -> AnyStep:
+    """Trace and fold ``body``, a function of the flat tensors of ``layout``.
+
+    ``subject``: the Keras model whose step it is, or a stand-in with a name.
+
+    Raises:
+        TraceError, JitCompiledError: it cannot be traced, or not be tried without lasting effects.
+        DynamicShapeError: the size of a tensor is not known.
+        OnlySmallTensorsError: it computes nothing worth scheduling.
+    """
+    traced, returned, unplanned = trace_function(body, layout.specs, subject, batch_size=layout.batch_size)
+    folded = folded_here(traced, fixed_bytes(traced, len(layout.specs)))
+    return AnyStep(str(subject.name), layout, folded, returned, unplanned)
+
+
+def own_train_step(model: Any, layout: BatchLayout) -> AnyStep:
+    """Trace and fold the ``train_step`` that ``model`` brings along.
+
+    Raises:
+        As ``any_step``.
+    """
+    return any_step(lambda *tensors: model.train_step(layout.pack(tensors)), model, layout)
+
+
+class ScheduledFunction:
+    """Run a function of tensors by schedules that keep the budget.
+
+    It takes and returns what the function does, and writes the same variables. Each layout of the arguments
+    has a plan. Tensors and arrays may change from call to call; other arguments (numbers, texts, objects) are
+    constants of their layout, as ``tf.function`` takes them. Called while a ``tf.function`` is traced it
+    needs known shapes and a plan made before with ``prepare``.
+    """
+
+    def __init__(self, function: Any, request: PlanRequest) -> None:
+        if not callable(function) or hasattr(function, "train_step"):
+            hint = "for a Keras model call checkmate.rematerialize"
+            raise UsageError(f"{type(function).__name__} is not a function of tensors", hint=hint)
+        if isinstance(function, tf.types.experimental.ConcreteFunction):
+            raise UsageError(
+                "a concrete function is traced for one layout already",
+                hint="pass the tf.function that it came from",
+            )
+        self.function = as_function(function)
+        self.__name__ = str(getattr(function, "__name__", "step"))
+        self.__doc__ = getattr(function, "__doc__", None)
+        self._subject = Subject(self.__name__)
+        self.planner = Planner(self, request, lambda _, layout: self._traced(layout))
+        self._functions: dict[Key, Any] = {}
+
+    def prepare(self, *arguments: Any, **named: Any) -> None:
+        """Make the plan for arguments like these; leave all variables as they are.
+
+        Raises:
+            As ``Planner.plan``.
+        """
+        self.planner.plan(*flatten_arguments((arguments, named)))
+
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Run the step once.
+
+        Raises:
+            UsageError: called while a function is traced, without a plan. Others as ``prepare``.
+        """
+        layout, tensors = flatten_arguments((arguments, named))
+        if not tf.executing_eagerly():
+            plan = self.planner.planned(layout)
+            if plan is None:
+                raise UsageError(
+                    f"the step was called inside a tf.function with a {layout.describe()} "
+                    "that it has no plan for",
+                    hint="call step.prepare(...) on such arguments first, outside of the function",
+                )
+            return self._emit(plan, tensors)
+        plan = self.planner.plan(layout, tensors)
+        before = reading_of(self.planner, layout)
+        if plan.schedule is None:
+            found = self.function(*arguments, **named)
+        else:
+            if layout.key not in self._functions:
+                compiled = tf.function(lambda *given: self._emit(plan, given), autograph=False)
+                self._functions[layout.key] = without_retracing_warning(compiled)
+            found = self._functions[layout.key](*tensors)
+        if went_over(self.planner, [layout], before):
+            self._functions.pop(layout.key, None)
+        return found
+
+    def _emit(self, plan: StepPlan, tensors: Sequence[tf.Tensor]) -> Any:
+        if plan.step is None or plan.schedule is None:
+            return self._plainly(plan.layout, tensors)
+        return plan.step.run(plan.schedule, tensors)[0]
+
+    def _plainly(self, layout: BatchLayout, tensors: Sequence[tf.Tensor]) -> Any:
+        arguments, named = layout.pack(tensors)
+        return self.function(*arguments, **named)
+
+    def _traced(self, layout: BatchLayout) -> AnyStep:
+        arguments, named = layout.pack(layout.specs)
+        with explained(self.__name__):
+            # Its first call may make variables. Made inside another trace, they would put it all in a branch.
+            self.function.get_concrete_function(*arguments, **named)
+        return any_step(lambda *tensors: self._plainly(layout, tensors), self._subject, layout)
+
+
+def require_one_replica(model: Any) -> None:
+    """Raise an error if a train_step of the model's own is distributed.
+
+    Raises:
+        TraceError: it runs on several replicas.
+    """
+    count = model.distribute_strategy.num_replicas_in_sync
+    if count > 1:
+        raise TraceError(
+            f"the model {model.name!r} has a train_step of its own, which cannot be scheduled on "
+            f"{count} replicas",
+            hint="train on one device, or leave train_step to Keras",
+        )

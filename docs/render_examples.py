@@ -1,0 +1,110 @@
+"""Write the page of example programs from ``docs/results/training/*.json``.
+
+``python -m tests.benchmarks.training -o docs/results/training/NAME.json`` makes such a file. With ``--check``
+this script only says whether the page is up to date (exit code 1: it is not).
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from page_file import write_or_check
+
+from checkmate.units import format_bytes, parse_bytes
+
+ROOT = Path(__file__).parent
+RESULTS = ROOT / "results" / "training"
+EXAMPLES = ROOT.parent / "examples"
+PAGE = ROOT / "pages" / "examples.md"
+
+_HEAD = """\
+# Example programs
+
+<!-- Written by docs/render_examples.py from docs/results/training. Change those files, not this page. -->
+
+The folder `examples/` holds training programs as people write them. Each stands alone, builds its own data,
+and trains within a budget: `python examples/vae.py --budget 60%`. With `--small` it takes seconds. Run them
+with `TF_CPU_ALLOCATOR_USE_BFC=true`, so that the process has a memory meter ([install](install.md)).
+"""
+_COLUMNS = (
+    "program",
+    "plain peak",
+    "budget",
+    "measured peak",
+    "recomputations",
+    "step, plain",
+    "step, within",
+    "set-up, first",
+    "set-up, again",
+    "largest difference",
+)
+_MEANING = """\
+*Peaks* are **measured**, by the allocator's meter: the highest of all steps but the first. The *budget* is
+a share of the plain step's measured peak. *Set-up* is what the whole training took beyond its steps at
+their usual pace, TensorFlow's own tracing included: with an empty cache folder, and again with what the
+first run kept there. The *largest difference* is that of everything that the steps return (losses,
+metrics), relative, over all steps. Where a program has several plans, the largest is shown.
+"""
+
+
+def page(results: Path = RESULTS) -> str:
+    """Return the page as Markdown."""
+    parts = [_HEAD, "| program | what it does |\n|---|---|"]
+    parts += [f"| `{path.name}` | {_summary(path)} |" for path in sorted(EXAMPLES.glob("*.py"))]
+    for path in sorted(results.glob("*.json")):
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        parts += ["\n## Measured at full size\n", _MEANING, _machine(facts["machine"]), _table(facts["rows"])]
+        parts += [f"`{row['program']}`: {_told(row)}\n" for row in facts["rows"] if _told(row)]
+    return "\n".join(parts) + "\n"
+
+
+def _summary(path: Path) -> str:
+    words = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    first = words.splitlines()[0].removesuffix(".")
+    return first.partition(" within a ")[0].removesuffix(",")
+
+
+def _machine(machine: dict[str, Any]) -> str:
+    return (
+        f"*{machine['processor']}, {machine['cores']} cores, load {machine['load']:.1f} at the start, "
+        f"Python {machine['python']}, checkmate {machine['checkmate']}.*\n"
+    )
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    lines = ["| " + " | ".join(_COLUMNS) + " |", "|---|" + "---:|" * (len(_COLUMNS) - 1)]
+    lines += ["| " + " | ".join(_cells(row)) + " |" for row in rows if "problem" not in row]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    plans = row["plans"]
+    budget = max((plan["budget"] for plan in plans), key=parse_bytes, default="–")
+    return [
+        f"`{row['program']}`",
+        format_bytes(row["plain_peak_bytes"]),
+        budget,
+        format_bytes(row["peak_bytes"]),
+        max((plan["recomputations"] for plan in plans), key=int, default="0"),
+        f"{row['plain_step_s']:.2f} s",
+        f"{row['step_s']:.2f} s ({row['step_s'] / row['plain_step_s'] - 1:+.0%})",
+        f"{row['setup_s']:.0f} s",
+        f"{row['setup_again_s']:.0f} s",
+        "none" if row["difference"] == 0 else f"{row['difference']:.0e}",
+    ]
+
+
+def _told(row: dict[str, Any]) -> str:
+    """Return what was said where a program did not keep its budget."""
+    if "problem" in row:
+        return "it did not run."
+    missed = [line for line in row["told"] if "closest" in line]
+    return " ".join(line.partition(": ")[2] + "." for line in missed[:1])
+
+
+if __name__ == "__main__":
+    sys.exit(write_or_check(PAGE, page(), "docs/render_examples.py"))

@@ -1,0 +1,240 @@
+"""Test that panels fold, close, float, fit any window, and come back as they were left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QPoint, QRect, QSettings, QSize, Qt
+from PySide6.QtGui import QAction
+
+from app.models.session import Session
+from app.theme import CurrentTheme, ThemeChoice
+from app.views.common.panel import Panel
+from app.views.common.panel_dock import PanelDock
+from app.views.window.main_window import MainWindow
+from app.views.window.panel_area import PanelArea
+from tests.app.windows import open_chain
+
+pytestmark = pytest.mark.qt_log_ignore("This plugin does not support")  # floating windows, without a screen
+
+Windows = Callable[[tuple[int, int]], MainWindow]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> QSettings:
+    return QSettings(str(tmp_path / "window.ini"), QSettings.Format.IniFormat)
+
+
+@pytest.fixture
+def windows(qtbot, settings: QSettings) -> Windows:
+    """Return what opens a window on a graph, at a size."""
+
+    def make(size: tuple[int, int]) -> MainWindow:
+        window = MainWindow(Session(), CurrentTheme(ThemeChoice.LIGHT), settings=settings)
+        qtbot.addWidget(window)
+        window.resize(*size)
+        window.show()
+        open_chain(window, qtbot)
+        settle(qtbot)
+        return window
+
+    return make
+
+
+def settle(qtbot) -> None:
+    """Let layouts that wait for the next turn be made."""
+    qtbot.wait(60)
+
+
+def fold_button(dock: PanelDock):
+    return next(one for one in dock.findChildren(type(dock._fold)) if one.objectName() == "fold")
+
+
+def sizes(area: PanelArea) -> dict[str, tuple[int, int]]:
+    return {name: (dock.width(), dock.height()) for name, dock in area.docks.items()}
+
+
+def near(found: dict[str, tuple[int, int]], wanted: dict[str, tuple[int, int]]) -> bool:
+    """Return whether all sizes are the same, but for some pixels of a column's height."""
+    return all(
+        found[name][0] == wide and abs(found[name][1] - high) < 30 for name, (wide, high) in wanted.items()
+    )
+
+
+def menu_action(window: MainWindow, words: str) -> QAction:
+    return next(
+        entry
+        for menu in window.menuBar().actions()
+        for entry in menu.menu().actions()
+        if entry.text() == words
+    )
+
+
+def test_a_panel_folds_to_its_head_and_comes_back_as_it_was(qtbot, windows: Windows) -> None:
+    area = windows((1590, 960)).explorer.area
+    before = sizes(area)
+    dock = area.docks["layers"]
+    qtbot.mouseClick(fold_button(dock), Qt.MouseButton.LeftButton)
+    settle(qtbot)
+    assert dock.height() < 60 and not dock.panel.isVisible()
+    assert sizes(area)["schedules"][1] > before["schedules"][1] + 100
+    assert dock.width() == before["layers"][0]
+    qtbot.mouseClick(fold_button(dock), Qt.MouseButton.LeftButton)
+    settle(qtbot)
+    assert near(sizes(area), before) and dock.panel.isVisible()
+
+
+def test_a_closed_panel_comes_back_by_its_command(qtbot, windows: Windows) -> None:
+    window = windows((1590, 960))
+    area, entry = window.explorer.area, menu_action(window, "Inspector panel")
+    assert entry.isChecked()
+    entry.trigger()
+    assert not area.is_open("inspector") and not entry.isChecked()
+    entry.trigger()
+    assert area.is_open("inspector") and entry.isChecked()
+
+
+def test_a_shortcut_for_a_closed_panel_opens_it(qtbot, windows: Windows) -> None:
+    window = windows((1590, 960))
+    window.explorer.area.toggle("budget")
+    qtbot.keyClick(window, Qt.Key.Key_2, Qt.KeyboardModifier.ControlModifier)
+    assert window.explorer.area.is_open("budget")
+
+
+def test_a_double_click_on_the_head_takes_a_panel_out_and_back(qtbot, windows: Windows) -> None:
+    area = windows((1590, 960)).explorer.area
+    dock = area.docks["inspector"]
+    head = dock.titleBarWidget()
+    at, place = QPoint(head.width() // 2, 6), dock.mapToGlobal(QPoint(0, 0))
+    qtbot.mouseDClick(head, Qt.MouseButton.LeftButton, pos=at)
+    assert dock.isFloating()
+    assert (dock.pos() - place).manhattanLength() >= 40  # else nobody sees that it is out
+    qtbot.mouseDClick(head, Qt.MouseButton.LeftButton, pos=at)
+    assert not dock.isFloating()
+
+
+def test_all_panels_go_back_to_where_they_were(qtbot, windows: Windows) -> None:
+    window = windows((1590, 960))
+    area = window.explorer.area
+    before = sizes(area)
+    area.docks["inspector"].setFloating(True)
+    area.toggle("schedules")
+    area.addDockWidget(Qt.DockWidgetArea.LeftDockWidgetArea, area.docks["budget"])
+    fold_button(area.docks["timeline"]).click()
+    menu_action(window, "Put the panels back").trigger()
+    settle(qtbot)
+    assert near(sizes(area), before)
+    assert area.dockWidgetArea(area.docks["budget"]) is Qt.DockWidgetArea.RightDockWidgetArea
+
+
+@pytest.mark.parametrize("size", [(1000, 640), (1100, 700), (1366, 720), (1590, 960)])
+def test_every_panel_is_whole_in_a_window_of_any_size(qtbot, windows: Windows, size: tuple[int, int]) -> None:
+    window = windows((1200, 800))
+    window.resize(*size)
+    settle(qtbot)
+    area = window.explorer.area
+    assert window.size() == QSize(*size)  # no panel makes it larger
+    seen = {name: area_rect(area, dock) for name, dock in area.docks.items() if in_front(dock)}
+    seen["graph"] = area_rect(area, area.centralWidget())
+    for name, rect in seen.items():
+        assert area.rect().contains(rect), name
+        assert not any(rect.intersects(other) for also, other in seen.items() if also != name), name
+    assert stacked(area) == (size[1] > 900) == ("inspector" in seen)
+
+
+def stacked(area: PanelArea) -> bool:
+    """Return whether solving and inspector lie above each other; otherwise they are tabs."""
+    return area.docks["inspector"] not in area.tabifiedDockWidgets(area.docks["solving"])
+
+
+def in_front(dock: PanelDock) -> bool:
+    """Return whether the dock is on screen; Qt puts those behind a tab outside."""
+    return not dock.visibleRegion().isEmpty()
+
+
+def area_rect(area: PanelArea, widget) -> QRect:
+    return QRect(widget.mapTo(area, QPoint(0, 0)), widget.size())
+
+
+def test_an_arrangement_of_ones_own_is_kept_when_the_window_gets_lower(qtbot, windows: Windows) -> None:
+    window = windows((1590, 960))
+    area = window.explorer.area
+    area.toggle("timeline")
+    window.resize(1590, 700)
+    settle(qtbot)
+    assert not area.is_open("timeline") and stacked(area)
+
+
+def test_a_click_between_the_panels_is_no_arrangement_and_a_drag_is(qtbot, windows: Windows) -> None:
+    area = windows((1590, 960)).explorer.area
+    dock = area.docks["layers"]
+    border = QPoint(dock.x() + dock.width() + 4, dock.height() // 2)
+    before = dock.width()
+    qtbot.mouseClick(area, Qt.MouseButton.LeftButton, pos=border)
+    assert not area._own
+    qtbot.mousePress(area, Qt.MouseButton.LeftButton, pos=border)
+    qtbot.mouseMove(area, border + QPoint(60, 0))
+    settle(qtbot)
+    qtbot.mouseRelease(area, Qt.MouseButton.LeftButton, pos=border + QPoint(60, 0))
+    assert dock.width() > before + 30 and area._own
+
+
+def test_a_second_window_is_arranged_as_the_first_was_left(qtbot, windows: Windows) -> None:
+    first = windows((1590, 960))
+    first.explorer.area.toggle("schedules")
+    fold_button(first.explorer.area.docks["timeline"]).click()
+    first.close()
+    second = windows((1590, 960)).explorer.area
+    assert not second.is_open("schedules")
+    assert second.docks["timeline"].folded and second.docks["timeline"].height() < 60
+
+
+def test_a_damaged_arrangement_is_as_good_as_none(qtbot, windows: Windows, settings: QSettings) -> None:
+    settings.setValue("panels/own", "perhaps")
+    settings.setValue("panels/state", b"nonsense")
+    settings.setValue("panels/folded", ["curve", 3])
+    settings.setValue("window/geometry", b"nonsense")
+    window = windows((1590, 960))
+    window.place(QSize(1200, 800))
+    assert all(window.explorer.area.is_open(name) for name in window.explorer.area.docks)
+
+
+def test_a_first_window_fits_the_screen(qtbot, windows: Windows, settings: QSettings) -> None:
+    window = MainWindow(Session(), CurrentTheme(ThemeChoice.LIGHT), settings=settings)
+    qtbot.addWidget(window)
+    screen = window.screen().availableGeometry()
+    window.place(screen.size() + QSize(400, 300))
+    assert window.isMaximized()
+    window.setWindowState(Qt.WindowState.WindowNoState)
+    room = screen.size().expandedTo(window.minimumSize())
+    assert window.width() <= room.width() and window.height() <= room.height()
+
+
+def test_a_window_has_the_size_that_it_had_last(qtbot, settings: QSettings) -> None:
+    first = MainWindow(Session(), CurrentTheme(ThemeChoice.LIGHT), settings=settings)
+    qtbot.addWidget(first)
+    first.place(QSize(1000, 650), anew=True)
+    first.show()
+    first.close()
+    second = MainWindow(Session(), CurrentTheme(ThemeChoice.LIGHT), settings=settings)
+    qtbot.addWidget(second)
+    second.place(QSize(1300, 900))
+    assert second.size() == QSize(1000, 650)
+
+
+def test_a_note_that_is_not_wanted_stays_away_when_the_panel_is_resized(qtbot) -> None:
+    panel = Panel("Training graph")
+    panel.note.setText("280 ops in 18 boxes")
+    qtbot.addWidget(panel)
+    panel.resize(600, 200)
+    panel.show()
+    assert panel.note.isVisible()
+    panel.want_note(False)
+    panel.resize(700, 200)
+    assert not panel.note.isVisible()
+    panel.want_note(True)
+    assert panel.note.isVisible()
+    panel.resize(140, 200)
+    assert not panel.note.isVisible()  # there is no room for it

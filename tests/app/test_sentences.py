@@ -1,0 +1,101 @@
+"""Test that the window writes sentences, and that none of them is cut off."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel
+
+from app.presenters.hotspot_rows import View
+from app.presenters.op_page import facts
+from app.presenters.wording import as_sentence
+from checkmate.ir.graph import GraphBuilder, Phase
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from tests.app.windows import training_chain
+
+
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        ("use a smaller batch or budget", "Use a smaller batch or budget."),
+        ("cannot write /tmp/x.png", "Cannot write /tmp/x.png."),
+        ("op 'a' needs 3 GiB (with b)", "Op 'a' needs 3 GiB (with b)."),
+        ("Nothing was lost.", "Nothing was lost."),
+        ("working…", "Working…"),
+        ("model.keras is not there", "model.keras is not there."),
+        ("--allow-code runs it", "--allow-code runs it."),
+        ("start the window with: checkmate explore", "Start the window with: checkmate explore"),
+        ("pip install 'checkmate-explorer[ray]'", "pip install 'checkmate-explorer[ray]'."),
+        ("", ""),
+    ],
+)
+def test_messages_of_the_command_line_become_sentences(message: str, sentence: str) -> None:
+    assert as_sentence(message) == sentence
+
+
+def test_a_notice_and_a_refusal_are_sentences(window, qtbot) -> None:
+    window.session.exploration.set_graph(training_chain(12))
+    window.session.failed.emit("cannot write /tmp/x", "choose another place")
+    assert window.notice.text == "Cannot write /tmp/x. Choose another place."
+    field = window.explorer.budget._entry
+    qtbot.keyClicks(field, "much")
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+    said = window.explorer.budget._problem.text()
+    assert said[0].isupper() and said.endswith(".")
+
+
+def test_what_helps_is_written_with_capitals(window, qtbot) -> None:
+    window.session.exploration.set_graph(training_chain(40))
+    window.explorer.transport.go_to_peak()
+    inspector = window.explorer.inspector
+    inspector.memory.show_view(View.HELPS)
+    assert inspector.memory.rows[-1].name == "Working out what else might help…"
+    qtbot.waitUntil(lambda: not inspector.hotspot.busy, timeout=30000)
+    assert len(inspector.memory.rows) > 2
+    assert all(row.name[0].isupper() for row in inspector.memory.rows)
+
+
+def test_the_whole_status_is_in_its_tooltip(window) -> None:
+    text = "Saved " + "/a/very/long/folder" * 20
+    window.session.noticed.emit(text)
+    assert window.statusBar().currentMessage() == window.statusBar().toolTip() == text
+
+
+def test_an_ops_page_cuts_nothing_and_says_how_much_it_leaves_out(window, qtbot) -> None:
+    builder = GraphBuilder("fan")
+    value = builder.value("a_value_with_a_rather_long_name/and_a_scope:0", 2**20)
+    builder.op("source/with/a/long/scope/and_a_long_name_of_its_own", [], [value], cost=1.0, group="layer")
+    for number in range(9):
+        out = builder.value(f"out{number}", 2**20, keep=True)
+        name = f"scope{number}/a_reader_with_a_long_name/and_its_own_name_{number}"
+        builder.op(name, [value], [out], cost=1.0, phase=Phase.BACKWARD)
+    exploration, inspector = window.session.exploration, window.explorer.inspector
+    exploration.set_graph(builder.build())
+    plain = exploration.plain.schedule.steps.tolist()
+    steps = np.asarray([step for reader in plain[1:] for step in (0, reader)])
+    exploration.show(exploration.what_if.found(_result(exploration, steps)))
+    window.selection.select(0)
+    rows = dict(facts(exploration.shown, 0))
+    assert rows["computed"] == "↻ 9 times, at steps 1, 3, 5, 7, 9, 11 and 3 more"
+    assert inspector.readers.texts[-1][1] == "3 more times, last at step 18"
+    texts = [one for one in inspector._area.findChildren(QLabel) if one.isVisible() and one.wordWrap()]
+    assert len(texts) > 3
+    qtbot.waitUntil(lambda: all(one.heightForWidth(one.width()) <= one.height() for one in texts))
+
+
+def _result(exploration, steps):
+    schedule = Schedule.of(exploration.graph, steps.tolist())
+    timeline = simulate(exploration.graph, schedule)
+    return SolveResult(
+        status=SolveStatus.FEASIBLE,
+        solver="by hand",
+        budget_bytes=timeline.peak_bytes,
+        base_cost=exploration.graph.base_cost,
+        schedule=schedule,
+        cost=timeline.cost,
+        peak_bytes=timeline.peak_bytes,
+        solve_seconds=0.0,
+    )

@@ -1,0 +1,124 @@
+"""Measure training programs plainly and within their budget.
+
+``python -m tests.benchmarks.training [-o FILE.json] [--small] [PROGRAM …]``
+
+Each program of ``examples/`` (or those named; ``hub.py:gpt2`` gives a word to the program) runs three times,
+each in a process of its own: plainly, within its budget with an empty cache folder, and the same again with
+the cache kept. What every step returned is compared, and peak, seconds and set-up are noted. *Set-up* is what
+all of the training took beyond its steps at their usual pace.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from checkmate.bench.common.machine import this_machine
+from checkmate.tf.environment import METERED
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PROGRAMS = [path.name for path in sorted(EXAMPLES.glob("*.py")) if path.name != "hub.py"]
+HUB = ["hub.py:bert", "hub.py:gpt2", "hub.py:resnet"]
+_PLAN = re.compile(
+    r"checkmate: batch of .*?: (?P<recomputations>\d+) recomputations?, \+(?P<predicted>[\d.]+) ?%"
+    r".*?peak (?P<peak>[\d.]+ \w+) of (?P<budget>[\d.]+ \w+)"
+)
+
+
+def run(kind: str, program: str, words: Sequence[str], home: Path) -> tuple[dict[str, Any], str]:
+    """Run a program in a new process; return what was noted and said."""
+    answer = home / f"{kind}.json"
+    answer.unlink(missing_ok=True)
+    command = [sys.executable, str(Path(__file__).with_name("training_child.py")), kind, str(answer), program]
+    done = subprocess.run(
+        [*command, *words],
+        env={**os.environ, **METERED, "XDG_CACHE_HOME": str(home), "TF_CPP_MIN_LOG_LEVEL": "3"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode or not answer.is_file():
+        return {}, done.stderr[-2000:]
+    return json.loads(answer.read_text(encoding="utf-8")), done.stderr
+
+
+def pace(found: dict[str, Any]) -> float:
+    """Return the seconds that a step usually takes."""
+    return statistics.median(step["seconds"] for step in found["steps"])
+
+
+def setup(found: dict[str, Any]) -> float:
+    return float(found["seconds"] - len(found["steps"]) * pace(found))
+
+
+def difference(plain: dict[str, Any], other: dict[str, Any]) -> float:
+    """Return the largest relative difference of what steps returned."""
+    worst = 0.0
+    for one, two in zip(plain["steps"], other["steps"], strict=True):
+        for before, after in zip(one["returned"], two["returned"], strict=True):
+            if math.isnan(before) != math.isnan(after):
+                return math.inf
+            if not math.isnan(before):
+                worst = max(worst, abs(before - after) / max(abs(before), 1e-9))
+    return worst
+
+
+def row(name: str, small: bool) -> dict[str, Any]:
+    """Return the figures of one program."""
+    file, _, word = name.partition(":")
+    words = [*([word] if word else []), *(["--small"] if small else [])]
+    program = str(EXAMPLES / file if not Path(file).is_file() else file)
+    with tempfile.TemporaryDirectory(prefix="checkmate-training-") as folder:
+        kinds = [("plain", "plain"), ("first", "budgeted"), ("second", "budgeted")]
+        found = {called: run(kind, program, words, Path(folder)) for called, kind in kinds}
+    if not all(answer for answer, _ in found.values()):
+        return {"program": name, "problem": next(said for answer, said in found.values() if not answer)}
+    plain, first, second = (found[called][0] for called, _ in kinds)
+    plans = [each.groupdict() for each in _PLAN.finditer(found["first"][1])]
+    told = [line for line in found["first"][1].splitlines() if line.startswith("checkmate: batch")]
+    return {
+        "program": name,
+        "steps": len(plain["steps"]),
+        "plain_peak_bytes": max(step["peak_bytes"] for step in plain["steps"][1:]),
+        "peak_bytes": max(step["peak_bytes"] for step in first["steps"][1:]),
+        "plans": plans,
+        "told": told,
+        "told_second": [line for line in found["second"][1].splitlines() if line.startswith("checkmate: ")],
+        "plain_step_s": pace(plain),
+        "step_s": pace(first),
+        "step_again_s": pace(second),
+        "setup_plain_s": setup(plain),
+        "setup_s": setup(first),
+        "setup_again_s": setup(second),
+        "difference": difference(plain, first),
+        "difference_again": difference(plain, second),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("programs", nargs="*", default=PROGRAMS)
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("-o", "--output", type=Path)
+    chosen = parser.parse_args()
+    facts: dict[str, Any] = {"machine": this_machine().to_json(), "small": chosen.small, "rows": []}
+    for name in chosen.programs:
+        facts["rows"].append(row(name, chosen.small))
+        print(json.dumps(facts["rows"][-1]), flush=True)
+        if chosen.output:
+            chosen.output.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Run a training program, plainly or as it is, and note each step.
+
+``python training_child.py plain|budgeted ANSWER.json PROGRAM [WORD …]``. The program is run as a script. What
+``fit`` tells after each batch, or a scheduled function returns, is noted with the seconds and the
+allocator's peak. With ``plain`` the program's calls of ``checkmate.rematerialize`` do nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import runpy
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+import checkmate
+
+_DEVICE = "GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0"
+
+
+class Steps:
+    """The steps of a program: numbers returned, seconds, bytes."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    @contextlib.contextmanager
+    def one(self) -> Iterator[dict[str, Any]]:
+        """Note one step; what is yielded takes what it returned."""
+        tf.config.experimental.reset_memory_stats(_DEVICE)
+        row: dict[str, Any] = {}
+        begun = time.perf_counter()
+        yield row
+        row["seconds"] = time.perf_counter() - begun
+        row["peak_bytes"] = tf.config.experimental.get_memory_info(_DEVICE)["peak"]
+        self.rows.append(row)
+
+
+class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
+    """Notes the steps of ``fit``."""
+
+    def __init__(self, steps: Steps) -> None:
+        super().__init__()
+        self.steps = steps
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self.open = contextlib.ExitStack()
+        self.row = self.open.enter_context(self.steps.one())
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.row["returned"] = [float(value) for _, value in sorted((logs or {}).items())]
+        self.open.close()
+
+
+def numbers(returned: Any) -> list[float]:
+    """Return the mean of each tensor that a step returned."""
+    leaves = [leaf for leaf in tf.nest.flatten(returned) if leaf is not None]
+    return [float(tf.reduce_mean(tf.cast(leaf, tf.float64))) for leaf in leaves]
+
+
+def record_fit(steps: Steps) -> None:
+    fit = keras.Model.fit
+
+    def recorded(model: Any, *arguments: Any, **options: Any) -> Any:
+        options["callbacks"] = [*(options.get("callbacks") or ()), Recorder(steps)]
+        return fit(model, *arguments, **options)
+
+    keras.Model.fit = recorded
+
+
+def recorded(step: Callable[..., Any], steps: Steps) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        with steps.one() as row:
+            returned = step(*arguments)
+            row["returned"] = numbers(returned)
+        return returned
+
+    return call
+
+
+def main(kind: str, answer: str, program: str, *words: str) -> None:
+    steps, begun = Steps(), [0.0]
+    schedule, schedule_function = checkmate.rematerialize, checkmate.rematerialize_function
+
+    def of_model(model: Any, *arguments: Any, **options: Any) -> Any:
+        begun[0] = begun[0] or time.perf_counter()
+        return model if kind == "plain" else schedule(model, *arguments, **options)
+
+    def of_function(step: Any, *arguments: Any, **options: Any) -> Any:
+        begun[0] = begun[0] or time.perf_counter()
+        if kind != "plain":
+            step = schedule_function(step, *arguments, **options)
+        return recorded(step, steps)
+
+    checkmate.rematerialize, checkmate.rematerialize_function = of_model, of_function
+    record_fit(steps)
+    sys.argv = [program, *words]
+    sys.path.insert(0, str(Path(program).parent))
+    runpy.run_path(program, run_name="__main__")
+    seconds = time.perf_counter() - begun[0]
+    Path(answer).write_text(json.dumps({"steps": steps.rows, "seconds": seconds}), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

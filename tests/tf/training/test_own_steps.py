@@ -1,0 +1,56 @@
+"""Test steps that are not Keras's own: the same training, in the budget.
+
+Each program runs plainly and scheduled, each in a fresh process with the same kernels.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checkmate.progress import never, silent
+from checkmate.tf.environment import METERED
+from checkmate.tf.fresh import run_process
+
+SCRIPT = Path(__file__).parents[1] / "own_steps.py"
+
+
+def trained(program: str, budget: str, folder: Path) -> tuple[dict[str, Any], list[np.ndarray]]:
+    answer = folder / f"{program}-{budget}.npz"
+    command = [sys.executable, str(SCRIPT), program, budget, str(answer), "exact"]
+    output = run_process(command, message="", report=silent, cancelled=never, environment=METERED)
+    assert answer.exists(), output[-3000:]
+    with np.load(answer) as found:
+        report = json.loads(str(found["report"]))
+        return report, [found[name] for name in sorted(found.files) if name != "report"]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("program", "budget"),
+    [
+        pytest.param("vae", "65%", marks=pytest.mark.long),
+        pytest.param("gan", "65%", marks=pytest.mark.long),
+        ("averaged", "75%"),
+        ("plain_tensorflow", "65%"),
+        ("penalty", "45%"),
+        pytest.param("accumulation", "65%", marks=pytest.mark.long),
+        ("module", "65%"),
+    ],
+)
+def test_a_step_of_ones_own_is_bitwise_the_plain_one(program: str, budget: str, tmp_path: Path) -> None:
+    plain, expected = trained(program, "plain", tmp_path)
+    found, values = trained(program, budget, tmp_path)
+    assert found["recomputations"] > 0 and len(found["sentences"]) == 1, found
+    assert max(found["peaks"]) <= found["allowed"] < min(plain["peaks"]), (plain, found)
+    assert max(found["planned_peaks"]) <= found["allowed"]
+    assert found["returned"] == plain["returned"] > 0
+    # What it returned in each of four steps, then every variable: weights, slots, metrics, averages, seeds.
+    assert len(values) == len(expected) > found["returned"] + 3
+    assert all(np.array_equal(a, b) for a, b in zip(values, expected, strict=True))
+    assert all(np.isfinite(value).all() for value in values)

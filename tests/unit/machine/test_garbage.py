@@ -1,0 +1,69 @@
+"""Test what the garbage collector is spared."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import weakref
+
+import pytest
+
+from checkmate.machine.garbage import only_newer_garbage
+
+
+class Circle:
+    """Refers to itself, so only the collector frees it."""
+
+    def __init__(self) -> None:
+        self.own = self
+
+
+@pytest.fixture
+def nothing_hidden():
+    """Show the collector all objects of this process, for one test."""
+    hidden = gc.get_freeze_count()
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+    if hidden:
+        gc.freeze()
+
+
+def test_older_garbage_is_collected_first_and_newer_garbage_inside(nothing_hidden) -> None:
+    older = weakref.ref(Circle())
+    with only_newer_garbage():
+        assert older() is None
+        hidden = gc.get_freeze_count()
+        newer = weakref.ref(Circle())
+        gc.collect()
+        assert newer() is None and hidden > 1000
+        stays = Circle()
+    assert not gc.get_freeze_count()
+    gone = weakref.ref(stays)
+    del stays
+    gc.collect()
+    assert gone() is None
+
+
+def test_all_is_shown_again_after_an_error(nothing_hidden) -> None:
+    with pytest.raises(KeyError), only_newer_garbage():
+        raise KeyError
+    assert not gc.get_freeze_count()
+
+
+def test_what_the_program_hid_stays_hidden(nothing_hidden) -> None:
+    gc.freeze()
+    hidden = gc.get_freeze_count()
+    with only_newer_garbage():
+        assert gc.get_freeze_count() == hidden
+    assert gc.get_freeze_count() == hidden
+
+
+def test_the_command_line_ends_without_a_last_look() -> None:
+    code = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 1000))\n"
+    code += "from checkmate.__main__ import main; main()"
+    ran = subprocess.run(
+        [sys.executable, "-c", code, "--version"], capture_output=True, text=True, check=False
+    )
+    assert ran.stdout.splitlines()[-1] == "True", ran.stdout + ran.stderr

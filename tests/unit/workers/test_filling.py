@@ -1,0 +1,91 @@
+"""Test the solver process's work on other budgets: it says how it stands, and stops by itself."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from checkmate.formats.graph import graph_to_json
+from checkmate.memory.check import check
+from checkmate.progress import FillState
+from checkmate.solvers.constraints import Constraints
+from checkmate.solvers.sequence.local_search import warm_up
+from checkmate.workers import solver
+from checkmate.workers.messages import BaselineSchedule, Filling, OpenQuestion, unpack_steps
+from checkmate.workers.solver import LiveQuestion
+from tests.graphs_strategies import training_chain
+
+STALL_S = 60.0
+
+
+class Heard:
+    """Stand where the pipe to the window is, and keep what is sent."""
+
+    def __init__(self) -> None:
+        self.messages: list = []
+
+    def send(self, message) -> None:
+        self.messages.append(message)
+
+    @property
+    def states(self) -> list[FillState]:
+        return [message.state for message in self.messages if isinstance(message, Filling)]
+
+
+def asked(layers: int) -> OpenQuestion:
+    graph = training_chain(layers)
+    return OpenQuestion(1, graph.name, 1, Constraints(), json.dumps(graph_to_json(graph)).encode())
+
+
+def work(question: LiveQuestion) -> None:
+    end = time.monotonic() + STALL_S
+    while question.fill(lambda: False):
+        assert time.monotonic() < end
+
+
+def test_it_stops_when_its_time_is_up_and_goes_on_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    warm_up()
+    monkeypatch.setattr(solver, "_FILL_S", 0.001)
+    monkeypatch.setattr(solver, "_FILL_PER_OP_S", 0.0)
+    heard = Heard()
+    question = LiveQuestion(heard, asked(30), None, fill=False)
+    try:
+        assert heard.states == []
+        work(question)
+        assert heard.states == [FillState.WORKING, FillState.RESTING]
+        assert not question.fill(lambda: False)
+        question.fill_again()
+        work(question)
+        assert heard.states[2:] == [FillState.WORKING, FillState.RESTING]
+    finally:
+        question.live.close()
+
+
+def test_it_says_when_nothing_is_left() -> None:
+    warm_up()
+    heard = Heard()
+    question = LiveQuestion(heard, asked(3), None, fill=True)
+    try:
+        work(question)
+    finally:
+        question.live.close()
+    assert heard.states == [FillState.WORKING, FillState.DONE]
+
+
+def test_it_sends_what_the_published_methods_find_even_if_it_is_beaten() -> None:
+    warm_up()
+    heard, sent = Heard(), []
+    question = LiveQuestion(heard, asked(16), None, fill=True)
+    end = time.monotonic() + STALL_S
+    try:
+        while not sent and time.monotonic() < end and question.fill(lambda: False):
+            sent = [message for message in heard.messages if isinstance(message, BaselineSchedule)]
+    finally:
+        question.live.close()
+    sent = [message for message in heard.messages if isinstance(message, BaselineSchedule)]
+    assert sent and all(message.solver.startswith("chen-") for message in sent)
+    for message in sent:
+        steps = unpack_steps(message.steps).tolist()
+        assert check(question.graph, steps, budget_bytes=message.budget_bytes).ok
