@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -21,6 +22,7 @@ from checkmate.formats.files import Fields, read_json, write_json
 
 FORMAT, VERSION = "checkmate-plan", 1
 MOST_PLANS = 400
+_LEFT_S = 3600  # a hidden file of this age is not being written any more
 MOST_BYTES = 32 * 2**20  # a plan of 500 steps takes 3 kB, one of 20,000 steps 120 kB
 
 
@@ -111,6 +113,8 @@ class PlanStore:
                 facts = path.stat()
             except OSError:
                 continue  # another process removed it
+            if path.name.startswith(".") and facts.st_mtime > time.time() - _LEFT_S:
+                continue  # another process is writing it
             found.append((facts.st_mtime, facts.st_size, path))
         total = 0
         for number, (_, size, path) in enumerate(sorted(found, reverse=True)):
