@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +25,7 @@ from checkmate.tf.measure.step import compiled_step, run_step
 from checkmate.tf.profiler import MemoryEvent, trace_run
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.op_kinds import LIGHT_BYTES
+from tests.tf.emit.served_chunks import given_back, rounded
 from tests.tf.emit.test_step import request_for
 
 
@@ -31,10 +35,6 @@ from tests.tf.emit.test_step import request_for
 )
 def folded(request: pytest.FixtureRequest) -> FoldedStep:
     return session.prepare(request_for(request.param), report=silent, cancelled=never)
-
-
-def rounded(size: int) -> int:
-    return -(-size // CHUNK) * CHUNK
 
 
 def most_at_once(events: Sequence[MemoryEvent]) -> Counter[int]:
@@ -50,17 +50,6 @@ def most_at_once(events: Sequence[MemoryEvent]) -> Counter[int]:
         elif event.address in sizes:
             held[sizes.pop(event.address)] -= 1
     return most
-
-
-def given_back(events: Sequence[MemoryEvent]) -> dict[int, int]:
-    """Return the chunks that were requested and given back: rounded bytes by address."""
-    open_, freed = {}, {}
-    for event in events:
-        if event.requested_bytes > 0:
-            open_[event.address] = rounded(event.requested_bytes)
-        elif event.address in open_:
-            freed[event.address] = open_.pop(event.address)
-    return {address: size for address, size in freed.items() if address not in open_}
 
 
 def test_sizes_are_those_of_the_allocator(folded: FoldedStep) -> None:
@@ -89,27 +78,24 @@ def test_there_are_as_many_as_a_step_holds(folded: FoldedStep) -> None:
     }
 
 
-def test_small_buffers_find_them(folded: FoldedStep) -> None:
-    # What other tests left free in this process would serve first, so it is taken.
-    left = [tf.zeros([CHUNK * number], tf.uint8) for number in (1, 2, 4) for _ in range(200)]
-    chunks = SmallChunks(folded.structure)
-    made = given_back(trace_run(chunks.make, device="cpu").memory)
-    there = Counter(made.values())
-    assert all(there[size] >= count for size, count in Counter(small_chunk_sizes(folded.structure)).items())
-    held: list[tf.Tensor] = []
-    large = 1 << 24
-
-    def hold() -> None:
-        tf.zeros([large], tf.uint8)  # leaves a large free chunk
-        held.extend(tf.zeros([CHUNK * number], tf.uint8) for number in (1, 2, 4) for _ in range(8))
-
-    events = trace_run(hold, device="cpu").memory
-    (freed,) = {event.address for event in events if event.requested_bytes == large}
-    small = [event.address for event in events if event.requested_bytes in (CHUNK, 2 * CHUNK, 4 * CHUNK)]
-    assert len(small) >= len(held)
-    assert not [address for address in small if freed <= address < freed + large]
-    assert len([address for address in small if address in made]) > 0.8 * len(small)
-    del left
+@pytest.mark.parametrize(
+    "name", ["convnet", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("encoder", "two_heads"))]
+)
+def test_small_buffers_find_them(name: str) -> None:
+    # In a process of its own: here, chunks that other tests gave back would serve first.
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.tf.emit.served_chunks", name],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert not told["missing"]
+    assert told["small"] >= 24
+    assert not told["in_large"]
+    assert told["in_made"] > 0.8 * told["small"]
 
 
 def test_they_are_predicted(folded: FoldedStep) -> None:
