@@ -112,6 +112,15 @@ def test_the_folder_does_not_grow_over_its_size(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [f"{KEY[:40]}.json"]
 
 
+def test_what_another_process_is_writing_stays(tmp_path: Path) -> None:
+    being_written, old = tmp_path / ".being-written", tmp_path / ".left"
+    for path in (being_written, old):
+        path.write_bytes(b"x" * 30_000)
+    os.utime(old, (0, 0))
+    PlanStore(tmp_path, most=1, most_bytes=1).keep(KEY, PLAN)
+    assert being_written.exists() and not old.exists()
+
+
 def test_a_folder_that_cannot_be_used_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     store = PlanStore(tmp_path / "file" / "plans")
