@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from checkmate import __version__
-from checkmate.cli.commands import bench, cards, desktop, doctor, explain, frontier, max_batch, solve
+from checkmate.cli.commands import bench, cards, certify, desktop, doctor, explain, frontier, max_batch, solve
 from checkmate.cli.commands import report as cli_report
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output
@@ -129,6 +129,7 @@ def build_parser() -> argparse.ArgumentParser:
     frontier.add_frontier(commands, common)
     cards.add_cards(commands, common)
     _add_check(commands, common)
+    certify.add_certify(commands, common)
     _add_export(commands, common)
     _add_verify(commands, common)
     _add_run(commands, common)

@@ -5,6 +5,7 @@ with costs, ``solve`` a checked schedule; ``verify``, ``export`` and ``run`` giv
 imports TensorFlow or a solver's library only when it needs it.
 """
 
+from checkmate.pipeline.certify import certify, check_certificate
 from checkmate.pipeline.following import Following, FollowingMemory
 from checkmate.pipeline.records import RunOutcome
 from checkmate.pipeline.solving import (
@@ -24,6 +25,8 @@ __all__ = [
     "FollowingMemory",
     "Minimum",
     "RunOutcome",
+    "certify",
+    "check_certificate",
     "check_schedule",
     "describe_budget",
     "export",

@@ -27,6 +27,7 @@ LAYERS: dict[str, str] = {
     "checkmate.solvers.tolerances": "",
     "checkmate.reports": "",
     "checkmate.reports.loaded": "",
+    "checkmate.certificate": "",
     "checkmate.solvers": "",
     "checkmate.tf.profiler": "",
     "checkmate.tf.error_text": "",
@@ -87,6 +88,9 @@ LAYERS: dict[str, str] = {
     "checkmate.solvers.pathcut": (
         "ipc memory solvers.certify solvers.problem solvers.shared solvers.tolerances"
     ),
+    "checkmate.solvers.certificates": (
+        "certificate solvers.bounds solvers.pathcut solvers.shared solvers.tolerances"
+    ),
     "checkmate.reports.page": "bench.common",
     "checkmate.tf.allocator": "memory tf.profiler tf.trace tf.xla_calls",
     "checkmate.doctor.look": "doctor.child doctor.facts",
@@ -123,8 +127,8 @@ LAYERS: dict[str, str] = {
         "machine memory pipeline.fitting tf.allocator tf.emit tf.measure tf.trace"
     ),
     "checkmate.pipeline": (
-        "catalog formats machine memory pipeline.fitting pipeline.verification solvers.bounds "
-        "solvers.constraints solvers.listeners solvers.once_bound solvers.portfolio solvers.problem "
+        "catalog certificate formats machine memory pipeline.fitting pipeline.verification solvers.bounds "
+        "solvers.certificates solvers.constraints solvers.listeners solvers.once_bound solvers.portfolio solvers.problem "
         "solvers.registry tf.allocator tf.costs tf.emit tf.environment tf.fresh tf.measure tf.trace"
     ),
     "checkmate.tf.peers": "catalog tf.costs tf.devices tf.measure tf.models tf.trace",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -135,6 +135,7 @@ class Prover:
     """A lower bound that rises.
 
     ``bound``: in the graph's cost unit, for any order; infinite once it is proved that no schedule exists.
+    ``best_cuts``: the cuts whose program gave it; none where it is the base cost.
     ``reach``: the graph's, if the caller has it already.
     """
 
@@ -146,6 +147,7 @@ class Prover:
     cuts: int = field(init=False, default=0)
     rounds: int = field(init=False, default=0)
     finished: bool = field(init=False, default=False)
+    best_cuts: tuple[int, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
         self.bound = self.graph.base_cost
@@ -252,7 +254,7 @@ class Prover:
             cuts = sorted([first, op], key=self._path.index)
             program = build_program(self.graph, self._reach, self.budget_bytes, cuts)
             outcome = relax_program(self.graph, program, time_limit_s=left, cancelled=task.cancelled)
-            self._raise_bound(outcome.bound, task.on_bound)
+            self._raise_bound(outcome.bound, cuts, task.on_bound)
             if outcome.bound > best:
                 best, found = outcome.bound, op
         return [] if found < 0 else sorted([first, found], key=self._path.index)
@@ -270,10 +272,10 @@ class Prover:
             time_limit_s=min(left, max(_FIRST_S, share * left)),
             workers=self.workers,
             cancelled=task.cancelled,
-            on_bound=lambda bound: self._raise_bound(bound, task.on_bound),
+            on_bound=lambda bound: self._raise_bound(bound, cuts, task.on_bound),
             start=task.known(),
         )
-        self._raise_bound(outcome.bound, task.on_bound)
+        self._raise_bound(outcome.bound, cuts, task.on_bound)
         self.rounds += 1
         self.cuts = len(cuts)
         described = None if outcome.runs is None else steps_from(self.graph, program, outcome.runs)
@@ -285,7 +287,7 @@ class Prover:
         program = build_program(self.graph, self._reach, self.budget_bytes, chosen)
         limit = task.until - time.perf_counter()
         outcome = relax_program(self.graph, program, time_limit_s=limit, cancelled=task.cancelled)
-        self._raise_bound(outcome.bound, task.on_bound)
+        self._raise_bound(outcome.bound, chosen, task.on_bound)
         if outcome.price is None or outcome.shares is None:
             return []
         for share in _ROUNDED:
@@ -315,10 +317,10 @@ class Prover:
                 break
         return more
 
-    def _raise_bound(self, bound: float, on_bound: Callable[[float], None]) -> None:
-        """Take the bound if it is better, and report it."""
+    def _raise_bound(self, bound: float, cuts: Sequence[int], on_bound: Callable[[float], None]) -> None:
+        """Take the bound of ``cuts`` if it is better, and report it."""
         if bound > self.bound:
-            self.bound = bound
+            self.bound, self.best_cuts = bound, tuple(cuts)
             if not math.isinf(bound):
                 on_bound(bound)
 

@@ -1,0 +1,214 @@
+"""Check a certificate: a proof that no schedule costs less, or none fits.
+
+``python verify.py GRAPH.json CERTIFICATE.json`` needs Python alone. It shares no code with any solver.
+
+Take *cuts*: ops j_0, …, j_(K-1), each an ancestor of the next. In every schedule they run for the first time
+in this order, so these moments end the intervals 0, …, K-1; interval K is the rest. Let y(o, k) be 1 if op o
+runs in interval k, and a(v, k) be 1 if value v is in memory while j_k runs for the first time. ``CutRows.row``
+lists what then holds for every schedule within the budget, in any order and with any recomputation. The cost
+is at least sum cost(o) y(o, k).
+
+Any rows times numbers >= 0, added up, hold too. The least that the cost can be under that one sum, with every
+unknown between 0 and 1, is a bound; nobody has to trust how the numbers were found. Where one sum does not
+prove enough, an unknown is set to 0, then to 1, and each case is proved by itself. All sums are exact.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import sys
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+Var = tuple[str, int, int]
+Row = tuple[int, list[tuple[Var, int]]]  # sum of factor * unknown >= the first number
+
+
+class InvalidCertificateError(Exception):
+    """The certificate does not prove what it claims."""
+
+
+def exact(number: Any) -> Fraction:
+    """Return a number of a JSON file as it stands, without rounding."""
+    if not isinstance(number, (int, float)):
+        raise TypeError(f"{number!r} is no number")
+    return Fraction(number)
+
+
+class CutRows:
+    """State what holds for every schedule of a graph within a budget.
+
+    ``graph``: the content of a ``checkmate-graph`` file. ``cuts``: op indices. Sizes are in bytes.
+    """
+
+    def __init__(self, graph: dict[str, Any], budget_bytes: int, cuts: list[int]) -> None:
+        self.ops, self.values, self.cuts = graph["ops"], graph["values"], cuts
+        self.room = budget_bytes - graph.get("fixed_bytes", 0)
+        self.producer = {v: o for o, op in enumerate(self.ops) for v in op["outputs"]}
+        before: list[int] = []  # of each op, the ops that must run earlier, as bits
+        for op in self.ops:
+            makers = {self.producer[v] for v in op["inputs"] if v in self.producer}
+            before.append(0)
+            for maker in makers:
+                before[-1] |= before[maker] | 1 << maker
+        if any(not before[b] >> a & 1 for a, b in pairwise(cuts)):
+            raise InvalidCertificateError("a cut is no ancestor of the next one")
+        places = list(
+            enumerate(cuts)
+        )  # an op's first run is in no interval before `first`, and none after `by`
+        self.first = [max((k + 1 for k, cut in places if mask >> cut & 1), default=0) for mask in before]
+        self.by = [len(cuts)] * len(before)
+        for k, cut in reversed(places):
+            self.by = [k if before[cut] >> op & 1 else by for op, by in enumerate(self.by)]
+        for k, cut in places:
+            self.first[cut] = self.by[cut] = k
+        self.sure = [("y", o, k) for o, k in enumerate(self.first) if k == self.by[o]]  # these are 1
+        self.sharing: dict[int, list[int]] = {}  # the values in each counted buffer
+        for value in self.producer:
+            if self.owner(value) in self.producer:
+                self.sharing.setdefault(self.owner(value), []).append(value)
+
+    def owner(self, value: int) -> int:
+        """Return the value whose buffer ``value`` is in."""
+        while self.values[value].get("alias_of") is not None:
+            value = self.values[value]["alias_of"]
+        return value
+
+    def box(self, var: Var) -> tuple[int, int]:
+        """Return the least and the greatest that an unknown can be."""
+        kind, i, k = var
+        if kind == "y":
+            if k < self.first[i] or (not self.ops[i].get("recomputable", True) and k > self.by[i]):
+                return 0, 0
+            return (1, 1) if k == self.first[i] == self.by[i] else (0, 1)
+        if kind == "a":
+            op = self.ops[self.cuts[k]]
+            if i in op["inputs"] or i in op["outputs"]:
+                return 1, 1
+            return (0, 0) if self.first[self.producer[i]] > k else (0, 1)
+        return 0, 1
+
+    def buffer(self, owner: int, k: int) -> Var:
+        """Return the unknown that says whether a buffer is in memory at j_k."""
+        return ("b", owner, k) if len(self.sharing[owner]) > 1 else ("a", self.sharing[owner][0], k)
+
+    def row(self, kind: str, *at: int) -> Row:
+        """Return a row that holds for every schedule within the budget."""
+        last = len(self.cuts)
+        if min(at, default=0) < 0:
+            raise InvalidCertificateError("a row's name has a negative number")
+
+        def there(value: int, k: int) -> list[tuple[Var, int]]:  # made in interval k, or in memory at j_(k-1)
+            earlier: list[tuple[Var, int]] = [(("a", value, k - 1), 1)] if k else []
+            return [(("y", self.producer[value], k), 1), *earlier]
+
+        if kind == "read":  # an op that runs has its input there
+            op, k, value = at
+            if value not in self.ops[op]["inputs"]:
+                raise InvalidCertificateError("an op does not read the value that is named")
+            return 0, [*there(value, k), (("y", op, k), -1)]
+        if kind == "held":  # what is in memory at j_k was made since j_(k-1), or in memory then
+            value, k = at
+            return 0, [*there(value, k), (("a", value, k), -1)]
+        if kind == "kept" and self.values[at[0]].get("keep"):  # it is in memory at the end
+            return 1, there(at[0], last)
+        if kind == "runs":  # each op runs, before the first cut that needs it
+            return 1, [(("y", at[0], k), 1) for k in range(self.by[at[0]] + 1)]
+        if kind == "once" and not self.ops[at[0]].get("recomputable", True):
+            return -1, [(("y", at[0], k), -1) for k in range(last + 1)]
+        if kind == "owns":  # a buffer is in memory if a value in it is
+            value, k = at
+            return 0, [(self.buffer(self.owner(value), k), 1), (("a", value, k), -1)]
+        if kind == "fits":  # what is in memory at j_k fits
+            return self._fits(at[0])
+        if kind == "end":  # what is kept fits
+            kept = {self.owner(v) for v in self.producer if self.values[v].get("keep")} & set(self.producer)
+            return sum(self.values[v]["bytes"] for v in kept) - self.room, []
+        raise InvalidCertificateError(f"there is no row {kind} {at}")
+
+    def _fits(self, k: int) -> Row:
+        op = self.ops[self.cuts[k]]
+        size = {owner: self.values[owner]["bytes"] for owner in self.sharing}
+        made: dict[int, int] = {}
+        read: dict[int, int] = {}  # what the op may write over: at most each input and each output once
+        for output, value in op.get("takes_over", ()):
+            old, new = self.owner(value), self.owner(output)
+            if old in size and self.values[old]["bytes"] == self.values[new]["bytes"]:
+                made[output] = read[value] = size[old]
+        room = self.room - op.get("workspace_bytes", 0) + min(sum(made.values()), sum(read.values()))
+        return -room, [(self.buffer(owner, k), -size[owner]) for owner in size]
+
+
+def least(rows: CutRows, numbers: list[list[Any]], fixed: dict[Var, int], costs: list[Fraction]) -> Fraction:
+    """Return the least cost under the sum of rows times ``numbers``.
+
+    ``numbers``: lists of a row's name and its number. ``fixed``: unknowns that are set. With costs of 0, a
+    result above 0 means that no schedule is left.
+    """
+    times = [exact(number) for *_, number in numbers]
+    if any(number < 0 for number in times):
+        raise InvalidCertificateError("a number is negative")
+    unit = math.lcm(*(number.denominator for number in (*times, *costs)))  # whole numbers are quick
+    total, factor = 0, dict.fromkeys([*rows.sure, *(var for var in fixed if fixed[var])], 0)
+    for (*name, _), number in zip(numbers, times, strict=True):
+        low, terms = rows.row(*name)
+        whole = number.numerator * (unit // number.denominator)
+        total += whole * low
+        for var, entry in terms:
+            factor[var] = factor.get(var, 0) - whole * entry
+    for var, value in factor.items():
+        lo, hi = rows.box(var)
+        if var in fixed and not lo <= fixed[var] <= hi:
+            return sum(costs, Fraction(1)) * (len(rows.cuts) + 2)  # nothing is like this: above every cost
+        lo, hi = (fixed[var], fixed[var]) if var in fixed else (lo, hi)
+        if var[0] == "y":
+            value += costs[var[1]].numerator * (unit // costs[var[1]].denominator)
+        total += min(value * lo, value * hi)
+    return Fraction(total, unit)
+
+
+def verify(graph: dict[str, Any], certificate: dict[str, Any]) -> Fraction | None:
+    """Return the cost that is proved to be the least possible.
+
+    None: it is proved that no schedule fits. The proof is a list of cases: ``set`` names an unknown, and what
+    follows proves first the case that it is 0, then that it is 1; ``sum`` proves a case.
+
+    Raises:
+        InvalidCertificateError: the certificate proves something else, or nothing.
+    """
+    try:
+        impossible = certificate["claim"] == "infeasible"
+        costs = [exact(0 if impossible else op["cost"]) for op in graph["ops"]]
+        rows = CutRows(graph, int(certificate["budget_bytes"]), certificate["cuts"])
+        claimed = exact(0 if impossible else certificate["cost"])
+        whole = all(cost.denominator == 1 for cost in costs)  # then every schedule's cost is a whole number
+        waiting: list[dict[Var, int]] = [{}]
+        for node in certificate["proof"]:
+            fixed = waiting.pop()
+            if "set" in node:
+                kind, i, k = node["set"]
+                waiting += [{**fixed, (kind, i, k): 1}, {**fixed, (kind, i, k): 0}]
+                continue
+            found = least(rows, node["sum"], fixed, costs)
+            if (math.ceil(found) if whole else found) < claimed or (impossible and found <= 0):
+                raise InvalidCertificateError(f"a case proves {float(found)} only")
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
+        raise InvalidCertificateError(f"the certificate cannot be read: {error!r}") from error
+    if waiting:
+        raise InvalidCertificateError("cases are missing")
+    return None if impossible else claimed
+
+
+def _read(path: str) -> dict[str, Any]:
+    with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
+        return dict(json.load(file))
+
+
+if __name__ == "__main__":
+    proved = verify(_read(sys.argv[1]), _read(sys.argv[2]))
+    sys.stdout.write(
+        "no schedule fits\n" if proved is None else f"no schedule costs less than {float(proved)}\n"
+    )

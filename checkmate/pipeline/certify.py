@@ -1,0 +1,63 @@
+"""Make a certificate of a bound, and check one that was given."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from checkmate.certificate.verify import InvalidCertificateError, verify
+from checkmate.errors import VerificationError
+from checkmate.formats.graph import graph_to_json
+from checkmate.ir.graph import Graph
+from checkmate.progress import Cancelled, Report, never, silent
+from checkmate.solvers.certificates.make import Certificate, certificate_of
+
+_SECONDS = 60.0
+
+
+def certify(
+    graph: Graph,
+    budget_bytes: int,
+    *,
+    known_cost: float = math.inf,
+    seconds: float = _SECONDS,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> Certificate | None:
+    """Return the best certificate for a budget that there is time for.
+
+    It proves that no schedule within ``budget_bytes`` costs less than its cost, or that none fits. None: there
+    was not enough time for any. ``known_cost``: of a schedule within the budget.
+    """
+    return certificate_of(
+        graph,
+        _content(graph),
+        budget_bytes,
+        known_cost=known_cost,
+        seconds=seconds,
+        report=report,
+        cancelled=cancelled,
+    )
+
+
+def check_certificate(graph: Graph, certificate: dict[str, Any]) -> float | None:
+    """Return the cost that a certificate proves to be the least possible.
+
+    ``certificate``: the file's content. None: it proves that no schedule fits its budget.
+
+    Raises:
+        VerificationError: it does not prove what it claims.
+    """
+    try:
+        found = verify(_content(graph), certificate)
+    except InvalidCertificateError as error:
+        raise VerificationError(
+            f"the certificate does not hold: {error}", hint="make one with checkmate certify"
+        ) from error
+    return None if found is None else float(found)
+
+
+def _content(graph: Graph) -> dict[str, Any]:
+    """Return the graph as a reader of its file finds it."""
+    return dict(json.loads(json.dumps(graph_to_json(graph))))
