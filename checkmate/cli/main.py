@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from checkmate import __version__
-from checkmate.cli.commands import bench, cards, desktop, doctor, explain, frontier, max_batch, solve
+from checkmate.cli.commands import bench, cards, check, desktop, doctor, explain, frontier, max_batch, solve
 from checkmate.cli.commands import report as cli_report
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output
@@ -128,7 +128,7 @@ def build_parser() -> argparse.ArgumentParser:
     max_batch.add_max_batch(commands, common)
     frontier.add_frontier(commands, common)
     cards.add_cards(commands, common)
-    _add_check(commands, common)
+    check.add_check(commands, common)
     _add_export(commands, common)
     _add_verify(commands, common)
     _add_run(commands, common)
@@ -176,7 +176,9 @@ def _add_explore(commands: Any, common: Any) -> None:
         help="colours of the window (default: as chosen in it, else the system's)",
     )
     parser.add_argument("--budget", type=cli_options.budget, help="budget to start with, e.g. 6.5GiB or 60%%")
-    parser.add_argument("--at", type=int, metavar="STEP", help="go to this step of the schedule")
+    parser.add_argument(
+        "--at", type=int, metavar="STEP", help="go to this step of the schedule, counted from 0"
+    )
     parser.add_argument(
         "-b", "--batch-size", type=cli_options.positive, help="examples per step, for a model (default 32)"
     )
@@ -223,15 +225,6 @@ def _add_solve(commands: Any, common: Any) -> None:
         "--matrices", type=Path, metavar="FILE.npz", help="write the paper's matrices R and S to this file"
     )
     cli_options.add_solver(parser, limit_s=60.0)
-
-
-def _add_check(commands: Any, common: Any) -> None:
-    parser = _command(commands, "check", common, "check a schedule by an independent replay", _check)
-    parser.add_argument("graph", type=Path, metavar="G.json", help=cli_options.GRAPH_HELP)
-    parser.add_argument("schedule", type=Path, metavar="S.json", help="a schedule file for this graph")
-    parser.add_argument(
-        "--budget", type=cli_options.budget, help="the budget to check (default: the schedule's own)"
-    )
 
 
 def _model_of_graph(parser: argparse.ArgumentParser) -> None:
@@ -363,21 +356,6 @@ def _solve(options: argparse.Namespace, interrupt: Interrupt) -> int:
     solve.write(answer, options.output, options.matrices)
     output.show(options.json, answer.facts(), answer.text(options.output))
     return output.solve_exit_code(answer.result.status)
-
-
-def _check(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate import pipeline
-    from checkmate.formats import read_schedule
-    from checkmate.graphs.by_name import read_or_build
-
-    graph = read_or_build(options.graph)
-    result = read_schedule(options.schedule, graph)
-    assert result.schedule is not None
-    budget = result.budget_bytes if options.budget is None else pipeline.resolve_budget(graph, options.budget)
-    found = pipeline.check_schedule(graph, result.schedule.steps.tolist(), budget_bytes=budget)
-    claims = output.false_claims(result, found)
-    output.show(options.json, output.check_facts(found, claims), output.check_text(found, claims))
-    return 0 if found.ok and not claims else 5
 
 
 def _export(options: argparse.Namespace, interrupt: Interrupt) -> int:

@@ -198,7 +198,7 @@ LAYERS: dict[str, str] = {
     "checkmate.cli.commands": (
         "bench.common bench.fidelity bench.paper bench.peers bench.solvers catalog charts cli.shared "
         "doctor.diagnosis doctor.lines doctor.look doctor.prove doctor.screen formats frontiers "
-        "graphs largest machine pipeline records reports.write solvers.constraints solvers.portfolio "
+        "graphs largest machine memory pipeline records reports.write solvers.constraints solvers.portfolio "
         "solvers.problem solvers.registry terminal text_table"
     ),
     "checkmate.python_api": (
