@@ -296,19 +296,22 @@ def _add_list(commands: Any, common: Any) -> None:
 def _explore(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from app.bootstrap import explore
 
-    return int(
-        explore(
-            options.file,
-            screenshot=options.screenshot,
-            animation=options.animation,
-            size=options.size,
-            theme=options.theme,
-            budget=options.budget,
-            at=options.at,
-            batch_size=options.batch_size,
-            allow_code=options.allow_code,
-        )
+    code = explore(
+        options.file,
+        screenshot=options.screenshot,
+        animation=options.animation,
+        size=options.size,
+        theme=options.theme,
+        budget=options.budget,
+        at=options.at,
+        batch_size=options.batch_size,
+        allow_code=options.allow_code,
     )
+    written = [str(path) for path in (options.screenshot, options.animation) if path is not None]
+    if written or options.json:
+        facts = {"file": options.file, "written": written}
+        output.show(options.json, facts, "\n".join(f"wrote {path}" for path in written))
+    return code
 
 
 def _profile(options: argparse.Namespace, interrupt: Interrupt) -> int:
