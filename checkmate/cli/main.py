@@ -21,12 +21,10 @@ from checkmate.cli.commands import bench, cards, check, desktop, doctor, explain
 from checkmate.cli.commands import report as cli_report
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output
-from checkmate.errors import CancelledError, CheckmateError, UsageError
+from checkmate.errors import CancelledError, CheckmateError, ExitCode, UsageError
 from checkmate.machine.supported import why_unsupported
 from checkmate.request import ModelRequest
 from checkmate.terminal import Interrupt, progress_line, without_native_chatter
-
-INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,14 +55,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return command(options, interrupt)
     except (CancelledError, KeyboardInterrupt) as error:
         kept = getattr(error, "details", {}).get("kept", "nothing was written")
-        return _failed(options, f"interrupted; {kept}", getattr(error, "hint", ""), INTERRUPTED, {})
+        return _failed(options, f"interrupted; {kept}", getattr(error, "hint", ""), ExitCode.INTERRUPTED, {})
     except CheckmateError as error:
         return _failed(options, str(error), error.hint, error.exit_code, error.details)
     except ModuleNotFoundError as error:
         if (error.name or "checkmate").partition(".")[0] in ("checkmate", "app"):
             return _unexpected(options, error)
         sentence = f"this command needs {error.name}, which is not installed"
-        return _failed(options, sentence, "pip install checkmate-explorer installs everything needed", 2, {})
+        hint = "pip install checkmate-explorer installs everything needed"
+        return _failed(options, sentence, hint, ExitCode.BAD_INPUT, {})
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -81,7 +80,8 @@ def _unexpected(options: argparse.Namespace, error: Exception) -> int:
     sentence = (
         f"unexpected {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}".strip()
     )
-    return _failed(options, sentence, "run again with --debug for the traceback, and please report it", 1, {})
+    hint = "run again with --debug for the traceback, and please report it"
+    return _failed(options, sentence, hint, ExitCode.UNEXPECTED, {})
 
 
 def _failed(options: argparse.Namespace, message: str, hint: str, code: int, details: dict[str, Any]) -> int:
@@ -371,7 +371,7 @@ def _export(options: argparse.Namespace, interrupt: Interrupt) -> int:
             request, graph, result, options.output, budget_bytes=budget, report=report, cancelled=interrupt
         )
     output.show(options.json, report_to_json(found), output.report_text(found, options.output))
-    return 0 if found.ok else 5
+    return ExitCode.DONE if found.ok else ExitCode.NOT_AS_PROMISED
 
 
 def _verify(options: argparse.Namespace, interrupt: Interrupt) -> int:
@@ -384,7 +384,7 @@ def _verify(options: argparse.Namespace, interrupt: Interrupt) -> int:
             request, graph, result, budget_bytes=budget, report=report, cancelled=interrupt
         )
     output.show(options.json, report_to_json(found), output.report_text(found, None))
-    return 0 if found.ok else 5
+    return ExitCode.DONE if found.ok else ExitCode.NOT_AS_PROMISED
 
 
 def _run(options: argparse.Namespace, interrupt: Interrupt) -> int:
@@ -407,7 +407,7 @@ def _run(options: argparse.Namespace, interrupt: Interrupt) -> int:
         )
     text = output.report_text(outcome.report, options.output)
     output.show(options.json, report_to_json(outcome.report), text)
-    return 0 if outcome.report.ok else 5
+    return ExitCode.DONE if outcome.report.ok else ExitCode.NOT_AS_PROMISED
 
 
 def _list(options: argparse.Namespace, interrupt: Interrupt) -> int:

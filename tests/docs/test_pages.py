@@ -15,6 +15,7 @@ import pytest
 
 import checkmate
 from checkmate.cli.main import build_parser
+from checkmate.errors import ExitCode
 from checkmate.frontiers.table import COLUMNS
 from tests.docs.pages import DOCS, PAGES, ROOT, TEXTS, name_of, prose
 
@@ -63,6 +64,12 @@ def test_every_folder_of_the_tree_is_on_the_page() -> None:
         for room in folder.iterdir():
             if (room / "__init__.py").exists():
                 assert f"`{room.name}`" in first_cells, f"the tree does not name {room.relative_to(ROOT)}"
+
+
+def test_every_exit_code_is_on_the_page() -> None:
+    page = (DOCS / "pages" / "reliability.md").read_text(encoding="utf-8")
+    section = page.split("{ #exit-codes }")[1].split("\n## ")[0]
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)] == list(ExitCode)
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=name_of)

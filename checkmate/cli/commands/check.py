@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output
+from checkmate.errors import ExitCode
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import CheckReport
 from checkmate.ir.result import SolveResult
@@ -19,7 +20,6 @@ from checkmate.units import format_bytes, format_overhead, plural
 if TYPE_CHECKING:
     from checkmate.memory.recomputed import Recomputation
 
-_NOT_AS_PROMISED = 5
 _LISTED = 30  # the most recomputations that are listed in words; --json lists all
 
 
@@ -63,7 +63,7 @@ def _check(options: argparse.Namespace, interrupt: Interrupt) -> int:
         facts["recomputed"] = [recomputed_facts(graph, each) for each in again]
         text = "\n".join([text, *recomputed_lines(graph, again)])
     output.show(options.json, facts, text)
-    return 0 if found.ok and not claims else _NOT_AS_PROMISED
+    return ExitCode.DONE if found.ok and not claims else ExitCode.NOT_AS_PROMISED
 
 
 def false_claims(result: SolveResult, found: CheckReport) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output, sweep_options
-from checkmate.errors import UsageError
+from checkmate.errors import ExitCode, UsageError
 from checkmate.progress import Report
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.units import Budget, parse_budget
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _SECONDS, _COUNT, _MOST = 60.0, 12, 999
 _ENDINGS = (".svg", ".csv", ".json", ".json.gz")
-_INTERRUPTED = 130
 
 
 def add_frontier(commands: Any, common: Any) -> None:
@@ -198,7 +197,7 @@ def exit_code(curves: Sequence[TradeOff]) -> int:
 
     statuses = {row.status for found in curves for row in found.rows}
     if any(found.cancelled for found in curves):
-        return _INTERRUPTED
+        return ExitCode.INTERRUPTED
     if any(status.has_schedule for status in statuses):
         return 0
     return output.solve_exit_code(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from checkmate.errors import ExitCode
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -26,12 +27,12 @@ from checkmate.text_table import aligned_lines
 from checkmate.units import format_bytes, format_bytes_up, format_overhead, format_seconds, plural
 
 _EXIT_CODES = {
-    SolveStatus.OPTIMAL: 0,
-    SolveStatus.FEASIBLE: 0,
-    SolveStatus.INFEASIBLE: 3,
-    SolveStatus.LIMIT: 4,
-    SolveStatus.CANCELLED: 130,
-    SolveStatus.FAILED: 1,
+    SolveStatus.OPTIMAL: ExitCode.DONE,
+    SolveStatus.FEASIBLE: ExitCode.DONE,
+    SolveStatus.INFEASIBLE: ExitCode.INFEASIBLE,
+    SolveStatus.LIMIT: ExitCode.NO_SCHEDULE,
+    SolveStatus.CANCELLED: ExitCode.INTERRUPTED,
+    SolveStatus.FAILED: ExitCode.UNEXPECTED,
 }
 
 
@@ -40,7 +41,7 @@ def show(as_json: bool, facts: Mapping[str, Any], text: str) -> None:
     emit(json.dumps(facts, ensure_ascii=False, default=str) if as_json else text)
 
 
-def solve_exit_code(status: SolveStatus) -> int:
+def solve_exit_code(status: SolveStatus) -> ExitCode:
     """Return the exit code for a solve with this status."""
     return _EXIT_CODES[status]
 
