@@ -130,7 +130,7 @@ LAYERS: dict[str, str] = {
     "checkmate.tf.peers": "catalog tf.costs tf.devices tf.measure tf.models tf.trace",
     "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem text_table",
     "checkmate.cli.shared": (
-        "catalog machine pipeline solvers.constraints solvers.problem solvers.registry sweeps "
+        "catalog formats graphs machine pipeline solvers.constraints solvers.problem solvers.registry sweeps "
         "terminal text_table"
     ),
     "checkmate.doctor.prove": (
@@ -196,10 +196,10 @@ LAYERS: dict[str, str] = {
         "formats machine records"
     ),
     "checkmate.cli.commands": (
-        "bench.common bench.fidelity bench.paper bench.peers bench.solvers catalog charts cli.shared "
-        "doctor.diagnosis doctor.lines doctor.look doctor.prove doctor.screen formats frontiers "
-        "graphs largest machine memory pipeline records reports.write solvers.constraints solvers.portfolio "
-        "solvers.problem solvers.registry terminal text_table"
+        "app.bootstrap bench.common bench.fidelity bench.paper bench.peers bench.solvers catalog charts "
+        "cli.shared doctor.diagnosis doctor.lines doctor.look doctor.prove doctor.screen formats frontiers "
+        "graphs largest listing machine memory pipeline records reports.write solvers.constraints "
+        "solvers.portfolio solvers.problem solvers.registry terminal text_table"
     ),
     "checkmate.python_api": (
         "arguments frontiers largest pipeline reports.recognize reports.write solvers.problem "
@@ -207,9 +207,6 @@ LAYERS: dict[str, str] = {
     ),
     "app.__main__": "app.bootstrap",
     "app.look": "app.bootstrap app.models doctor.tell ipc",
-    "checkmate.cli.main": (
-        "app.bootstrap cli.commands cli.shared formats graphs listing machine pipeline "
-        "solvers.registry terminal tf.environment"
-    ),
+    "checkmate.cli.main": "cli.commands cli.shared machine terminal tf.environment",
     "checkmate.__main__": "cli.commands cli.main machine",
 }

@@ -25,13 +25,13 @@ _LISTED = 30  # the most recomputations that are listed in words; --json lists a
 
 def add_check(commands: Any, common: Any) -> None:
     """Add ``check`` to the parser of all commands."""
-    words = "check a schedule by an independent replay"
-    parser: argparse.ArgumentParser = commands.add_parser(
+    parser = cli_options.add_command(
+        commands,
         "check",
-        parents=[common],
-        help=words,
-        description=words,
-        epilog="Example: checkmate check unet-b8.graph schedule.json --recomputed",
+        common,
+        "check a schedule by an independent replay",
+        _check,
+        "checkmate check unet-b8.graph schedule.json --recomputed",
     )
     add = parser.add_argument
     add("graph", type=Path, metavar="G.json", help=cli_options.GRAPH_HELP)
@@ -42,7 +42,6 @@ def add_check(commands: Any, common: Any) -> None:
         action="store_true",
         help="list what is computed again: since when it was gone, and how full the memory was meanwhile",
     )
-    parser.set_defaults(command=_check)
 
 
 def _check(options: argparse.Namespace, interrupt: Interrupt) -> int:
