@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,7 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
     add("graphs", type=Path, metavar="G.json", nargs="+", help=cli_options.GRAPH_HELP)
     add(
         "--budgets",
+        "--points",
         type=_budgets,
         default=_COUNT,
         metavar="N|A,B,C",
@@ -81,6 +82,15 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         help="a .svg, .csv or .json file to write; the .json has the schedules too; repeatable; for several "
         "graphs, put {graph} into its name",
     )
+    for ending in (".svg", ".csv"):
+        parser.add_argument(
+            f"--{ending[1:]}",
+            dest="output",
+            type=_output_as(ending),
+            action="append",
+            metavar="FILE",
+            help=f"the {ending} file to write, like -o",
+        )
     sweep_options.add_engine(
         parser,
         why="By default one process solves budget after budget, and each solve starts from what its "
@@ -223,6 +233,17 @@ def _output(text: str) -> Path:
     except UsageError as error:
         raise argparse.ArgumentTypeError(f"{error}; {error.hint}") from None
     return Path(text)
+
+
+def _output_as(ending: str) -> Callable[[str], Path]:
+    """Return what reads the name of a file that must end in ``ending``."""
+
+    def read(text: str) -> Path:
+        if not text.lower().endswith(ending):
+            raise argparse.ArgumentTypeError(f"{text!r} does not end in {ending}")
+        return Path(text)
+
+    return read
 
 
 @cli_options.typed
