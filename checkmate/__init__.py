@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from checkmate.errors import CheckmateError
-    from checkmate.formats import read_any_graph as read_graph
     from checkmate.formats import read_schedule, write_graph, write_matrices, write_schedule
     from checkmate.frontiers.summary import TradeOff
     from checkmate.ir import (
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
     )
     from checkmate.largest.of_model import LargestBatch
     from checkmate.pipeline import (
+        certify,
+        check_certificate,
         check_schedule,
         export,
         keep_everything_peak,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
         verify,
     )
     from checkmate.pipeline.graph_info import GraphInfo
-    from checkmate.python_api import frontier, info, max_batch, report, sweep
+    from checkmate.python_api import frontier, info, max_batch, read_graph, report, sweep
     from checkmate.request import ModelRequest
     from checkmate.solvers.constraints import Constraints
     from checkmate.solvers.portfolio.least_memory import LeastMemory
@@ -75,6 +76,8 @@ _HOMES = {
     "Timeline": "checkmate.ir",
     "TradeOff": "checkmate.frontiers.summary",
     "VerificationReport": "checkmate.ir",
+    "certify": "checkmate.pipeline",
+    "check_certificate": "checkmate.pipeline",
     "check_schedule": "checkmate.pipeline",
     "export": "checkmate.pipeline",
     "frontier": "checkmate.python_api",
@@ -85,7 +88,7 @@ _HOMES = {
     "max_batch": "checkmate.python_api",
     "parse_budget": "checkmate.units",
     "profile": "checkmate.pipeline",
-    "read_graph": "checkmate.formats:read_any_graph",
+    "read_graph": "checkmate.python_api",
     "read_schedule": "checkmate.formats",
     "rematerialize": "checkmate.training",
     "rematerialize_function": "checkmate.training",
@@ -119,6 +122,8 @@ __all__ = [
     "Timeline",
     "TradeOff",
     "VerificationReport",
+    "certify",
+    "check_certificate",
     "check_schedule",
     "export",
     "frontier",

@@ -28,9 +28,22 @@ raises.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any, ClassVar
 
 from checkmate.units import format_bytes_apart, format_bytes_up
+
+
+class ExitCode(IntEnum):
+    """How a command ended; ``docs/pages/reliability.md`` says what each means."""
+
+    DONE = 0
+    UNEXPECTED = 1
+    BAD_INPUT = 2
+    INFEASIBLE = 3
+    NO_SCHEDULE = 4
+    NOT_AS_PROMISED = 5
+    INTERRUPTED = 130
 
 
 class CheckmateError(Exception):
@@ -40,7 +53,7 @@ class CheckmateError(Exception):
     ends with it. ``exit_code`` is the command line's, one for each class.
     """
 
-    exit_code: ClassVar[int] = 2
+    exit_code: ClassVar[ExitCode] = ExitCode.BAD_INPUT
 
     def __init__(self, message: str, *, hint: str = "", details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -187,13 +200,13 @@ class OtherStepError(FingerprintMismatchError):
 class SolveError(CheckmateError):
     """A solver could not be run, or gave no schedule where one was required."""
 
-    exit_code = 4
+    exit_code = ExitCode.NO_SCHEDULE
 
 
 class SolverUnavailableError(SolveError):
     """The solver is unknown or its library is not installed."""
 
-    exit_code = 2
+    exit_code = ExitCode.BAD_INPUT
 
 
 class SolverCrashedError(SolveError):
@@ -202,7 +215,7 @@ class SolverCrashedError(SolveError):
     It stopped without an answer, or its answer failed the independent check.
     """
 
-    exit_code = 1
+    exit_code = ExitCode.UNEXPECTED
 
 
 class NoScheduleError(SolveError):
@@ -215,19 +228,19 @@ class NoScheduleError(SolveError):
 class InfeasibleError(NoScheduleError):
     """It is proved that no schedule exists."""
 
-    exit_code = 3
+    exit_code = ExitCode.INFEASIBLE
 
 
 class SolveCancelledError(NoScheduleError):
     """The user cancelled before a schedule was found."""
 
-    exit_code = 130
+    exit_code = ExitCode.INTERRUPTED
 
 
 class SolveFailedError(NoScheduleError):
     """The solver failed before it found a schedule."""
 
-    exit_code = 1
+    exit_code = ExitCode.UNEXPECTED
 
 
 class BudgetBelowMinimumError(InfeasibleError):
@@ -264,7 +277,7 @@ class JitCompiledError(ExportError):
 class VerificationError(CheckmateError):
     """The emitted step's loss, gradients or peak are not what was promised."""
 
-    exit_code = 5
+    exit_code = ExitCode.NOT_AS_PROMISED
 
 
 class NotApplicableError(CheckmateError):
@@ -285,7 +298,7 @@ class SchemaVersionError(FormatError):
 class WorkerDiedError(CheckmateError):
     """A worker process ended without an answer."""
 
-    exit_code = 1
+    exit_code = ExitCode.UNEXPECTED
 
 
 class EngineUnavailableError(CheckmateError):
@@ -302,4 +315,4 @@ class UnsupportedVersionError(CheckmateError):
 class CancelledError(CheckmateError):
     """The user cancelled; nothing was written."""
 
-    exit_code = 130
+    exit_code = ExitCode.INTERRUPTED

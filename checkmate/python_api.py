@@ -1,7 +1,7 @@
 """The commands in Python.
 
-They are ``info``, ``frontier``, ``max-batch`` and ``report``, and sweeps of many graphs. They take the
-command line's words with its defaults, and give the same numbers.
+They are ``info``, ``frontier``, ``max-batch`` and ``report``, sweeps of many graphs, and ``read_graph``. They
+take the command line's words with its defaults, and give the same numbers.
 """
 
 from __future__ import annotations
@@ -34,6 +34,21 @@ if TYPE_CHECKING:
     from checkmate.reports.recognize import Gathered
 
 _BUDGETS = 12
+
+
+def read_graph(path: str | Path) -> Graph:
+    """Return the graph in a file, or a graph by its name.
+
+    A file is a graph, a saved exploration (only its graph is read) or a node-link graph. A name is that of a
+    bundled graph, like ``unet-b8.graph``, or a network of the paper (``paper.unet@64``).
+
+    Raises:
+        FormatError: the file is missing or broken; the message names the file and the field. UsageError:
+        there is no such network.
+
+    >>> checkmate.read_graph("unet-b8.graph").n
+    """
+    return graph_of(path)
 
 
 def info(graph: GraphLike) -> GraphInfo:

@@ -1,16 +1,15 @@
 """Check a certificate: a proof that no schedule costs less, or none fits.
 
 ``python verify.py GRAPH.json CERTIFICATE.json`` needs Python alone. It shares no code with any solver.
-
 Take *cuts*: ops j_0, …, j_(K-1), each an ancestor of the next. In every schedule they run for the first time
 in this order, so these moments end the intervals 0, …, K-1; interval K is the rest. Let y(o, k) be 1 if op o
-runs in interval k, and a(v, k) be 1 if value v is in memory while j_k runs for the first time. ``CutRows.row``
-lists what then holds for every schedule within the budget, in any order and with any recomputation. The cost
-is at least sum cost(o) y(o, k).
+runs in interval k, and a(v, k) be 1 if value v is in memory while j_k runs for the first time.
+``CutRows.row`` lists what holds then for every schedule within the budget, in any order. The cost is at
+least the sum of cost(o) y(o, k).
 
 Any rows times numbers >= 0, added up, hold too. The least that the cost can be under that one sum, with every
-unknown between 0 and 1, is a bound; nobody has to trust how the numbers were found. Where one sum does not
-prove enough, an unknown is set to 0, then to 1, and each case is proved by itself. All sums are exact.
+unknown between 0 and 1, is a bound, however the numbers were found. Where one sum does not prove enough, an
+unknown is set to 0, then to 1, and each case is proved by itself. All sums are exact.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import math
 import sys
 from fractions import Fraction
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 Var = tuple[str, int, int]
@@ -50,9 +50,8 @@ class CutRows:
         self.producer = {v: o for o, op in enumerate(self.ops) for v in op["outputs"]}
         before: list[int] = []  # of each op, the ops that must run earlier, as bits
         for op in self.ops:
-            makers = {self.producer[v] for v in op["inputs"] if v in self.producer}
             before.append(0)
-            for maker in makers:
+            for maker in {self.producer[v] for v in op["inputs"] if v in self.producer}:
                 before[-1] |= before[maker] | 1 << maker
         if any(not before[b] >> a & 1 for a, b in pairwise(cuts)):
             raise InvalidCertificateError("a cut is no ancestor of the next one")
@@ -73,9 +72,8 @@ class CutRows:
 
     def owner(self, value: int) -> int:
         """Return the value whose buffer ``value`` is in."""
-        while self.values[value].get("alias_of") is not None:
-            value = self.values[value]["alias_of"]
-        return value
+        above = self.values[value].get("alias_of")
+        return value if above is None else self.owner(above)
 
     def box(self, var: Var) -> tuple[int, int]:
         """Return the least and the greatest that an unknown can be."""
@@ -84,12 +82,9 @@ class CutRows:
             if k < self.first[i] or (not self.ops[i].get("recomputable", True) and k > self.by[i]):
                 return 0, 0
             return (1, 1) if k == self.first[i] == self.by[i] else (0, 1)
-        if kind == "a":
-            op = self.ops[self.cuts[k]]
-            if i in op["inputs"] or i in op["outputs"]:
-                return 1, 1
-            return (0, 0) if self.first[self.producer[i]] > k else (0, 1)
-        return 0, 1
+        if kind == "a" and i in (*self.ops[self.cuts[k]]["inputs"], *self.ops[self.cuts[k]]["outputs"]):
+            return 1, 1
+        return (0, 0) if kind == "a" and self.first[self.producer[i]] > k else (0, 1)
 
     def buffer(self, owner: int, k: int) -> Var:
         """Return the unknown that says whether a buffer is in memory at j_k."""
@@ -111,8 +106,7 @@ class CutRows:
                 raise InvalidCertificateError("an op does not read the value that is named")
             return 0, [*there(value, k), (("y", op, k), -1)]
         if kind == "held":  # what is in memory at j_k was made since j_(k-1), or in memory then
-            value, k = at
-            return 0, [*there(value, k), (("a", value, k), -1)]
+            return 0, [*there(at[0], at[1]), (("a", at[0], at[1]), -1)]
         if kind == "kept" and self.values[at[0]].get("keep"):  # it is in memory at the end
             return 1, there(at[0], last)
         if kind == "runs":  # each op runs, before the first cut that needs it
@@ -120,8 +114,7 @@ class CutRows:
         if kind == "once" and not self.ops[at[0]].get("recomputable", True):
             return -1, [(("y", at[0], k), -1) for k in range(last + 1)]
         if kind == "owns":  # a buffer is in memory if a value in it is
-            value, k = at
-            return 0, [(self.buffer(self.owner(value), k), 1), (("a", value, k), -1)]
+            return 0, [(self.buffer(self.owner(at[0]), at[1]), 1), (("a", at[0], at[1]), -1)]
         if kind == "fits":  # what is in memory at j_k fits
             return self._fits(at[0])
         if kind == "end":  # what is kept fits
@@ -130,23 +123,20 @@ class CutRows:
         raise InvalidCertificateError(f"there is no row {kind} {at}")
 
     def _fits(self, k: int) -> Row:
-        op = self.ops[self.cuts[k]]
-        size = {owner: self.values[owner]["bytes"] for owner in self.sharing}
-        made: dict[int, int] = {}
-        read: dict[int, int] = {}  # what the op may write over: at most each input and each output once
-        for output, value in op.get("takes_over", ()):
-            old, new = self.owner(value), self.owner(output)
-            if old in size and self.values[old]["bytes"] == self.values[new]["bytes"]:
-                made[output] = read[value] = size[old]
-        room = self.room - op.get("workspace_bytes", 0) + min(sum(made.values()), sum(read.values()))
+        op, size = self.ops[self.cuts[k]], {owner: self.values[owner]["bytes"] for owner in self.sharing}
+        room = self.room - op.get("workspace_bytes", 0)
+        pairs = {(self.owner(value), output) for output, value in op.get("takes_over", ())}
+        for same in set(size.values()):  # an output takes over one buffer of its size at most
+            taken = {(old, new) for old, new in pairs if same == size.get(old) == size.get(self.owner(new))}
+            room += same * min(len({old for old, _ in taken}), len({new for _, new in taken}))
         return -room, [(self.buffer(owner, k), -size[owner]) for owner in size]
 
 
 def least(rows: CutRows, numbers: list[list[Any]], fixed: dict[Var, int], costs: list[Fraction]) -> Fraction:
     """Return the least cost under the sum of rows times ``numbers``.
 
-    ``numbers``: lists of a row's name and its number. ``fixed``: unknowns that are set. With costs of 0, a
-    result above 0 means that no schedule is left.
+    ``numbers``: rows' names, each with its number. ``fixed``: unknowns that are set. With costs of 0, more
+    than 0 means that no schedule is left.
     """
     times = [exact(number) for *_, number in numbers]
     if any(number < 0 for number in times):
@@ -173,8 +163,8 @@ def least(rows: CutRows, numbers: list[list[Any]], fixed: dict[Var, int], costs:
 def verify(graph: dict[str, Any], certificate: dict[str, Any]) -> Fraction | None:
     """Return the cost that is proved to be the least possible.
 
-    None: it is proved that no schedule fits. The proof is a list of cases: ``set`` names an unknown, and what
-    follows proves first the case that it is 0, then that it is 1; ``sum`` proves a case.
+    None: no schedule fits. In the proof, ``sum`` proves a case; ``set`` names an unknown, and what follows
+    proves the case that it is 0, then that it is 1.
 
     Raises:
         InvalidCertificateError: the certificate proves something else, or nothing.
@@ -202,13 +192,8 @@ def verify(graph: dict[str, Any], certificate: dict[str, Any]) -> Fraction | Non
     return None if impossible else claimed
 
 
-def _read(path: str) -> dict[str, Any]:
-    with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
-        return dict(json.load(file))
-
-
 if __name__ == "__main__":
-    proved = verify(_read(sys.argv[1]), _read(sys.argv[2]))
-    sys.stdout.write(
-        "no schedule fits\n" if proved is None else f"no schedule costs less than {float(proved)}\n"
-    )
+    files = [Path(name).read_bytes() for name in sys.argv[1:3]]
+    proved = verify(*(json.loads(gzip.decompress(f) if f[:2] == b"\x1f\x8b" else f) for f in files))
+    said = "fits" if proved is None else f"costs less than {float(proved)}"
+    sys.stdout.write(f"no schedule {said}\n")

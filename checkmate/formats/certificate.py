@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from checkmate.errors import FingerprintMismatchError
+from checkmate.errors import ScheduleError
 from checkmate.formats.files import Fields, read_json, write_json
 from checkmate.formats.graph import require_version
 from checkmate.ir.graph import Graph
@@ -24,7 +24,7 @@ def read_certificate(path: Path, graph: Graph) -> dict[str, Any]:
     Only its outline is looked at: ``verify`` judges the rest.
 
     Raises:
-        FormatError: the file is no certificate. FingerprintMismatchError: it is for another graph.
+        FormatError: the file is no certificate. ScheduleError: it is for another graph.
     """
     fields = Fields(path, read_json(path))
     require_version(fields, FORMAT, VERSION, _WRITTEN_BY)
@@ -32,7 +32,7 @@ def read_certificate(path: Path, graph: Graph) -> dict[str, Any]:
     fields.ids("cuts")
     fields.get("proof", list)
     if not graph.accepts_fingerprint(fields.get("graph_fingerprint", str)):
-        raise FingerprintMismatchError(
+        raise ScheduleError(
             f"{path} is for another graph than {graph.name}", hint="make one with checkmate certify"
         )
     return dict(fields.data)

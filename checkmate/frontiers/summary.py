@@ -40,10 +40,7 @@ class BudgetRow:
 
         It is 0 where the cost is proved optimal.
         """
-        if self.point is None:
-            return None
-        cost = self.point.cost
-        return max(0.0, (cost - self.lower_bound) / cost) if cost > 0 else 0.0
+        return None if self.point is None else gap_between(self.point.cost, self.lower_bound)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +73,11 @@ class TradeOff:
     seconds: float
     cancelled: bool
     notes: tuple[str, ...] = ()
+
+
+def gap_between(cost: float, lower_bound: float) -> float:
+    """Return (cost - bound) / cost; 0 where the cost is not above the bound."""
+    return max(0.0, (cost - lower_bound) / cost) if cost > 0 else 0.0
 
 
 def require_budgets(budgets: int | Sequence[Budget]) -> None:

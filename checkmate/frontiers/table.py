@@ -8,10 +8,11 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from checkmate.frontiers.summary import Baseline, BudgetRow, TradeOff
+from checkmate.frontiers.summary import Baseline, BudgetRow, TradeOff, gap_between
 from checkmate.ir.result import SolveStatus
 from checkmate.machine.cost_origin import origin_words
 from checkmate.solvers.constraints import list_assumptions
@@ -20,19 +21,6 @@ from checkmate.text_table import aligned_lines
 from checkmate.units import format_bytes, format_overhead, format_seconds
 
 FORMAT, VERSION = "checkmate-frontier", 1
-COLUMNS = (
-    "kind",
-    "solver",
-    "budget_bytes",
-    "peak_bytes",
-    "cost",
-    "overhead_percent",
-    "lower_bound",
-    "bound_overhead_percent",
-    "gap",
-    "status",
-    "seconds",
-)
 
 
 def overhead_percent(found: TradeOff, cost: float) -> float:
@@ -116,6 +104,45 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+@dataclass(frozen=True, eq=False)
+class _Line:
+    """What one line of the CSV is about: a budget, or a baseline's schedule."""
+
+    kind: str
+    solver: str | None
+    budget_bytes: int
+    point: FrontierPoint | None
+    lower_bound: float | None
+    gap: float | None
+    status: SolveStatus
+    seconds: float
+
+
+def _percent(found: TradeOff, cost: float | None) -> float | None:
+    return None if cost is None else overhead_percent(found, cost)
+
+
+def _cost(line: _Line) -> float | None:
+    return None if line.point is None else line.point.cost
+
+
+# Each column of the CSV: its name, and its cell in a line. None is an empty cell.
+_CSV: tuple[tuple[str, Callable[[TradeOff, _Line], Any]], ...] = (
+    ("kind", lambda found, line: line.kind),
+    ("solver", lambda found, line: line.solver),
+    ("budget_bytes", lambda found, line: line.budget_bytes),
+    ("peak_bytes", lambda found, line: None if line.point is None else line.point.peak_bytes),
+    ("cost", lambda found, line: _cost(line)),
+    ("overhead_percent", lambda found, line: _percent(found, _cost(line))),
+    ("lower_bound", lambda found, line: line.lower_bound),
+    ("bound_overhead_percent", lambda found, line: _percent(found, line.lower_bound)),
+    ("gap", lambda found, line: line.gap),
+    ("status", lambda found, line: line.status.value),
+    ("seconds", lambda found, line: round(line.seconds, 4)),
+)
+COLUMNS = tuple(name for name, _ in _CSV)
+
+
 def csv_text(found: TradeOff) -> str:
     """Return one line per budget and per baseline's schedule.
 
@@ -124,43 +151,22 @@ def csv_text(found: TradeOff) -> str:
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow(COLUMNS)
-    for row in found.rows:
-        point, bound = row.point, _finite(row.lower_bound)
-        lines.writerow(
-            [
-                "budget",
-                "" if point is None else point.solver,
-                row.budget_bytes,
-                *(["", "", ""] if point is None else [point.peak_bytes, *_costs(found, point.cost)]),
-                *(["", ""] if bound is None else _costs(found, bound)),
-                "" if row.gap is None else row.gap,
-                row.status.value,
-                round(row.seconds, 4),
-            ]
-        )
-    for baseline in found.baselines:
-        for point in baseline.points:
-            bound = found.frontier.bound(point.peak_bytes)
-            costs = [*_costs(found, point.cost), *_costs(found, bound)]
-            gap = max(0.0, (point.cost - bound) / point.cost) if point.cost > 0 else 0.0
-            seconds = round(point.seconds, 4)
-            lines.writerow(
-                [
-                    "baseline",
-                    baseline.solver,
-                    point.budget_bytes,
-                    point.peak_bytes,
-                    *costs,
-                    gap,
-                    "feasible",
-                    seconds,
-                ]
-            )
+    lines.writerows([cell(found, line) for _, cell in _CSV] for line in _lines(found))
     return out.getvalue()
 
 
-def _costs(found: TradeOff, cost: float) -> list[float]:
-    return [cost, overhead_percent(found, cost)]
+def _lines(found: TradeOff) -> Iterator[_Line]:
+    for row in found.rows:
+        solver = None if row.point is None else row.point.solver
+        low = _finite(row.lower_bound)
+        yield _Line("budget", solver, row.budget_bytes, row.point, low, row.gap, row.status, row.seconds)
+    for baseline in found.baselines:
+        for point in baseline.points:
+            low = found.frontier.bound(point.peak_bytes)
+            gap, feasible = gap_between(point.cost, low), SolveStatus.FEASIBLE
+            yield _Line(
+                "baseline", baseline.solver, point.budget_bytes, point, low, gap, feasible, point.seconds
+            )
 
 
 def text(found: TradeOff) -> str:

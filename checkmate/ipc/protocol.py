@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from checkmate.errors import CheckmateError
+from checkmate.errors import CheckmateError, ExitCode
 
 _LENGTHS = struct.Struct("<II")
 _LARGEST_HEADER = 16 * 2**20
@@ -26,7 +26,7 @@ class ProtocolError(CheckmateError):
     The connection cannot be used any more.
     """
 
-    exit_code = 1
+    exit_code = ExitCode.UNEXPECTED
 
 
 class Frame(NamedTuple):

@@ -98,7 +98,7 @@ class Op:
     takes_over: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Graph:
     """A training step: ``n`` ops in a valid order over ``m`` values.
 
@@ -130,6 +130,9 @@ class Graph:
         object.__setattr__(self, "metadata", MappingProxyType(dict(self.metadata)))
         _check_numbers(self)
         _check_structure(self)
+
+    def __repr__(self) -> str:
+        return f"<Graph {self.name!r}: {self.n} ops, {self.m} values>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what copies and pickles carry; it is checked again."""

@@ -72,7 +72,7 @@ class StageMatrices:
         return read_only(S, np.bool_)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Schedule:
     """Op indices in the order of execution; a repeat is a recomputation.
 
@@ -96,6 +96,9 @@ class Schedule:
                 f"steps names op {int(steps.min() if steps.min() < 0 else steps.max())}; there is no such op"
             )
         object.__setattr__(self, "steps", read_only(steps, np.int32))
+
+    def __repr__(self) -> str:
+        return f"<Schedule: {len(self.steps)} steps, {self.recomputations} of them recomputed>"
 
     @classmethod
     def of(cls, graph: Graph, steps: list[int] | NDArray[np.integer]) -> Schedule:

@@ -51,7 +51,7 @@ class Buffer:
     last: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Timeline:
     """Live bytes per executed step, and the buffers behind them.
 
@@ -76,6 +76,11 @@ class Timeline:
         for name in ("live_bytes", "after_bytes", "taken_over", "buffer_bytes", "buffer_born", "buffer_last"):
             object.__setattr__(self, name, read_only(getattr(self, name), np.int64))
         object.__setattr__(self, "buffer_value", read_only(self.buffer_value, np.int32))
+
+    def __repr__(self) -> str:
+        return (
+            f"<Timeline: {len(self.live_bytes)} steps, peak {self.peak_bytes} bytes at step {self.peak_step}>"
+        )
 
     @cached_property
     def peak_step(self) -> int:

@@ -15,6 +15,8 @@ import pytest
 
 import checkmate
 from checkmate.cli.main import build_parser
+from checkmate.errors import ExitCode
+from checkmate.frontiers.table import COLUMNS
 from tests.docs.pages import DOCS, PAGES, ROOT, TEXTS, name_of, prose
 
 PICTURES = DOCS / "pages" / "pictures"
@@ -45,6 +47,29 @@ def test_every_command_and_option_is_on_the_page() -> None:
 def test_every_public_name_is_on_the_page() -> None:
     page = (DOCS / "pages" / "reference" / "python.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^::: checkmate\.(\w+)$", page, re.MULTILINE)) == sorted(checkmate.__all__)
+
+
+def test_every_column_of_the_curve_is_on_the_page() -> None:
+    page = (DOCS / "pages" / "reference" / "formats.md").read_text(encoding="utf-8")
+    section = page.split("{ #frontier }")[1].split("\n## ")[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    assert [name for cell in cells for name in re.findall(r"`(\w+)`", cell)] == list(COLUMNS)
+
+
+def test_every_folder_of_the_tree_is_on_the_page() -> None:
+    """Test the page that a newcomer reads first: a room that it does not name is not found."""
+    page = (DOCS / "pages" / "architecture.md").read_text(encoding="utf-8")
+    first_cells = " ".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
+    for folder in (ROOT / "checkmate", ROOT / "checkmate" / "solvers", ROOT / "checkmate" / "tf"):
+        for room in folder.iterdir():
+            if (room / "__init__.py").exists():
+                assert f"`{room.name}`" in first_cells, f"the tree does not name {room.relative_to(ROOT)}"
+
+
+def test_every_exit_code_is_on_the_page() -> None:
+    page = (DOCS / "pages" / "reliability.md").read_text(encoding="utf-8")
+    section = page.split("{ #exit-codes }")[1].split("\n## ")[0]
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)] == list(ExitCode)
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=name_of)

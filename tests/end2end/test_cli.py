@@ -200,6 +200,27 @@ def test_check_says_what_is_wrong(
     assert code == 5 and one_object(text)["valid"] is False
 
 
+def test_check_lists_what_is_computed_again(
+    chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "s.json"
+    call(capsys, "solve", chain_file, "--budget", "60", "-o", out)
+    code, text, _ = call(capsys, "check", chain_file, out, "--recomputed", "--json")
+    told = one_object(text)
+    assert code == 0 and len(told["recomputed"]) == told["recomputations"] > 0
+    for each in told["recomputed"]:
+        assert each["step_before"] <= each["freed_after"] < each["step"] < each["read_at"]
+        assert each["fullest_bytes"] <= told["peak_bytes"]
+    code, text, _ = call(capsys, "check", chain_file, out, "--recomputed")
+    lines = text.splitlines()
+    first = told["recomputed"][0]
+    assert code == 0 and "computed again:" in lines
+    row = lines[lines.index("computed again:") + 2].split()
+    assert row[:2] == [str(first["step"]), first["op"]] and row[-1] == first["reader"]
+    call(capsys, "solve", chain_file, "--budget", "100%", "-o", out)
+    assert "nothing is computed again" in call(capsys, "check", chain_file, out, "--recomputed")[1]
+
+
 def test_matrices(chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m.npz"
     code, text, _ = call(capsys, "solve", chain_file, "--budget", "60", "--matrices", path, "--json")

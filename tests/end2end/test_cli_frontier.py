@@ -39,6 +39,18 @@ def test_the_table_and_the_files(
     assert budgets == [row["budget_bytes"] for row in told["budgets"]] == [1, 40, 45, 70]
 
 
+def test_the_contract_s_own_names_of_options(
+    chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [tmp_path / f"curve.{ending}" for ending in ("svg", "csv", "json")]
+    given = ("--points", "3", "--svg", files[0], "--csv", files[1], "-o", files[2], "--baseline", "none")
+    code, out, _ = call(capsys, "frontier", chain_file, *SECONDS, *given)
+    assert code == 0 and [line for line in out.splitlines() if line.startswith("wrote ")] == [
+        f"wrote {path}" for path in files
+    ]
+    assert len(json.loads(files[2].read_text(encoding="utf-8"))["budgets"]) == 3
+
+
 def test_json_quiet_and_chosen_baselines(chain_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--budgets", "3", "--json", "--quiet", "--baseline", "griewank", "--baseline", "greedy")
     code, out, err = call(capsys, "frontier", chain_file, *SECONDS, *options)
@@ -68,6 +80,7 @@ def test_a_graph_that_fits_no_budget(chain_file: Path, capsys: pytest.CaptureFix
         (("--time-limit", "0"), "'0' is not a number of seconds"),
         (("--solver", "simplex"), "there is no solver 'simplex'"),
         (("--baseline", "simplex"), "there is no solver 'simplex'"),
+        (("--svg", "curve.csv"), "'curve.csv' does not end in .svg"),
         (("-o", "curve.png"), "'curve.png' ends in no known format; end it in .svg, .csv or .json"),
         (("-o", "nowhere/curve.svg"), "cannot write nowhere/curve.svg: there is no folder"),
     ],

@@ -128,13 +128,14 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.pipeline": (
         "catalog certificate formats machine memory pipeline.fitting pipeline.verification solvers.bounds "
-        "solvers.certificates solvers.constraints solvers.listeners solvers.once_bound solvers.portfolio solvers.problem "
-        "solvers.registry tf.allocator tf.costs tf.emit tf.environment tf.fresh tf.measure tf.trace"
+        "solvers.certificates solvers.constraints solvers.listeners solvers.once_bound solvers.portfolio "
+        "solvers.problem solvers.registry tf.allocator tf.costs tf.emit tf.environment tf.fresh tf.measure "
+        "tf.trace"
     ),
     "checkmate.tf.peers": "catalog tf.costs tf.devices tf.measure tf.models tf.trace",
     "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem text_table",
     "checkmate.cli.shared": (
-        "catalog machine pipeline solvers.constraints solvers.problem solvers.registry sweeps "
+        "catalog formats graphs machine pipeline solvers.constraints solvers.problem solvers.registry sweeps "
         "terminal text_table"
     ),
     "checkmate.doctor.prove": (
@@ -200,10 +201,10 @@ LAYERS: dict[str, str] = {
         "formats machine records"
     ),
     "checkmate.cli.commands": (
-        "bench.common bench.fidelity bench.paper bench.peers bench.solvers catalog charts cli.shared "
-        "doctor.diagnosis doctor.lines doctor.look doctor.prove doctor.screen formats frontiers "
-        "graphs largest machine pipeline records reports.write solvers.constraints solvers.portfolio "
-        "solvers.problem solvers.registry terminal text_table"
+        "app.bootstrap bench.common bench.fidelity bench.paper bench.peers bench.solvers catalog charts "
+        "cli.shared doctor.diagnosis doctor.lines doctor.look doctor.prove doctor.screen formats frontiers "
+        "graphs largest listing machine memory pipeline records reports.write solvers.certificates "
+        "solvers.constraints solvers.portfolio solvers.problem solvers.registry terminal text_table"
     ),
     "checkmate.python_api": (
         "arguments frontiers largest pipeline reports.recognize reports.write solvers.problem "
@@ -211,9 +212,6 @@ LAYERS: dict[str, str] = {
     ),
     "app.__main__": "app.bootstrap",
     "app.look": "app.bootstrap app.models doctor.tell ipc",
-    "checkmate.cli.main": (
-        "app.bootstrap cli.commands cli.shared formats graphs listing machine pipeline "
-        "solvers.registry terminal tf.environment"
-    ),
+    "checkmate.cli.main": "cli.commands cli.shared machine terminal tf.environment",
     "checkmate.__main__": "cli.commands cli.main machine",
 }

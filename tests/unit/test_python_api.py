@@ -16,7 +16,7 @@ from checkmate import Budget, Graph, SolveOptions
 from checkmate.arguments import on_miss_of
 from checkmate.cli.commands import max_batch_text
 from checkmate.cli.main import main
-from checkmate.errors import InfeasibleError, UsageError
+from checkmate.errors import FormatError, InfeasibleError, UsageError
 from checkmate.formats import write_graph
 from checkmate.frontiers.table import facts as frontier_facts
 from checkmate.graphs.generate import training_chain
@@ -77,6 +77,27 @@ def test_info(graph: Graph, file: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert found.keep_everything_peak_bytes == checkmate.keep_everything_peak(graph)
     assert found.minimum.bytes == told["minimum_reached_bytes"] and found.peak_op == told["peak_op"]
     assert sum(found.alive_at_peak_by_layer.values()) == sum(alive.bytes for alive in found.alive_at_peak)
+
+
+def test_read_graph_takes_a_file_or_a_name(graph: Graph, file: Path, tmp_path: Path) -> None:
+    assert checkmate.read_graph(file).fingerprint == checkmate.read_graph(str(file)).fingerprint
+    assert checkmate.read_graph(file).fingerprint == graph.fingerprint
+    assert checkmate.read_graph("unet-b8.graph").n == 280
+    assert checkmate.read_graph("paper.unet@2").batch_size == 2
+    with pytest.raises(FormatError, match="there is no file"):
+        checkmate.read_graph(tmp_path / "none.json")
+
+
+def test_values_print_as_one_short_line(graph: Graph) -> None:
+    """Test what a notebook shows: not every op, nor every step."""
+    found = checkmate.info(graph)
+    plain = checkmate.Schedule.plain(graph)
+    assert repr(graph) == f"<Graph 'chain7': {graph.n} ops, {graph.m} values>"
+    assert repr(plain) == f"<Schedule: {graph.n} steps, 0 of them recomputed>"
+    assert repr(found.timeline).startswith(
+        f"<Timeline: {graph.n} steps, peak {found.timeline.peak_bytes} bytes"
+    )
+    assert len(repr(found)) < 500
 
 
 def test_frontier(graph: Graph, file: Path, capsys: pytest.CaptureFixture[str]) -> None:

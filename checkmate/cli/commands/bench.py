@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from checkmate.cli.commands import bench_paper, bench_peers
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output, sweep_options
+from checkmate.errors import ExitCode
 from checkmate.progress import Progress, Report
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.units import parse_budget
@@ -135,7 +136,7 @@ def _solvers(options: argparse.Namespace, interrupt: Interrupt) -> int:
         write_json(options.output, found)
     text = table.text(trials, solve_options, machine)
     output.show(options.json, found, text + (f"\nwrote {options.output}" if options.output else ""))
-    return 1 if table.any_failed(trials) else 0
+    return ExitCode.UNEXPECTED if table.any_failed(trials) else ExitCode.DONE
 
 
 def _measured(
@@ -241,7 +242,8 @@ def _fidelity(options: argparse.Namespace, interrupt: Interrupt) -> int:
         )
     found = fidelity.facts(rows, machine, solve_options)
     text = fidelity_table.text(rows, machine) + (f"\nwrote {options.output}" if options.output else "")
-    code = 5 if any(row.get("gradients", {}).get("equal") is False for row in rows) else 0
+    differ = any(row.get("gradients", {}).get("equal") is False for row in rows)
+    code = ExitCode.NOT_AS_PROMISED if differ else ExitCode.DONE
     if options.peers:
         limit = solve_options.time_limit_s
         more, table, worse = bench_peers.measured(

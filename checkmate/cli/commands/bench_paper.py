@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output, sweep_options
+from checkmate.errors import ExitCode
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.units import parse_budget
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 _SECONDS, _SMOKE_SECONDS, _PUBLISHED_SECONDS = 60.0, 2.0, 30.0
 _SMOKE_MODELS, _SMOKE_FRACTIONS = ("vgg16", "unet"), (0.5,)
-_INTERRUPTED = 130
 
 
 def add_paper(subjects: Any, common: Any) -> None:
@@ -140,7 +140,7 @@ def _paper(options: argparse.Namespace, interrupt: Interrupt) -> int:
     )
     if found.cancelled:
         output.complain("interrupted; what was measured so far is kept", "")
-    return _INTERRUPTED if found.cancelled else 0
+    return ExitCode.INTERRUPTED if found.cancelled else 0
 
 
 def _plan(options: argparse.Namespace) -> PaperPlan:
@@ -231,7 +231,7 @@ def _published(options: argparse.Namespace, interrupt: Interrupt) -> int:
         write_json(options.output, found)
     text = published_table.text(trials) + "\n\n" + table.text(trials, solve_options, machine)
     output.show(options.json, found, text + (f"\nwrote {options.output}" if options.output else ""))
-    return 1 if table.any_failed(trials) else 0
+    return ExitCode.UNEXPECTED if table.any_failed(trials) else ExitCode.DONE
 
 
 @cli_options.typed

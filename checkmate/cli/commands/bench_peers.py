@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output as cli_text
+from checkmate.errors import ExitCode
 from checkmate.progress import Progress
 from checkmate.terminal import Interrupt, progress_line
 
@@ -80,7 +81,7 @@ def measured(
     ours: bool = True,
     quiet: bool,
     interrupt: Interrupt,
-) -> tuple[dict[str, Any], str, int]:
+) -> tuple[dict[str, Any], str, ExitCode]:
     """Return the facts, the table and the exit code.
 
     ``output`` is written after each model, and a later run continues from it.
@@ -116,4 +117,5 @@ def measured(
         )
     text = peers_table.text(rows, machine) + (f"\nwrote {output}" if output else "")
     wrong = any(row["ours"] and peers.correct(row) is False for row in rows)
-    return peers.facts(rows, machine, solve_options), text, 5 if wrong else 0
+    code = ExitCode.NOT_AS_PROMISED if wrong else ExitCode.DONE
+    return peers.facts(rows, machine, solve_options), text, code

@@ -9,11 +9,11 @@ from typing import Any
 
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output
+from checkmate.errors import ExitCode
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.units import Budget
 
 _SECONDS = 20.0
-_INTERRUPTED = 130
 
 
 def add_cards(commands: Any, common: Any) -> None:
@@ -66,7 +66,7 @@ def _cards(options: argparse.Namespace, interrupt: Interrupt) -> int:
     output.show(options.json, whole, table.text(graph, found.plain_peak_bytes, cards, rows))
     if found.cancelled:
         output.complain("interrupted; what was found so far is kept", "")
-        return _INTERRUPTED
+        return ExitCode.INTERRUPTED
     return exit_code({row.fit for row in rows})
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output
-from checkmate.errors import UsageError
+from checkmate.cli.shared.proved import Proved
+from checkmate.errors import ExitCode, UsageError
 from checkmate.ir.graph import Graph
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.units import format_bytes, format_overhead, plural
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from checkmate.solvers.certificates.make import Certificate
 
 _SECONDS = 60.0
-_NONE_MADE = 4
 
 
 def add_certify(commands: Any, common: Any) -> None:
@@ -28,10 +28,11 @@ def add_certify(commands: Any, common: Any) -> None:
         "certify",
         parents=[common],
         help="write a proof that others can check: no schedule costs less, or none fits",
-        description="Prove for a budget that no schedule costs less, in any order and with any recomputation, or "
-        "that none fits. The proof is a file. checkmate/certificate/verify.py checks it with exact sums; it is "
-        "short, shares no code with the solvers, and needs Python alone. With more time a certificate proves "
-        "more. The exit code is 0 if one was written, 4 if there was not enough time for any.",
+        description="Prove for a budget that no schedule costs less, in any order and with any "
+        "recomputation, or that none fits. The proof is a file. checkmate/certificate/verify.py checks it "
+        "with exact sums: it is short, shares no code with the solvers, and needs Python alone. With more "
+        "time a certificate proves more. The exit code is 0 if one was written, 4 if there was not enough "
+        "time for any.",
         epilog="Example: checkmate certify resnet50.json schedule.json -o certificate.json",
     )
     parser.add_argument("graph", type=Path, metavar="G.json", help=cli_options.GRAPH_HELP)
@@ -77,7 +78,7 @@ def _certify(options: argparse.Namespace, interrupt: Interrupt) -> int:
     if found is None:
         sentence = f"no certificate was made in {options.time_limit:g} s"
         output.complain(sentence, "give it more time: --time-limit 600")
-        return _NONE_MADE
+        return ExitCode.NO_SCHEDULE
     write_certificate(options.output, found.data)
     output.show(options.json, _facts(graph, found, known), _text(graph, found, known, options.output))
     return 0
@@ -97,39 +98,18 @@ def _cost_of(graph: Graph, given: SolveResult, budget: int) -> float:
 
 def _facts(graph: Graph, found: Certificate, known: float) -> dict[str, Any]:
     return {
-        "claim": found.data["claim"],
-        "budget_bytes": found.budget_bytes,
-        "cost": found.cost,
+        **Proved(found.budget_bytes, found.cost, known).facts(),
         "bound": found.bound if math.isfinite(found.bound) else None,
         "base_cost": graph.base_cost,
-        "schedule_cost": known if math.isfinite(known) else None,
-        "gap": None if found.cost is None or math.isinf(known) else 1 - found.cost / known,
         "cases": found.cases,
     }
 
 
 def _text(graph: Graph, found: Certificate, known: float, path: Path) -> str:
     """Return what ``certify`` prints."""
-    lines = [claim_text(graph, found.budget_bytes, found.cost, known)]
+    lines = [Proved(found.budget_bytes, found.cost, known).text(graph)]
     if found.cost is not None and found.bound > found.cost * (1 + 1e-7):
         more = format_overhead(found.bound, graph.base_cost)
-        lines.append(f"  {more} is proved by a solver; more time may bring that into the certificate")
+        lines.append(f"  a solver proves {more}; with more time the certificate may prove it too")
     lines.append(f"wrote {path}: {plural(found.cases, 'case')}")
     return "\n".join(lines)
-
-
-def claim_text(graph: Graph, budget_bytes: int, cost: float | None, known: float) -> str:
-    """Say what a certificate proves, and of a schedule how near it is.
-
-    ``cost``: as the certificate says. ``known``: the schedule's; infinite where there is none.
-    """
-    budget = format_bytes(budget_bytes)
-    if cost is None:
-        return f"proved: no schedule of {graph.name} fits {budget}"
-    least = format_overhead(cost, graph.base_cost)
-    said = f"proved: no schedule of {graph.name} within {budget} costs less than {cost:.6g} ({least})"
-    if math.isinf(known):
-        return said
-    gap = 1 - cost / known
-    near = "it is optimal" if gap <= 1e-6 else f"at most {100 * gap:.3g} % from the best"
-    return f"{said}\n  the schedule costs {known:.6g} ({format_overhead(known, graph.base_cost)}): {near}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from checkmate.cli.shared import options as cli_options
 from checkmate.doctor.look import LIMIT_S
 from checkmate.doctor.prove.networks import LIMIT_S as PROVE_S
-from checkmate.errors import CancelledError, CheckmateError, UsageError
+from checkmate.errors import CancelledError, CheckmateError, ExitCode, UsageError
 from checkmate.terminal import Interrupt, complain, emit, progress_line
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from checkmate.doctor.prove.networks import Proof
 
 CANNOT_RUN = 1
-_FAILED = 5
 _REPORT = Path("checkmate-doctor.md")
 
 
@@ -74,7 +73,7 @@ def main_alone(arguments: Sequence[str], error: ImportError) -> int:
             f"a library cannot be imported: {error}",
             "run checkmate doctor: it says what is broken, and how to fix it",
         )
-        return 2
+        return ExitCode.BAD_INPUT
     parser = argparse.ArgumentParser(prog="checkmate")
     common = argparse.ArgumentParser(add_help=False)
     for name in ("--json", "--quiet", "--debug"):
@@ -87,7 +86,7 @@ def main_alone(arguments: Sequence[str], error: ImportError) -> int:
             return int(options.command(options, interrupt))
     except (CancelledError, KeyboardInterrupt):
         complain("interrupted", "")
-        return 130
+        return ExitCode.INTERRUPTED
     except CheckmateError as wrong:
         complain(str(wrong), wrong.hint)
         return wrong.exit_code
@@ -149,7 +148,7 @@ def _prove(options: argparse.Namespace, diagnosis: Diagnosis, output: Path, inte
         _show_proofs(proofs, diagnosis, output)
     if not diagnosis.ok:
         return CANNOT_RUN
-    return 0 if all(proof.ok for proof in proofs) else _FAILED
+    return 0 if all(proof.ok for proof in proofs) else ExitCode.NOT_AS_PROMISED
 
 
 def _write(output: Path, text: str) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output, sweep_options
-from checkmate.errors import UsageError
+from checkmate.errors import ExitCode, UsageError
 from checkmate.progress import Report
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.units import Budget, parse_budget
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _SECONDS, _COUNT, _MOST = 60.0, 12, 999
 _ENDINGS = (".svg", ".csv", ".json", ".json.gz")
-_INTERRUPTED = 130
 
 
 def add_frontier(commands: Any, common: Any) -> None:
@@ -46,6 +45,7 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
     add("graphs", type=Path, metavar="G.json", nargs="+", help=cli_options.GRAPH_HELP)
     add(
         "--budgets",
+        "--points",
         type=_budgets,
         default=_COUNT,
         metavar="N|A,B,C",
@@ -82,6 +82,15 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         help="a .svg, .csv or .json file to write; the .json has the schedules too; repeatable; for several "
         "graphs, put {graph} into its name",
     )
+    for ending in (".svg", ".csv"):
+        parser.add_argument(
+            f"--{ending[1:]}",
+            dest="output",
+            type=_output_as(ending),
+            action="append",
+            metavar="FILE",
+            help=f"the {ending} file to write, like -o",
+        )
     sweep_options.add_engine(
         parser,
         why="By default one process solves budget after budget, and each solve starts from what its "
@@ -198,7 +207,7 @@ def exit_code(curves: Sequence[TradeOff]) -> int:
 
     statuses = {row.status for found in curves for row in found.rows}
     if any(found.cancelled for found in curves):
-        return _INTERRUPTED
+        return ExitCode.INTERRUPTED
     if any(status.has_schedule for status in statuses):
         return 0
     return output.solve_exit_code(
@@ -224,6 +233,17 @@ def _output(text: str) -> Path:
     except UsageError as error:
         raise argparse.ArgumentTypeError(f"{error}; {error.hint}") from None
     return Path(text)
+
+
+def _output_as(ending: str) -> Callable[[str], Path]:
+    """Return what reads the name of a file that must end in ``ending``."""
+
+    def read(text: str) -> Path:
+        if not text.lower().endswith(ending):
+            raise argparse.ArgumentTypeError(f"{text!r} does not end in {ending}")
+        return Path(text)
+
+    return read
 
 
 @cli_options.typed

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from checkmate.cli.commands import max_batch_measured, max_batch_text, max_input
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output, sweep_options
-from checkmate.errors import CancelledError, CheckmateError, NoScheduleError, UsageError
+from checkmate.errors import CancelledError, CheckmateError, ExitCode, NoScheduleError, UsageError
 from checkmate.progress import Report, stop_if
 from checkmate.request import ModelRequest
 from checkmate.terminal import Interrupt, progress_line
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from checkmate.largest.scaling import BatchScaling
 
 _SECONDS = 60.0
-_INTERRUPTED = 130
 
 
 def add_max_batch(commands: Any, common: Any) -> None:
@@ -254,8 +253,8 @@ def _exit_code(found: Sequence[MaxBatch | CheckmateError], measured: Sequence[Me
     stopped = any(isinstance(one, MaxBatch) and one.cancelled for one in found) or any(
         one.cancelled for one in measured
     )
-    if stopped or _INTERRUPTED in codes:
-        return _INTERRUPTED
+    if stopped or ExitCode.INTERRUPTED in codes:
+        return ExitCode.INTERRUPTED
     return 0 if 0 in codes else max(codes)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from checkmate.cli.commands import max_batch_measured
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output
-from checkmate.errors import UsageError
+from checkmate.errors import ExitCode, UsageError
 from checkmate.progress import Report
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.units import format_bytes, format_overhead, format_seconds, plural
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from checkmate.largest.input_size import Make, MaxInput, Size
     from checkmate.largest.measured import MeasuredSize
 
-_INTERRUPTED = 130
 _USUAL, _BATCH = (224, 224, 3), 32
 
 
@@ -68,7 +67,7 @@ def run(
     }
     shown = max_batch_measured.lines(measured, "input", lambda level: _pixels(size(level)))
     output.show(options.json, told, "\n".join([text(found), *shown, *wrote]))
-    return _INTERRUPTED if found.cancelled or measured.cancelled else 0
+    return ExitCode.INTERRUPTED if found.cancelled or measured.cancelled else 0
 
 
 def _measured(

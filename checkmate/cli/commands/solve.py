@@ -1,7 +1,7 @@
-"""Ask and answer the question of ``checkmate solve``.
+"""Parse and run ``checkmate solve``: ask its question, and answer it.
 
-The question is for a budget, or for the least memory within a cost, perhaps with constraints. The parser is
-in ``checkmate.cli.main``; the work is the pipeline's.
+The question is for a budget, or for the least memory within a cost, perhaps with constraints. The work is the
+pipeline's.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output
-from checkmate.errors import UsageError
+from checkmate.errors import CancelledError, UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.machine.cost_origin import cost_text, origin_words
 from checkmate.progress import Cancelled, Report
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.problem import SolveOptions
+from checkmate.terminal import Interrupt, progress_line
 from checkmate.units import Budget, format_bytes, format_overhead, format_seconds, plural
 
 if TYPE_CHECKING:
@@ -30,6 +31,49 @@ _MINIMUM_SHARE, _MINIMUM_S = (
     0.2,
     5.0,
 )  # of the time limit, and at most so many seconds, to find the least memory for ``--budget min``
+
+
+def add_solve(commands: Any, common: Any) -> None:
+    """Add ``solve`` to the parser of all commands."""
+    parser = cli_options.add_command(
+        commands,
+        "solve",
+        common,
+        "find a schedule for a budget",
+        _solve,
+        "checkmate solve resnet50.json --budget 60% -o schedule.json",
+    )
+    parser.add_argument("graph", type=Path, metavar="G.json", help=cli_options.GRAPH_HELP)
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument(
+        "--budget", type=cli_options.budget, help="the budget: 6.5GiB, 16GB, 60%% of keep-everything, or min"
+    )
+    add_overhead(asked)
+    add_constraints(parser)
+    parser.add_argument("-o", "--output", type=Path, metavar="S.json", help="the schedule file to write")
+    parser.add_argument(
+        "--matrices", type=Path, metavar="FILE.npz", help="write the paper's matrices R and S to this file"
+    )
+    cli_options.add_solver(parser, limit_s=60.0)
+
+
+def _solve(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate.formats.files import require_writable
+    from checkmate.graphs.by_name import read_or_build
+    from checkmate.solvers.registry import find_solver
+
+    find_solver(options.solver)
+    for path in filter(None, (options.output, options.matrices)):
+        require_writable(path)
+    graph = read_or_build(options.graph)
+    asked = question(graph, options, cli_options.solve_options(options))
+    with progress_line(quiet=options.quiet) as report:
+        found = answer(asked, report, interrupt)
+    if interrupt.asked:
+        raise CancelledError("cancelled")  # an unfinished result is not the answer
+    write(found, options.output, options.matrices)
+    output.show(options.json, found.facts(), found.text(options.output))
+    return output.solve_exit_code(found.result.status)
 
 
 def add_overhead(parser: Any) -> None:

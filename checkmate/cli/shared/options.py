@@ -227,3 +227,40 @@ def loaded_solvers(options: argparse.Namespace) -> list[str]:
     for name in names:
         find_solver(name).load()
     return names
+
+
+def add_command(
+    commands: Any,
+    name: str,
+    common: Any,
+    help: str,
+    run: Any,
+    example: str = "",
+    *,
+    tensorflow: bool = False,
+) -> argparse.ArgumentParser:
+    """Add a command whose help is one sentence, and return its parser.
+
+    ``tensorflow``: it always runs TensorFlow, so TensorFlow's own messages are kept off the screen.
+    """
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, parents=[common], help=help, description=help, epilog=f"Example: {example}" if example else None
+    )
+    parser.set_defaults(command=run, tensorflow=tensorflow)
+    return parser
+
+
+def add_costs(parser: argparse.ArgumentParser) -> None:
+    """Add how the costs of ops are found, and whether they are measured again."""
+    add = parser.add_argument
+    add(
+        "--costs",
+        choices=("measured", "analytic"),
+        default="measured",
+        help="measured: time every op (default); analytic: count operations",
+    )
+    add(
+        "--refresh",
+        action="store_true",
+        help="measure all costs again, even those that are in the cost cache",
+    )

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from checkmate.errors import ExitCode
 from checkmate.ir.graph import Graph
-from checkmate.ir.report import CheckReport, VerificationReport
+from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.machine.cost_origin import (
     cache_facts,
@@ -26,12 +27,12 @@ from checkmate.text_table import aligned_lines
 from checkmate.units import format_bytes, format_bytes_up, format_overhead, format_seconds, plural
 
 _EXIT_CODES = {
-    SolveStatus.OPTIMAL: 0,
-    SolveStatus.FEASIBLE: 0,
-    SolveStatus.INFEASIBLE: 3,
-    SolveStatus.LIMIT: 4,
-    SolveStatus.CANCELLED: 130,
-    SolveStatus.FAILED: 1,
+    SolveStatus.OPTIMAL: ExitCode.DONE,
+    SolveStatus.FEASIBLE: ExitCode.DONE,
+    SolveStatus.INFEASIBLE: ExitCode.INFEASIBLE,
+    SolveStatus.LIMIT: ExitCode.NO_SCHEDULE,
+    SolveStatus.CANCELLED: ExitCode.INTERRUPTED,
+    SolveStatus.FAILED: ExitCode.UNEXPECTED,
 }
 
 
@@ -40,7 +41,7 @@ def show(as_json: bool, facts: Mapping[str, Any], text: str) -> None:
     emit(json.dumps(facts, ensure_ascii=False, default=str) if as_json else text)
 
 
-def solve_exit_code(status: SolveStatus) -> int:
+def solve_exit_code(status: SolveStatus) -> ExitCode:
     """Return the exit code for a solve with this status."""
     return _EXIT_CODES[status]
 
@@ -200,61 +201,6 @@ def _advice(result: SolveResult) -> str:
         SolveStatus.INFEASIBLE: f"{drop}raise the budget, or use a smaller batch",
         SolveStatus.LIMIT: "raise the budget, give --time-limit more seconds, or try another --solver",
     }.get(result.status, "")
-
-
-def false_claims(result: SolveResult, found: CheckReport) -> list[str]:
-    """Return where the schedule's own figures are wrong.
-
-    Its peak or cost differs from that of the replay.
-    """
-    claims = []
-    if result.peak_bytes and result.peak_bytes != found.peak_bytes:
-        claims.append(
-            f"the schedule says its peak is {result.peak_bytes}, the replay finds {found.peak_bytes}"
-        )
-    if result.cost is not None and abs(result.cost - found.cost) > 1e-6 * max(1.0, abs(found.cost)):
-        claims.append(f"the schedule says its cost is {result.cost:g}, the replay finds {found.cost:g}")
-    return claims
-
-
-def check_facts(found: CheckReport, claims: Sequence[str]) -> dict[str, Any]:
-    """Return what ``check --json`` prints."""
-    return {
-        "valid": found.valid and not claims,
-        "within_budget": found.within_budget,
-        "budget_bytes": found.budget_bytes,
-        "peak_bytes": found.peak_bytes,
-        "peak_step": found.peak_step,
-        "cost": found.cost,
-        "base_cost": found.base_cost,
-        "overhead_percent": 100 * (found.cost / found.base_cost - 1) if found.base_cost else None,
-        "recomputations": found.recomputations,
-        "problems": [*(v.message for v in found.violations), *claims],
-    }
-
-
-def check_text(found: CheckReport, claims: Sequence[str]) -> str:
-    """Return what ``check`` prints."""
-    problems = [
-        *(
-            f"  step {v.step}: {v.message}" if v.step is not None else f"  {v.message}"
-            for v in found.violations
-        ),
-        *(f"  {claim}" for claim in claims),
-    ]
-    verdict = "valid" if found.valid and not claims else "NOT VALID"
-    if found.budget_bytes is not None:
-        verdict += ", within" if found.within_budget else ", OVER"
-        verdict += f" the budget {format_bytes(found.budget_bytes)}"
-    return "\n".join(
-        [
-            verdict,
-            *problems,
-            f"  peak {format_bytes(found.peak_bytes)} ({found.peak_bytes} bytes) at step {found.peak_step}",
-            f"  cost {found.cost:.6g}, {format_overhead(found.cost, found.base_cost)}; "
-            f"{plural(found.recomputations, 'recomputation')}",
-        ]
-    )
 
 
 _KERNELS = {"onednn": " with oneDNN's kernels", "eigen": " with Eigen's kernels"}

@@ -23,7 +23,7 @@ import numpy as np
 
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
-from checkmate.solvers.baselines.cheapest import cheapest_that_fits, forward_bytes, not_a_chain
+from checkmate.solvers.baselines.candidates import cheapest_that_fits, forward_bytes, not_a_chain
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.shared.articulation import articulation_points, forward_end, is_forward_chain
 from checkmate.solvers.shared.retention import steps_with_checkpoints, without_useless

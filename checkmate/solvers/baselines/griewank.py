@@ -16,7 +16,7 @@ import numpy as np
 
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
-from checkmate.solvers.baselines.cheapest import cheapest_that_fits
+from checkmate.solvers.baselines.candidates import cheapest_that_fits
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.shared.articulation import forward_end
 from checkmate.solvers.shared.retention import steps_with_checkpoints, without_useless

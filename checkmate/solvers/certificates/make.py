@@ -48,8 +48,8 @@ def certificate_of(
 ) -> Certificate | None:
     """Return the best certificate that there is time for; None: there is none.
 
-    ``content``: the graph as in its file. ``known_cost``: of a schedule within the budget; nothing above it is
-    tried.
+    ``content``: the graph as in its file. ``known_cost``: of a schedule within the budget; nothing above it
+    is tried.
 
     Raises:
         SolverCrashedError: what was made does not hold, which is a fault of this program.
@@ -57,9 +57,9 @@ def certificate_of(
     started = time.perf_counter()
     if below_minimum(graph, budget_bytes) is not None:
         need = working_set_bound(graph)
-        row = ["end", 1.0] if need.at_end else ["fits", 0, 1.0]
-        proof = CaseProof([{"sum": [row]}], None, 1)
-        return _checked(content, budget_bytes, [] if need.at_end else [need.op], proof, math.inf)
+        cuts = [] if need.at_end else [need.op]
+        alone = CaseProver(content, budget_bytes, cuts, None, started + seconds, cancelled).prove()
+        return None if alone is None else _checked(content, budget_bytes, cuts, alone, math.inf)
     prover = Prover(graph, budget_bytes)
     report(Progress("certify", message="looking for the ops that decide the bound"))
     prover.run(

@@ -1,7 +1,7 @@
 """Prove a bound case by case, so that each case is one sum of rows.
 
-The case that proves least is split on an unknown that the program leaves between 0 and 1. What all cases prove
-holds at any moment; with time it rises.
+The case that proves least is split on an unknown that the program leaves between 0 and 1. What all cases
+prove holds at any moment; with time it rises.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from checkmate.certificate.verify import CutRows, Var, exact, least
 from checkmate.progress import Cancelled
 from checkmate.solvers.certificates.relaxed import CaseResult, RelaxedProgram
 
-_ENOUGH = 1 - 1e-8  # of the target: the rest is rounding
+_ENOUGH, _WHOLE = 1 - 1e-8, 1e-6  # of the target, and between whole numbers: the rest is rounding
 _DEARER, _DEAREST = 1000.0, 1e13  # the price of memory beyond the budget
 
 
@@ -60,18 +60,26 @@ class CaseProver:
     def prove(self) -> CaseProof | None:
         """Return the best proof that there is time for.
 
-        It may prove less than the target. None: there was no time for any, or it does not show that none fits.
+        It may prove less than the target. None: there was no time, or it does not show that none fits.
         """
         rows = CutRows(self.graph, self.budget_bytes, self.cuts)
         costs = [exact(0 if self.target is None else op["cost"]) for op in self.graph["ops"]]
         whole = all(cost.denominator == 1 for cost in costs)
-        needed = 0.0 if self.target is None else self.target * _ENOUGH - (1.0 if whole else 0.0)
+        needed = self._needed(whole)
         program = RelaxedProgram(rows, [float(cost) for cost in costs])
         first = self._solved(program, {}, needed)
         if first is None:
             return None
         self._split_weakest(program, rows, first, needed)
         return self._written(rows, first, costs, whole)
+
+    def _needed(self, whole: bool) -> float:
+        """Return what the bound of every case has to exceed."""
+        if self.target is None:
+            return 0.0
+        if whole:  # what is above the last whole number but one is rounded up to the target
+            return math.ceil(self.target - _WHOLE) - 1 + _WHOLE
+        return self.target * _ENOUGH
 
     def _split_weakest(self, program: RelaxedProgram, rows: CutRows, first: _Case, needed: float) -> None:
         """Split the case with the least bound until all prove what is needed."""

@@ -35,8 +35,9 @@ class CaseResult:
 class RelaxedProgram:
     """The rows of some cuts as a linear program that is solved case by case.
 
-    Memory beyond the budget can be bought at ``price``, so that every case has a solution; the multipliers prove
-    a bound all the same, because a bound with more freedom holds with less. ``costs``: of one run of each op.
+    Memory beyond the budget can be bought at ``price``, so that every case has a solution. The multipliers
+    prove a bound all the same: what holds with more freedom holds with less. ``costs``: of one run of each
+    op.
     """
 
     def __init__(self, rows: CutRows, costs: list[float]) -> None:

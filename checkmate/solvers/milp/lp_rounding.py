@@ -18,11 +18,10 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.bounds import below_working_set, working_set_bound
-from checkmate.solvers.milp.paper_model import PaperModel, assumptions_of, paper_model
-from checkmate.solvers.milp.paper_solver import too_large
+from checkmate.solvers.milp.paper_model import PaperModel
+from checkmate.solvers.milp.paper_run import PaperRun, too_large
 from checkmate.solvers.milp.pulp_engine import Hooks, run_engine
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
-from checkmate.solvers.shared.given_order import GivenOrderRun
 from checkmate.solvers.shared.retention import must_run_once, steps_from_stages, without_useless
 
 # Shares of what the budget leaves above the largest single-op need. The last ones ask for the best that the
@@ -46,12 +45,11 @@ class LpRoundingSolver:
         return below_working_set(problem, self.name) or _LpRoundingRun(problem, options, listener).result()
 
 
-class _LpRoundingRun(GivenOrderRun):
+class _LpRoundingRun(PaperRun):
     """One solve."""
 
     def __init__(self, problem: Problem, options: SolveOptions, listener: Listener) -> None:
-        assumptions = assumptions_of(problem.graph, recompute_gradients=options.recompute_gradients)
-        super().__init__(LpRoundingSolver.name, problem, options, listener, assumptions)
+        super().__init__(LpRoundingSolver.name, problem, options, listener)
         self._random = np.random.default_rng(options.seed)
         self._once = must_run_once(problem.graph, recompute_gradients=options.recompute_gradients)
 
@@ -60,13 +58,7 @@ class _LpRoundingRun(GivenOrderRun):
         refused = too_large(self.problem, LpRoundingSolver.name, self.options.time_limit_s)
         if refused is not None:
             return refused
-        model = paper_model(
-            self.graph,
-            self.problem.budget_bytes,
-            recompute_gradients=self.options.recompute_gradients,
-            relaxed=True,
-            stop=self.should_stop,
-        )
+        model = self.state(relaxed=True)
         if model is None:
             return self.nothing_found("the time limit was reached while the relaxation was being built")
         bound: float | None = None

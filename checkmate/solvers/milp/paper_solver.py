@@ -12,14 +12,12 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.solvers.bounds import below_working_set
-from checkmate.solvers.certify import without_schedule
-from checkmate.solvers.milp.paper_model import PaperModel, assumptions_of, model_size, paper_model
+from checkmate.solvers.milp.paper_model import PaperModel
+from checkmate.solvers.milp.paper_run import PaperRun, too_large
 from checkmate.solvers.milp.pulp_engine import EngineOutcome, Hooks, run_engine
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
-from checkmate.solvers.shared.given_order import GivenOrderRun
 from checkmate.solvers.shared.retention import steps_from_stages
 
-VARIABLES_PER_SECOND = 30_000  # the variables that PuLP adds per second (measured, one core at 2.5 GHz)
 _TRIES = 3  # the most solves if the engine's tolerances let a schedule over the budget
 
 
@@ -41,25 +39,11 @@ class MilpSolver:
         return below_working_set(problem, self.name) or _MilpRun(problem, options, listener).result()
 
 
-def too_large(problem: Problem, solver: str, time_limit_s: float) -> SolveResult | None:
-    """Return LIMIT if the model cannot even be built in time, else None."""
-    size = model_size(problem.graph)
-    if size <= VARIABLES_PER_SECOND * time_limit_s:
-        return None
-    sentence = (
-        f"the paper's program for {problem.graph.name!r} has about {size:,} variables, "
-        f"too many to build within {time_limit_s:g} s; "
-        f"give it {size / VARIABLES_PER_SECOND:.0f} s or more, or choose another solver"
-    )
-    return without_schedule(problem, solver, SolveStatus.LIMIT, sentence, seconds=0.0)
-
-
-class _MilpRun(GivenOrderRun):
+class _MilpRun(PaperRun):
     """One solve."""
 
     def __init__(self, problem: Problem, options: SolveOptions, listener: Listener) -> None:
-        assumptions = assumptions_of(problem.graph, recompute_gradients=options.recompute_gradients)
-        super().__init__(MilpSolver.name, problem, options, listener, assumptions)
+        super().__init__(MilpSolver.name, problem, options, listener)
         self._told_bound = -np.inf
 
     def result(self) -> SolveResult:
@@ -71,13 +55,7 @@ class _MilpRun(GivenOrderRun):
         refused = too_large(self.problem, MilpSolver.name, self.options.time_limit_s)
         if refused is not None:
             return refused
-        model = paper_model(
-            self.graph,
-            self.problem.budget_bytes,
-            recompute_gradients=self.options.recompute_gradients,
-            relaxed=False,
-            stop=self.should_stop,
-        )
+        model = self.state(relaxed=False)
         if model is None:
             sentence = "the time limit was reached while the program was being built"
             return self.nothing_found(sentence, self._statistics("not stated"))

@@ -27,8 +27,8 @@ def certify(
 ) -> Certificate | None:
     """Return the best certificate for a budget that there is time for.
 
-    It proves that no schedule within ``budget_bytes`` costs less than its cost, or that none fits. None: there
-    was not enough time for any. ``known_cost``: of a schedule within the budget.
+    It proves that no schedule within ``budget_bytes`` costs less than its cost, or that none fits. None:
+    there was not enough time for any. ``known_cost``: of a schedule within the budget.
     """
     return certificate_of(
         graph,

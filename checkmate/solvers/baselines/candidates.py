@@ -1,4 +1,4 @@
-"""What the checkpointing baselines share: keep the cheapest of many."""
+"""What the checkpointing baselines share: of many schedules, the cheapest that fits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.solvers.certify import with_schedule, without_schedule
+from checkmate.solvers.certify import cancelled_before, with_schedule, without_schedule
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.units import format_bytes
 
@@ -41,8 +41,7 @@ def cheapest_that_fits(
         statistics = {"schedules_tried": tried}
         return with_schedule(problem, name, best, lower_bound=None, seconds=seconds, statistics=statistics)
     if listener.cancelled():
-        sentence = "cancelled before a schedule was found"
-        return without_schedule(problem, name, SolveStatus.CANCELLED, sentence, seconds=seconds)
+        return cancelled_before(problem, name, seconds)
     sentence = f"the smallest peak that {name} reaches is {format_bytes(least)}, over the budget"
     return without_schedule(problem, name, SolveStatus.LIMIT, sentence, seconds=seconds)
 

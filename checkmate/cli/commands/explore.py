@@ -1,0 +1,69 @@
+"""Parse and run ``checkmate explore``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from checkmate.cli.shared import options as cli_options
+from checkmate.cli.shared import output
+from checkmate.terminal import Interrupt
+
+
+def add_explore(commands: Any, common: Any) -> None:
+    """Add ``explore`` to the parser of all commands."""
+    parser = cli_options.add_command(
+        commands, "explore", common, "open the window", _explore, "checkmate explore unet"
+    )
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", help="a model, a sample, a graph or a saved exploration"
+    )
+    parser.add_argument(
+        "--screenshot", type=Path, metavar="OUT.png", help="save a picture of the solved window and exit"
+    )
+    parser.add_argument(
+        "--animation",
+        type=Path,
+        metavar="OUT.gif",
+        help="save the solved step's playback (.gif, .png, .webp) and exit",
+    )
+    parser.add_argument(
+        "--size",
+        type=cli_options.window_size,
+        help="size in pixels (default: 1600x1000 for the window, 960x600 for the animation)",
+    )
+    parser.add_argument(
+        "--theme",
+        choices=("light", "dark"),
+        help="colours of the window (default: as chosen in it, else the system's)",
+    )
+    parser.add_argument("--budget", type=cli_options.budget, help="budget to start with, e.g. 6.5GiB or 60%%")
+    parser.add_argument(
+        "--at", type=int, metavar="STEP", help="go to this step of the schedule, counted from 0"
+    )
+    parser.add_argument(
+        "-b", "--batch-size", type=cli_options.positive, help="examples per step, for a model (default 32)"
+    )
+    parser.add_argument("--allow-code", action="store_true", help=cli_options.ALLOW_CODE_HELP)
+
+
+def _explore(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from app.bootstrap import explore
+
+    code = explore(
+        options.file,
+        screenshot=options.screenshot,
+        animation=options.animation,
+        size=options.size,
+        theme=options.theme,
+        budget=options.budget,
+        at=options.at,
+        batch_size=options.batch_size,
+        allow_code=options.allow_code,
+    )
+    written = [str(path) for path in (options.screenshot, options.animation) if path is not None]
+    if written or options.json:
+        facts = {"file": options.file, "written": written}
+        output.show(options.json, facts, "\n".join(f"wrote {path}" for path in written))
+    return code

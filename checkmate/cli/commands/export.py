@@ -1,0 +1,40 @@
+"""Parse and run ``checkmate export``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from checkmate.cli.shared import options as cli_options
+from checkmate.cli.shared import output, scheduled
+from checkmate.errors import ExitCode
+from checkmate.terminal import Interrupt, progress_line
+
+
+def add_export(commands: Any, common: Any) -> None:
+    """Add ``export`` to the parser of all commands."""
+    parser = cli_options.add_command(
+        commands,
+        "export",
+        common,
+        "verify a schedule, and write it as a TensorFlow training graph",
+        _export,
+        "checkmate export keras.applications.ResNet50 schedule.json -g resnet50.json -o out",
+        tensorflow=True,
+    )
+    scheduled.add_scheduled(parser)
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="the folder to write")
+
+
+def _export(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate import pipeline
+    from checkmate.formats.report import report_to_json
+
+    request, graph, result, budget = scheduled.read_scheduled(options)
+    with progress_line(quiet=options.quiet) as report:
+        found = pipeline.export(
+            request, graph, result, options.output, budget_bytes=budget, report=report, cancelled=interrupt
+        )
+    output.show(options.json, report_to_json(found), output.report_text(found, options.output))
+    return ExitCode.DONE if found.ok else ExitCode.NOT_AS_PROMISED

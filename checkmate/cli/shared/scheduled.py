@@ -1,0 +1,49 @@
+"""Read what the commands take that measure a schedule: MODEL, S.json and -g G.json."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from checkmate.cli.shared import options as cli_options
+from checkmate.errors import UsageError
+from checkmate.request import ModelRequest
+
+
+def add_scheduled(parser: argparse.ArgumentParser) -> None:
+    """Add the model, its schedule and graph, and the budget on the meter."""
+    parser.add_argument("model", metavar="MODEL", help="the model that the graph was profiled from")
+    parser.add_argument("schedule", type=Path, metavar="S.json", help="a schedule file for this graph")
+    parser.add_argument(
+        "-g", "--graph", type=Path, required=True, metavar="G.json", help="the profiled graph"
+    )
+    parser.add_argument(
+        "--budget",
+        type=cli_options.budget,
+        help="the most memory that the device's allocator may show (default: from the schedule's own budget)",
+    )
+    parser.add_argument("--allow-code", action="store_true", help=cli_options.ALLOW_CODE_HELP)
+
+
+def read_scheduled(options: argparse.Namespace) -> tuple[ModelRequest, Any, Any, int | None]:
+    """Return (request, graph, result, user's budget).
+
+    It is for commands that take MODEL, S.json and -g G.json.
+    """
+    from checkmate import pipeline
+    from checkmate.formats import read_any_graph, read_schedule
+    from checkmate.graphs.by_name import graph_path
+
+    graph = read_any_graph(graph_path(options.graph))
+    recorded = graph.metadata.get("request")
+    if not isinstance(recorded, dict):
+        raise UsageError(
+            f"{options.graph} was not profiled from a Keras model, so no training step can be made from it",
+            hint="make a graph from the model first: checkmate profile MODEL -o G.json",
+        )
+    # Batch size, loss and shapes come from the graph; only the model's place comes from the user.
+    recorded = {**recorded, "model": options.model, "allow_code": options.allow_code}
+    result = read_schedule(options.schedule, graph)
+    budget = None if options.budget is None else pipeline.resolve_budget(graph, options.budget)
+    return ModelRequest.from_json(recorded), graph, result, budget

@@ -1,0 +1,171 @@
+"""Test certificates: what is proved is true, and false ones are refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkmate.certificate import verify as checker
+from checkmate.certificate.verify import CutRows, InvalidCertificateError, verify
+from checkmate.formats import write_graph
+from checkmate.formats.graph import graph_to_json
+from checkmate.ir import Graph, SolveStatus
+from checkmate.pipeline import certify, keep_everything_peak, solve
+from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.certificates.proof import CaseProver
+from checkmate.solvers.problem import SolveOptions
+from tests.graphs_strategies import random_graph, training_chain
+from tests.oracles import optimum
+
+SECONDS = 20.0
+
+
+def content(graph: Graph) -> dict[str, Any]:
+    return json.loads(json.dumps(graph_to_json(graph)))
+
+
+def budgets(graph: Graph, share: float) -> int:
+    least, most = working_set_bound(graph).bytes, keep_everything_peak(graph)
+    return int(least + share * (most - least))
+
+
+def made(graph: Graph, budget: int) -> dict[str, Any]:
+    found = certify(graph, budget, seconds=SECONDS)
+    assert found is not None
+    return dict(found.data)
+
+
+def test_the_checker_is_short_and_needs_python_alone() -> None:
+    source = Path(checker.__file__)
+    assert len(source.read_text(encoding="utf-8").splitlines()) < 200
+    asked = (
+        "import sys, runpy; runpy.run_path(sys.argv[1]); "
+        "print([name for name in sys.modules if name.partition('.')[0] in ('checkmate', 'numpy')])"
+    )
+    told = subprocess.run(
+        [sys.executable, "-I", "-c", asked, str(source)], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.strip() == "[]"
+
+
+def test_the_checker_runs_by_itself(tmp_path: Path) -> None:
+    chain = training_chain(8)
+    budget = budgets(chain, 0.3)
+    write_graph(tmp_path / "g.json.gz", chain)
+    (tmp_path / "c.json").write_text(json.dumps(made(chain, budget)), encoding="utf-8")
+    told = subprocess.run(
+        [sys.executable, "-I", checker.__file__, str(tmp_path / "g.json.gz"), str(tmp_path / "c.json")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.startswith("no schedule costs less than ")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.8])
+def test_a_chain_s_optimum_is_certified(share: float) -> None:
+    chain = training_chain(8)
+    budget = budgets(chain, share)
+    found = solve(chain, budget, options=SolveOptions(time_limit_s=SECONDS))
+    assert found.cost is not None and found.status is SolveStatus.OPTIMAL
+    assert verify(content(chain), made(chain, budget)) == pytest.approx(found.cost)
+
+
+def test_a_budget_below_one_op_s_need_is_certified_infeasible() -> None:
+    chain = training_chain(8)
+    budget = working_set_bound(chain).bytes - 1
+    certificate = made(chain, budget)
+    assert verify(content(chain), certificate) is None and len(certificate["proof"]) == 1
+    with pytest.raises(InvalidCertificateError):
+        verify(content(chain), {**certificate, "budget_bytes": budget + 1})
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_nothing_false_is_certified(seed: int) -> None:
+    """Compare with the cheapest of all schedules, found by exact search."""
+    dice = random.Random(seed)
+    graph = random_graph(dice, most_ops=5)
+    budget = max(0, budgets(graph, dice.choice([-0.2, 0.0, 0.2, 0.5, 1.0])))
+    certificate, best = certify(graph, budget, seconds=SECONDS), optimum(graph, budget)
+    assert certificate is not None
+    proved = verify(content(graph), dict(certificate.data))
+    if proved is None:
+        assert best is None
+    elif best is not None:
+        assert float(proved) <= best.cost
+
+
+def test_one_thousand_false_certificates_are_refused() -> None:
+    """Claim more than is true, or damage a proof: it must not pass with a false claim."""
+    chain = training_chain(8)
+    graph, budget = content(chain), budgets(chain, 0.2)
+    true = made(chain, budget)
+    dice = random.Random(1)
+    refused = 0
+    for _ in range(1000):
+        false = json.loads(json.dumps(true))
+        damage(false, dice)
+        claims_more = false["claim"] == "infeasible" or false["cost"] > true["cost"]
+        assert claims_more  # each of them claims what no proof can show
+        with pytest.raises(InvalidCertificateError):
+            verify(graph, false)
+        refused += 1
+    assert refused == 1000
+
+
+def damage(certificate: dict[str, Any], dice: random.Random) -> None:
+    """Make a true certificate claim something false, and change its proof at random."""
+    if dice.random() < 0.3:
+        certificate.update(claim="infeasible", cost=None)
+    else:
+        certificate["cost"] *= 1 + 10 ** dice.uniform(-3, 3)
+        certificate["cost"] = math.ceil(certificate["cost"])
+    for _ in range(dice.randrange(4)):
+        node = dice.choice(certificate["proof"])
+        kind = dice.randrange(7)
+        if kind == 0:
+            certificate["proof"].remove(node)
+        elif kind == 1:
+            unknown = [dice.choice("yab"), dice.randrange(-9, 99), dice.randrange(-3, 9)]
+            certificate["proof"].insert(0, {"set": unknown})
+        elif kind == 2:
+            certificate["cuts"] = [dice.randrange(-4, 20) for _ in range(dice.randrange(4))]
+        elif node.get("sum"):
+            row = dice.choice(node["sum"])
+            if kind == 3:
+                row[-1] *= dice.choice([-1, 1e9, 1e300, 0, -0.5])
+            elif kind == 4:
+                odd = [-1, -2, 0, 1, 5, 1.5, 1e9, "1", None, [], True]
+                row[dice.randrange(1, len(row))] = dice.choice(odd)
+            elif kind == 5:
+                node["sum"] += [["fits", dice.randrange(-5, 5), 1e6], ["end", 1e9], ["held", -1, -1, 1e9]]
+            else:
+                row[0] = dice.choice(["fits", "end", "kept", "runs", "once", "owns", "held", "read", "why"])
+        if not certificate["proof"]:
+            return
+
+
+@pytest.mark.parametrize("name", ["fits", "held", "read", "owns", "runs", "kept"])
+def test_rows_have_no_negative_numbers_in_their_names(name: str) -> None:
+    rows = CutRows(content(training_chain(4)), 100, [3])
+    with pytest.raises(InvalidCertificateError, match="negative"):
+        rows.row(name, -1, 0)
+
+
+def test_a_proof_that_is_out_of_time_proves_less_and_never_more() -> None:
+    chain = training_chain(12)
+    budget = budgets(chain, 0.1)
+    found = solve(chain, budget, options=SolveOptions(time_limit_s=SECONDS))
+    assert found.cost is not None
+    asked = iter(range(10**6))
+    until = time.perf_counter() + SECONDS
+    proof = CaseProver(content(chain), budget, [11], found.cost, until, lambda: next(asked) > 2).prove()
+    assert proof is not None and proof.cost is not None and proof.cost <= found.cost
