@@ -21,6 +21,8 @@ from checkmate.doctor.prove.networks import NETWORKS, ProofNetwork, prove
 from checkmate.progress import Progress, never, silent
 from checkmate.request import ModelRequest
 
+pytestmark = pytest.mark.heavy  # each looks at the machine in processes of their own
+
 ROOT = Path(__file__).resolve().parents[2]
 ABORTS = "import os\nos.abort()\n"
 TINY = ProofNetwork(

@@ -25,6 +25,8 @@ from checkmate.tf.emit.same_step import for_traced_step
 from checkmate.tf.kernels import Kernels
 from resources.make_graphs import BUILT, NAMES, file_of, request_of
 
+pytestmark = pytest.mark.heavy  # whole samples are traced
+
 
 def traced(name: str, kernels: Kernels) -> Graph:
     """Return the graph of the sample's step on a CPU with these kernels."""

@@ -97,6 +97,7 @@ def test_scratch_of_half_precision_kernels_is_learned() -> None:
     assert all(graph.ops[node].workspace_bytes > folded.graph.ops[node].workspace_bytes for node in learned)
 
 
+@pytest.mark.heavy  # half precision is slow on a CPU
 def test_scratch_seen_in_only_one_run_is_not_learned() -> None:
     folded = folded_zoo("mixed_float16")
     (trace,) = traced(folded, list(range(folded.graph.n)))

@@ -19,6 +19,8 @@ from checkmate.tf.builtin.build import _BUILDERS
 from checkmate.tf.costs import session
 from tests.tf.conftest import load
 
+pytestmark = pytest.mark.heavy  # every model of the zoo is built
+
 QUICK = [model for model in ZOO if model.quick]
 SLOW = [model for model in ZOO if not model.quick]
 

@@ -16,6 +16,8 @@ from keras import layers
 from checkmate.tf.models.losses import loss_name
 from tests.tf.conftest import dense_model, load
 
+pytestmark = pytest.mark.heavy  # models are saved and loaded in processes
+
 SUFFIXES = (".keras", ".h5")
 LOSSES = {
     "short name": ("mse", "mean_squared_error"),
