@@ -287,6 +287,13 @@ ACTIONS: tuple[Action, ...] = (
         tip="Show where the allocator puts the values, and what is free between them",
     ),
     Action(
+        "view.lines",
+        "Lines across the memory curve…",
+        ("L",),
+        Menu.VIEW,
+        tip="Show the requested and the allocated peak, the least possible memory, or a card's capacity",
+    ),
+    Action(
         "view.compare",
         "Compare A | B",
         ("D",),

@@ -163,7 +163,7 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.doctor.child_entry": "doctor.tell ipc machine tf.environment tf.look",
     "app.models": (
-        "app.presenters app.state app.workers formats ipc machine memory records solvers.bounds "
+        "app.presenters app.state app.workers catalog formats ipc machine memory records solvers.bounds "
         "solvers.constraints solvers.known_frontier workers"
     ),
     "checkmate.bench.paper": (

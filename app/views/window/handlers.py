@@ -81,6 +81,7 @@ def handlers(window: MainWindow) -> Mapping[str, Handler]:
         "view.step_axis": lambda: window.explorer.span.toggle_axis(),
         "view.bands": lambda: window.explorer.span.next_grouping(),
         "view.allocator": lambda: window.explorer.span.toggle_addresses(),
+        "view.lines": lambda: window.explorer.offer_lines(),
         "view.compare": lambda: window.explorer.shown_edits.toggle(),
         "view.compare_shown": lambda: window.explorer.shown_edits.compare_shown(),
         **{f"view.panel_{name}": partial(_toggle_panel, window, name) for name in map(str.lower, PANELS)},

@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
 
 from app.actions import action
 from app.models.cursors import Playhead, Selection
+from app.models.memory_lines import LineChoice
 from app.models.recent import Explored, Recent
 from app.models.recovery import Recovery
 from app.models.session import Session
@@ -89,7 +90,8 @@ class MainWindow(QMainWindow):
         super().__init__()
         self.recovery, self._settings = recovery, settings
         self.session, self.theme, self._batch_size = session, theme, batch_size
-        self.preferences = Preferences(settings, theme, session, self)
+        self.line_choice = LineChoice(self)
+        self.preferences = Preferences(settings, theme, session, self.line_choice, self)
         self.playhead, self.selection = Playhead(self), Selection(self)
         self.what_ifs = WhatIfs(session, self.selection, self)
         self.setWindowTitle("Checkmate Explorer")
@@ -231,7 +233,9 @@ class MainWindow(QMainWindow):
             return
         from app.views.window.explorer import Explorer
 
-        self._explorer = Explorer(self.session, self.playhead, self.selection, self.what_ifs, self.theme)
+        self._explorer = Explorer(
+            self.session, self.playhead, self.selection, self.what_ifs, self.theme, self.line_choice
+        )
         self._stack.addWidget(self._explorer)
         area = self._explorer.area
         area.changed.connect(self.panels_changed)
