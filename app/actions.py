@@ -116,6 +116,13 @@ ACTIONS: tuple[Action, ...] = (
         Menu.FILE,
         tip="What filled the memory, from a log or a profile that TensorFlow wrote",
     ),
+    Action(
+        "file.compare",
+        "Compare with…",
+        ("Ctrl+Shift+D",),
+        Menu.FILE,
+        tip="Another graph beside this one: facts, memory curves, frontiers and layers",
+    ),
     Action("file.start", "Start page", ("Ctrl+W",), Menu.FILE, tip="Samples, and what you explored lately"),
     Action("file.save", "Save exploration…", ("Ctrl+S",), Menu.FILE),
     Action("file.save_schedule", "Save this schedule…", ("Ctrl+Shift+S",), Menu.FILE),

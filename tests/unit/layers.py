@@ -179,6 +179,9 @@ LAYERS: dict[str, str] = {
         "reports.loaded reports.page sweeps"
     ),
     "app.views.inspector": ("app.models app.presenters app.state app.theme app.views.common app.views.lists"),
+    "app.views.compare": (
+        "app.models app.presenters app.theme app.views.common app.views.lists app.views.timeline axis"
+    ),
     "app.views.playback": (
         "app.models app.presenters app.theme app.views.common app.views.graph app.views.timeline "
         "app.workers formats ipc workers"
@@ -186,9 +189,9 @@ LAYERS: dict[str, str] = {
     "checkmate.reports.recognize": "formats reports.grouping reports.loaded reports.page reports.sections",
     "app.views.window": (
         "app.actions app.models app.presenters app.state app.theme app.views.budget app.views.common "
-        "app.views.graph app.views.inspector app.views.lists app.views.playback app.views.timeline "
-        "app.workers catalog doctor.diagnosis doctor.lines doctor.look frontiers graphs machine records "
-        "solvers.constraints"
+        "app.views.compare app.views.graph app.views.inspector app.views.lists app.views.playback "
+        "app.views.timeline app.workers catalog doctor.diagnosis doctor.lines doctor.look frontiers "
+        "graphs machine records solvers.constraints"
     ),
     "checkmate.reports.write": "formats reports.page reports.recognize",
     "app.bootstrap": (

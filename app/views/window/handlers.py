@@ -34,6 +34,7 @@ def handlers(window: MainWindow) -> Mapping[str, Handler]:
         "file.open": window.ask_open,
         "file.profile": window.ask_profile,
         "file.explain": window.records.ask,
+        "file.compare": window.comparing.ask,
         "file.start": window.show_start,
         "file.save": partial(save_dialogs.ask_save, window),
         "file.save_schedule": partial(save_dialogs.ask_save_schedule, window),

@@ -35,6 +35,7 @@ from app.theme import CurrentTheme
 from app.views.common.button_keys import ButtonKeys
 from app.views.common.command_button import command_button
 from app.views.common.panel import label
+from app.views.window.comparing import Comparing
 from app.views.window.doctor_dialog import DoctorDialog
 from app.views.window.export_dialog import ExportDialog
 from app.views.window.main_menus import add_commands
@@ -120,6 +121,7 @@ class MainWindow(QMainWindow):
         column.addWidget(self._stack, 1)
         self.setCentralWidget(central)
         self.records = RecordFiles(self, settings)
+        self.comparing = Comparing(self)
         self.tour = Tour(self)
         self.commands = add_commands(self)
         self._connect()
@@ -495,6 +497,7 @@ class MainWindow(QMainWindow):
             self._explorer.placing.close()
             self._explorer.film.close()
         self.records.close()
+        self.comparing.close()
         self.session.close()
         if self.recovery is not None:
             self.recovery.close()
