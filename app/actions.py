@@ -226,6 +226,13 @@ ACTIONS: tuple[Action, ...] = (
         tip="Common cards, and what the step costs on each",
         line_above=True,
     ),
+    Action(
+        "solve.batch",
+        "Largest batch…",
+        ("Ctrl+B",),
+        Menu.SOLVE,
+        tip="The largest batch within a budget or on a card, found by scaling this graph",
+    ),
     Action("playback.play", "Play or pause", ("Space",), Menu.PLAYBACK),
     Action("playback.next", "Next step", (".",), Menu.PLAYBACK),
     Action("playback.previous", "Previous step", (",",), Menu.PLAYBACK),

@@ -15,6 +15,7 @@ from app.presenters.memory_curve import line_in_columns
 from app.presenters.range_rows import Cell
 from app.presenters.step_axis import StepAxis
 from app.presenters.tables import ViewTable
+from app.presenters.wording import batch_text
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.machine.cost_origin import cost_text
@@ -219,11 +220,7 @@ def _cost(graph: Graph, layer: Layer | None) -> float | None:
 
 
 def _batch(graph: Graph) -> str:
-    batch = graph.batch_size
-    scaled = graph.metadata.get("extrapolated_from_batch")
-    if batch is None:
-        return "not said"
-    return f"{batch} (scaled from {scaled}, estimated)" if scaled else str(batch)
+    return batch_text(graph).removeprefix("batch ") or "not said"
 
 
 def _batch_factor(a: Graph, b: Graph) -> str:

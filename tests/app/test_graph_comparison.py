@@ -52,7 +52,7 @@ def side(graph: Graph, name: str = "one") -> Side:
 def test_facts_say_how_they_compare() -> None:
     a, b = side(dataclasses.replace(training_chain(), batch_size=4)), side(doubled(training_chain()))
     rows = {row[0].strip(): row[1:] for row in fact_rows(a, b)}
-    assert rows["Batch"] == ("4", "8 (scaled from 4, estimated)", "× 2")
+    assert rows["Batch"] == ("4", "8, scaled from 4, estimated", "× 2")
     assert rows["Ops"] == ("24", "24", "the same") and rows["of it fixed"][2] == "the same"
     assert rows["One step"][2] == "× 2"
     assert 1.8 < b.plain.peak_bytes / a.plain.peak_bytes < 2

@@ -161,6 +161,7 @@ LAYERS: dict[str, str] = {
         "solvers.certify solvers.listeners solvers.once_bound "
         "solvers.portfolio solvers.problem solvers.registry solvers.tolerances sweeps"
     ),
+    "checkmate.workers.batches": "formats ipc largest solvers.problem workers",
     "checkmate.doctor.child_entry": "doctor.tell ipc machine tf.environment tf.look",
     "app.models": (
         "app.presenters app.state app.workers catalog formats ipc machine memory records solvers.bounds "

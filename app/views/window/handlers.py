@@ -62,6 +62,7 @@ def handlers(window: MainWindow) -> Mapping[str, Handler]:
         "solve.least_at_cost": lambda: window.explorer.budget.aims.ask_within(),
         "solve.least": lambda: window.explorer.budget.aim_at_least(),
         "solve.cards": lambda: window.explorer.open_cards(),
+        "solve.batch": window.batches.open,
         "solve.gradients": what_ifs.toggle_gradients,
         "solve.fill": lambda: listing.fill(not listing.fill_wanted),
         "playback.play": playhead.toggle,

@@ -30,11 +30,12 @@ from app.models.session import Session
 from app.models.undo import WhatIfs
 from app.presenters.problem_report import problem_report
 from app.presenters.standing_text import why_no_export
-from app.presenters.wording import doubts, origin_text, playhead_text, remeasuring_hint
+from app.presenters.wording import batch_text, doubts, origin_text, playhead_text, remeasuring_hint
 from app.theme import CurrentTheme
 from app.views.common.button_keys import ButtonKeys
 from app.views.common.command_button import command_button
 from app.views.common.panel import label
+from app.views.window.batches import Batches
 from app.views.window.comparing import Comparing
 from app.views.window.doctor_dialog import DoctorDialog
 from app.views.window.export_dialog import ExportDialog
@@ -121,7 +122,7 @@ class MainWindow(QMainWindow):
         column.addWidget(self._stack, 1)
         self.setCentralWidget(central)
         self.records = RecordFiles(self, settings)
-        self.comparing = Comparing(self)
+        self.comparing, self.batches = Comparing(self), Batches(self)
         self.tour = Tour(self)
         self.commands = add_commands(self)
         self._connect()
@@ -153,7 +154,8 @@ class MainWindow(QMainWindow):
         request = ModelRequest(what, allow_code=runs_code)
         self._profile(request if self._batch_size is None else request.at_batch(self._batch_size))
 
-    def _profile_again(self, request: ModelRequest) -> None:
+    def profile_again(self, request: ModelRequest) -> None:
+        """Profile a model anew, after asking whether its code may run."""
         if not request.allow_code or self._allows_code(request.model):
             self._profile(request)
 
@@ -301,11 +303,12 @@ class MainWindow(QMainWindow):
         self._start.show_start()
         self.notice.hide()
         self.explorer.budget.setFocus()
-        batch = f"batch {graph.batch_size} · " if graph.batch_size else ""
+        batch = f"{batch_text(graph)} · " if graph.batch_size else ""
         device = f" · {graph.device.name}" if graph.device is not None and graph.device.kind != "none" else ""
         self._name.setText(graph.name)
         self._facts.setText(f"{batch}{graph.n} ops · {origin_text(graph)}{device}")
         self._offer_remeasuring(graph)
+        self.batches.say_scaled(graph)
         self._allow_export()
         self.setWindowTitle(f"{graph.name} – Checkmate Explorer")
         self.selection.select(-1)
@@ -321,7 +324,7 @@ class MainWindow(QMainWindow):
             told = graph.metadata["request"]
 
             def again() -> None:
-                self._profile_again(ModelRequest.from_json(told))
+                self.profile_again(ModelRequest.from_json(told))
 
             hint = remeasuring_hint(graph)
             self.notice.say(words, hint, ("Profile again", again))
@@ -378,7 +381,7 @@ class MainWindow(QMainWindow):
         if graph is None or "request" not in graph.metadata:
             return
         request = ModelRequest.from_json(graph.metadata["request"])
-        self.notice.say(sentence, hint, ("Profile again", lambda: self._profile_again(request)))
+        self.notice.say(sentence, hint, ("Profile again", lambda: self.profile_again(request)))
 
     def _on_device_ended(self) -> None:
         """Show again what was explored before."""
@@ -498,6 +501,7 @@ class MainWindow(QMainWindow):
             self._explorer.film.close()
         self.records.close()
         self.comparing.close()
+        self.batches.close()
         self.session.close()
         if self.recovery is not None:
             self.recovery.close()
