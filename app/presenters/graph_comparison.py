@@ -91,13 +91,12 @@ def fact_rows(a: Side, b: Side) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def sentence(a: Side, b: Side) -> str:
-    """Say how the graphs compare, in one sentence."""
+def sentence(a: Side, b: Side, pairs: Sequence[LayerPair]) -> str:
+    """Say how the graphs compare, and how many of their layers are ``pairs``."""
     peaks = a.plain.peak_bytes, b.plain.peak_bytes
     said = [f"Where everything is kept, B needs {_times(*peaks)} as much memory as A (predicted)"]
     if a.graph.cost_unit is b.graph.cost_unit and a.graph.base_cost > 0:
         said.append(f"and its step costs {_times(a.graph.base_cost, b.graph.base_cost)} as much")
-    pairs = layer_pairs(a.graph, b.graph)
     alone = [sum(getattr(pair, name) is None for pair in pairs) for name in ("bytes_b", "bytes_a")]
     matched = len(pairs) - sum(alone)
     others = f", {alone[0]} only in A, {alone[1]} only in B" if any(alone) else ""
@@ -216,7 +215,7 @@ def _bytes(layer: Layer | None) -> int | None:
 
 
 def _cost(graph: Graph, layer: Layer | None) -> float | None:
-    return None if layer is None else math.fsum(graph.ops[op].cost for op in layer.ops)
+    return None if layer is None else math.fsum(graph.cost[list(layer.ops)].tolist())
 
 
 def _batch(graph: Graph) -> str:

@@ -56,14 +56,15 @@ def test_facts_say_how_they_compare() -> None:
     assert rows["Ops"] == ("24", "24", "the same") and rows["of it fixed"][2] == "the same"
     assert rows["One step"][2] == "× 2"
     assert 1.8 < b.plain.peak_bytes / a.plain.peak_bytes < 2
-    assert sentence(a, b).endswith("costs 2 times as much. 12 layers have the same name.")
+    said = sentence(a, b, layer_pairs(a.graph, b.graph))
+    assert said.endswith("costs 2 times as much. 12 layers have the same name.")
 
 
 def test_costs_in_other_units_are_not_compared() -> None:
     graph = training_chain()
     a, b = side(graph), side(dataclasses.replace(graph, cost_unit=CostUnit.FLOP))
     assert {row[0]: row[3] for row in fact_rows(a, b)}["One step"] == "other units"
-    assert "costs" not in sentence(a, b)
+    assert "costs" not in sentence(a, b, layer_pairs(a.graph, b.graph))
     cells = layer_cells(a.graph, b.graph, layer_pairs(a.graph, b.graph))
     assert {row[-1].text for row in cells} == {"–"}
 
@@ -79,7 +80,8 @@ def test_layers_are_matched_by_name_and_what_is_alone_is_said() -> None:
     assert [pairs[f"layer{at}"].cost_b for at in (10, 11)] == [None, None]
     sizes = [abs(pair.difference) for pair in layer_pairs(a, b)]
     assert sizes == sorted(sizes, reverse=True)
-    assert "10 layers have the same name, 2 only in A, 0 only in B" in sentence(side(a), side(b))
+    said = sentence(side(a), side(b), layer_pairs(a, b))
+    assert "10 layers have the same name, 2 only in A, 0 only in B" in said
     rows = list(csv.DictReader(io.StringIO(layer_table(a, b, layer_pairs(a, b)).csv())))
     assert sum(int(row["difference, bytes"]) for row in rows) == sum(p.difference for p in pairs.values())
 
@@ -117,15 +119,22 @@ def test_the_frontier_is_stairs(window) -> None:
     assert frontier_words((one, one), peaks[1]).endswith("A +0.0 %\nB +0.0 %")
 
 
+def opened(window, qtbot, path):
+    """Compare with a file; return the dialog once its layers are listed."""
+    window.comparing.open(path)
+    qtbot.waitUntil(lambda: window.comparing.dialog is not None, timeout=20_000)
+    dialog = window.comparing.dialog
+    qtbot.waitUntil(lambda: bool(dialog.words.text()), timeout=20_000)
+    return dialog
+
+
 @pytest.fixture
 def dialog(window, qtbot, tmp_path):
     """Return the comparison of a chain with itself at twice the batch."""
     open_chain(window, qtbot)
     path = tmp_path / "double.json"
     write_graph(path, doubled(training_chain()))
-    window.comparing.open(path)
-    qtbot.waitUntil(lambda: window.comparing.dialog is not None, timeout=20_000)
-    return window.comparing.dialog
+    return opened(window, qtbot, path)
 
 
 def test_the_other_graph_has_a_frontier_of_its_own(window, qtbot, dialog) -> None:
@@ -173,9 +182,7 @@ def test_an_exploration_comes_with_what_was_found(window, qtbot, tmp_path) -> No
     smaller(exploration)
     path = tmp_path / "one.exploration.json.gz"
     write_exploration(path, exploration.saved())
-    window.comparing.open(path)
-    qtbot.waitUntil(lambda: window.comparing.dialog is not None, timeout=20_000)
-    dialog = window.comparing.dialog
+    dialog = opened(window, qtbot, path)
     assert len(dialog.sides[1].known) == 2 and "just as much memory" in dialog.words.text()
 
 

@@ -181,7 +181,8 @@ LAYERS: dict[str, str] = {
     ),
     "app.views.inspector": ("app.models app.presenters app.state app.theme app.views.common app.views.lists"),
     "app.views.compare": (
-        "app.models app.presenters app.theme app.views.common app.views.lists app.views.timeline axis"
+        "app.models app.presenters app.theme app.views.common app.views.lists app.views.timeline app.workers "
+        "axis"
     ),
     "app.views.playback": (
         "app.models app.presenters app.theme app.views.common app.views.graph app.views.timeline "

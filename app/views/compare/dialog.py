@@ -40,11 +40,13 @@ from app.presenters.graph_comparison import (
     stairs_of,
     within,
 )
+from app.presenters.range_rows import Cell
 from app.theme import CurrentTheme
 from app.views.common.cell_model import CellModel, sorted_table
 from app.views.common.panel import label
 from app.views.compare.pair_plot import Line, Pair, PairPlot
 from app.views.lists.fill_row import FillRow
+from app.workers.background import Background
 from checkmate.axis import byte_unit
 from checkmate.units import format_bytes, plural
 
@@ -68,7 +70,8 @@ class GraphCompareDialog(QDialog):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self._a, self.other, self._b = exploration, other, other.exploration
         self.pairs: tuple[LayerPair, ...] = ()
-        self._compared: tuple[object, object] = (None, None)  # the graphs whose layers are listed
+        self._compared: tuple[object, ...] = ()  # the graphs whose layers are listed
+        self._least: tuple[object, ...] = ()  # the smallest schedules that the facts name
         self.words = label("", wrap=True)
         self.facts = _facts_table()
         self.memory = PairPlot("Memory over the step, of A and of B", theme)
@@ -76,6 +79,9 @@ class GraphCompareDialog(QDialog):
         self._layers = CellModel(COLUMNS, {LAYER})
         self.table = sorted_table(self._layers, "Layers of A and B by name", LAYER)
         self.table.sortByColumn(DIFFERENCE, Qt.SortOrder.DescendingOrder)
+        self._made: list[tuple[Side, Side, tuple[LayerPair, ...], list[tuple[Cell, ...]]]] = []
+        self._reading = Background(self)
+        self._reading.done.connect(lambda _: self._on_layers())
         self._lay_out()
         self._fit_screen()
         self._soon = QTimer(self)
@@ -165,16 +171,35 @@ class GraphCompareDialog(QDialog):
             return
         a, b = sides
         self.setWindowTitle(f"Compare {a.name} (A) with {b.name} (B)")
-        self.words.setText(sentence(a, b))
         self.best.setText(f"Within {format_bytes(self._a.budget_bytes)}")
         self.best.setToolTip("A: the schedule on screen. B: the best known within the same budget")
-        _fill(self.facts, fact_rows(a, b))
         self._draw_memory(a, b)
         self._draw_frontier(a, b)
+        graphs, least = (a.graph, b.graph), (a.known[0], b.known[0])
+        if self._compared != graphs:
+            self._compare_layers(a, b)
+        if (self._compared, self._least) != (graphs, least):
+            _fill(self.facts, fact_rows(a, b))
+        self._compared, self._least = graphs, least
+
+    def _compare_layers(self, a: Side, b: Side) -> None:
+        """Compare the layers in a thread; there may be thousands."""
+
+        def work() -> None:
+            pairs = layer_pairs(a.graph, b.graph)
+            cells = layer_cells(a.graph, b.graph, pairs)
+            self._made.append((a, b, pairs, cells))
+
+        self._reading.start(work)  # where another is still compared, this one comes after it
+
+    def _on_layers(self) -> None:
+        a, b, self.pairs, cells = self._made.pop()
         if self._compared != (a.graph, b.graph):
-            self._compared = a.graph, b.graph
-            self.pairs = layer_pairs(a.graph, b.graph)
-            self._layers.fill(layer_cells(a.graph, b.graph, self.pairs))
+            self._compared = ()
+            self.refresh()
+            return
+        self._layers.fill(cells)
+        self.words.setText(sentence(a, b, self.pairs))
 
     def _draw_memory(self, a: Side, b: Side) -> None:
         share = self.across[0].isChecked()
@@ -213,6 +238,7 @@ class GraphCompareDialog(QDialog):
     def done(self, result: int) -> None:
         """End the work on B; Esc and the window's own button come here, too."""
         self._soon.stop()
+        self._reading.close(0.0)
         self.other.close()
         super().done(result)
 

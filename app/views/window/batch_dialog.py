@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from PySide6.QtCore import QSortFilterProxyModel, Qt, QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import (
     QComboBox,
     QDialog,
@@ -71,9 +71,6 @@ class BatchDialog(QDialog):
         self.bar = QProgressBar()
         self._rows = CellModel(COLUMNS, WORDS)
         self.table = sorted_table(self._rows, "The largest batch of each search", STATUS)
-        rows = self.table.model()
-        assert isinstance(rows, QSortFilterProxyModel)
-        self._rows_sorted = rows
         self.chart = BatchChart(theme)
         self.open_scaled, self.profile = QPushButton("Explore it, scaled"), QPushButton("Profile it")
         self._lay_out()
@@ -144,7 +141,7 @@ class BatchDialog(QDialog):
     def chosen(self) -> BatchAnswer | None:
         """Return the answer of the selected row."""
         found = self.table.selectionModel().selectedRows()
-        return self.search.answers[self._rows_sorted.mapToSource(found[0]).row()] if found else None
+        return self.search.answers[self._rows.source(found[0].row())] if found else None
 
     def _on_graph(self) -> None:
         graph = self._session.exploration.graph
@@ -216,8 +213,7 @@ class BatchDialog(QDialog):
 
     def _on_answer(self) -> None:
         self._rows.fill(answer_cells(self.search.answers))
-        newest = self._rows.index(len(self.search.answers) - 1, 0)
-        self.table.selectRow(self._rows_sorted.mapFromSource(newest).row())
+        self.table.selectRow(self._rows.row_of(len(self.search.answers) - 1))
         self._show_chosen()
 
     def _show_chosen(self) -> None:
