@@ -143,8 +143,13 @@ def test_what_cannot_be_is_said(window, qtbot, dialog) -> None:
     dialog.budget.setEditText("a lot")
     qtbot.mouseClick(dialog.start, Qt.MouseButton.LeftButton)
     assert "cannot read 'a lot'" in dialog.words.text() and dialog.search.asked is None
-    dialog.budget.setEditText("1 MiB")
-    answer = searched(dialog, qtbot)
+    dialog.budget.setEditText("")
+    qtbot.keyClicks(dialog.budget, "1 MiB")
+    count = dialog.budget.count()
+    qtbot.keyClick(dialog.budget, Qt.Key.Key_Return)  # searches, and takes no entry in its place
+    qtbot.waitUntil(lambda: bool(dialog.search.answers), timeout=60_000)
+    answer = dialog.search.answers[0]
+    assert dialog.budget.count() == count and answer.question.budget_bytes == 2**20
     assert answer.status == "not even one example fits, proved" and not dialog.open_scaled.isEnabled()
     assert dialog.words.text() == answer.problem and not dialog.chart.isVisible()
 

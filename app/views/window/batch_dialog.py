@@ -115,6 +115,8 @@ class BatchDialog(QDialog):
     def _question(self) -> QHBoxLayout:
         row = QHBoxLayout()
         self.budget.setEditable(True)
+        self.budget.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
+        self.budget.setCompleter(None)  # type: ignore[arg-type]  # "12 GiB" is not the card of that size
         self.budget.setAccessibleName("Budget")
         self.budget.setToolTip("A card, or a size such as 13.5GiB")
         self.cost.setAccessibleName("Extra cost allowed")
