@@ -174,6 +174,10 @@ def test_curves_are_by_share_or_by_step_and_of_either_schedule(window, qtbot, di
     qtbot.waitUntil(lambda: dialog.sides[0].shown is found)
     assert dialog.memory._pair.lines[0][1].max() < before
     assert dialog.sides[1].shown.graph is dialog.other.exploration.graph
+    window.session.exploration.set_budget(found.peak_bytes)
+    dialog.other.exploration.listing.fill(False)
+    qtbot.waitUntil(lambda: "over the budget" in dialog.memory.entries()[1].words)
+    assert "over" not in dialog.memory.entries()[0].words
 
 
 def test_an_exploration_comes_with_what_was_found(window, qtbot, tmp_path) -> None:

@@ -208,12 +208,17 @@ class GraphCompareDialog(QDialog):
         self.memory.show_pair(
             Pair(
                 _scaled((outline_of(lines[0]), outline_of(lines[1])), up=size),
-                (f"peak {format_bytes(a.shown.peak_bytes)}", f"peak {format_bytes(b.shown.peak_bytes)}"),
+                (self._peak_words(a), self._peak_words(b)),
                 "step, %" if share else "step",
-                unit,
+                f"{unit}, predicted",
                 lambda x: memory_words(lines, x, share=share),
             )
         )
+
+    def _peak_words(self, side: Side) -> str:
+        """Say the peak of a curve, and whether it is over the budget that was asked for."""
+        over = self.best.isChecked() and side.shown.peak_bytes > self._a.budget_bytes
+        return f"peak {format_bytes(side.shown.peak_bytes)}{', over the budget' if over else ''}"
 
     def _draw_frontier(self, a: Side, b: Side) -> None:
         unit, size = byte_unit(max(a.plain.peak_bytes, b.plain.peak_bytes))
