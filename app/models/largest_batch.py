@@ -17,6 +17,7 @@ from checkmate.workers.messages import (
     LargestBatchProgress,
 )
 
+_MOST = 12  # answers that are kept
 _PATIENCE_MS = 4000  # after a search was told to stop
 
 
@@ -26,7 +27,7 @@ class LargestBatch(QObject):
     Attributes:
         asked: the question of the search that runs; None if none does.
         sentence: what it does, or has found so far.
-        answers: what was found, the newest last.
+        answers: what was found lately, the newest last.
 
     Signals: ``changed``: the search began, is further or has ended. ``answered``: there is another answer.
     """
@@ -101,6 +102,7 @@ class LargestBatch(QObject):
 
     def _take(self, answer: BatchAnswer) -> None:
         self.answers.append(answer)
+        del self.answers[:-_MOST]  # each holds its graph
         self._end("")
         self.answered.emit()
 

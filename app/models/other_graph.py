@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.models.exploration import Exploration
-from app.models.opening import Opened, Opening, read_opened
+from app.models.opening import Opened, Opening, free_closed, read_opened
 from app.models.solver_client import Solving
 from app.presenters.graph_comparison import Side, within
 from app.state.knowledge import ListedSchedule
@@ -20,6 +20,10 @@ def side_of(name: str, exploration: Exploration, shown: ListedSchedule | None = 
     if plain is None:
         return None
     return Side(name, shown or plain, plain, tuple(exploration.known))
+
+
+def _free_soon(_: object = None) -> None:
+    QTimer.singleShot(0, free_closed)  # once the objects themselves are gone
 
 
 class OtherGraph(QObject):
@@ -59,9 +63,11 @@ class OtherGraph(QObject):
         return within(known, budget_bytes) if known else None
 
     def close(self) -> None:
-        """End the work on it."""
+        """End the work on it, for good; its memory is free soon afterwards."""
         self._opening.forget()
         self.solving.close()
+        self.destroyed.connect(_free_soon)
+        self.deleteLater()
 
     def _on_opened(self, opened: Opened) -> None:
         try:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import weakref
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QEvent, QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 
 from app.models.other_graph import side_of
@@ -202,3 +203,15 @@ def test_what_is_no_graph_is_said(window, qtbot, tmp_path) -> None:
 def test_without_a_graph_nothing_is_asked(window) -> None:
     window.commands["file.compare"].trigger()
     assert "Open a graph first" in window.statusBar().currentMessage()
+
+
+def test_a_closed_comparison_is_freed(window, qtbot, qapp, tmp_path) -> None:
+    open_chain(window, qtbot)
+    path = tmp_path / "double.json"
+    write_graph(path, doubled(training_chain()))
+    dialog = opened(window, qtbot, path)
+    graph, held = weakref.ref(dialog.other.exploration.graph), weakref.ref(dialog)
+    del dialog
+    window.comparing.close()
+    qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    qtbot.waitUntil(lambda: graph() is None and held() is None, timeout=10_000)

@@ -51,10 +51,9 @@ class Comparing:
         dialog, other = self.dialog, self._other
         self.dialog = self._other = None
         if dialog is not None:
-            dialog.close()
-        if other is not None:
+            dialog.close()  # which closes the other graph, too
+        elif other is not None:
             other.close()
-            other.deleteLater()
 
     def _show(self, other: OtherGraph) -> None:
         if other is not self._other:
@@ -71,7 +70,6 @@ class Comparing:
 
     def _forget(self, dialog: GraphCompareDialog) -> None:
         if dialog is self.dialog:
-            dialog.other.deleteLater()
             self.dialog = self._other = None
 
     def _on_failed(self, other: OtherGraph, sentence: str, hint: str) -> None:
