@@ -296,9 +296,9 @@ QPushButton#omnibox { color: @muted@; text-align: left; padding: 5px 12px; font-
 #palette { background: @panel@; border: 1px solid @border@; border-radius: 8px; }
 QLineEdit { background: @raised@; border: 1px solid @border@; border-radius: 6px; padding: 5px 8px; }
 QLineEdit:focus { border: 2px solid @accent@; padding: 4px 7px; }
-QTreeView, QListView, QTableWidget { background: @panel@; border: 2px solid transparent; border-radius: 4px;
+QTreeView, QListView, QTableView { background: @panel@; border: 2px solid transparent; border-radius: 4px;
     outline: none; }
-QTreeView:focus, QListView:focus, QTableWidget:focus { border-color: @accent@; }
+QTreeView:focus, QListView:focus, QTableView:focus { border-color: @accent@; }
 QListView::item, QTreeView::item { padding: 4px 4px; border-radius: 4px; }
 QListView::item:selected, QTreeView::item:selected { background: @selected@; color: @text@; }
 QCheckBox { border: 2px solid transparent; border-radius: 4px; }

@@ -134,6 +134,17 @@ class Opening(QObject):
             self.failed.emit(*result)
 
 
+def free_closed() -> None:
+    """Free what was explored beside the window's own graph, and is closed.
+
+    Qt's objects refer to each other in circles, which only a collection frees, and they were hidden from it.
+    """
+    if gc.get_freeze_count():
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+
+
 def _collect_garbage() -> None:
     """Collect what became garbage since the last graph was opened.
 

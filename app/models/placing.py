@@ -53,7 +53,8 @@ class Placing(QObject):
         self.found: tuple[ListedSchedule, Placement] | None = None
         self.share: float | None = None
         self.problem = ""
-        self._exploration, self._graph_body, self._wanted = exploration, graph_body, False
+        self._exploration, self._graph_body = exploration, graph_body
+        self._wishes: set[str] = set()  # by whom it is wanted
         self._asked: ListedSchedule | None = None
         self._job, self._begun = 0, 0.0
         self._graph: Graph | None = None  # that the process has
@@ -68,11 +69,19 @@ class Placing(QObject):
         """Return whether a placement is sought."""
         return self._asked is not None
 
-    def want(self, on: bool) -> None:
-        """Place what is on screen, now and later; or stop, and end the process."""
-        if on == self._wanted:
+    @property
+    def _wanted(self) -> bool:
+        return bool(self._wishes)
+
+    def want(self, on: bool, who: str) -> None:
+        """Place what is on screen, now and later; or stop, and end the process.
+
+        It goes on as long as anybody wants it. ``who`` names one of them.
+        """
+        before = self._wanted
+        self._wishes = self._wishes | {who} if on else self._wishes - {who}
+        if self._wanted is before:
             return
-        self._wanted = on
         if not on:
             self.process.stop()
             self._graph = None

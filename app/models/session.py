@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import Enum, auto
 from pathlib import Path
@@ -22,10 +23,10 @@ from app.state.solve import Asked
 from app.workers.background import Background
 from app.workers.process import WorkerProcess
 from checkmate.errors import CheckmateError
-from checkmate.formats.exploration import write_exploration
+from checkmate.formats.exploration import SavedExploration, write_exploration
 from checkmate.formats.files import write_bytes
 from checkmate.formats.graph import graph_from_json, graph_to_json
-from checkmate.formats.schedule import result_to_json, write_schedule
+from checkmate.formats.schedule import result_from_json, result_to_json, write_schedule
 from checkmate.ipc.messages import Cancel, Message
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import MeasuredSchedule
@@ -124,10 +125,7 @@ class Session(QObject):
         A large one is read in a thread, and opens later, unless ``at_once``. Once it opens, a profile that
         still runs is given up.
         """
-        self.opening.forget()
-        if self._source is _Source.PROFILE:
-            self._end_device()
-        self._source = _Source.FILE
+        self._leave_device()
         if is_large(path) and not at_once:
             self.noticed.emit(f"Reading {path}…")
             self.opening.start(lambda: read_opened(path))
@@ -138,6 +136,31 @@ class Session(QObject):
                 self.file = None  # it was restored from a file that the window itself keeps
         except CheckmateError as error:
             self.failed.emit(str(error), error.hint)
+
+    def _leave_device(self) -> None:
+        """Give up what is being read or profiled, because something else is to be opened."""
+        self.opening.forget()
+        if self._source is _Source.PROFILE:
+            self._end_device()
+        self._source = _Source.FILE
+
+    def open_scaled(self, graph_and_schedule: bytes) -> None:
+        """Open a graph that was scaled to another batch, with a schedule for its budget.
+
+        They are JSON, as ``LargestBatchFound`` has them.
+        """
+        self._leave_device()
+        self.opening.start(lambda: _scaled(graph_and_schedule))
+
+    def way_back(self) -> Callable[[], None]:
+        """Return what opens the present exploration again, as it is now."""
+        saved, file = self.exploration.saved(), self.file
+
+        def back() -> None:
+            self._leave_device()
+            self.opening.start(lambda: dataclasses.replace(Opened.of(saved.graph, saved), file=file))
+
+        return back
 
     def _on_not_opened(self, sentence: str, hint: str) -> None:
         if self._source is _Source.PROFILE:
@@ -403,6 +426,15 @@ class Session(QObject):
         self._reporting.close(_LAST_S)
         self.solving.close()
         self.device.close()
+
+
+def _scaled(body: bytes) -> Opened:
+    """Read a scaled graph and its schedule; the slider stands on the schedule's budget."""
+    data = json.loads(body)
+    graph = graph_from_json(Path("scaled"), data["graph"])
+    result = result_from_json(Path("scaled"), data["schedule"], graph)
+    most = simulate(graph, Schedule.plain(graph)).peak_bytes
+    return Opened.of(graph, SavedExploration(graph, min(result.budget_bytes, most), (result,), ()))
 
 
 def _sent(body: bytes) -> Opened:

@@ -16,6 +16,7 @@ from checkmate.progress import FillState
 from checkmate.units import format_bytes, plural
 
 _TYPED = ("checkmate", "pip", "dask", "ray")  # commands, which keep their case
+SCALED_FROM = "extrapolated_from_batch"  # in a graph's metadata
 GRADIENT = "gradient_tape/"  # the scope of ops that TensorFlow made for gradients
 _LONGEST = 64  # characters of a name in a sentence
 
@@ -28,6 +29,14 @@ def origin_text(graph: Graph) -> str:
         CostOrigin.ANALYTIC: "costs estimated (operation counts)",
         CostOrigin.GIVEN: "costs as given in the file",
     }[graph.cost_origin]
+
+
+def batch_text(graph: Graph) -> str:
+    """Return the batch size, and whether the graph was scaled to it; empty if it is not said."""
+    scaled = graph.metadata.get(SCALED_FROM)
+    if graph.batch_size is None:
+        return ""
+    return f"batch {graph.batch_size}" + (f", scaled from {scaled}, estimated" if scaled else "")
 
 
 def doubts(graph: Graph) -> str:

@@ -31,6 +31,10 @@ class Cards:
     reserve_bytes: int
     sizes: tuple[CardSize, ...]
 
+    def left_for_step(self, memory_bytes: int) -> int:
+        """Return the bytes of a card that a step may use; at least 1."""
+        return max(1, memory_bytes - self.reserve_bytes)
+
 
 def common_cards() -> Cards:
     """Return the table of common cards."""

@@ -71,7 +71,7 @@ def _row(frontier: Frontier, cards: Cards, size: CardSize, plain_peak_bytes: int
 
 def budget_of(size: CardSize, cards: Cards) -> int:
     """Return the bytes of a card that a step may use."""
-    return max(1, size.memory_bytes - cards.reserve_bytes)
+    return cards.left_for_step(size.memory_bytes)
 
 
 def label(row: CardRow, base_cost: float) -> str:

@@ -35,7 +35,9 @@ class MaxBatch:
     computing everything once; None: one forward pass. ``plain_batch`` is the largest without recomputation,
     in the given order (0: none). ``baselines`` has the largest found for each; None where none above
     ``plain_batch`` was. ``unfinished`` names those of them whose search was cut by its time. ``at_once`` is
-    how many searches ran at once at most, this one included, sharing cores.
+    how many searches ran at once at most, this one included, sharing cores. ``choices`` are pairs of a batch
+    and the extra cost that the cheapest schedule found for it takes, a fraction of computing everything once;
+    both rise.
     """
 
     graph: Graph
@@ -52,6 +54,7 @@ class MaxBatch:
     cancelled: bool = False
     probes: int = 0
     at_once: int = 1
+    choices: tuple[tuple[int, float], ...] = ()
 
     @property
     def proved(self) -> bool:
@@ -129,6 +132,7 @@ def max_batch(
         seconds,
         cancelled(),
         search.probes,
+        choices=search.choices(),
     )
 
 

@@ -109,6 +109,19 @@ class BatchSearch:
         known = (cost for batch, cost in self._cost_bounds.items() if batch <= self.best.batch)
         return max(known, default=self.scaling.graph.base_cost)
 
+    def choices(self) -> tuple[tuple[int, float], ...]:
+        """Return pairs of a batch and the extra cost of the cheapest schedule found for it.
+
+        Costs are fractions of computing everything once. Both rise; the last pair is the best.
+        """
+        base = self.scaling.graph.base_cost
+        found: list[tuple[int, float]] = []
+        for entry in sorted([*self._pool, self.best], key=lambda one: (one.cost, -one.batch)):
+            batch = min(entry.batch, self.best.batch)
+            if batch and entry.cost <= self._cap and (not found or batch > found[-1][0]):
+                found.append((batch, entry.cost / base - 1 if base > 0 else 0.0))
+        return tuple(found)
+
     def take(self, steps: Sequence[int] | NDArray[np.int32]) -> Found:
         """Keep a schedule and how large a batch it allows.
 

@@ -1,4 +1,4 @@
-"""Every message between the window and its five processes, a class each.
+"""Every message between the window and its six processes, a class each.
 
 All of them are in the table at the end.
 
@@ -456,6 +456,72 @@ class Placed(Message):
     placement: bytes
 
 
+# From the window to the process that searches for the largest batch.
+
+
+@dataclass(frozen=True)
+class FindLargestBatch(NewestJob):
+    """Find the largest batch of a graph whose step fits a budget, by scaling the graph.
+
+    ``max_overhead``: the extra cost allowed, as a share of computing everything once; None: one forward pass;
+    infinite: any. ``workers``: the most threads or processes to use.
+    """
+
+    name: str
+    budget_bytes: int
+    max_overhead: float | None
+    time_limit_s: float
+    workers: int
+    graph: bytes
+
+
+# From that process to the window.
+
+
+@dataclass(frozen=True)
+class LargestBatchProgress(Message):
+    """What the search does, or what it has found so far."""
+
+    job: int
+    sentence: str
+
+
+@dataclass(frozen=True)
+class LargestBatchFound(Message):
+    """The largest batch that was found; all of it is of scaled graphs.
+
+    ``peak_bytes``: predicted. ``upper_batch``: no larger one fits, which is proved. ``plain_batch``: without
+    recomputation; 0: none. ``baselines``: by solver, the largest found for it. ``choices``: pairs of a batch
+    and the extra cost that it takes, a share of computing everything once; both rise. ``cancelled``: the
+    search was stopped. ``note``: what was taken to grow. ``graph_and_schedule``: JSON of
+    ``{"graph": …, "schedule": …}`` at that batch, each as in its own file.
+    """
+
+    job: int
+    batch: int
+    peak_bytes: int
+    upper_batch: int
+    plain_batch: int
+    baselines: Mapping[str, Any]
+    choices: tuple[tuple[int, float], ...]
+    cancelled: bool
+    note: str
+    graph_and_schedule: bytes
+
+
+@dataclass(frozen=True)
+class LargestBatchFailed(Message):
+    """No batch was found: a sentence for the user, and what can be done.
+
+    ``proved``: there is none.
+    """
+
+    job: int
+    message: str
+    hint: str
+    proved: bool
+
+
 # From the window to the animation process.
 
 
@@ -558,6 +624,10 @@ WINDOW_MESSAGES = MessageTable(
     PlaceSchedule,
     PlacingProgress,
     Placed,
+    FindLargestBatch,
+    LargestBatchProgress,
+    LargestBatchFound,
+    LargestBatchFailed,
     BeginAnimation,
     AnimationSample,
     AnimationFrame,

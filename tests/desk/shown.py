@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QObject, QPoint, QRect, QTimer
-from PySide6.QtWidgets import QApplication, QLineEdit, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QComboBox, QLineEdit, QPushButton, QWidget
 
 from app import bootstrap
 from app.views.window.export_dialog import ExportDialog
@@ -76,6 +76,9 @@ def state_of(window: MainWindow) -> dict[str, Any]:
         "focus": _focus(),
         "constrained": not exploration.constraints.is_empty,
         "exporting": _exporting(window),
+        "lines": _lines(window),
+        "compared": _compared(window),
+        "batches": _batches(window),
         "dialog": dialog is not None and dialog is QApplication.activeWindow(),  # it has the keys
     }
 
@@ -86,13 +89,45 @@ def _focus() -> dict[str, Any]:
     if widget is None:
         return {"name": "", "place": [0, 0, 0, 0], "typed": ""}
     said = widget.accessibleName() or getattr(widget, "text", str)() or type(widget).__name__
-    typed = widget.text() if isinstance(widget, QLineEdit) else ""
+    if isinstance(widget, QComboBox):
+        typed = widget.currentText()
+    else:
+        typed = widget.text() if isinstance(widget, QLineEdit) else ""
     place = _on_screen(widget, _seen(widget))
     return {"name": f"{type(widget).__name__}: {said}", "place": place, "typed": typed}
 
 
 def _exporting(window: MainWindow) -> bool:
     return any(dialog._running for dialog in window.findChildren(ExportDialog))
+
+
+def _lines(window: MainWindow) -> list[str]:
+    """Return the words of the lines across the memory curve."""
+    return [] if window._explorer is None else [one.words for one in window._explorer.curve.edge_lines.lines]
+
+
+def _compared(window: MainWindow) -> dict[str, Any]:
+    """Return what the comparison of two graphs shows; empty while there is none."""
+    dialog = window.comparing.dialog
+    if dialog is None:
+        return {}
+    sides = dialog.sides or ()
+    return {
+        "title": dialog.windowTitle(),
+        "layers": len(dialog.pairs),
+        "known": [len(side.known) for side in sides],
+        "places": {
+            "memory": _on_screen(dialog.memory, dialog.memory.rect()),
+            "frontier": _on_screen(dialog.frontier, dialog.frontier.rect()),
+            "table": _on_screen(dialog.table, dialog.table.rect()),
+        },
+    }
+
+
+def _batches(window: MainWindow) -> list[str]:
+    """Return how each search for the largest batch ended."""
+    dialog = window.batches.dialog
+    return [] if dialog is None else [answer.status for answer in dialog.search.answers]
 
 
 def _listed(window: MainWindow) -> dict[str, list[str]]:

@@ -166,9 +166,10 @@ LAYERS: dict[str, str] = {
         "solvers.certify solvers.listeners solvers.once_bound "
         "solvers.portfolio solvers.problem solvers.registry solvers.tolerances sweeps"
     ),
+    "checkmate.workers.batches": "formats ipc largest solvers.problem workers",
     "checkmate.doctor.child_entry": "doctor.tell ipc machine tf.environment tf.look",
     "app.models": (
-        "app.presenters app.state app.workers formats ipc machine memory records solvers.bounds "
+        "app.presenters app.state app.workers catalog formats ipc machine memory records solvers.bounds "
         "solvers.constraints solvers.known_frontier workers"
     ),
     "checkmate.bench.paper": (
@@ -184,6 +185,10 @@ LAYERS: dict[str, str] = {
         "reports.loaded reports.page sweeps"
     ),
     "app.views.inspector": ("app.models app.presenters app.state app.theme app.views.common app.views.lists"),
+    "app.views.compare": (
+        "app.models app.presenters app.theme app.views.common app.views.lists app.views.timeline app.workers "
+        "axis"
+    ),
     "app.views.playback": (
         "app.models app.presenters app.theme app.views.common app.views.graph app.views.timeline "
         "app.workers formats ipc workers"
@@ -191,9 +196,9 @@ LAYERS: dict[str, str] = {
     "checkmate.reports.recognize": "formats reports.grouping reports.loaded reports.page reports.sections",
     "app.views.window": (
         "app.actions app.models app.presenters app.state app.theme app.views.budget app.views.common "
-        "app.views.graph app.views.inspector app.views.lists app.views.playback app.views.timeline "
-        "app.workers catalog doctor.diagnosis doctor.lines doctor.look frontiers graphs machine records "
-        "solvers.constraints"
+        "app.views.compare app.views.graph app.views.inspector app.views.lists app.views.playback "
+        "app.views.timeline app.workers catalog doctor.diagnosis doctor.lines doctor.look frontiers "
+        "graphs machine records solvers.constraints"
     ),
     "checkmate.reports.write": "formats reports.page reports.recognize",
     "app.bootstrap": (

@@ -29,6 +29,7 @@ from checkmate.units import format_bytes
 
 _ABOVE = 1.04  # of the memory's top: the scale's
 _MOST_COLUMNS = 2000
+_WISH = "addresses"
 
 
 class AllocatorView(PointedPlot):
@@ -187,12 +188,12 @@ class AllocatorView(PointedPlot):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._placing.want(True)
+        self._placing.want(True, _WISH)
         self._later.start()
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
-        self._placing.want(False)
+        self._placing.want(False, _WISH)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

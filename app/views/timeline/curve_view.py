@@ -10,22 +10,25 @@ import math
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
-from PySide6.QtCore import QPointF, Qt, QTimer
+from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration, ListedSchedule
+from app.models.memory_lines import MemoryLines
 from app.models.span import Scale, StepSpan
 from app.presenters.bands import NOTHING, Bands, Grouping
 from app.presenters.difference import aligned
 from app.presenters.memory_curve import KINDS, Stack, in_columns, line_in_columns, memory_stack, tops_of
+from app.presenters.memory_lines import LineKind, top_with
 from app.presenters.pointer_words import KIND_WORDS, step_words
 from app.presenters.step_axis import StepAxis
 from app.theme import CurrentTheme, mixed
 from app.views.common.plot_colors import color_text
 from app.views.timeline.bands_item import BandsItem
+from app.views.timeline.edge_lines import EdgeLines
 from app.views.timeline.legend import HEIGHT, CurveLegend, Entry
 from app.views.timeline.pointed_plot import PointedPlot
 from checkmate.axis import byte_unit
@@ -56,11 +59,13 @@ class CurveView(PointedPlot):
         span: StepSpan,
         theme: CurrentTheme,
         parent: QWidget | None = None,
+        lines: MemoryLines | None = None,
     ) -> None:
         self._columns = 0  # drawn so far
         super().__init__(span, playhead, theme, Scale.LIVE, parent)
         self._exploration = exploration
         self._comparison, self._selection, self._size = comparison, selection, 1
+        self._lines = lines
         self.setAccessibleName("Memory over the step")
         self._stack: tuple[ListedSchedule, Stack] | None = None
         self._bands: tuple[ListedSchedule, Grouping, Bands] | None = None
@@ -79,6 +84,8 @@ class CurveView(PointedPlot):
         span.changed.connect(self._later.start)  # once, however often the wheel turns
         exploration.budget_changed.connect(self._on_budget)
         selection.changed.connect(self._on_selection)
+        if lines is not None:
+            lines.changed.connect(self._later.start)
 
     def _make_items(self) -> None:
         self._fills = [pg.PlotCurveItem(pen=None) for _ in KINDS]
@@ -91,6 +98,13 @@ class CurveView(PointedPlot):
         self._peak = pg.ScatterPlotItem(symbol="o", size=11)
         placed = {"position": 0.98, "anchors": [(1, 1), (1, 1)]}
         self._budget = pg.InfiniteLine(angle=0, label="budget", labelOpts=placed)
+        self.edge_lines = EdgeLines(self.getPlotItem(), self._theme, self._words_places)
+
+    def _words_places(self) -> list[QRectF]:
+        """Return where the other words in the plot are, in the pixels of its area."""
+        words = (self._peak_text, self._other_text, self._budget.label)
+        box = self.getPlotItem().vb
+        return [box.mapRectFromItem(one, one.boundingRect()) for one in words if one.isVisible()]
 
     def _color(self) -> None:
         super()._color()
@@ -147,10 +161,12 @@ class CurveView(PointedPlot):
         if shown is None or plain is None or axis is None:
             return
         self._later.stop()
+        lines = () if self._lines is None else self._lines.now
         self._columns = self._fitting_columns()
         first, last = math.floor(self._span.begin), math.ceil(self._span.end)
         starts = axis.columns(first, last, self._columns)
         name, self._size = byte_unit(plain.peak_bytes)
+        self.edge_lines.show_lines(lines, self._size)
         stack = in_columns(self._stack_of(shown), starts, last)
         edges = axis.edges[np.append(starts, last)]
         self._draw_stack(edges, stack)
@@ -226,6 +242,7 @@ class CurveView(PointedPlot):
             predicted, measured = theme.color("forward"), theme.color("text")
             solid = Qt.PenStyle.SolidLine
             found[:0] = [Entry("predicted", predicted, solid), Entry("measured", measured, solid)]
+        found += self.edge_lines.entries()
         if self._comparison.other is not None:
             found.append(Entry("B", theme.color("backward"), Qt.PenStyle.DotLine, width=2.0))
         elif shown is not self._exploration.plain:
@@ -279,10 +296,10 @@ class CurveView(PointedPlot):
         place = float(axis.place(peak_step + 0.5))
         self._peak.setData([place], [shown.timeline.peak_bytes / self._size])
         op = shown.graph.ops[int(shown.schedule.steps[peak_step])]
-        text = f"peak {format_bytes(shown.timeline.peak_bytes)}"
-        if self.width() > _ROOMY:
-            text += f" · {(op.group or op.name).rsplit('/', 1)[-1]}"
-        self._peak_text.setText(text)
+        words = [f"peak {format_bytes(shown.timeline.peak_bytes)}", (op.group or op.name).rsplit("/", 1)[-1]]
+        # Where its line says the bytes, the op alone; in a narrow view the bytes alone.
+        named = any(line.kind is LineKind.REQUESTED for line in self.edge_lines.lines)
+        self._peak_text.setText(" · ".join(words[named : 1 + (named or self.width() > _ROOMY)]))
         near = 0 <= self._exploration.budget_bytes - timeline_peak < 0.1 * top * self._size
         # As far left of the peak as the peak is from the left edge, so it never leaves the plot; and above
         # the budget's own label if both would be on one line.
@@ -328,7 +345,7 @@ class CurveView(PointedPlot):
             1.12 * other.peak_bytes,
             1.12 * exploration.budget_bytes,
         )
-        return float(highest / self._size)
+        return float(top_with(self.edge_lines.lines, highest) / self._size)
 
     def _fitting_columns(self) -> int:
         # In strides, so that dragging a border does not draw everything again for every pixel.
@@ -382,7 +399,9 @@ class CurveView(PointedPlot):
             return ""
         if not self.is_inside(position):
             above = position.y() < self.getPlotItem().vb.sceneBoundingRect().top() - HEIGHT
-            return "\n".join(entry.words for entry in self.legend_entries()) if above else ""
+            said = [entry.words for entry in self.legend_entries()]
+            said += [line.tip for line in self.edge_lines.lines]
+            return "\n".join(said) if above else ""
         words = step_words(shown, axis, self._stack_of(shown), self.step_at(position))
         band = self._band_at(position)
         if band != NOTHING and self._bands is not None:

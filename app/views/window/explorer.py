@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QSplitter, QWidget
 
 from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
+from app.models.memory_lines import LineChoice, MemoryLines
 from app.models.placing import Placing
 from app.models.session import Session
 from app.models.span import StepSpan
@@ -35,6 +36,7 @@ from app.views.playback.transport import Transport
 from app.views.timeline.allocator_view import AllocatorView
 from app.views.timeline.compare_bar import CompareBar
 from app.views.timeline.curve_view import CurveView
+from app.views.timeline.lines_menu import LinesMenu
 from app.views.timeline.matrix_view import MatrixView
 from app.views.timeline.range_dialog import RangeDialog
 from app.views.timeline.span_bar import SpanBar
@@ -63,9 +65,10 @@ class Explorer(QWidget):
         selection: Selection,
         what_ifs: WhatIfs,
         theme: CurrentTheme,
+        line_choice: LineChoice,
     ) -> None:
         super().__init__()
-        self._what_ifs = what_ifs
+        self._what_ifs, self._line_choice = what_ifs, line_choice
         self._session, self._playhead, self._selection, self._theme = session, playhead, selection, theme
         self._range: RangeDialog | None = None
         self._cards: CardsDialog | None = None
@@ -189,8 +192,13 @@ class Explorer(QWidget):
             matrix.setMinimumWidth(_LEAST_MATRIX)
             pair.addWidget(matrix, 1)
         row.addWidget(self.matrix_plots, 8)
-        self.curve = CurveView(exploration, comparison, playhead, self._selection, self.span, self._theme)
         self.placing = Placing(exploration, self._session.solving.graph_body, self)
+        self.lines = MemoryLines(exploration, self.placing, self._line_choice, self)
+        self.curve = CurveView(
+            exploration, comparison, playhead, self._selection, self.span, self._theme, lines=self.lines
+        )
+        self.lines_menu = LinesMenu(self.lines, self)
+        self.span_bar.menu.addMenu(self.lines_menu)
         self.allocator = AllocatorView(
             exploration, self.placing, playhead, self._selection, self.span, self._theme
         )
@@ -227,6 +235,11 @@ class Explorer(QWidget):
             self._range = RangeDialog(self._session.exploration, self.span, self._selection, self)
         self._range.open_table()
         return self._range
+
+    def offer_lines(self) -> None:
+        """Offer the lines across the memory curve, in a menu below the curve's button."""
+        self.area.show_panel("timeline")
+        self.lines_menu.offer(self.span_bar.ways)
 
     def open_cards(self) -> CardsDialog:
         """Open the table of common cards; there is one."""

@@ -23,17 +23,20 @@ from PySide6.QtWidgets import (
 
 from app.actions import action
 from app.models.cursors import Playhead, Selection
+from app.models.memory_lines import LineChoice
 from app.models.recent import Explored, Recent
 from app.models.recovery import Recovery
 from app.models.session import Session
 from app.models.undo import WhatIfs
 from app.presenters.problem_report import problem_report
 from app.presenters.standing_text import why_no_export
-from app.presenters.wording import doubts, origin_text, playhead_text, remeasuring_hint
+from app.presenters.wording import batch_text, doubts, origin_text, playhead_text, remeasuring_hint
 from app.theme import CurrentTheme
 from app.views.common.button_keys import ButtonKeys
 from app.views.common.command_button import command_button
 from app.views.common.panel import label
+from app.views.window.batches import Batches
+from app.views.window.comparing import Comparing
 from app.views.window.doctor_dialog import DoctorDialog
 from app.views.window.export_dialog import ExportDialog
 from app.views.window.main_menus import add_commands
@@ -89,7 +92,8 @@ class MainWindow(QMainWindow):
         super().__init__()
         self.recovery, self._settings = recovery, settings
         self.session, self.theme, self._batch_size = session, theme, batch_size
-        self.preferences = Preferences(settings, theme, session, self)
+        self.line_choice = LineChoice(self)
+        self.preferences = Preferences(settings, theme, session, self.line_choice, self)
         self.playhead, self.selection = Playhead(self), Selection(self)
         self.what_ifs = WhatIfs(session, self.selection, self)
         self.setWindowTitle("Checkmate Explorer")
@@ -118,6 +122,7 @@ class MainWindow(QMainWindow):
         column.addWidget(self._stack, 1)
         self.setCentralWidget(central)
         self.records = RecordFiles(self, settings)
+        self.comparing, self.batches = Comparing(self), Batches(self)
         self.tour = Tour(self)
         self.commands = add_commands(self)
         self._connect()
@@ -149,7 +154,8 @@ class MainWindow(QMainWindow):
         request = ModelRequest(what, allow_code=runs_code)
         self._profile(request if self._batch_size is None else request.at_batch(self._batch_size))
 
-    def _profile_again(self, request: ModelRequest) -> None:
+    def profile_again(self, request: ModelRequest) -> None:
+        """Profile a model anew, after asking whether its code may run."""
         if not request.allow_code or self._allows_code(request.model):
             self._profile(request)
 
@@ -231,7 +237,9 @@ class MainWindow(QMainWindow):
             return
         from app.views.window.explorer import Explorer
 
-        self._explorer = Explorer(self.session, self.playhead, self.selection, self.what_ifs, self.theme)
+        self._explorer = Explorer(
+            self.session, self.playhead, self.selection, self.what_ifs, self.theme, self.line_choice
+        )
         self._stack.addWidget(self._explorer)
         area = self._explorer.area
         area.changed.connect(self.panels_changed)
@@ -295,11 +303,12 @@ class MainWindow(QMainWindow):
         self._start.show_start()
         self.notice.hide()
         self.explorer.budget.setFocus()
-        batch = f"batch {graph.batch_size} · " if graph.batch_size else ""
+        batch = f"{batch_text(graph)} · " if graph.batch_size else ""
         device = f" · {graph.device.name}" if graph.device is not None and graph.device.kind != "none" else ""
         self._name.setText(graph.name)
         self._facts.setText(f"{batch}{graph.n} ops · {origin_text(graph)}{device}")
         self._offer_remeasuring(graph)
+        self.batches.say_scaled(graph)
         self._allow_export()
         self.setWindowTitle(f"{graph.name} – Checkmate Explorer")
         self.selection.select(-1)
@@ -315,7 +324,7 @@ class MainWindow(QMainWindow):
             told = graph.metadata["request"]
 
             def again() -> None:
-                self._profile_again(ModelRequest.from_json(told))
+                self.profile_again(ModelRequest.from_json(told))
 
             hint = remeasuring_hint(graph)
             self.notice.say(words, hint, ("Profile again", again))
@@ -372,7 +381,7 @@ class MainWindow(QMainWindow):
         if graph is None or "request" not in graph.metadata:
             return
         request = ModelRequest.from_json(graph.metadata["request"])
-        self.notice.say(sentence, hint, ("Profile again", lambda: self._profile_again(request)))
+        self.notice.say(sentence, hint, ("Profile again", lambda: self.profile_again(request)))
 
     def _on_device_ended(self) -> None:
         """Show again what was explored before."""
@@ -491,6 +500,8 @@ class MainWindow(QMainWindow):
             self._explorer.placing.close()
             self._explorer.film.close()
         self.records.close()
+        self.comparing.close()
+        self.batches.close()
         self.session.close()
         if self.recovery is not None:
             self.recovery.close()

@@ -1,0 +1,85 @@
+"""A second graph, which is compared with the explored one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from app.models.exploration import Exploration
+from app.models.opening import Opened, Opening, free_closed, read_opened
+from app.models.solver_client import Solving
+from app.presenters.graph_comparison import Side, within
+from app.state.knowledge import ListedSchedule
+from checkmate.errors import CheckmateError
+
+
+def side_of(name: str, exploration: Exploration, shown: ListedSchedule | None = None) -> Side | None:
+    """Return what is compared of an exploration; without ``shown``, the curve is of the plain step."""
+    plain = exploration.plain
+    if plain is None:
+        return None
+    return Side(name, shown or plain, plain, tuple(exploration.known))
+
+
+def _free_soon(_: object = None) -> None:
+    QTimer.singleShot(0, free_closed)  # once the objects themselves are gone
+
+
+class OtherGraph(QObject):
+    """An exploration of its own, read from a file; its frontier is filled by a process of its own.
+
+    Attributes:
+        exploration: what is known of it; without a graph until it is read.
+        file: where it was read.
+
+    Signals: ``opened``; ``failed(sentence, hint)``.
+    """
+
+    opened = Signal()
+    failed = Signal(str, str)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.exploration = Exploration(self)
+        self.solving = Solving(self.exploration, self)
+        self.file = Path()
+        self._opening = Opening(self)
+        self._opening.opened.connect(self._on_opened)
+        self._opening.failed.connect(self.failed)
+
+    @property
+    def busy(self) -> bool:
+        """Return whether a file is being read."""
+        return self._opening.busy
+
+    def open(self, path: Path) -> None:
+        """Read a graph or an exploration in a thread; the last that was asked for counts."""
+        self._opening.start(lambda: read_opened(path))
+
+    def best_within(self, budget_bytes: int) -> ListedSchedule | None:
+        """Return the best known schedule within a budget; None before a graph is there."""
+        known = self.exploration.known
+        return within(known, budget_bytes) if known else None
+
+    def close(self) -> None:
+        """End the work on it, for good; its memory is free soon afterwards."""
+        self._opening.forget()
+        self.solving.close()
+        self.destroyed.connect(_free_soon)
+        self.deleteLater()
+
+    def _on_opened(self, opened: Opened) -> None:
+        try:
+            if opened.saved is not None:
+                self.exploration.restore(opened.saved, opened.what_if)
+            else:
+                self.exploration.set_graph(opened.what_if.graph, opened.what_if)
+        except CheckmateError as error:
+            self.failed.emit(str(error), error.hint)
+            return
+        assert opened.file is not None
+        self.file = opened.file
+        self.solving.know_body(opened.what_if.graph, opened.body)
+        self.solving.send_graph()
+        self.opened.emit()

@@ -1,0 +1,1 @@
+"""Two graphs side by side."""
