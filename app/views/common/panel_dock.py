@@ -113,6 +113,7 @@ def _scrolled(panel: Panel) -> QWidget:
     """Return an area that scrolls the panel where there is no room for it."""
     area = QScrollArea()
     area.setObjectName("scrolled")  # it takes keys, which its frame shows
+    area.setAccessibleName(panel.title)
     area.setWidgetResizable(True)
     area.setFrameShape(QFrame.Shape.NoFrame)
     area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)

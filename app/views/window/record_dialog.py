@@ -139,7 +139,7 @@ class RecordDialog(QDialog):
         words = [why(record), left_out(self._reading)]
         self.reason.setText(" ".join(filter(None, words)))
         self.reason.setVisible(bool(self.reason.text()))
-        self.facts.setText(" · ".join(f"{title}: {text}" for title, text in facts(record)))
+        self.facts.setText(" · ".join(f"{title.capitalize()}: {text}" for title, text in facts(record)))
         self.bar.show_record(record)
         limit = record.limit_bytes
         within = "" if limit is None else f" within {format_bytes(limit)}"
@@ -147,6 +147,8 @@ class RecordDialog(QDialog):
         self.profile.setToolTip("Choose the model, then find schedules with this limit as the budget")
         self.use.setEnabled(limit is not None)
         self.grouping.setEnabled(bool(record.by_layer) and bool(record.by_size))
+        if self.by_size:
+            self.grouping.setCurrentText(_BY_SIZE)  # also where nothing is known of layers
         self.missing.setText(why_no_layers(record))
         self._fill()
 
