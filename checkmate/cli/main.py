@@ -165,6 +165,7 @@ def _add_explore(commands: Any, common: Any) -> None:
         metavar="OUT.gif",
         help="save the solved step's playback (.gif, .png, .webp) and exit",
     )
+    _add_figure(parser)
     parser.add_argument(
         "--size",
         type=cli_options.window_size,
@@ -181,6 +182,30 @@ def _add_explore(commands: Any, common: Any) -> None:
         "-b", "--batch-size", type=cli_options.positive, help="examples per step, for a model (default 32)"
     )
     parser.add_argument("--allow-code", action="store_true", help=cli_options.ALLOW_CODE_HELP)
+
+
+def _add_figure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--figure", type=Path, metavar="OUT.pdf", help="save a figure for a paper (.pdf or .svg) and exit"
+    )
+    parser.add_argument(
+        "--figure-of",
+        choices=("curve", "rs", "r", "s", "frontier", "graph"),
+        default="curve",
+        help="what it shows (default: the memory curve; rs: R and S)",
+    )
+    parser.add_argument(
+        "--figure-width",
+        choices=("column", "page", "slide"),
+        default="column",
+        help="column: 3.3 in (default); page: two columns, 7 in; slide: 10 in",
+    )
+    parser.add_argument(
+        "--font-size",
+        type=float,
+        metavar="POINTS",
+        help="size of the figure's words (default: 8, on a slide 16)",
+    )
 
 
 def _add_profile(commands: Any, common: Any) -> None:
@@ -302,12 +327,17 @@ def _add_list(commands: Any, common: Any) -> None:
 
 def _explore(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from app.bootstrap import explore
+    from app.presenters.paper import figure_file
 
+    figure = None
+    if options.figure is not None:
+        figure = figure_file(options.figure, options.figure_of, options.figure_width, options.font_size)
     return int(
         explore(
             options.file,
             screenshot=options.screenshot,
             animation=options.animation,
+            figure=figure,
             size=options.size,
             theme=options.theme,
             budget=options.budget,

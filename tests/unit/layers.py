@@ -184,16 +184,19 @@ LAYERS: dict[str, str] = {
         "app.workers formats ipc workers"
     ),
     "checkmate.reports.recognize": "formats reports.grouping reports.loaded reports.page reports.sections",
+    "app.views.figures": (
+        "app.models app.presenters app.theme app.views.budget app.views.graph app.views.timeline formats"
+    ),
     "app.views.window": (
         "app.actions app.models app.presenters app.state app.theme app.views.budget app.views.common "
-        "app.views.graph app.views.inspector app.views.lists app.views.playback app.views.timeline "
-        "app.workers catalog doctor.diagnosis doctor.lines doctor.look frontiers graphs machine records "
-        "solvers.constraints"
+        "app.views.figures app.views.graph app.views.inspector app.views.lists app.views.playback "
+        "app.views.timeline app.workers catalog doctor.diagnosis doctor.lines doctor.look frontiers graphs "
+        "machine records solvers.constraints"
     ),
     "checkmate.reports.write": "formats reports.page reports.recognize",
     "app.bootstrap": (
-        "app.crash_log app.models app.state app.theme app.views.playback app.views.window catalog "
-        "formats machine records"
+        "app.crash_log app.models app.presenters app.state app.theme app.views.playback app.views.window "
+        "catalog formats machine records"
     ),
     "checkmate.cli.commands": (
         "bench.common bench.fidelity bench.paper bench.peers bench.solvers catalog charts cli.shared "
@@ -208,7 +211,7 @@ LAYERS: dict[str, str] = {
     "app.__main__": "app.bootstrap",
     "app.look": "app.bootstrap app.models doctor.tell ipc",
     "checkmate.cli.main": (
-        "app.bootstrap cli.commands cli.shared formats graphs listing machine pipeline "
+        "app.bootstrap app.presenters cli.commands cli.shared formats graphs listing machine pipeline "
         "solvers.registry terminal tf.environment"
     ),
     "checkmate.__main__": "cli.commands cli.main machine",
