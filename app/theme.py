@@ -215,6 +215,9 @@ def apply_theme(application: QApplication, theme: Theme, family: str) -> None:
     color_application(application, theme)
 
 
+_DARKENED = 140  # percent: by how much the style darkens a window's colour to that of a frame
+
+
 def color_application(application: QApplication, theme: Theme) -> None:
     """Set the palette and the style sheet of the whole application."""
     palette = QPalette()
@@ -238,6 +241,9 @@ def color_application(application: QApplication, theme: Theme) -> None:
     box = QPalette(palette)
     box.setColor(roles.Window, theme.color("muted"))  # the style darkens it to the frame of a check box
     application.setPalette(box, "QCheckBox")  # type: ignore[arg-type]  # it wants text, not bytes
+    box.setColor(roles.Window, theme.color("freed").lighter(_DARKENED))  # to the frames of these, too
+    for kind in ("QComboBox", "QSpinBox", "QDoubleSpinBox"):
+        application.setPalette(box, kind)  # type: ignore[arg-type]
     application.setStyleSheet(style_sheet(theme))
 
 
@@ -320,8 +326,6 @@ QMenu::item:disabled { color: @freed@; }
 QTableView::item { padding: 0 8px; }
 QTableView::item:selected { background: @selected@; color: @text@; }
 QHeaderView::section { background: @panel@; padding: 4px 8px; border: 0; border-bottom: 1px solid @border@; }
-QComboBox { background: @raised@; border: 1px solid @freed@; border-radius: 6px; padding: 4px 8px; }
-QComboBox:focus { border: 2px solid @accent@; padding: 3px 7px; }
 #drop { border: 2px dashed @accent@; border-radius: 8px; }
 QScrollArea, QScrollArea > QWidget > QWidget { background: transparent; }
 #scrolled { border: 2px solid transparent; border-radius: 8px; }

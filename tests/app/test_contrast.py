@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from PySide6.QtWidgets import QApplication, QComboBox, QDoubleSpinBox, QSpinBox
 
-from app.theme import DARK, LIGHT, Theme
+from app.theme import DARK, LIGHT, Theme, color_application
 from tests.app.test_selection import contrast
 
 WORDS, OUTLINES = 4.5, 3.0
@@ -49,3 +50,14 @@ def test_the_playhead_stands_out_from_all_it_lies_on(theme: Theme) -> None:
     for ground in ("panel", "forward", "backward", "held", "recomputed"):
         sides = (least(theme, (role,), (ground,))[0] for role in ("playhead", "playhead_case"))
         assert max(sides) >= OUTLINES, ground
+
+
+@both_themes
+def test_the_frames_of_choices_and_numbers_stand_out(qapp, theme: Theme) -> None:
+    color_application(qapp, theme)
+    try:
+        for kind in (QComboBox, QSpinBox, QDoubleSpinBox):
+            frame = QApplication.palette(kind.__name__).window().color().darker(140)  # as the style does it
+            assert contrast(frame.name(), theme.window) >= OUTLINES, kind.__name__
+    finally:
+        color_application(qapp, LIGHT)

@@ -6,9 +6,7 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
-    QComboBox,
     QDialog,
-    QDoubleSpinBox,
     QFileDialog,
     QFormLayout,
     QHBoxLayout,
@@ -20,6 +18,7 @@ from PySide6.QtWidgets import (
 from app.presenters.paper import LEAST_POINTS, MOST_POINTS, FigureFile, Paper, Shows, Width
 from app.presenters.wording import as_sentence
 from app.views.common.panel import label
+from app.views.common.ringed import ChoiceBox, DecimalBox
 from checkmate.errors import UsageError
 
 
@@ -36,13 +35,13 @@ class FigureDialog(QDialog):
         self.setWindowTitle("A figure for a paper")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self._model = model
-        self.shows, self.width_of = QComboBox(), QComboBox()
+        self.shows, self.width_of = ChoiceBox(), ChoiceBox()
         for entry in Shows:
             self.shows.addItem(entry.words, entry)
         for width in Width:
             self.width_of.addItem(width.words, width)
         self.shows.setCurrentIndex(list(Shows).index(shows))
-        self.points = QDoubleSpinBox()
+        self.points = DecimalBox()
         self.points.setDecimals(1)
         self.points.setRange(LEAST_POINTS, MOST_POINTS)
         self.points.setSuffix(" pt")
