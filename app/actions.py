@@ -128,6 +128,13 @@ ACTIONS: tuple[Action, ...] = (
     Action("file.save_schedule", "Save this schedule…", ("Ctrl+Shift+S",), Menu.FILE),
     Action("file.export", "Export training graph…", ("Ctrl+E",), Menu.FILE),
     Action("file.picture", "Save a picture of the window…", ("Ctrl+Shift+P",), Menu.FILE),
+    Action(
+        "file.figure",
+        "Save a figure for a paper…",
+        (),
+        Menu.FILE,
+        tip="A PDF or SVG at the width of a column",
+    ),
     Action("file.report", "Save a report…", ("Ctrl+Shift+E",), Menu.FILE),
     Action(
         "file.copy_command",

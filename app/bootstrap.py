@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from PySide6.QtCore import QSettings
     from PySide6.QtWidgets import QApplication
 
+    from app.presenters.paper import FigureFile
     from app.theme import CurrentTheme
     from app.views.window.main_window import MainWindow
 
@@ -43,6 +44,7 @@ def explore(
     *,
     screenshot: Path | None = None,
     animation: Path | None = None,
+    figure: FigureFile | None = None,
     size: tuple[int, int] | None = None,
     theme: str | None = None,
     budget: Budget | None = None,
@@ -54,8 +56,8 @@ def explore(
 
     With ``screenshot``, solve for ``budget`` (60 % if none is given), draw the window with the playhead on
     step ``at``, and leave. With ``animation``, save the playback of that solve as an animated picture, and
-    leave. ``size`` is the size of the window or of the animation. The window asks before it runs the code of
-    a ``file.py:function``, unless ``allow_code``.
+    leave. With ``figure``, save that figure of the solve, and leave. ``size`` is the size of the window or of
+    the animation. The window asks before it runs the code of a ``file.py:function``, unless ``allow_code``.
 
     Raises:
         WindowUnavailableError: Qt's libraries are missing, or nothing could be drawn.
@@ -67,14 +69,11 @@ def explore(
         require_openable(file)
     if animation is not None:
         require_film(animation, size, file)
-    drawing = screenshot is not None or animation is not None
-    if drawing and file is not None and is_record(Path(file)):
-        raise UsageError(
-            f"{file} is a log or a profile, and a picture is of a graph",
-            hint=f"read it in the terminal: checkmate explain {file}",
-        )
-    if drawing and file is not None and ".py:" in file:
-        require_code(file, allow_code=allow_code)
+    if figure is not None:
+        require_figure(figure, file)
+    drawing = screenshot is not None or animation is not None or figure is not None
+    if drawing and file is not None:
+        _require_drawable(file, allow_code=allow_code)
     choose_platform(drawing=drawing)
     _require_qt()
     from PySide6.QtCore import QSize, QTimer
@@ -91,10 +90,13 @@ def explore(
     if drawing:
         try:
             _solve(window, file, budget or Budget(share=0.6))
+            _go_to(window, at)
             if screenshot is not None:
-                _draw(window, screenshot, at)
+                _draw(window, screenshot)
             if animation is not None:
                 _animate(window, animation, size)
+            if figure is not None:
+                window.explorer.figures.save(figure)
         finally:
             window.close()
         return 0
@@ -218,6 +220,22 @@ def require_openable(file: str) -> None:
         )
 
 
+def _require_drawable(file: str, *, allow_code: bool) -> None:
+    """Check that a picture can be made of ``file``.
+
+    Raises:
+        UsageError: it is a log or a profile.
+        UnsafeModelError: it would run code, and nobody has allowed that.
+    """
+    if is_record(Path(file)):
+        raise UsageError(
+            f"{file} is a log or a profile, and a picture is of a graph",
+            hint=f"read it in the terminal: checkmate explain {file}",
+        )
+    if ".py:" in file:
+        require_code(file, allow_code=allow_code)
+
+
 def _choose(window: MainWindow, budget: Budget) -> None:
     from app.state.solve import Aim
 
@@ -259,24 +277,28 @@ def _solve(window: MainWindow, file: str | None, budget: Budget) -> None:
         raise WindowUnavailableError(problem[0][0], hint=problem[0][1])
 
 
-def _draw(window: MainWindow, path: Path, at: int | None) -> None:
-    """Place the playhead and save the picture.
+def _draw(window: MainWindow, path: Path) -> None:
+    """Save a picture of the window.
 
     Raises:
         WindowUnavailableError: the picture cannot be written.
     """
     from PySide6.QtCore import QEventLoop, QTimer
 
-    session, loop = window.session, QEventLoop()
-    session.exploration.show_now()
-    if session.exploration.shown is not None:
-        peak = session.exploration.shown.timeline.peak_step
-        window.playhead.seek(peak if at is None else at)
+    loop = QEventLoop()
     QTimer.singleShot(300, loop.quit)
     loop.exec()
     window.explorer.turns.finish()
     if not window.grab().save(str(path)):
         raise WindowUnavailableError(f"cannot write {path}", hint="name a .png file in a folder that exists")
+
+
+def _go_to(window: MainWindow, at: int | None) -> None:
+    """Show the best schedule now, with the playhead on a step or on the peak."""
+    window.session.exploration.show_now()
+    shown = window.session.exploration.shown
+    if shown is not None:
+        window.playhead.seek(shown.timeline.peak_step if at is None else at)
 
 
 def _animate(window: MainWindow, path: Path, size: tuple[int, int] | None) -> None:
@@ -301,6 +323,19 @@ def _animate(window: MainWindow, path: Path, size: tuple[int, int] | None) -> No
     loop.exec()
     if film.problem:
         raise WindowUnavailableError(said[-1][0], hint=said[-1][1])
+
+
+def require_figure(figure: FigureFile, file: str | None) -> None:
+    """Check that the figure can be written, before minutes of work.
+
+    Raises:
+        UsageError: there is nothing to draw. FormatError: its file cannot be written.
+    """
+    from checkmate.formats.files import require_writable
+
+    if file is None:
+        raise UsageError("there is nothing to draw", hint="name a model, a sample or a graph")
+    require_writable(figure.path)
 
 
 def require_film(path: Path, size: tuple[int, int] | None, file: str | None) -> None:

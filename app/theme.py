@@ -69,15 +69,15 @@ LIGHT = Theme(
     selected="#e3eafc",
     forward="#0072b2",
     forward_fill="#cfe4f1",
-    backward="#c75400",
+    backward="#b44c00",
     backward_fill="#fbdcc6",
-    recomputed="#b5528c",
-    held="#007f5b",
-    freed="#858e9e",
+    recomputed="#a84a80",
+    held="#007a57",
+    freed="#7c8595",
     playhead="#ffc400",
     playhead_case="#1a1d24",
     on_playhead="#1a1d24",
-    fixed="#a7aebb",
+    fixed="#878f9f",
     problem="#b3261e",
     notice="#fceeec",
     mild_notice="#fff3d6",
@@ -100,11 +100,11 @@ DARK = Theme(
     backward_fill="#57331b",
     recomputed="#d98ab8",
     held="#2bbf91",
-    freed="#6b7589",
+    freed="#6f798d",
     playhead="#ffc929",
     playhead_case="#000000",
     on_playhead="#14161b",
-    fixed="#5b6474",
+    fixed="#667082",
     problem="#ff8a80",
     notice="#3a2224",
     mild_notice="#38301c",
@@ -215,6 +215,9 @@ def apply_theme(application: QApplication, theme: Theme, family: str) -> None:
     color_application(application, theme)
 
 
+_DARKENED = 140  # percent: by how much the style darkens a window's colour to that of a frame
+
+
 def color_application(application: QApplication, theme: Theme) -> None:
     """Set the palette and the style sheet of the whole application."""
     palette = QPalette()
@@ -238,6 +241,9 @@ def color_application(application: QApplication, theme: Theme) -> None:
     box = QPalette(palette)
     box.setColor(roles.Window, theme.color("muted"))  # the style darkens it to the frame of a check box
     application.setPalette(box, "QCheckBox")  # type: ignore[arg-type]  # it wants text, not bytes
+    box.setColor(roles.Window, theme.color("freed").lighter(_DARKENED))  # to the frames of these, too
+    for kind in ("QComboBox", "QSpinBox", "QDoubleSpinBox"):
+        application.setPalette(box, kind)  # type: ignore[arg-type]
     application.setStyleSheet(style_sheet(theme))
 
 
@@ -294,7 +300,7 @@ QPushButton#fold:hover { color: @accent@; }
 QPushButton#fold:focus { color: @accent@; border: 2px solid @accent@; border-radius: 4px; }
 QPushButton#omnibox { color: @muted@; text-align: left; padding: 5px 12px; font-weight: 400; }
 #palette { background: @panel@; border: 1px solid @border@; border-radius: 8px; }
-QLineEdit { background: @raised@; border: 1px solid @border@; border-radius: 6px; padding: 5px 8px; }
+QLineEdit { background: @raised@; border: 1px solid @freed@; border-radius: 6px; padding: 5px 8px; }
 QLineEdit:focus { border: 2px solid @accent@; padding: 4px 7px; }
 QTreeView, QListView, QTableView { background: @panel@; border: 2px solid transparent; border-radius: 4px;
     outline: none; }
@@ -317,9 +323,9 @@ QMenu::item:disabled { color: @freed@; }
 #samplecard { background: @raised@; border: 1px solid @border@; border-radius: 8px; }
 #samplecard:hover { border-color: @accent@; }
 #tourcard { background: @panel@; border: 2px solid @accent@; border-radius: 8px; }
-#cards::item { padding: 0 8px; }
-#cards QHeaderView::section { background: @panel@; padding: 4px 8px; border: 0; }
-#cards QHeaderView::section { border-bottom: 1px solid @border@; }
+QTableView::item { padding: 0 8px; }
+QTableView::item:selected { background: @selected@; color: @text@; }
+QHeaderView::section { background: @panel@; padding: 4px 8px; border: 0; border-bottom: 1px solid @border@; }
 #drop { border: 2px dashed @accent@; border-radius: 8px; }
 QScrollArea, QScrollArea > QWidget > QWidget { background: transparent; }
 #scrolled { border: 2px solid transparent; border-radius: 8px; }

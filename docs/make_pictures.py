@@ -60,6 +60,7 @@ def open_solved(theme: str = "light", size: tuple[int, int] = (1440, 900)) -> Ma
     if shown is None:
         raise SystemExit("nothing was solved")
     window.playhead.seek(shown.timeline.peak_step)
+    window.notice.hide()  # as after Dismiss: it says which machine made the pictures
     wait(500)
     return window
 
@@ -84,6 +85,17 @@ def draw_window(window: MainWindow) -> None:
     wait(2500)
     window.explorer.turns.finish()
     save("window", window.grab())
+
+
+def draw_start(window: MainWindow) -> None:
+    """Draw another window, which has nothing open yet."""
+    other = MainWindow(Session(), window.theme)
+    other.resize(1100, 640)
+    other.show()
+    other.activateWindow()
+    wait(500)
+    save("start", other.grab())
+    other.close()
 
 
 def draw_dark(window: MainWindow) -> None:
@@ -167,6 +179,7 @@ _PARTS: dict[str, Callable[[MainWindow], None]] = {
     "peak": draw_reasons,
     "op": draw_op,
     "export": draw_export,
+    "start": draw_start,
     "dark": draw_dark,  # the last: it closes the window
 }
 

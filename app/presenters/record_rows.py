@@ -44,11 +44,16 @@ def record_cells(record: MemoryRecord, *, by_size: bool) -> list[tuple[Cell, ...
         (
             Cell(row_name(row), float(row.name) if row.name.isdecimal() else row.name, row_name(row)),
             Cell(format_bytes(row.bytes), float(row.bytes)),
-            Cell(f"{100 * share(row, listed):.1f} %", float(row.bytes)),
+            Cell(_percent(share(row, listed)), float(row.bytes)),
             Cell(f"{row.count:,}" if row.count else "–", float(row.count)),
         )
         for row in listed
     ]
+
+
+def _percent(share: float) -> str:
+    """Return a share in percent; a small one is not called none."""
+    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
 
 
 def record_table(record: MemoryRecord, *, by_size: bool) -> ViewTable:

@@ -7,10 +7,10 @@ from app.state.standing import Fit, Standing
 from checkmate.units import format_bytes
 
 _IN_SHORT = {
-    Fit.COMING: ("drawing the", "schedule…"),
-    Fit.SOUGHT: ("none known yet,", "searching"),
-    Fit.UNKNOWN: ("no schedule known", "for this little"),
-    Fit.IMPOSSIBLE: ("no schedule", "can fit"),
+    Fit.COMING: ("Drawing the", "schedule…"),
+    Fit.SOUGHT: ("None known yet,", "searching"),
+    Fit.UNKNOWN: ("No schedule known", "for this little"),
+    Fit.IMPOSSIBLE: ("No schedule", "can fit"),
 }
 
 
@@ -20,7 +20,7 @@ def in_short(standing: Standing, plain_peak: int) -> tuple[str, str]:
     if standing.fits:
         return memory_change(shown.peak_bytes, plain_peak), time_change(shown.overhead)
     if standing.fit is Fit.OVER:
-        return f"shown: {format_bytes(shown.peak_bytes)},", f"{format_bytes(standing.over_bytes)} too much"
+        return f"Shown: {format_bytes(shown.peak_bytes)},", f"{format_bytes(standing.over_bytes)} too much"
     return _IN_SHORT[standing.fit]
 
 

@@ -165,7 +165,7 @@ def least_text(status: str, best: float | None, gap: float | None, message: str)
 
 def memory_change(peak: int, plain: int) -> str:
     """Format a change of memory: ``−56 % peak memory``."""
-    return f"−{100 * (1 - peak / plain):.0f} % peak memory" if plain and peak < plain else "same peak memory"
+    return f"−{100 * (1 - peak / plain):.0f} % peak memory" if plain and peak < plain else "Same peak memory"
 
 
 def time_change(overhead: float) -> str:

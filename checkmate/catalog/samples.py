@@ -37,10 +37,10 @@ SAMPLES: tuple[Sample, ...] = (
     Sample(
         "unet", "U-Net: convolutional encoder and decoder with skip connections, BatchNorm", (128, 128, 3), 8
     ),
-    Sample("resnet", "small residual network, three stages of four blocks", (96, 96, 3), 16),
-    Sample("mobilenet", "depthwise separable convolutions, BatchNorm, ReLU6", (128, 128, 3), 16),
+    Sample("resnet", "Small residual network, three stages of four blocks", (96, 96, 3), 16),
+    Sample("mobilenet", "Depthwise separable convolutions, BatchNorm, ReLU6", (128, 128, 3), 16),
     Sample("transformer", "Transformer encoder with dropout, six blocks", (128,), 8),
-    Sample("lstm", "convolutions and two LSTM layers, a label for every time step", (256, 64), 16),
+    Sample("lstm", "Convolutions and two LSTM layers, a label for every time step", (256, 64), 16),
 )
 
 

@@ -194,7 +194,7 @@ def test_controls_say_which_aim_is_in_force(window, qtbot) -> None:
     )
     budget.choose(exploration.plain.peak_bytes)
     assert not budget.aims.possible.isChecked() and not budget.aims.least.isChecked()
-    assert window.explorer.budget.note.text() == "predicted"
+    assert window.explorer.budget.note.text() == "Predicted"
 
 
 def test_pulling_the_cost_axis_aims(window, qtbot) -> None:

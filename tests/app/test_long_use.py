@@ -6,8 +6,10 @@ import time
 
 import pytest
 from PySide6.QtCore import qWarning
+from PySide6.QtWidgets import QApplication
 
-from tests.benchmarks.long_use import FEW, Use, grown, measure, slope
+from tests.app.windows import open_chain
+from tests.benchmarks.long_use import FEW, Use, fullest_pages, grown, measure, slope
 from tests.benchmarks.probe import QtLog, StallProbe
 
 
@@ -18,6 +20,17 @@ def test_use_leaves_nothing_in_memory(qapp) -> None:
     assert found["warnings"] == [] and found["problems"] == []
     assert found["verdict"]["no_orphans"] and found["verdict"]["every_solve_settled"]
     assert max(found["grown"].values()) <= FEW, found["grown"]
+
+
+def test_after_the_fullest_pages_no_op_adds_a_row(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    shown = window.session.exploration.shown
+    for op in fullest_pages(shown):
+        window.selection.select(op)
+    rows = len(QApplication.allWidgets())
+    for op in range(shown.graph.n):
+        window.selection.select(op)
+    assert len(QApplication.allWidgets()) == rows
 
 
 def test_growth_is_told_from_noise() -> None:

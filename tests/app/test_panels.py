@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QPoint, QRect, QSettings, QSize, Qt
 from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QScrollArea
 
 from app.models.session import Session
 from app.theme import CurrentTheme, ThemeChoice
@@ -238,3 +239,12 @@ def test_a_note_that_is_not_wanted_stays_away_when_the_panel_is_resized(qtbot) -
     assert panel.note.isVisible()
     panel.resize(140, 200)
     assert not panel.note.isVisible()  # there is no room for it
+
+
+def test_the_budget_is_not_scrolled_where_it_has_its_height(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    for size in ((1366, 768), (1440, 900), (1600, 1000)):
+        window.resize(*size)
+        qtbot.wait(100)
+        area = window.explorer.area.docks["budget"].findChild(QScrollArea, "scrolled")
+        assert not area.verticalScrollBar().isVisible(), size

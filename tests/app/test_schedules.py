@@ -277,9 +277,9 @@ def test_typing_a_name_is_not_disturbed_by_what_is_found(window, qtbot) -> None:
 def test_the_switch_stops_the_work_and_lets_it_go_on(window, qtbot) -> None:
     open_chain(window, qtbot, 40)
     exploration, row = window.session.exploration, panel_of(window).filling
-    qtbot.waitUntil(lambda: "working" in row.sign.text(), timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: "working" in row.sign.whole, timeout=PATIENCE_MS)
     qtbot.mouseClick(row.switch, Qt.MouseButton.LeftButton, pos=QPoint(8, row.switch.height() // 2))
-    assert "off" in row.sign.text() and not window.commands["solve.fill"].isChecked()
+    assert "off" in row.sign.whole and not window.commands["solve.fill"].isChecked()
     qtbot.wait(1500)  # for what was on its way
     known = [one.point for one in exploration.known]
     bounds = exploration.frontier.bounds

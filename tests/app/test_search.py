@@ -66,9 +66,9 @@ def test_layers_are_sorted_by_size_or_stand_in_order(window, qtbot) -> None:
     rows = panel._list.model()
     sizes = [rows.index(row, 0).data(FIGURE) for row in range(rows.rowCount())]
     assert sizes == [format_bytes(MIB * size) for size in (3, 2, 1) for _ in range(4)]
-    assert panel.order.text() == "by activation size"
+    assert panel.order.text() == "By activation size"
     qtbot.mouseClick(panel.order, Qt.MouseButton.LeftButton)
-    assert listed(window) == [f"layer{i}" for i in range(12)] and panel.order.text() == "in order of the step"
+    assert listed(window) == [f"layer{i}" for i in range(12)] and panel.order.text() == "In order of the step"
 
 
 def test_the_filter_knows_sizes_phases_and_what_is_recomputed(window, qtbot) -> None:

@@ -158,7 +158,7 @@ def test_the_first_solve_says_what_happens_and_what_is_on_screen(window, qtbot) 
         plain(panel._details.text()) == f"{COMPILING.capitalize()}. Until then, simple strategies are tried."
     )
     head, below, above = said(window)
-    assert "none known yet" in head and below.startswith("On screen: keep everything")
+    assert "None known yet" in head and below.startswith("On screen: keep everything")
     assert "until one is known that fits" in below and "Over the budget" in above
 
 

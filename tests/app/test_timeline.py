@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
-from PySide6.QtGui import QMouseEvent, QWheelEvent
+from PySide6.QtGui import QFontMetricsF, QGuiApplication, QMouseEvent, QWheelEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QToolTip
 
+from app.views.timeline.tick_axis import TickAxis
 from checkmate import pipeline
 from checkmate.graphs.generate import training_dag
 from checkmate.units import format_bytes
@@ -297,3 +298,22 @@ def test_the_legends_name_what_is_drawn(window, qtbot) -> None:
     assert {"plain step", "recomputed", "parameters, optimizer, inputs"} <= set(words)
     move(explorer.curve.viewport(), QPoint(30, 5))
     assert QToolTip.text().splitlines() == words
+
+
+def test_the_words_of_ticks_never_touch(qapp) -> None:
+    wide = [(10.0 * number, f"{number}00 GFLOP") for number in range(10)]
+    axis = TickAxis("top", lambda low, high, most: wide)
+    ((_, places),) = axis.tickValues(0.0, 90.0, 300.0)
+    words, metrics = dict(wide), QFontMetricsF(QGuiApplication.font())
+    halves = [metrics.horizontalAdvance(words[place]) / 2 for place in places]
+    pixels = [place * 300.0 / 90.0 for place in places]
+    ends = zip(pixels, pixels[1:], halves, halves[1:], strict=False)
+    assert len(places) > 1 and all(left + a < right - b for left, right, a, b in ends)
+
+
+def test_the_budgets_words_leave_room_for_those_of_a_peak_over_it(window) -> None:
+    exploration, curve = window.session.exploration, window.explorer.curve
+    exploration.set_graph(training_chain())
+    assert curve._budget.label.anchors[0][1] == 1.0  # above the line
+    exploration.set_budget(exploration.plain.peak_bytes // 2)
+    assert curve._budget.label.anchors[0][1] == 0.0  # below it

@@ -32,7 +32,10 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from app.models.recovery import Recovery
 from app.models.session import Session
+from app.presenters.need_rows import rows_of_op
+from app.presenters.op_page import facts, made, read, readers
 from app.state.constraint_targets import ConstraintKind
+from app.state.knowledge import ListedSchedule
 from app.theme import LIGHT, CurrentTheme, ThemeChoice, apply_theme, load_fonts
 from app.views.window.main_window import MainWindow
 from checkmate.catalog.bundled import find_graph
@@ -132,6 +135,9 @@ class User:
     def _look(self) -> None:
         window = self.window
         graph_view, layout = window.explorer.graph_view, window.explorer.graph_view.layout_shown
+        shown = window.session.exploration.shown
+        for op in () if shown is None else fullest_pages(shown):
+            window.selection.select(op)
         window.selection.select(self._pick.randrange(window.session.exploration.graph.n))
         for box in [box for box in layout.boxes if box.can_open][:1]:
             graph_view.toggle(box.key)
@@ -152,6 +158,23 @@ class User:
         self.window.what_ifs.switch(ConstraintKind.KEEP)
         turn()
         self.window.what_ifs.stack.undo()
+
+
+def fullest_pages(shown: ListedSchedule) -> list[int]:
+    """Return for each table of the inspector the op that fills most of its rows.
+
+    The inspector keeps its rows for the next op. Once these ops were shown, no other op of the graph adds
+    any. An op chosen at random could come late and with many rows, which would look like a leak.
+    """
+    graph = shown.graph
+    sizes: tuple[Callable[[int], int], ...] = (
+        lambda op: len(made(graph, op)),
+        lambda op: len(read(graph, op)),
+        lambda op: len(readers(shown, op, 0)),
+        lambda op: len(facts(shown, op)),
+        lambda op: len(rows_of_op(graph, op)),
+    )
+    return [max(range(graph.n), key=size) for size in sizes]
 
 
 def turn() -> None:

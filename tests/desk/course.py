@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 import tempfile
 import time
@@ -15,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import PySide6
 
 from checkmate.formats import write_graph
 from checkmate.graphs.generate import training_dag
@@ -26,6 +29,7 @@ _TRACK = (0.45, 0.95)  # of the slider's width: where budgets are that some sche
 _ABOVE_FOOT = 50  # pixels from the lower edge of the slider to its track
 _BUNDLED = "link unet-b8.graph"
 _PATIENCE_S = 120.0
+_LATE_S = 3.0  # an answer to a click may take this much longer, and is measured
 EMPTIED = ("R", "S")  # by zooming: few cells are near the diagonal
 SIZES = [(1250, 800), (1600, 1000), (1100, 700), (1400, 900)]
 
@@ -38,11 +42,13 @@ def drag(desk: Desk, seconds: float) -> Iterator[Pause]:
     desk.hand.move(x + most * wide, level)
     desk.hand.press()
     yield Pause(0.3)
-    moves = round(seconds / _EVERY_S)
+    moves, before = round(seconds / _EVERY_S), -1
     for number in range(moves):
         share = 0.5 + 0.5 * math.cos(4 * math.pi * number / moves)
-        desk.hand.move(x + (low + share * (most - low)) * wide, level)
-        yield Pause(_EVERY_S, "slider")
+        at = round(x + (low + share * (most - low)) * wide)
+        desk.hand.move(at, level)
+        yield Pause(_EVERY_S, "slider" if at != before else "")  # at the turns, the hand rests
+        before = at
     desk.hand.release()
     yield Pause(1.0)
 
@@ -64,7 +70,7 @@ def steps(desk: Desk, count: int) -> Iterator[Pause]:
     x, y, wide, high = desk.panel("curve")
     for number in range(count):
         desk.hand.click(x + (0.3 + 0.6 * number / count) * wide, y + 0.5 * high)
-        yield Pause(0.25, "curve")
+        yield Pause(0.25, "curve", patience=_LATE_S)
 
 
 def zoom(desk: Desk, count: int) -> Iterator[Pause]:
@@ -152,7 +158,7 @@ def first_graph(theme: str, pictures: Path | None) -> Verdict:
 
 def run(folder: Path, counts: list[int], theme: str, seconds: float, pictures: Path | None) -> dict[str, Any]:
     """Return the figures of all courses, by number of ops."""
-    whole, found = Verdict(), {}
+    whole, found, began = Verdict(), {}, os.getloadavg()
     if pictures is not None:
         pictures.mkdir(parents=True, exist_ok=True)
     other = folder / "other.json"
@@ -186,7 +192,11 @@ def run(folder: Path, counts: list[int], theme: str, seconds: float, pictures: P
         print(json.dumps(found[f"{graph.n} ops"], indent=1), file=sys.stderr, flush=True)
     first = first_graph(theme, pictures)
     whole.add(first)
-    return {"theme": theme, **found, "first graph": {"open": first.facts()}, "all": whole.facts()}
+    load = [round(one, 1) for one in (*began, *os.getloadavg())]
+    made = {"PySide6": PySide6.__version__, "display": "Xvfb 1920x1200 with openbox"}
+    machine = {**made, "cores": os.cpu_count(), "load before and after (1, 5, 15 minutes)": load}
+    ends = {"first graph": {"open": first.facts()}, "all": whole.facts()}
+    return {"theme": theme, "machine": machine, **found, **ends}
 
 
 def main() -> int:

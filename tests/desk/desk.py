@@ -38,11 +38,13 @@ Rect = tuple[int, int, int, int]
 class Pause:
     """What a course does between two inputs: watch for some seconds.
 
-    ``awaits``: the panel whose first changed pixel is the answer to the input before.
+    ``awaits``: the panel whose first changed pixel is the answer to the input before. ``patience``: watch for
+    so many more seconds where the answer has not come, so that a late one is measured too.
     """
 
     seconds: float
     awaits: str = ""
+    patience: float = 0.0
 
 
 class Desk:
@@ -189,7 +191,8 @@ class Desk:
             end, begun = time.perf_counter() + pause.seconds, time.perf_counter()
             awaited = self.pixels(panels[pause.awaits]) if pause.awaits else None
             old, answer, due = (None if awaited is None else awaited.copy()), None, begun
-            while (now := time.perf_counter()) < end:
+            late = end + pause.patience
+            while (now := time.perf_counter()) < end or (old is not None and answer is None and now < late):
                 if awaited is not None and answer is None and not np.array_equal(awaited, old):
                     answer = now - begun
                 if now >= due:

@@ -74,6 +74,7 @@ def state_of(window: MainWindow) -> dict[str, Any]:
         "solving": exploration.solve is not None and exploration.solve.running,
         "playing": window.playhead.playing,
         "focus": _focus(),
+        "memory": _memory(window),
         "constrained": not exploration.constraints.is_empty,
         "exporting": _exporting(window),
         "lines": _lines(window),
@@ -95,6 +96,21 @@ def _focus() -> dict[str, Any]:
         typed = widget.text() if isinstance(widget, QLineEdit) else ""
     place = _on_screen(widget, _seen(widget))
     return {"name": f"{type(widget).__name__}: {said}", "place": place, "typed": typed}
+
+
+def _memory(window: MainWindow) -> dict[str, Any]:
+    """Return what the inspector lists of the memory at the playhead."""
+    explorer, shown = window._explorer, window.session.exploration.shown
+    if explorer is None or shown is None:
+        return {"view": "", "rows": 0, "priced": 0, "busy": True, "at_peak": False}
+    page, hotspot = explorer.inspector.memory, explorer.inspector.hotspot
+    return {
+        "view": page.view.value,
+        "rows": len(page.rows),
+        "priced": sum("+" in row.detail for row in page.rows),
+        "busy": hotspot.busy,
+        "at_peak": window.playhead.step == shown.timeline.peak_step,
+    }
 
 
 def _exporting(window: MainWindow) -> bool:
@@ -164,6 +180,8 @@ def _places(window: MainWindow) -> dict[str, QWidget]:
     found: dict[str, QWidget] = {}
     if window._explorer is not None and window._explorer.isVisible():
         found["entry"] = window._explorer.budget._entry
+        tabs = window._explorer.inspector.memory.tabs.values()
+        found |= {f"tab {one.text()}": one for one in tabs if not _seen(one).isEmpty()}
     if window._start.isVisible():
         links = window._start.findChildren(QPushButton, "link")
         found |= {f"link {one.text()}": one for one in links}

@@ -112,3 +112,28 @@ def test_tab_goes_round_and_each_stop_is_seen() -> None:
         ):
             assert part in said
         assert len(names) < _MOST_STOPS, said
+
+
+def test_a_figure_is_saved_by_the_keyboard_alone(tmp_path: Path) -> None:
+    figure = tmp_path / "curve.pdf"
+    with Desk(find_graph("unet-b8.graph")) as desk:
+        desk.until(lambda: desk.state["ranged"], "the graph is on screen")
+        desk.still()
+        desk.hand.key("ctrl+k")
+        desk.until(lambda: bool(desk.state["found"]), "the search is open")
+        desk.type(">figure for a paper")
+        desk.until(lambda: len(desk.state["found"]) == 1, "one command is found")
+        desk.hand.key("Return")
+        desk.until(lambda: desk.state["dialog"], "the dialog came up")
+        desk.still()
+        press_until(desk, "Width", "Tab")
+        desk.hand.key("Down")  # two columns
+        press_until(desk, "Save", "Tab")
+        desk.hand.key("Return")
+        desk.until(lambda: desk.state["focus"]["typed"] == "unet-curve.pdf", "it asks where")
+        desk.still()
+        desk.hand.key("ctrl+a")
+        desk.type(str(figure))
+        desk.hand.key("Return")
+        desk.until(figure.is_file, "the figure is written")
+        assert b"/MediaBox [0 0 504" in figure.read_bytes()  # seven inches

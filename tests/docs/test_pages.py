@@ -24,7 +24,9 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _PATH = re.compile(r"`((?:app|checkmate|tests|docs|resources)/[\w/.-]+)`")
 
 
-@pytest.mark.parametrize("script", ["generate_commands.py", "render_results.py", "render_examples.py"])
+@pytest.mark.parametrize(
+    "script", ["generate_commands.py", "render_results.py", "render_examples.py", "render_window.py"]
+)
 def test_generated_pages_are_up_to_date(script: str) -> None:
     done = subprocess.run(
         [sys.executable, str(DOCS / script), "--check"], env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -194,20 +194,23 @@ LAYERS: dict[str, str] = {
         "app.workers formats ipc workers"
     ),
     "checkmate.reports.recognize": "formats reports.grouping reports.loaded reports.page reports.sections",
+    "app.views.figures": (
+        "app.models app.presenters app.theme app.views.budget app.views.graph app.views.timeline formats"
+    ),
     "app.views.window": (
         "app.actions app.models app.presenters app.state app.theme app.views.budget app.views.common "
-        "app.views.compare app.views.graph app.views.inspector app.views.lists app.views.playback "
-        "app.views.timeline app.workers catalog doctor.diagnosis doctor.lines doctor.look frontiers "
-        "graphs machine records solvers.constraints"
+        "app.views.compare app.views.figures app.views.graph app.views.inspector app.views.lists "
+        "app.views.playback app.views.timeline app.workers catalog doctor.diagnosis doctor.lines doctor.look "
+        "frontiers graphs machine records solvers.constraints"
     ),
     "checkmate.reports.write": "formats reports.page reports.recognize",
     "app.bootstrap": (
-        "app.crash_log app.models app.state app.theme app.views.playback app.views.window catalog "
-        "formats machine records"
+        "app.crash_log app.models app.presenters app.state app.theme app.views.playback app.views.window "
+        "catalog formats machine records"
     ),
     "checkmate.cli.commands": (
-        "app.bootstrap bench.common bench.fidelity bench.paper bench.peers bench.solvers catalog charts "
-        "cli.shared doctor.diagnosis doctor.lines doctor.look doctor.prove doctor.screen formats frontiers "
+        "app.bootstrap app.presenters bench.common bench.fidelity bench.paper bench.peers bench.solvers "
+        "catalog charts cli.shared doctor.diagnosis doctor.lines doctor.look doctor.prove doctor.screen formats frontiers "
         "graphs largest listing machine memory pipeline records reports.write solvers.certificates "
         "solvers.constraints solvers.portfolio solvers.problem solvers.registry terminal text_table"
     ),

@@ -187,7 +187,7 @@ class BudgetPanel(Panel):
         self._figure.setText(figure)
         self._unit.setText(unit)
         aim = exploration.aim
-        self.note.setText("predicted" if aim is None else f"least {aim.words}")
+        self.note.setText("Predicted" if aim is None else f"Least {aim.words}")
         self.note.setToolTip(
             "The bytes that the ops request, predicted step by step. Export measures what a device allocates."
         )

@@ -39,6 +39,7 @@ class FrontierView(QWidget):
         super().__init__()
         self._exploration, self._theme = exploration, theme
         self._holding = self._capping = False
+        self.has_handle = True  # a figure has none: nobody drags it
         self.setMinimumHeight(150)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMouseTracking(True)
@@ -274,6 +275,8 @@ class FrontierView(QWidget):
             painter.setPen(QPen(theme.color("panel"), 2))
             painter.setBrush(theme.color("accent"))
             painter.drawEllipse(QPointF(x, height_of(1 + shown.overhead)), 6.5, 6.5)
+        if not self.has_handle:
+            return
         if self.window().focusWidget() is self.parent() and self.isActiveWindow():
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(theme.color("accent", 60))

@@ -87,7 +87,7 @@ class SolvingPanel(Panel):
 
     def _make_plot(self) -> pg.PlotWidget:
         """Make the plot of the best and the bound over time."""
-        self._plot = pg.PlotWidget()
+        self._plot = pg.PlotWidget(axisItems={"bottom": _Seconds("bottom")})
         self._plot.setMenuEnabled(False)
         self._plot.hideButtons()
         self._plot.setMinimumHeight(66)
@@ -299,3 +299,10 @@ def _in_unit(least: float) -> Callable[[float], float]:
     """
     size = byte_unit(least)[1]
     return lambda count: count / size
+
+
+class _Seconds(pg.AxisItem):  # type: ignore[misc]
+    """An axis of seconds, with the unit at each tick."""
+
+    def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
+        return [f"{text} s" for text in super().tickStrings(values, scale, spacing)]

@@ -10,6 +10,7 @@ from app.views.common.panel import Panel
 
 _OPEN, _FOLDED = "▾", "▸"
 _ASIDE = 40  # pixels
+_FRAME = 2  # pixels around an area that scrolls, for the mark of the focus (app/theme.py)
 _GAP = 8  # pixels below a head that is alone; Qt leaves none there
 _NO_LIMIT = (1 << 24) - 1  # Qt's own greatest height
 
@@ -60,7 +61,9 @@ class PanelDock(QDockWidget):
     @property
     def needed_height(self) -> int:
         """Return the height in pixels at which nothing has to be scrolled."""
-        return self.head_height + max(self.panel.minimumHeight(), self.panel.minimumSizeHint().height())
+        around = 0 if self._content is self.panel else 2 * _FRAME
+        needed = max(self.panel.minimumHeight(), self.panel.minimumSizeHint().height())
+        return self.head_height + needed + around
 
     def fold(self, folded: bool) -> None:
         """Show the head alone, or all of the panel."""
@@ -113,6 +116,7 @@ def _scrolled(panel: Panel) -> QWidget:
     """Return an area that scrolls the panel where there is no room for it."""
     area = QScrollArea()
     area.setObjectName("scrolled")  # it takes keys, which its frame shows
+    area.setAccessibleName(panel.title)
     area.setWidgetResizable(True)
     area.setFrameShape(QFrame.Shape.NoFrame)
     area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)

@@ -15,6 +15,7 @@ from PySide6.QtGui import QGuiApplication, QPainter, QPixmap
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QFileDialog, QMenu, QPushButton, QWidget
 
+from app.presenters.paper import Shows
 from app.presenters.tables import ViewTable
 from app.theme import CurrentTheme, Theme
 from app.views.common.panel import Panel
@@ -28,20 +29,22 @@ PICTURE_SCALE = 2  # of a PNG: sharp on paper and on dense screens
 class SavableView:
     """A view whose picture and data can be saved.
 
-    ``table`` returns its data, None if there is none yet.
+    ``table`` returns its data, None if there is none yet. ``figure``: what a figure for a paper shows of it.
     """
 
     name: str
     widget: QWidget
     table: Callable[[], ViewTable | None]
+    figure: Shows | None = None
 
 
 class ViewSaver(QObject):
     """Copies and saves pictures and data, and adds the menus for it to panels.
 
-    Signals: ``noticed(sentence)``; ``failed(sentence, hint)``.
+    Signals: ``noticed(sentence)``; ``failed(sentence, hint)``; ``figure_wanted(shows)``.
     """
 
+    figure_wanted = Signal(object)
     noticed = Signal(str)
     failed = Signal(str, str)
 
@@ -81,6 +84,8 @@ class ViewSaver(QObject):
             part = menu.addMenu(view.name) if len(there) > 1 else menu
             part.addAction("Copy picture", partial(self.copy_picture, view))
             part.addAction("Save picture…", partial(self._ask_picture, view))
+            if view.figure is not None:
+                part.addAction("Save for a paper…", partial(self.figure_wanted.emit, view.figure))
             part.addAction("Copy data", partial(self.copy_data, view))
             part.addAction("Save data…", partial(self._ask_data, view))
         for text, run in more:

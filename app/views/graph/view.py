@@ -231,6 +231,11 @@ class GraphView(QWidget):
             self._chosen = True
             self._open(opened)
 
+    def open_as(self, other: GraphView) -> None:
+        """Open the groups that the user has opened in another view of the same graph."""
+        if other._chosen:
+            self._open_by_hand(other._opened)
+
     def _on_shown(self) -> None:
         shown = self._exploration.shown
         if shown is None or self._layout is None or len(self._layout.box_of) != shown.graph.n:
@@ -404,7 +409,9 @@ class GraphView(QWidget):
             painter.translate(self._offset)
             painter.scale(self._scale, self._scale)
             seen = QRectF(-self._offset / self._scale, self.size().toSizeF() / self._scale)
-            drawn.paint_moving(painter, self._moment(), self._scale, seen)
+            on_screen = painter.paintEngine().type() == QPaintEngine.Type.Raster
+            detail = self._scale if on_screen else 1.0  # in a file, small words can be enlarged
+            drawn.paint_moving(painter, self._moment(), detail, seen)
             painter.restore()
             beside = 0.0 if self._fitted else OVERVIEW_WIDTH + 8
             area = QRectF(2, 0, self.width() - 4 - beside, self.height() - 2)

@@ -94,6 +94,7 @@ class Inspector(Panel):
         inner.addWidget(self.need)
         inner.addStretch(1)
         area = self._area = QScrollArea()
+        area.setAccessibleName("What is known of the selected op")
         area.setWidgetResizable(True)
         area.setFrameShape(QFrame.Shape.NoFrame)
         area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -141,15 +142,15 @@ class Inspector(Panel):
         peak = " · peak" if live == shown.timeline.peak_bytes else ""
         self._name.setText(short_name(op.name))
         self._name.setToolTip(op.name)
-        self.note.setText(f"step {step + 1} · {format_bytes(live)}{peak}")
+        self.note.setText(f"Step {step + 1} · {format_bytes(live)}{peak}")
 
     def _show_op(self, shown: ListedSchedule, op: int) -> None:
         """Show what is known of an op, and what leads on from it."""
         entry = shown.graph.ops[op]
         self._name.setText(short_name(entry.name))
         self._name.setToolTip(entry.name)
-        self.note.setText(f"{entry.phase.value} · op {op}")
-        said = facts(shown, op)
+        self.note.setText(f"{entry.phase.value.capitalize()} · op {op}")
+        said = [(name.capitalize(), text) for name, text in facts(shown, op)]
         while len(self._rows) < len(said):
             self._add_row()
         for number, pair in enumerate(self._rows):

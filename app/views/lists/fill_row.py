@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QWidget
 
 from app.models.exploration import Exploration
 from app.presenters.wording import fill_text
-from app.views.common.panel import label
+from app.views.common.elided_label import ElidedLabel
 from checkmate.progress import FillState
 
 _TIP = (
@@ -29,8 +29,7 @@ class FillRow(QWidget):
         self.switch.setToolTip(_TIP)
         self.switch.setChecked(self._listing.fill_wanted)
         self.switch.clicked.connect(self._listing.fill)
-        self.sign = label("", muted=True)
-        self.sign.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)  # cut if narrow
+        self.sign = ElidedLabel("muted")
         self.more = QPushButton("Go on")
         self.more.setObjectName("link")
         self.more.setToolTip("Look for schedules at other budgets for as long again")
@@ -49,7 +48,6 @@ class FillRow(QWidget):
         text = fill_text(
             listing.fill_wanted, listing.filling, solving=solving, found=len(self._exploration.known)
         )
-        self.sign.setText(text)
-        self.sign.setToolTip(text)
+        self.sign.set_whole(text)
         self.switch.setChecked(listing.fill_wanted)
         self.more.setVisible(listing.fill_wanted and listing.filling is FillState.RESTING)

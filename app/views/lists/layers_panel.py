@@ -19,8 +19,8 @@ from checkmate.ir.graph import Phase
 from checkmate.units import format_bytes
 
 _PRESSED = QEvent.Type.KeyPress
-_BY_SIZE, _IN_ORDER = "by activation size", "in order of the step"
-_SHORT = {_BY_SIZE: "by size", _IN_ORDER: "in order"}
+_BY_SIZE, _IN_ORDER = "By activation size", "In order of the step"
+_SHORT = {_BY_SIZE: "By size", _IN_ORDER: "In order"}
 _ROOMY = 260  # pixels; a narrower panel has the short words
 
 

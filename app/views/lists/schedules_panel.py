@@ -35,7 +35,7 @@ class SchedulesPanel(Panel):
         theme: CurrentTheme,
     ) -> None:
         super().__init__("Schedules")
-        self.note.setText("peak")
+        self.note.setText("Peak")
         self._exploration, self._comparison, self._edits = exploration, comparison, edits
         self._shown_edits = shown_edits
         self._filled: Graph | None = None

@@ -92,7 +92,7 @@ class CurveView(PointedPlot):
         self.bands = BandsItem(self._theme)
         self._outline, self._plain = pg.PlotCurveItem(), pg.PlotCurveItem()
         self._measured = pg.PlotCurveItem()
-        self._other_text, self._peak_text = pg.TextItem(anchor=(1.08, 0.9)), pg.TextItem(anchor=(1.05, 1.15))
+        self._peak_text = pg.TextItem(anchor=(1.05, 1.15))
         self._marks = pg.PlotCurveItem(connect="pairs"), pg.PlotCurveItem(connect="pairs")
         self._ticks = pg.ScatterPlotItem(symbol="s", size=4, pen=None)
         self._peak = pg.ScatterPlotItem(symbol="o", size=11)
@@ -113,7 +113,6 @@ class CurveView(PointedPlot):
             fill.setBrush(mixed(theme.now, _ROLES[kind], _SHADE))
         self._ticks.setBrush(theme.color("recomputed"))
         self._peak.setBrush(theme.color("panel"))
-        color_text(self._other_text, theme, "backward", 170)
         color_text(self._peak_text, theme, "text", 230)
         color_text(self._budget.label, theme, "text", 170)
         self._set_pens()
@@ -145,7 +144,6 @@ class CurveView(PointedPlot):
             self._budget,
             self._peak,
             self._peak_text,
-            self._other_text,
             self._chosen,
             self._hover,
         ):
@@ -243,8 +241,10 @@ class CurveView(PointedPlot):
             solid = Qt.PenStyle.SolidLine
             found[:0] = [Entry("predicted", predicted, solid), Entry("measured", measured, solid)]
         found += self.edge_lines.entries()
-        if self._comparison.other is not None:
-            found.append(Entry("B", theme.color("backward"), Qt.PenStyle.DotLine, width=2.0))
+        other = self._comparison.other
+        if other is not None:  # first: the plot has no room for words at a second peak
+            words = f"B {format_bytes(other.peak_bytes)}"
+            found.insert(0, Entry(words, theme.color("backward"), Qt.PenStyle.DotLine, width=2.0))
         elif shown is not self._exploration.plain:
             found.append(Entry("plain step", theme.color("freed"), Qt.PenStyle.DotLine))
         if self._span.grouping is None and layers[KINDS.index("fixed")].any():
@@ -277,10 +277,6 @@ class CurveView(PointedPlot):
         compared = pinned is not None
         role, width = ("backward", 2.0) if compared else ("freed", 1.2)
         self._pens.set(self._plain, pg.mkPen(self._theme.color(role), width=width, style=Qt.PenStyle.DotLine))
-        at = float(middles[other.timeline.peak_step])
-        self._other_text.setVisible(compared and self._span.begin <= at <= self._span.end)
-        self._other_text.setText(f"B {format_bytes(other.peak_bytes)}")
-        self._other_text.setPos(axis.place(at), other.peak_bytes / self._size)
 
     def _draw_peak(self, axis: StepAxis, top: float) -> None:
         """Draw the peak, with its bytes and its op in words.
@@ -318,11 +314,16 @@ class CurveView(PointedPlot):
             self._measured.setData(edges, heights, stepMode="center")
 
     def _place_budget(self) -> None:
-        """Put the budget's words at the end away from the peak."""
+        """Put the budget's words at the end away from the peak.
+
+        They are below the line where the peak is over the budget, because the peak's words are above it.
+        """
         shown = self._exploration.shown
         assert shown is not None
         right = 2 * shown.timeline.peak_step < self._span.begin + self._span.end
-        self._budget.label.anchors = [(1, 1), (1, 1)] if right else [(0, 1), (0, 1)]
+        below = shown.peak_bytes > self._exploration.budget_bytes
+        anchor = (1.0 if right else 0.0, 0.0 if below else 1.0)
+        self._budget.label.anchors = [anchor, anchor]
         self._budget.label.setPosition(0.98 if right else 0.02)
 
     def _top(self) -> float:
@@ -365,6 +366,8 @@ class CurveView(PointedPlot):
     def _on_budget(self) -> None:
         budget = self._exploration.budget_bytes
         self._budget.setPos(budget / self._size)
+        if self._exploration.shown is not None:
+            self._place_budget()
         self._budget.label.setText(f"budget {format_bytes(budget)}")
 
     def _on_selection(self, *_: object) -> None:

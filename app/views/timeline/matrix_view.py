@@ -60,6 +60,8 @@ class MatrixView(QWidget):
         self._title, self._exploration, self._comparison = title, exploration, comparison
         self._playhead, self._selection, self._span, self._theme = playhead, selection, span, theme
         self._drawn: tuple[tuple[object, ...], QImage] | None = None
+        self._with_playhead = True
+        self.sharpness = 1.0  # pixels of the picture to one of the screen; a printed figure has more
         self._under: QPointF | None = None
         self._pressed_at: QPointF | None = None
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
@@ -69,11 +71,19 @@ class MatrixView(QWidget):
         self.setAccessibleName(f"Matrix {title}: {_WHAT[title]}")
         for changed in (exploration.shown_changed, comparison.pinned, span.changed, span.chosen_changed):
             changed.connect(self.update)
-        playhead.moved.connect(lambda _: self.update())
-        selection.changed.connect(lambda _: self.update())
+        playhead.moved.connect(self._paint_anew)
+        selection.changed.connect(self._paint_anew)
+
+    def _paint_anew(self, _: int) -> None:
+        self.update()
 
     def sizeHint(self) -> QSize:
         return QSize(250, 250)
+
+    def show_cursor(self, visible: bool) -> None:
+        """Set whether the playhead is drawn."""
+        self._with_playhead = visible
+        self.update()
 
     def _area(self) -> QRectF:
         side = max(10.0, min(self.width() - _LEFT - _RIGHT, self.height() - _TOP - _BELOW))
@@ -106,7 +116,7 @@ class MatrixView(QWidget):
         It is made once per schedule, part and size.
         """
         width, height = max(1, round(place.width())), max(1, round(place.height()))
-        ratio, other = self.devicePixelRatioF(), self._comparison.other
+        ratio, other = self.devicePixelRatioF() * self.sharpness, self._comparison.other
         theme = self._theme.now
         key = (shown, other, cells, width, height, ratio, theme)
         if self._drawn is None or self._drawn[0] != key:
@@ -116,6 +126,8 @@ class MatrixView(QWidget):
             else:
                 make = computed_picture if self._title == "R" else held_picture
                 made = make(shown, cells, width, height, ratio, theme)
+            if self.sharpness > 1:  # cells with sharp edges, where a printer would blur them
+                made = made.scaled(round(ratio * width), round(ratio * height))
             self._drawn = key, made
         return self._drawn[1]
 
@@ -191,31 +203,33 @@ class MatrixView(QWidget):
                 painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
 
     def _paint_cursors(self, painter: QPainter, area: QRectF, shown: ListedSchedule) -> None:
-        stages = shown.matrices.stage_of_step
-        stage = int(stages[min(self._playhead.step, len(stages) - 1)])
-        y = self._place(stage + 0.5, 0).y()
-        fade = self._theme.color("panel", _LATER)
-        top = max(area.top(), y)
-        painter.fillRect(QRectF(area.left(), top, area.width(), area.bottom() - top), fade)
+        if self._with_playhead:
+            self._paint_playhead(painter, area, shown)
         if self._span.chosen is not None:
             self._paint_chosen(painter, area, self._span.chosen)
-        for role, width in (("playhead_case", 4), ("playhead", 2)):
-            painter.setPen(QPen(self._theme.color(role), width))
-            painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
         if self._selection.op >= 0:
             columns = np.flatnonzero(shown.matrices.order == self._selection.op)
             if len(columns):
                 x = self._place(0, int(columns[0]) + 0.5).x()
-                for role, width in (
-                    ("panel", 6),
-                    ("accent", 2),
-                ):  # apart from the cells, which may be as blue
+                for role, width in (("panel", 6), ("accent", 2)):  # the cells may be as blue
                     painter.setPen(QPen(self._theme.color(role), width))
                     painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
         if self._under is not None:
             painter.setPen(QPen(self._theme.color("freed"), 1))
             painter.drawLine(QPointF(area.left(), self._under.y()), QPointF(area.right(), self._under.y()))
             painter.drawLine(QPointF(self._under.x(), area.top()), QPointF(self._under.x(), area.bottom()))
+
+    def _paint_playhead(self, painter: QPainter, area: QRectF, shown: ListedSchedule) -> None:
+        """Paint the stage that runs; those to come are paler."""
+        stages = shown.matrices.stage_of_step
+        stage = int(stages[min(self._playhead.step, len(stages) - 1)])
+        y = self._place(stage + 0.5, 0).y()
+        fade = self._theme.color("panel", _LATER)
+        top = max(area.top(), y)
+        painter.fillRect(QRectF(area.left(), top, area.width(), area.bottom() - top), fade)
+        for role, width in (("playhead_case", 4), ("playhead", 2)):
+            painter.setPen(QPen(self._theme.color(role), width))
+            painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
 
     def _paint_chosen(self, painter: QPainter, area: QRectF, chosen: tuple[int, int]) -> None:
         above, below = (self._place(self._span.stage(p), 0).y() for p in (chosen[0], chosen[1] + 1))

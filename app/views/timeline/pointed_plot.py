@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QLineF, QPointF, Qt
-from PySide6.QtGui import QFocusEvent, QKeyEvent, QMouseEvent, QWheelEvent
+from PySide6.QtGui import QFocusEvent, QFont, QKeyEvent, QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
 from app.models.cursors import Playhead
@@ -102,6 +102,21 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
         """Set whether the playhead is drawn."""
         for line in (self._case, self._line):
             line.setVisible(visible)
+
+    def draw_as_lines(self, font: QFont) -> None:
+        """Draw marks as lines in place of kept pixels, and all words in one font.
+
+        A picture that is printed is sharp then.
+        """
+        for side in ("left", "bottom", "top"):
+            axis = self.getPlotItem().getAxis(side)
+            axis.setStyle(tickFont=font)
+            axis.label.setFont(font)
+        for item in self.scene().items():
+            if isinstance(item, pg.GraphicsItem) and hasattr(item, "setExportMode"):
+                item.setExportMode(True, {"antialias": True})
+            if isinstance(item, pg.TextItem):
+                item.setFont(font)
 
     def cursor_line(self, step: int) -> QLineF:
         """Return where the playhead is on ``step``, in the widget's pixels."""

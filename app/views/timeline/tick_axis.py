@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyqtgraph as pg
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QFontMetricsF, QGuiApplication, QResizeEvent
 
 from app.presenters.step_axis import Tick
 
 _HEIGHT = 20
 _PER_TICK = 54  # pixels
+_BETWEEN = 8  # pixels, at least, between the words of two ticks
 
 
 class TickAxis(pg.AxisItem):  # type: ignore[misc]
@@ -30,7 +32,9 @@ class TickAxis(pg.AxisItem):  # type: ignore[misc]
         self.enableAutoSIPrefix(False)
 
     def tickValues(self, low: float, high: float, size: float) -> list[tuple[float, list[float]]]:
-        self._words = dict(self._ticks_of(low, high, max(1, int(size / _PER_TICK))))
+        ticks = self._ticks_of(low, high, max(1, int(size / _PER_TICK)))
+        per_unit = size / (high - low) if high > low else 0.0
+        self._words = dict(_with_room(ticks, per_unit))
         return [(1.0, list(self._words))]
 
     def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
@@ -41,3 +45,13 @@ class TickAxis(pg.AxisItem):  # type: ignore[misc]
         if words is not None:
             box = words.boundingRect()
             words.setPos(-box.width() - 2, 0 if self.orientation == "bottom" else _HEIGHT - box.height())
+
+
+def _with_room(ticks: Iterable[Tick], per_unit: float) -> Iterator[Tick]:
+    """Leave out ticks whose words would touch those of the tick before."""
+    metrics, free = QFontMetricsF(QGuiApplication.font()), -math.inf
+    for place, words in ticks:
+        middle, half = place * per_unit, metrics.horizontalAdvance(words) / 2
+        if middle - half >= free:
+            free = middle + half + _BETWEEN
+            yield place, words

@@ -68,7 +68,6 @@ class CardsDialog(QDialog):
 
     def _make_table(self) -> QTableWidget:
         table = QTableWidget(len(self._cards.sizes), len(_COLUMNS))
-        table.setObjectName("cards")
         table.setAccessibleName("Cards, and whether the step fits them")
         table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)

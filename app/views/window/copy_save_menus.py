@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from app.actions import action
 from app.models.exploration import Exploration
 from app.presenters import tables
+from app.presenters.paper import Shows
 from app.presenters.tables import ViewTable
 from app.state.knowledge import ListedSchedule
 from app.views.common.view_saver import SavableView, ViewSaver
@@ -51,15 +52,18 @@ def add_copy_save_menus(saver: ViewSaver, explorer: Explorer, exploration: Explo
     add = saver.add_menu
     add(explorer.layers, SavableView("Layers", docks["layers"], layers))
     add(explorer.schedules, SavableView("Schedules", docks["schedules"], schedules))
-    add(explorer.graph_panel, SavableView("Training graph", explorer.graph_view, of_shown(tables.ops_table)))
+    add(
+        explorer.graph_panel,
+        SavableView("Training graph", explorer.graph_view, of_shown(tables.ops_table), Shows.GRAPH),
+    )
     add(
         explorer.timeline_panel,
-        SavableView("Memory curve", explorer.curve, of_shown(tables.steps_table)),
+        SavableView("Memory curve", explorer.curve, of_shown(tables.steps_table), Shows.CURVE),
         SavableView("Addresses", explorer.allocator, addresses),
-        SavableView("R", r, of_shown(tables.computed_table)),
-        SavableView("S", s, of_shown(tables.held_table)),
+        SavableView("R", r, of_shown(tables.computed_table), Shows.R),
+        SavableView("S", s, of_shown(tables.held_table), Shows.S),
         more=((action("playback.save").words, explorer.film.ask),),
     )
-    add(explorer.budget, SavableView("Frontier", explorer.budget.frontier, frontier))
+    add(explorer.budget, SavableView("Frontier", explorer.budget.frontier, frontier, Shows.FRONTIER))
     add(explorer.solving, SavableView("Solving", docks["solving"], solve))
     add(explorer.inspector, SavableView("Memory now", docks["inspector"], moment))

@@ -64,6 +64,7 @@ class DoctorDialog(QDialog):
         self._bar.setRange(0, 0)
         column.addWidget(self._bar)
         self._area = QScrollArea()
+        self._area.setAccessibleName("What was found")
         self._area.setWidgetResizable(True)
         self._area.setFrameShape(QScrollArea.Shape.NoFrame)
         column.addWidget(self._area, 1)

@@ -16,6 +16,7 @@ from app.models.placing import Placing
 from app.models.session import Session
 from app.models.span import StepSpan
 from app.models.undo import ListEdits, ShownEdits, WhatIfs
+from app.presenters.paper import FigureFile, Shows
 from app.presenters.standing_text import in_brief, on_screen
 from app.state.solve import LONGER_SECONDS
 from app.theme import CurrentTheme
@@ -27,6 +28,7 @@ from app.views.common.paint_turns import PaintTurns
 from app.views.common.panel import Panel
 from app.views.common.panel_dock import PanelDock
 from app.views.common.view_saver import ViewSaver
+from app.views.figures.draw import Figures
 from app.views.graph.view import GraphView
 from app.views.inspector.inspector import Inspector
 from app.views.lists.layers_panel import LayersPanel
@@ -42,7 +44,9 @@ from app.views.timeline.range_dialog import RangeDialog
 from app.views.timeline.span_bar import SpanBar
 from app.views.window.cards_dialog import CardsDialog
 from app.views.window.copy_save_menus import add_copy_save_menus
+from app.views.window.figure_dialog import FigureDialog
 from app.views.window.panel_area import PanelArea
+from checkmate.errors import CheckmateError
 
 _LEAST_BUDGET = 280  # pixels of height; below that its plot would be too flat to read
 _LEAST_MATRIX, _LEAST_CURVE = 103, 184  # pixels of width
@@ -101,6 +105,7 @@ class Explorer(QWidget):
             self,
         )
         self.saver = ViewSaver(theme, self.turns.finish, self)
+        self.figures = Figures(exploration, self.comparison, playhead, selection, self.span, self.graph_view)
         self.film = FilmProgress(exploration, theme, self)
         add_copy_save_menus(self.saver, self, exploration)
         layout = QHBoxLayout(self)
@@ -117,6 +122,7 @@ class Explorer(QWidget):
         self.layers.zoom_wanted.connect(self.graph_view.zoom_to)
         self.saver.noticed.connect(session.noticed)
         self.saver.failed.connect(session.failed)
+        self.saver.figure_wanted.connect(self.open_figure)
         self.film.noticed.connect(session.noticed)
         self.film.failed.connect(session.failed)
         self.budget.solve_wanted.connect(self._what_ifs.ask)
@@ -250,6 +256,22 @@ class Explorer(QWidget):
         self._cards.raise_()
         self._cards.activateWindow()
         return self._cards
+
+    def open_figure(self, shows: Shows = Shows.CURVE) -> FigureDialog:
+        """Ask for a figure for a paper."""
+        graph = self._session.exploration.graph
+        dialog = FigureDialog(shows, "figure" if graph is None else graph.name, self.window())
+        dialog.wanted.connect(self._save_figure)
+        dialog.open()
+        return dialog
+
+    def _save_figure(self, wanted: FigureFile) -> None:
+        try:
+            self.figures.save(wanted)
+        except CheckmateError as error:
+            self.saver.failed.emit(str(error), error.hint)
+            return
+        self.saver.noticed.emit(f"Saved {wanted.path}.")
 
     def _on_graph(self) -> None:
         self._on_zoom()

@@ -69,7 +69,7 @@ class ExportDialog(QDialog):
         """Add the schedule's summary, and what an export does."""
         shown = self._found
         peak, extra = format_bytes(shown.peak_bytes), 100 * shown.overhead
-        summary = f"{shown.solver}: peak {peak} predicted, +{extra:.1f} % step cost"
+        summary = f"Peak {peak} predicted, +{extra:.1f} % step cost, found by {shown.solver}"
         column.addWidget(label(summary, name="title", wrap=True))
         column.addWidget(
             label(

@@ -40,6 +40,7 @@ def handlers(window: MainWindow) -> Mapping[str, Handler]:
         "file.save_schedule": partial(save_dialogs.ask_save_schedule, window),
         "file.export": window.ask_export,
         "file.picture": partial(save_dialogs.ask_picture, window),
+        "file.figure": lambda: window.explorer.open_figure(),
         "file.report": partial(save_dialogs.ask_report, window),
         "file.copy_command": partial(save_dialogs.copy_text, window, as_commands),
         "file.copy_python": partial(save_dialogs.copy_text, window, as_python),

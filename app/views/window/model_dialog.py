@@ -13,12 +13,12 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLineEdit,
     QPushButton,
-    QSpinBox,
     QVBoxLayout,
     QWidget,
 )
 
 from app.views.common.panel import label
+from app.views.common.ringed import ChoiceBox, NumberBox
 from checkmate.catalog.samples import SAMPLES, find_sample
 from checkmate.request import ModelRequest, parse_shape
 
@@ -46,7 +46,7 @@ class ModelDialog(QDialog):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self._first = first
         self.model = _choice("Model", [sample.name for sample in SAMPLES], first.model, free=True)
-        self.batch = QSpinBox()
+        self.batch = NumberBox()
         self.batch.setRange(1, _MOST)
         self.batch.setValue(first.batch_size)
         self.batch.setAccessibleName("Batch size")
@@ -153,7 +153,7 @@ class ModelDialog(QDialog):
 
 def _choice(name: str, entries: list[str], chosen: str, *, free: bool = False) -> QComboBox:
     """Return a list to choose from; where ``free``, anything can be typed."""
-    made = QComboBox()
+    made = ChoiceBox()
     made.setAccessibleName(name)
     made.setEditable(free)
     made.addItems(entries if chosen in entries else [chosen, *entries])

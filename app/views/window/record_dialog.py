@@ -6,7 +6,6 @@ from PySide6.QtCore import QSortFilterProxyModel, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QStandardItem, QStandardItemModel
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QComboBox,
     QDialog,
     QHBoxLayout,
     QHeaderView,
@@ -21,6 +20,7 @@ from app.presenters.record_rows import BYTES, columns, is_by_size, record_cells,
 from app.presenters.wording import as_sentence
 from app.theme import CurrentTheme
 from app.views.common.panel import label
+from app.views.common.ringed import ChoiceBox
 from app.views.window.memory_bar import MemoryBar
 from checkmate.records.memory import MemoryRecord, Reading, Source
 from checkmate.records.words import facts, headline, left_out, next_commands, why, why_no_layers
@@ -57,11 +57,11 @@ class RecordDialog(QDialog):
             text.setTextFormat(Qt.TextFormat.PlainText)  # names come from the file
             text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.bar = MemoryBar(theme)
-        self.which = QComboBox()
+        self.which = ChoiceBox()
         self.which.setAccessibleName("Which record")
         self.which.addItems([_name(record, number) for number, record in enumerate(reading.records, start=1)])
         self.which.setVisible(len(reading.records) > 1)
-        self.grouping = QComboBox()
+        self.grouping = ChoiceBox()
         self.grouping.setAccessibleName("Rows")
         self.grouping.addItems([_BY_LAYER, _BY_SIZE])
         self._rows = QStandardItemModel(self)
@@ -139,7 +139,7 @@ class RecordDialog(QDialog):
         words = [why(record), left_out(self._reading)]
         self.reason.setText(" ".join(filter(None, words)))
         self.reason.setVisible(bool(self.reason.text()))
-        self.facts.setText(" · ".join(f"{title}: {text}" for title, text in facts(record)))
+        self.facts.setText(" · ".join(f"{title.capitalize()}: {text}" for title, text in facts(record)))
         self.bar.show_record(record)
         limit = record.limit_bytes
         within = "" if limit is None else f" within {format_bytes(limit)}"
@@ -147,6 +147,8 @@ class RecordDialog(QDialog):
         self.profile.setToolTip("Choose the model, then find schedules with this limit as the budget")
         self.use.setEnabled(limit is not None)
         self.grouping.setEnabled(bool(record.by_layer) and bool(record.by_size))
+        if self.by_size:
+            self.grouping.setCurrentText(_BY_SIZE)  # also where nothing is known of layers
         self.missing.setText(why_no_layers(record))
         self._fill()
 

@@ -9,11 +9,9 @@ from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import (
     QCheckBox,
-    QComboBox,
     QDialog,
     QFormLayout,
     QPushButton,
-    QSpinBox,
     QVBoxLayout,
     QWidget,
 )
@@ -21,6 +19,7 @@ from PySide6.QtWidgets import (
 from app.actions import action
 from app.theme import ThemeChoice
 from app.views.common.command_button import command_button
+from app.views.common.ringed import ChoiceBox, NumberBox
 from app.views.window.preferences import LEAST_SECONDS, MOST_SECONDS, Preferences
 
 _THEME_WORDS = {choice: action(f"view.theme_{choice.value}").words for choice in ThemeChoice}
@@ -43,7 +42,7 @@ class SettingsDialog(QDialog):
         self.setWindowTitle("Settings")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self._preferences = preferences
-        self.theme = QComboBox()
+        self.theme = ChoiceBox()
         self.theme.setAccessibleName("Theme")
         for choice, words in _THEME_WORDS.items():
             self.theme.addItem(words, choice)
@@ -53,7 +52,7 @@ class SettingsDialog(QDialog):
             "Look for schedules at other budgets while you ask for nothing: fill in the frontier"
         )
         self.fill.clicked.connect(preferences.listing.fill)
-        self.seconds = QSpinBox()
+        self.seconds = NumberBox()
         self.seconds.setAccessibleName("Time for a solve, in seconds")
         self.seconds.setRange(LEAST_SECONDS, MOST_SECONDS)
         self.seconds.setSuffix(" s")

@@ -121,7 +121,7 @@ class StartPage(QScrollArea):
 
     def _make_models(self) -> Panel:
         panel = Panel("Sample models")
-        panel.note.setText("profiled on this machine")
+        panel.note.setText("Profiled on this machine")
         for sample in SAMPLES:
             panel.body.addWidget(self._link(sample.name, sample.description, sample.name))
         panel.body.addStretch(1)

@@ -28,6 +28,7 @@ def add_explore(commands: Any, common: Any) -> None:
         metavar="OUT.gif",
         help="save the solved step's playback (.gif, .png, .webp) and exit",
     )
+    _add_figure(parser)
     parser.add_argument(
         "--size",
         type=cli_options.window_size,
@@ -48,13 +49,42 @@ def add_explore(commands: Any, common: Any) -> None:
     parser.add_argument("--allow-code", action="store_true", help=cli_options.ALLOW_CODE_HELP)
 
 
+def _add_figure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--figure", type=Path, metavar="OUT.pdf", help="save a figure for a paper (.pdf or .svg) and exit"
+    )
+    parser.add_argument(
+        "--figure-of",
+        choices=("curve", "rs", "r", "s", "frontier", "graph"),
+        default="curve",
+        help="what it shows (default: the memory curve; rs: R and S)",
+    )
+    parser.add_argument(
+        "--figure-width",
+        choices=("column", "page", "slide"),
+        default="column",
+        help="column: 3.3 in (default); page: two columns, 7 in; slide: 10 in",
+    )
+    parser.add_argument(
+        "--font-size",
+        type=float,
+        metavar="POINTS",
+        help="size of the figure's words (default: 8, on a slide 16)",
+    )
+
+
 def _explore(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from app.bootstrap import explore
+    from app.presenters.paper import figure_file
 
+    figure = None
+    if options.figure is not None:
+        figure = figure_file(options.figure, options.figure_of, options.figure_width, options.font_size)
     code = explore(
         options.file,
         screenshot=options.screenshot,
         animation=options.animation,
+        figure=figure,
         size=options.size,
         theme=options.theme,
         budget=options.budget,
@@ -62,7 +92,9 @@ def _explore(options: argparse.Namespace, interrupt: Interrupt) -> int:
         batch_size=options.batch_size,
         allow_code=options.allow_code,
     )
-    written = [str(path) for path in (options.screenshot, options.animation) if path is not None]
+    written = [
+        str(path) for path in (options.screenshot, options.animation, options.figure) if path is not None
+    ]
     if written or options.json:
         facts = {"file": options.file, "written": written}
         output.show(options.json, facts, "\n".join(f"wrote {path}" for path in written))

@@ -1,0 +1,63 @@
+"""Test that words and outlines stand out from what is behind them, in both themes (WCAG 2.2, AA)."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtWidgets import QApplication, QComboBox, QDoubleSpinBox, QSpinBox
+
+from app.theme import DARK, LIGHT, Theme, color_application
+from tests.app.test_selection import contrast
+
+WORDS, OUTLINES = 4.5, 3.0
+SURFACES = ("window", "panel", "raised", "selected", "notice", "mild_notice")
+both_themes = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+
+
+def least(theme: Theme, roles: tuple[str, ...], under: tuple[str, ...]) -> tuple[float, str, str]:
+    """Return the smallest contrast of these roles with what is under them."""
+    return min(
+        (contrast(getattr(theme, role), getattr(theme, ground)), role, ground)
+        for role in roles
+        for ground in under
+    )
+
+
+@both_themes
+def test_words_stand_out_from_every_surface(theme: Theme) -> None:
+    assert least(theme, ("text", "muted", "accent", "problem"), SURFACES)[0] >= WORDS
+
+
+@both_themes
+def test_colored_words_stand_out(theme: Theme) -> None:
+    # The names of the rails, and what runs in the head of an animated picture.
+    assert least(theme, ("forward", "backward", "recomputed"), ("panel", "window"))[0] >= WORDS
+    assert least(theme, ("text",), ("forward_fill", "backward_fill"))[0] >= WORDS
+    assert least(theme, ("on_accent",), ("accent",))[0] >= WORDS
+    assert least(theme, ("on_playhead",), ("playhead",))[0] >= WORDS
+    assert least(theme, ("panel",), ("recomputed",))[0] >= WORDS  # badges
+
+
+@both_themes
+def test_outlines_stand_out(theme: Theme) -> None:
+    roles = ("forward", "backward", "recomputed", "held", "freed", "fixed", "accent")
+    assert least(theme, roles, ("panel",))[0] >= OUTLINES
+    fields = ("window", "panel", "raised")  # of lines of text, lists of choices and numbers
+    assert least(theme, ("freed", "accent", "muted"), fields)[0] >= OUTLINES
+
+
+@both_themes
+def test_the_playhead_stands_out_from_all_it_lies_on(theme: Theme) -> None:
+    for ground in ("panel", "forward", "backward", "held", "recomputed"):
+        sides = (least(theme, (role,), (ground,))[0] for role in ("playhead", "playhead_case"))
+        assert max(sides) >= OUTLINES, ground
+
+
+@both_themes
+def test_the_frames_of_choices_and_numbers_stand_out(qapp, theme: Theme) -> None:
+    color_application(qapp, theme)
+    try:
+        for kind in (QComboBox, QSpinBox, QDoubleSpinBox):
+            frame = QApplication.palette(kind.__name__).window().color().darker(140)  # as the style does it
+            assert contrast(frame.name(), theme.window) >= OUTLINES, kind.__name__
+    finally:
+        color_application(qapp, LIGHT)
