@@ -25,6 +25,7 @@ from checkmate.errors import CancelledError, CheckmateError, UsageError
 from checkmate.machine.supported import why_unsupported
 from checkmate.request import ModelRequest
 from checkmate.terminal import Interrupt, progress_line, without_native_chatter
+from checkmate.units import Budget
 
 INTERRUPTED = 130
 
@@ -243,7 +244,8 @@ def _model_of_graph(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget",
         type=cli_options.budget,
-        help="the most memory that the device's allocator may show (default: from the schedule's own budget)",
+        help="the most memory that the device's allocator may show; 60%% is of the plain step's peak "
+        "(default: from the schedule's own budget)",
     )
     parser.add_argument("--allow-code", action="store_true", help=cli_options.ALLOW_CODE_HELP)
 
@@ -437,12 +439,11 @@ def _list(options: argparse.Namespace, interrupt: Interrupt) -> int:
     return 0
 
 
-def _scheduled(options: argparse.Namespace) -> tuple[ModelRequest, Any, Any, int | None]:
+def _scheduled(options: argparse.Namespace) -> tuple[ModelRequest, Any, Any, Budget | None]:
     """Return (request, graph, result, user's budget).
 
     It is for commands that take MODEL, S.json and -g G.json.
     """
-    from checkmate import pipeline
     from checkmate.formats import read_any_graph, read_schedule
     from checkmate.graphs.by_name import graph_path
 
@@ -456,8 +457,7 @@ def _scheduled(options: argparse.Namespace) -> tuple[ModelRequest, Any, Any, int
     # Batch size, loss and shapes come from the graph; only the model's place comes from the user.
     recorded = {**recorded, "model": options.model, "allow_code": options.allow_code}
     result = read_schedule(options.schedule, graph)
-    budget = None if options.budget is None else pipeline.resolve_budget(graph, options.budget)
-    return ModelRequest.from_json(recorded), graph, result, budget
+    return ModelRequest.from_json(recorded), graph, result, options.budget
 
 
 __all__ = ["build_parser", "main"]
