@@ -6,6 +6,7 @@ They are read as the command line reads them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import TypeVar
 
@@ -44,12 +45,19 @@ def budget_of(given: BudgetLike) -> Budget:
     if isinstance(given, Budget):
         return given
     try:
-        found = parse_budget(given) if isinstance(given, str) else Budget(bytes_=int(given))
-    except (ValueError, TypeError) as error:
+        found = Budget(bytes_=int(given)) if _is_whole(given) else parse_budget(str(given))
+    except ValueError as error:
         raise UsageError(str(error), hint=_BUDGET_HINT) from error
     if (found.bytes_ is not None and found.bytes_ <= 0) or (found.share is not None and found.share <= 0):
         raise UsageError(f"a budget of {given} leaves no memory at all", hint=_BUDGET_HINT)
     return found
+
+
+def _is_whole(given: object) -> bool:
+    """Return whether ``given`` is a whole number; True and False are none."""
+    if isinstance(given, float):
+        return given.is_integer()
+    return isinstance(given, Integral) and not isinstance(given, bool)
 
 
 def budgets_of(given: int | str | Sequence[BudgetLike]) -> int | tuple[Budget, ...]:

@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from checkmate.arguments import budget_of, on_miss_of
+from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
@@ -22,8 +23,9 @@ from checkmate.pipeline.counted import solve_counted
 from checkmate.progress import Report, never
 from checkmate.request import OnMiss
 from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.registry import find_solver
 from checkmate.terminal import progress_here
-from checkmate.units import Budget
+from checkmate.units import Budget, plural
 
 if TYPE_CHECKING:
     from checkmate.tf.training.any_step import ScheduledFunction
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from checkmate.tf.training.train_step import TrainStep
 
 _SECONDS = 20.0
+_LEAST_BUDGET = 2**10  # bytes; who writes less means a share or another unit
 
 Model = TypeVar("Model")
 OnMissLike = OnMiss | Literal["closest", "raise"]
@@ -121,7 +124,7 @@ def train_step(
 
     step = TrainStep(model, _plan_request(budget, on_miss, solver, options, cache, quiet))
     if example is not None:
-        step.prepare(*example)
+        step.prepare(*(example if isinstance(example, tuple | list) else (example,)))
     return step
 
 
@@ -171,7 +174,8 @@ def _plan_request(
 ) -> PlanRequest:
     from checkmate.tf.training.plan import Least, PlanRequest
 
-    chosen, missed = options or SolveOptions(time_limit_s=_SECONDS), on_miss_of(on_miss)
+    chosen, missed = _options_of(options), on_miss_of(on_miss)
+    find_solver(solver).load()  # a wrong name is reported now, not at the first batch
 
     def solve_here(
         graph: Graph, budget_bytes: int, start: Schedule | None, seconds: float | None, report: Report
@@ -194,7 +198,7 @@ def _plan_request(
             sys.stderr.write(f"checkmate: {sentence}\n")
 
     return PlanRequest(
-        budget=budget_of(budget),
+        budget=_budget_of(budget),
         solve=solve_here,
         least=least_here,
         on_miss=missed,
@@ -203,6 +207,27 @@ def _plan_request(
         store=PlanStore(default_folder()) if cache else None,
         decides={"solver": solver, "on_miss": missed.value, **_facts_of(chosen)},
     )
+
+
+def _budget_of(given: str | int | Budget) -> Budget:
+    found = budget_of(given)
+    if found.bytes_ is not None and found.bytes_ < _LEAST_BUDGET:
+        raise UsageError(
+            f"a budget of {plural(found.bytes_, 'byte')} is less than any step needs",
+            hint=f'write "{found.bytes_}%" for a share of the plain step\'s peak, or "{found.bytes_}GiB"',
+        )
+    return found
+
+
+def _options_of(given: SolveOptions | None) -> SolveOptions:
+    if given is None:
+        return SolveOptions(time_limit_s=_SECONDS)
+    if not isinstance(given, SolveOptions):
+        raise UsageError(
+            f"options={given!r} are no checkmate.SolveOptions",
+            hint="write options=checkmate.SolveOptions(time_limit_s=60)",
+        )
+    return given
 
 
 def _facts_of(options: SolveOptions) -> dict[str, object]:

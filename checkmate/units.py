@@ -81,13 +81,13 @@ def parse_budget(text: str) -> Budget:
     bare = _FRACTION.fullmatch(text)
     if bare is not None:
         number = bare.group(1)
-        share = f"{float(number):.0%} for a share of keep-everything, or " if float(number) <= 1 else ""
+        share = f"{float(number):.0%} for a share of the plain peak, or " if float(number) <= 1 else ""
         raise ValueError(f"{number} is neither a size nor a share; write {share}{number}GiB")
     try:
         return Budget(bytes_=parse_bytes(text))
     except ValueError:
         raise ValueError(
-            f"cannot read {text!r} as a budget; write it like 6.5GiB, 16GB, 60% (of keep-everything) or min"
+            f"cannot read {text!r} as a budget; write it like 6.5GiB, 16GB, 60% (of the plain peak) or min"
         ) from None
 
 

@@ -28,13 +28,16 @@ from checkmate.pipeline.verification.plain import measure_plain
 from checkmate.pipeline.verification.report import Measurements, allocated_per_requested, verification_report
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.request import ModelRequest
+from checkmate.solvers.bounds import below_minimum, working_set_bound
 from checkmate.tf.costs import session
 from checkmate.tf.costs.fresh import with_costs_in_child, with_costs_of_scheduled_step
 from checkmate.tf.costs.options import CostOptions
+from checkmate.tf.emit.saved_model import require_no_xla
 from checkmate.units import Budget, format_bytes
 
 # Chunks are lumpy: a schedule that just fits by the average slack may not by its own.
 _SAFETY = 0.995
+_HOPELESS = 0.9  # of what an op needs by itself: a budget below is refused before anything is measured
 _EXPORTS = 4  # until the reloaded step, whose allocator has another history, keeps the budget too
 _RELOADED_OVER = 0.05  # of the budget: how far over a reloaded step is taken to be that ran out of memory
 
@@ -59,14 +62,15 @@ def verify(
     graph: Graph,
     result: SolveResult,
     *,
-    budget_bytes: int | None,
+    budget_bytes: int | Budget | None,
     report: Report,
     cancelled: Cancelled,
 ) -> VerificationReport:
     """Measure the scheduled step against the plain one; write nothing.
 
-    ``budget_bytes`` is what the allocator may show. None means the schedule's own budget, which counts
-    requested bytes, at the plain step's rate of allocated per requested bytes. Where the plain step does not
+    ``budget_bytes`` is what the allocator may show; a share is of the plain step's measured peak. None means
+    the schedule's own budget, which counts requested bytes, at the plain step's rate of allocated per
+    requested bytes. Where the plain step does not
     fit, gradients are compared where it does, and the report says where.
 
     Raises:
@@ -94,7 +98,7 @@ def export(
     result: SolveResult,
     directory: Path,
     *,
-    budget_bytes: int | None,
+    budget_bytes: int | Budget | None,
     report: Report,
     cancelled: Cancelled,
 ) -> VerificationReport:
@@ -164,6 +168,8 @@ def run(
     folded = session.prepare(request, report=report, cancelled=cancelled)
     require_writable(directory)
     request = session.with_kernels_of(request, folded.graph)
+    require_no_xla(folded.traced.loaded)
+    _refuse_hopeless(folded.graph, budget)
     too_large: StepTooLargeError | None = None
     try:
         folded = with_costs_in_child(request, folded, costs, report=report, cancelled=cancelled)
@@ -176,6 +182,18 @@ def run(
     return _within_budget(
         MeasuredStep(request, folded, plain, report, cancelled), budget, directory, solver=solver
     )
+
+
+def _refuse_hopeless(graph: Graph, budget: Budget) -> None:
+    """Raise an error if no schedule can come near ``budget``, before anything is measured.
+
+    Raises:
+        BudgetBelowMinimumError: some op needs more by itself, and by far: measuring may correct a size.
+    """
+    if budget.bytes_ is not None and budget.bytes_ < _HOPELESS * working_set_bound(graph).bytes:
+        error = below_minimum(graph, budget.bytes_)
+        assert error is not None
+        raise error
 
 
 def _within_budget(

@@ -12,6 +12,8 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
+from checkmate.pipeline.notes import predicted_share_note
+from checkmate.pipeline.solving import known_minimum
 from checkmate.pipeline.verification.plain import Plain, measure_plain
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
@@ -20,7 +22,7 @@ from checkmate.tf.costs import session
 from checkmate.tf.emit.same_step import for_traced_step
 from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
 from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.units import format_bytes
+from checkmate.units import Budget, format_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +63,19 @@ class MeasuredStep:
             cancelled=self.cancelled,
         )
 
-    def metered_budget(self, budget_bytes: int | None, result: SolveResult) -> tuple[int, tuple[str, ...]]:
+    def metered_budget(
+        self, budget_bytes: int | Budget | None, result: SolveResult
+    ) -> tuple[int, tuple[str, ...]]:
         """Return what the allocator may show, in bytes, and notes on it.
 
-        Where ``budget_bytes`` is None, it is the schedule's own budget, which counts requested bytes, at the
-        plain step's rate of allocated per requested bytes.
+        A share is of the plain step's measured peak, as for ``run``. Where ``budget_bytes`` is None, it is
+        the schedule's own budget, which counts requested bytes, at the plain step's rate of allocated per
+        requested bytes.
         """
+        if isinstance(budget_bytes, Budget):
+            least = known_minimum(self.graph).bytes if budget_bytes == Budget() else 0
+            allowed = budget_bytes.resolve(keep_everything_peak=self.plain.peak_bytes, minimum=least)
+            return allowed, predicted_share_note(budget_bytes, allowed, self.plain)
         if budget_bytes is not None:
             return budget_bytes, ()
         seen = self.plain.measured

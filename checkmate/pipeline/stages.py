@@ -61,14 +61,14 @@ def verify(
     graph: Graph,
     result: SolveResult,
     *,
-    budget_bytes: int | None = None,
+    budget_bytes: int | Budget | None = None,
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> VerificationReport:
     """Measure the scheduled step beside the plain one.
 
     Loss, gradients, peak and time are compared. ``budget_bytes`` is what the device's allocator may show;
-    None means the equivalent of the schedule's own budget.
+    a share is of the plain step's peak. None means the equivalent of the schedule's own budget.
 
     Raises:
         OtherStepError: ``graph`` is not this model's. StepTooLargeError: the scheduled step does not fit.
@@ -87,7 +87,7 @@ def export(
     result: SolveResult,
     directory: Path,
     *,
-    budget_bytes: int | None = None,
+    budget_bytes: int | Budget | None = None,
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> VerificationReport:

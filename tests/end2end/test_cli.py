@@ -130,7 +130,7 @@ def test_a_budget_of_potatoes(chain_file: Path, capsys: pytest.CaptureFixture[st
     assert (code, text) == (2, "")
     assert err == (
         "checkmate: argument --budget: cannot read '6.5 potatoes' as a budget; write it like 6.5GiB, 16GB, "
-        "60% (of keep-everything) or min\n  see: checkmate solve --help\n"
+        "60% (of the plain peak) or min\n  see: checkmate solve --help\n"
     )
     code, text, _ = call(capsys, "solve", chain_file, "--budget", "6.5 potatoes", "--json")
     failed = one_object(text)

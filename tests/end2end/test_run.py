@@ -193,6 +193,7 @@ def test_a_budget_below_what_one_op_needs(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=300)
     assert process.returncode == 3, err
     assert "needs by itself" in err and out == ""
+    assert "fold: " in err and "measure: " not in err, "it is refused before anything is measured"
     assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
 
 

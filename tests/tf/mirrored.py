@@ -12,53 +12,79 @@ from typing import Any
 
 import keras
 import numpy as np
-import small_models
 import tensorflow as tf
+from keras import layers
 
 import checkmate
+from checkmate.memory.simulate import simulate
 
+BUDGET = "60%"
 OPTIONS = checkmate.SolveOptions(time_limit_s=1.0)
 RANDOM = np.random.default_rng(0)
-X, Y = RANDOM.random((16 * 2 + 5, 64, 64, 3), dtype=np.float32), RANDOM.integers(0, 10, 16 * 2 + 5)
+X, Y = RANDOM.random((4096 + 500, 64), dtype=np.float32), RANDOM.integers(0, 10, 4096 + 500)
+
+
+def dense_model() -> Any:
+    """Return the same model in each call.
+
+    Its activations take 1 MiB for 1,024 examples. Its ops need no scratch memory.
+    """
+    keras.utils.set_random_seed(0)
+    inputs = x = keras.Input((64,))
+    for _ in range(6):
+        x = layers.LayerNormalization()(layers.Dense(256, activation="gelu")(x))
+    x = layers.Dropout(0.2, seed=3)(x)
+    model = keras.Model(inputs, layers.Dense(10, activation="softmax")(x), name="dense")
+    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
 
 
 def build(strategy: Any) -> Any:
     with strategy.scope():
-        keras.utils.set_random_seed(0)
-        model = small_models.convnet()
-        model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    return model
+        return dense_model()
 
 
 def by_fit(strategy: Any, budget: str | None) -> dict[str, Any]:
     model = build(strategy)
     if budget:
-        checkmate.rematerialize(model, budget, options=OPTIONS, quiet=True)
+        checkmate.rematerialize(model, budget, options=OPTIONS, quiet=True, cache=False)
     history = model.fit(
-        X, Y, batch_size=16, shuffle=False, verbose=0, epochs=2, validation_data=(X[:8], Y[:8])
+        X, Y, batch_size=2048, shuffle=False, verbose=0, epochs=2, validation_data=(X[:1024], Y[:1024])
     ).history
-    found = {"history": history, "on_batch": model.train_on_batch(X[:8], Y[:8]), "state": state(model)}
+    found = {"history": history, "on_batch": model.train_on_batch(X[:1024], Y[:1024]), "state": state(model)}
     if budget:
-        plans = model.train_function.training.planner._plans.values()
-        found["plans"] = sorted(
-            (plan.layout.batch_size, 0 if plan.schedule is None else plan.schedule.recomputations)
-            for plan in plans
-        )
+        found["plans"] = facts(model.train_function.training.planner)
     return found
 
 
 def by_loop(strategy: Any, budget: str | None) -> dict[str, Any]:
     """Run two steps of a loop that shards the batch itself."""
     model = build(strategy)
-    step = checkmate.train_step(model, budget or "1TiB", example=(X[:8], Y[:8]), options=OPTIONS, quiet=True)
+    step = checkmate.train_step(
+        model, budget or "1TiB", example=(X[:1024], Y[:1024]), options=OPTIONS, quiet=True, cache=False
+    )
 
     @tf.function(autograph=False)
     def train(x: Any, y: Any) -> Any:
         return strategy.reduce("SUM", strategy.run(lambda x, y: step(x, y)[0], args=(x, y)), axis=None)
 
-    data = tf.data.Dataset.from_tensor_slices((X[:32], Y[:32])).batch(16, drop_remainder=True)
+    data = tf.data.Dataset.from_tensor_slices((X[:4096], Y[:4096])).batch(2048, drop_remainder=True)
     losses = [float(train(x, y)) for x, y in strategy.experimental_distribute_dataset(data)]
-    return {"losses": losses, "state": state(model)}
+    return {"losses": losses, "state": state(model), "plans": facts(step._planner)}
+
+
+def facts(planner: Any) -> list[dict[str, Any]]:
+    """Return what was planned for each size of a replica's batch."""
+    return [
+        {
+            "batch": plan.layout.batch_size,
+            "recomputations": 0 if plan.schedule is None else plan.schedule.recomputations,
+            "peak": plan.peak_bytes,
+            "everything": simulate(plan.step.graph, plan.step.everything).peak_bytes,
+            "allowed": planner.allowed_bytes,
+        }
+        for plan in planner._plans.values()
+    ]
 
 
 def state(model: Any) -> list[np.ndarray]:
@@ -77,7 +103,7 @@ if __name__ == "__main__":
     mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     answer = {}
     for name, train in (("fit", by_fit), ("loop", by_loop)):
-        plain, scheduled = train(mirrored, None), train(mirrored, "85%")
+        plain, scheduled = train(mirrored, None), train(mirrored, BUDGET)
         answer[name] = {"same": same(scheduled, plain), "plain": plain, "scheduled": scheduled}
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         json.dump(answer, file)

@@ -149,7 +149,7 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.listing": "catalog graphs machine pipeline solvers.registry",
     "checkmate.tf.look": "pipeline tf.devices tf.profiler",
-    "checkmate.training": "arguments machine pipeline solvers.problem terminal tf.training",
+    "checkmate.training": "arguments machine pipeline solvers.problem solvers.registry terminal tf.training",
     "checkmate.workers": (
         "formats ipc machine memory pipeline solvers.compile solvers.constraints "
         "solvers.known_frontier solvers.once_bound solvers.portfolio solvers.problem tf.environment"
@@ -210,8 +210,8 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.cli.commands": (
         "app.bootstrap app.presenters bench.common bench.fidelity bench.paper bench.peers bench.solvers "
-        "catalog charts cli.shared doctor.diagnosis doctor.lines doctor.look doctor.prove doctor.screen formats frontiers "
-        "graphs largest listing machine memory pipeline records reports.write solvers.certificates "
+        "catalog charts cli.shared doctor.diagnosis doctor.lines doctor.look doctor.prove doctor.screen "
+        "formats frontiers graphs largest listing machine memory pipeline records reports.write solvers.certificates "
         "solvers.constraints solvers.portfolio solvers.problem solvers.registry terminal text_table"
     ),
     "checkmate.python_api": (

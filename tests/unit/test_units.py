@@ -56,7 +56,10 @@ def test_more_than_any_memory(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("0.6", "0.6 is neither a size nor a share; write 60% for a share of keep-everything, or 0.6GiB"),
+        (
+            "0.6",
+            "0.6 is neither a size nor a share; write 60% for a share of the plain peak, or 0.6GiB",
+        ),
         (" 6.5 ", "6.5 is neither a size nor a share; write 6.5GiB"),
     ],
 )
@@ -76,7 +79,7 @@ def test_a_budget_in_potatoes() -> None:
     with pytest.raises(ValueError, match="potatoes") as caught:
         parse_budget("6.5 potatoes")
     assert str(caught.value) == (
-        "cannot read '6.5 potatoes' as a budget; write it like 6.5GiB, 16GB, 60% (of keep-everything) or min"
+        "cannot read '6.5 potatoes' as a budget; write it like 6.5GiB, 16GB, 60% (of the plain peak) or min"
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from checkmate.cli.shared import options as cli_options
 from checkmate.errors import UsageError
 from checkmate.request import ModelRequest
+from checkmate.units import Budget
 
 
 def add_scheduled(parser: argparse.ArgumentParser) -> None:
@@ -21,17 +22,17 @@ def add_scheduled(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget",
         type=cli_options.budget,
-        help="the most memory that the device's allocator may show (default: from the schedule's own budget)",
+        help="the most memory that the device's allocator may show; 60%% is of the plain step's peak "
+        "(default: from the schedule's own budget)",
     )
     parser.add_argument("--allow-code", action="store_true", help=cli_options.ALLOW_CODE_HELP)
 
 
-def read_scheduled(options: argparse.Namespace) -> tuple[ModelRequest, Any, Any, int | None]:
+def read_scheduled(options: argparse.Namespace) -> tuple[ModelRequest, Any, Any, Budget | None]:
     """Return (request, graph, result, user's budget).
 
     It is for commands that take MODEL, S.json and -g G.json.
     """
-    from checkmate import pipeline
     from checkmate.formats import read_any_graph, read_schedule
     from checkmate.graphs.by_name import graph_path
 
@@ -45,5 +46,4 @@ def read_scheduled(options: argparse.Namespace) -> tuple[ModelRequest, Any, Any,
     # Batch size, loss and shapes come from the graph; only the model's place comes from the user.
     recorded = {**recorded, "model": options.model, "allow_code": options.allow_code}
     result = read_schedule(options.schedule, graph)
-    budget = None if options.budget is None else pipeline.resolve_budget(graph, options.budget)
-    return ModelRequest.from_json(recorded), graph, result, budget
+    return ModelRequest.from_json(recorded), graph, result, options.budget

@@ -94,7 +94,24 @@ def flatten(data: Any) -> tuple[BatchLayout, list[tf.Tensor]]:
         DynamicShapeError: the shape of a tensor is not known.
         TraceError: the batch holds text, or a sparse or ragged tensor.
     """
-    return flatten_data(keras.utils.unpack_x_y_sample_weight(data))
+    try:
+        parts = keras.utils.unpack_x_y_sample_weight(data)
+    except ValueError as error:
+        raise TraceError(
+            f"a batch of {len(data)} parts is not what fit takes",
+            hint="give it as (x, y) or (x, y, sample_weight)",
+        ) from error
+    return flatten_data(parts)
+
+
+def require_examples(layout: BatchLayout) -> None:
+    """Raise an error if a batch of ``layout`` is empty.
+
+    Raises:
+        TraceError: it has no examples.
+    """
+    if not layout.batch_size:
+        raise TraceError("the batch has no examples", hint="give one with as many as fit will have")
 
 
 def flatten_data(data: Any) -> tuple[BatchLayout, list[tf.Tensor]]:

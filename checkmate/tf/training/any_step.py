@@ -6,6 +6,7 @@ itself, with all that it writes, and what it returns comes back in its structure
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -107,8 +108,15 @@ class ScheduledFunction:
 
     def __init__(self, function: Any, request: PlanRequest) -> None:
         if not callable(function) or hasattr(function, "train_step"):
-            hint = "for a Keras model call checkmate.rematerialize"
+            hint = (
+                "pass the function itself, not what it returns; a Keras model is for checkmate.rematerialize"
+            )
             raise UsageError(f"{type(function).__name__} is not a function of tensors", hint=hint)
+        if inspect.isgeneratorfunction(getattr(function, "python_function", function)):
+            raise UsageError(
+                f"{function.__name__!r} is a generator, so calling it runs no step",
+                hint="return the loss instead of yielding it",
+            )
         if isinstance(function, tf.types.experimental.ConcreteFunction):
             raise UsageError(
                 "a concrete function is traced for one layout already",

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from checkmate.tf.models.batch import Key, flatten, flatten_data
+from checkmate.tf.models.batch import Key, flatten, flatten_data, require_examples
 from checkmate.tf.private import without_retracing_warning
 from checkmate.tf.training.any_step import own_train_step, require_one_replica
 from checkmate.tf.training.keras_step import has_own_step, require_trainable, update_metrics
@@ -55,7 +55,9 @@ def prepare(model: Any, example: Any) -> None:
     """
     model.make_train_function()
     training: Training = model.train_function.training
-    training.planner.plan(*training.flatten(example))
+    layout, tensors = training.flatten(example)
+    require_examples(layout)
+    training.planner.plan(layout, tensors)
 
 
 def _require(model: Any) -> None:
@@ -99,6 +101,7 @@ class Training:
         self._own = has_own_step(model)
         # A train_step of the model's own takes its data as it comes.
         self.flatten = flatten_data if self._own else flatten
+        self._watched = not _share_a_meter(model.distribute_strategy)
         self._functions: dict[tuple[Key, ...], Any] = {}
 
     def step(self, data: Any) -> Logs:
@@ -120,7 +123,7 @@ class Training:
             self._functions[key] = without_retracing_warning(tf.function(self._one_step, autograph=False))
         before = reading_of(self.planner, layouts[0])
         logs: Logs = self._functions[key](data)
-        if went_over(self.planner, layouts, before):
+        if self._watched and went_over(self.planner, layouts, before):
             del self._functions[key]
         return logs
 
@@ -145,6 +148,17 @@ class Training:
         # Compute the metrics after the schedule: at the same time they would add to its peak.
         with tf.control_dependencies(last):
             return update_metrics(self.model, x, y, predictions, weights, loss)
+
+
+def _share_a_meter(strategy: Any) -> bool:
+    """Return whether several replicas are on the one allocator of the CPU.
+
+    What it holds then does not tell what one of them does.
+    """
+    if strategy.num_replicas_in_sync == 1:
+        return False
+    devices = [tf.DeviceSpec.from_string(name).device_type for name in strategy.extended.worker_devices]
+    return devices.count("CPU") > 1
 
 
 def _as_tensor(leaf: Any) -> Any:

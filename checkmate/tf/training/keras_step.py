@@ -8,6 +8,7 @@ that changes them is noticed.
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ import tensorflow as tf
 
 from checkmate.errors import CheckmateError, JitCompiledError, TraceError, UsageError
 from checkmate.tf.models.batch import BatchLayout
+from checkmate.tf.models.own_step import explained
 
 
 def require_trainable(model: Any) -> None:
@@ -32,9 +34,7 @@ def require_trainable(model: Any) -> None:
             hint="set KERAS_BACKEND=tensorflow",
         )
     if not isinstance(model, keras.Model):
-        raise UsageError(
-            f"{type(model).__name__} is not a keras.Model", hint="pass the compiled model itself"
-        )
+        raise UsageError(f"{type(model).__name__} is not a keras.Model", hint=_instead_of(model))
     own = has_own_step(model)
     if not model.compiled or (model.optimizer is None and not own):
         raise UsageError(
@@ -52,6 +52,15 @@ def require_trainable(model: Any) -> None:
             "XLA merges recomputed ops and undoes any schedule",
             hint="compile the model with jit_compile=False",
         )
+
+
+def _instead_of(given: Any) -> str:
+    """Return what to do where a model was wanted, and ``given`` is none."""
+    if isinstance(given, str | os.PathLike):
+        return "load it first: keras.models.load_model(path)"
+    if isinstance(given, type) or not callable(given):
+        return "pass the compiled model itself"
+    return "a step that is a function is for checkmate.rematerialize_function"
 
 
 def has_own_step(model: Any) -> bool:
@@ -89,9 +98,13 @@ def build(model: Any, layout: BatchLayout) -> None:
     """
     if not model.built or any(not layer.built for layer in model.layers):
         symbols = [keras.KerasTensor(tuple(spec.shape), spec.dtype.name) for spec in layout.specs]
-        model(layout.pack(symbols)[0])
+        with explained(str(model.name)):
+            model(layout.pack(symbols)[0])
     if not model.trainable_variables:
-        raise TraceError(f"{model.name!r} has no trainable weights, so there is no training step")
+        raise TraceError(
+            f"{model.name!r} has no trainable weights, so there is no training step",
+            hint="set trainable = True and compile the model again",
+        )
     if not model.optimizer.built:
         with model.distribute_strategy.scope():
             model.optimizer.build(model.trainable_variables)

@@ -9,14 +9,15 @@ Keras applies both.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import keras
 import tensorflow as tf
 
+from checkmate.errors import TraceError
 from checkmate.ir.graph import Device, Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.tf.costs.profile import analytic_costs
@@ -137,18 +138,25 @@ class KerasStep:
 
         This is the batch and, where they are arguments, the values that the variables have now.
         """
-        return [*tensors, *(tf.convert_to_tensor(variable.value) for variable in self.variables)]
+        return [*tensors, *(tf.convert_to_tensor(_local(variable.value)) for variable in self.variables)]
 
     def plain(self) -> Callable[..., Any]:
         """Return the step as TensorFlow runs it by itself.
 
-        It returns the loss. Of a distributed step it is one replica's share, as it was traced.
+        It returns the loss; of a distributed step also all else that Keras applies, because TensorFlow does
+        not compute what nobody reads.
         """
-        if self.distributed:
-            function = self.folded.traced.function
-            return lambda *arguments: (function(*arguments),)
-        body = whole_step(self.model, self.layout, StepParts(), lambda name: None)
-        return lambda *arguments: (body(*arguments)[0],)
+        if not self.distributed:
+            body = whole_step(self.model, self.layout, StepParts(), lambda name: None)
+            return lambda *arguments: (body(*arguments)[0],)
+        pure = pure_step(self.model, self.layout, self.variables, StepParts(), lambda name: None)
+
+        def one_replica(*arguments: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+            with self.model.distribute_strategy.scope():
+                loss, flat, _ = pure(*arguments)
+            return loss, flat
+
+        return one_replica
 
     def run(
         self, schedule: Schedule, tensors: Sequence[tf.Tensor]
@@ -197,7 +205,7 @@ def live_step(model: Any, layout: BatchLayout) -> KerasStep:
             else whole_step(model, layout, parts, note)
         )
 
-    with strategy.scope() if distributed else nullcontext():
+    with strategy.scope() if distributed else nullcontext(), _naming_shapes(layout):
         traced = trace_step(loaded, make)
     fixed = {
         "parameters": parameter_bytes(model),
@@ -205,6 +213,17 @@ def live_step(model: Any, layout: BatchLayout) -> KerasStep:
         "inputs": sum(tensor_bytes(t) for t in traced.function.inputs[: len(layout.specs)]),
     }
     return KerasStep(model, layout, folded_here(traced, fixed), parts, variables)
+
+
+@contextmanager
+def _naming_shapes(layout: BatchLayout) -> Iterator[None]:
+    """Let an error of tracing name the batch, because a wrong one is its usual cause."""
+    try:
+        yield
+    except TraceError as error:
+        shapes = " and ".join(str(tuple(spec.shape)) for spec in layout.specs)
+        hint = f"give a batch as fit takes it, such as (x, y); this one has the shapes {shapes}"
+        raise type(error)(str(error), hint=hint, details=error.details) from error.__cause__
 
 
 def folded_here(traced: TracedStep, fixed: dict[str, int]) -> FoldedStep:
@@ -304,6 +323,17 @@ def _flat_predictions(predictions: Any, parts: StepParts) -> list[tf.Tensor]:
         parts.masks[number] = len(flat)
         flat.append(mask)
     return flat
+
+
+def _local(value: Any) -> Any:
+    """Return the part of a distributed variable that one replica here sees.
+
+    Read outside of a replica, a metric is summed over all workers, and each of them would have to take part.
+    """
+    on_replica = tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context()
+    if on_replica or not isinstance(value, tf.distribute.DistributedValues):
+        return value
+    return value.distribute_strategy.experimental_local_results(value)[0]
 
 
 def _read_variables(model: Any) -> tuple[Any, ...]:

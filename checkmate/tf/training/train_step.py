@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from checkmate.errors import UsageError
-from checkmate.tf.models.batch import Key, flatten
+from checkmate.tf.models.batch import Key, flatten, require_examples
 from checkmate.tf.private import without_retracing_warning
 from checkmate.tf.training.keras_step import require_keras_step, require_trainable
 from checkmate.tf.training.plan import PlanRequest, StepPlan
@@ -39,6 +39,7 @@ class TrainStep:
             TraceError, ProfileError: the step cannot be traced or run.
         """
         layout, tensors = flatten((x, y, sample_weight))
+        require_examples(layout)
         self._planner.plan(layout, tensors)
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]

@@ -150,7 +150,7 @@ class Trials:
             return self.plain
         self.report(Progress("measure", message=f"measuring the plain step{what}"))
         try:
-            require_room(self.graph, self.step.everything)
+            require_room(self.graph, Schedule.plain(self.graph))  # with what its ops took
             found = self._with_peak(measure_plain(self.step, self.tensors), None, self.everything)
         except (OutOfMemoryError, StepTooLargeError):
             self.why_not_plain = "it does not fit the device's memory"
