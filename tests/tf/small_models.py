@@ -103,6 +103,65 @@ def own_loop():
     return model
 
 
+class EndsEarly(layers.Layer):
+    """Run a loop that ends when its own state says so: after 10 of up to 32 iterations."""
+
+    def build(self, shape):
+        self.kernel = self.add_weight(shape=(128, 128), name="kernel")
+
+    def call(self, inputs):
+        def step(i, done, x):
+            return i + 1, done + 1.0, tf.tanh(tf.matmul(x, self.kernel)) * tf.sigmoid(x)
+
+        state = (0, tf.reduce_mean(inputs) * 0.0, inputs)
+        return tf.while_loop(lambda i, done, x: done < 9.5, step, state, maximum_iterations=32)[2]
+
+
+def early_end():
+    inputs = keras.Input((128,))
+    model = keras.Model(inputs, layers.Dense(1)(EndsEarly()(inputs)), name="early_end")
+    model.compile("adam", "mean_squared_error")
+    return model
+
+
+class LoopInLoop(layers.Layer):
+    """Run a loop in each iteration of a loop."""
+
+    def build(self, shape):
+        self.kernel = self.add_weight(shape=(128, 128), name="kernel")
+
+    def call(self, inputs):
+        def inner(i, x):
+            return i + 1, tf.tanh(tf.matmul(x, self.kernel)) * tf.sigmoid(x)
+
+        def outer(i, x):
+            return i + 1, tf.while_loop(lambda i, x: i < 3, inner, (0, x))[1]
+
+        return tf.while_loop(lambda i, x: i < 6, outer, (0, inputs))[1]
+
+
+def nested_loop():
+    inputs = keras.Input((128,))
+    model = keras.Model(inputs, layers.Dense(1)(LoopInLoop()(inputs)), name="nested_loop")
+    model.compile("adam", "mean_squared_error")
+    return model
+
+
+def unrolled():
+    inputs = keras.Input((8, 64))
+    model = keras.Model(inputs, layers.Dense(1)(layers.LSTM(128, unroll=True)(inputs)), name="unrolled")
+    model.compile("adam", "mean_squared_error")
+    return model
+
+
+def dropout_loop():
+    inputs = keras.Input((32, 64))
+    x = layers.LSTM(64, dropout=0.2, recurrent_dropout=0.2, seed=3, return_sequences=True)(inputs)
+    model = keras.Model(inputs, layers.Dense(1)(x), name="dropout_loop")
+    model.compile("adam", "mean_squared_error")
+    return model
+
+
 def conv_recurrent():
     inputs = keras.Input((8, 16, 16, 4))
     x = layers.ConvLSTM2D(8, 3, padding="same", return_sequences=True)(inputs)

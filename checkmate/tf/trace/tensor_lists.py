@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from checkmate.tf import private
 from checkmate.tf.trace.sizes import tensor_bytes
-from checkmate.tf.trace.trips import constant, counted_trips, is_loop, without_identities
+from checkmate.tf.trace.trips import constant, counted_trips, is_loop, is_part, without_identities
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def list_bytes(tensor: tf.Tensor) -> int:
     every other list: it is empty, or a loop fills it (``loop_lists``).
     """
     op = without_identities(tensor).op
-    if op.type == "TensorListFromTensor":
+    if op.type in ("TensorListFromTensor", "TensorListScatterV2"):
         return tensor_bytes(op.inputs[0])
     if is_zeros(op):
         return list_bytes(op.inputs[0])
@@ -86,7 +86,10 @@ def loop_lists(graph: Any, op: tf.Operation, read: Set[str]) -> dict[int, LoopLi
         if id(element) in places:
             # The state as the iteration found it; an earlier iteration made it, except for the first.
             element = without_identities(body.outputs[places[id(element)]])
-        size = tensor_bytes(appended) * (_elements(op.inputs[index]) or trips)
+        if id(element) in places and element is without_identities(body.outputs[places[id(element)]]):
+            continue  # the loop was given it, and hands it on
+        elements = _elements(op.inputs[index]) or trips
+        size = tensor_bytes(appended) * (min(elements, trips) if is_part(op) else elements)
         # If the element comes from a list that the loop was given, that list's elements are in this one too.
         origin = (
             without_identities(element.op.inputs[0]) if element.op.type == "TensorListGetItem" else element

@@ -21,6 +21,11 @@ def is_loop(op: tf.Operation) -> bool:
     return "body" in op.node_def.attr
 
 
+def is_part(op: tf.Operation) -> bool:
+    """Return whether the loop ``op`` runs some of the iterations of another one."""
+    return TRIPS in op.node_def.attr
+
+
 def without_identities(tensor: tf.Tensor) -> tf.Tensor:
     """Return ``tensor``, or the tensor behind plain identities."""
     while tensor.op.type == "Identity":

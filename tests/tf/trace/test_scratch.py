@@ -55,12 +55,12 @@ def test_requested_peak_with_eigen_s_kernels_is_known_before_measuring(spec: str
 
 @pytest.mark.parametrize(
     "name",
-    ["recurrent", pytest.param("bidirectional", marks=pytest.mark.heavy)],
+    ["recurrent", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("bidirectional", "own_loop"))],
 )
 def test_what_a_loop_takes_is_known_before_measuring(name: str) -> None:
     for predicted, traced in peaks(f"{SMALL}:{name}", 32):
         # Nothing orders the ops of an iteration, so the most that they hold at once varies.
-        assert predicted == pytest.approx(traced, rel=0.03)
+        assert predicted == pytest.approx(traced, rel=0.02)
 
 
 def peaks(spec: str, batch: int) -> list[list[int]]:

@@ -17,7 +17,7 @@ from checkmate.request import ModelRequest
 from checkmate.tf import private
 from checkmate.tf.allocator.replay import allocations
 from checkmate.tf.costs import session
-from checkmate.tf.trace import tensor_lists
+from checkmate.tf.trace import coarsen, tensor_lists
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.dataflow import Key
 from checkmate.tf.trace.op_kinds import LIGHT_BYTES, OpKind
@@ -30,7 +30,9 @@ STEPS = 32
 def folded(request: pytest.FixtureRequest) -> FoldedStep:
     spec = f"{Path(__file__).parents[1] / 'small_models.py'}:{request.param}"
     wanted = ModelRequest(spec, batch_size=16, device="cpu", allow_code=True)
-    return session.prepare(wanted, report=silent, cancelled=never)
+    with pytest.MonkeyPatch.context() as patched:  # loops that stay whole
+        patched.setattr(coarsen, "with_split_loops", lambda traced: traced)
+        return session.prepare(wanted, report=silent, cancelled=never)
 
 
 def heavy(folded: FoldedStep, type_: str) -> list[int]:
