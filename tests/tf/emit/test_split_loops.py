@@ -16,6 +16,7 @@ from checkmate.pipeline.solving import solve
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import session
+from checkmate.tf.measure.step import compiled_step
 from checkmate.tf.trace import coarsen
 from checkmate.tf.trace.coarsen import FoldedStep
 from tests.tf.schedules import recompute_forward
@@ -119,3 +120,13 @@ def test_a_loop_that_ends_early_is_exact(process: TaskProcess) -> None:
 )
 def test_every_kind_of_loop_is_exact(name: str, process: TaskProcess) -> None:
     assert_exact(name, process)
+
+
+def test_each_loop_waits_for_the_step_before() -> None:
+    # TensorFlow takes a loop apart: what reads an input that is there already would run at once.
+    folded = folded_model("recurrent")
+    steps = recompute_forward(folded.graph).steps.tolist()
+    emitted = compiled_step(folded, steps).graph.get_operations()
+    loops = [op for op in emitted if op.type == "StatelessWhile" and not op.name.startswith("step0/")]
+    assert len(loops) > 24
+    assert all(op.control_inputs for op in loops)

@@ -55,7 +55,7 @@ def test_requested_peak_with_eigen_s_kernels_is_known_before_measuring(spec: str
 
 @pytest.mark.parametrize(
     "name",
-    ["recurrent", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("bidirectional", "own_loop"))],
+    ["recurrent", pytest.param("bidirectional", marks=pytest.mark.heavy)],
 )
 def test_what_a_loop_takes_is_known_before_measuring(name: str) -> None:
     for predicted, traced in peaks(f"{SMALL}:{name}", 32):
