@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
-from tensorflow.python.eager.polymorphic_function import tf_method_target
-from tensorflow.python.framework import config, function_def_to_graph, kernels, ops
+from tensorflow.python.eager.polymorphic_function import atomic_function, tf_method_target
+from tensorflow.python.framework import config, func_graph, function_def_to_graph, kernels, ops
 from tensorflow.python.ops import handle_data_util, resource_variable_ops
 from tensorflow.python.util import _pywrap_util_port, deprecation
 
@@ -60,6 +60,72 @@ def create_op(
             attrs=attributes,
             op_def=original.op_def,
         )
+
+
+def create_loop(
+    graph: Any,
+    original: tf.Operation,
+    inputs: Sequence[tf.Tensor],
+    control_inputs: Sequence[tf.Operation],
+    name: str,
+    *,
+    stateless: bool = False,
+    functions: Mapping[str, str] = {},
+    numbers: Mapping[str, int] = {},
+) -> tf.Operation:
+    """Copy the loop ``original`` into ``graph`` with other inputs.
+
+    ``stateless``: the copy has no side effects, and takes no variables. ``functions``: names of its
+    ``body`` and ``cond``, where they are others. ``numbers``: attributes to add.
+    """
+    attributes = {
+        key: value for key, value in original.node_def.attr.items() if key not in _DROPPED_ATTRIBUTES
+    }
+    dtypes = [tensor.dtype for tensor in inputs]
+    shapes = [
+        new.shape if new.dtype != output.dtype else output.shape
+        for new, output in zip(inputs, original.outputs, strict=True)
+    ]
+    lists = attr_value_pb2.AttrValue.ListValue
+    attributes["T"] = attr_value_pb2.AttrValue(list=lists(type=[each.as_datatype_enum for each in dtypes]))
+    attributes["output_shapes"] = attr_value_pb2.AttrValue(list=lists(shape=[s.as_proto() for s in shapes]))
+    attributes["parallel_iterations"] = attr_value_pb2.AttrValue(i=1)
+    if stateless:
+        attributes.pop("_read_only_resource_inputs", None)
+    for key, function in functions.items():
+        attributes[key] = attr_value_pb2.AttrValue(func=attr_value_pb2.NameAttrList(name=function))
+    for key, number in numbers.items():
+        attributes[key] = attr_value_pb2.AttrValue(i=number)
+    with graph.control_dependencies(None), graph.control_dependencies(list(control_inputs)):
+        return graph._create_op_internal(
+            "StatelessWhile" if stateless else original.type,
+            list(inputs),
+            dtypes=dtypes,
+            name=name,
+            attrs=attributes,
+        )
+
+
+def placeholder_like(tensor: tf.Tensor, name: str) -> tf.Tensor:
+    """Return a new input of the function that is being built."""
+    made = tf.compat.v1.placeholder(tensor.dtype, tensor.shape, name=name)
+    keep_shape(tensor, made)
+    return made
+
+
+def add_function(
+    target: Any, name: str, build: Callable[[Any], tuple[list[tf.Tensor], list[tf.Tensor]]]
+) -> str:
+    """Add a function to the graph ``target`` and return its name.
+
+    ``build``: fills a graph, and returns its inputs and outputs. ``name``: how the function's name begins.
+    """
+    with target.as_default():
+        inner = func_graph.FuncGraph(f"{name}_{ops.uid()}")
+    with inner.as_default():
+        inner.inputs, inner.outputs = build(inner)
+    target._add_function_recursive(atomic_function.from_func_graph(inner.name, inner, {}))
+    return str(inner.name)
 
 
 def registered_kernels(op_type: str) -> Sequence[Any]:

@@ -4,6 +4,7 @@ Tests load them as ``small_models.py:name``.
 """
 
 import keras
+import tensorflow as tf
 from keras import layers
 
 
@@ -68,6 +69,104 @@ def bidirectional():
     x = layers.Bidirectional(layers.LSTM(64, return_sequences=True))(inputs)
     x = layers.RNN(AddingCell(), return_sequences=True)(layers.Dense(128)(x))
     model = keras.Model(inputs, layers.Dense(1)(x), name="bidirectional")
+    model.compile("adam", "mean_squared_error")
+    return model
+
+
+class OwnLoop(layers.Layer):
+    """Run a cell of one's own in a ``tf.while_loop``."""
+
+    def build(self, shape):
+        self.steps = shape[1]
+        self.kernel = self.add_weight(shape=(shape[-1], 128), name="kernel")
+        self.recurrent = self.add_weight(shape=(128, 128), name="recurrent")
+
+    def call(self, inputs):
+        kernel, recurrent = tf.convert_to_tensor(self.kernel), tf.convert_to_tensor(self.recurrent)
+        x = tf.transpose(inputs, [1, 0, 2])
+
+        def step(i, state):
+            gate = tf.matmul(x[i], kernel) + tf.matmul(state, recurrent)
+            return i + 1, tf.tanh(gate) * tf.sigmoid(gate)
+
+        state = tf.zeros((tf.shape(inputs)[0], 128))
+        return tf.while_loop(lambda i, state: i < self.steps, step, (0, state))[1]
+
+    def compute_output_shape(self, shape):
+        return shape[0], 128
+
+
+def own_loop():
+    inputs = keras.Input((32, 64))
+    model = keras.Model(inputs, layers.Dense(1)(OwnLoop()(inputs)), name="own_loop")
+    model.compile("adam", "mean_squared_error")
+    return model
+
+
+class EndsEarly(layers.Layer):
+    """Run a loop that ends when its own state says so: after 10 of up to 32 iterations."""
+
+    def build(self, shape):
+        self.kernel = self.add_weight(shape=(128, 128), name="kernel")
+
+    def call(self, inputs):
+        def step(i, done, x):
+            return i + 1, done + 1.0, tf.tanh(tf.matmul(x, self.kernel)) * tf.sigmoid(x)
+
+        state = (0, tf.reduce_mean(inputs) * 0.0, inputs)
+        return tf.while_loop(lambda i, done, x: done < 9.5, step, state, maximum_iterations=32)[2]
+
+
+def early_end():
+    inputs = keras.Input((128,))
+    model = keras.Model(inputs, layers.Dense(1)(EndsEarly()(inputs)), name="early_end")
+    model.compile("adam", "mean_squared_error")
+    return model
+
+
+class LoopInLoop(layers.Layer):
+    """Run a loop in each iteration of a loop."""
+
+    def build(self, shape):
+        self.kernel = self.add_weight(shape=(128, 128), name="kernel")
+
+    def call(self, inputs):
+        def inner(i, x):
+            return i + 1, tf.tanh(tf.matmul(x, self.kernel)) * tf.sigmoid(x)
+
+        def outer(i, x):
+            return i + 1, tf.while_loop(lambda i, x: i < 3, inner, (0, x))[1]
+
+        return tf.while_loop(lambda i, x: i < 6, outer, (0, inputs))[1]
+
+
+def nested_loop():
+    inputs = keras.Input((128,))
+    model = keras.Model(inputs, layers.Dense(1)(LoopInLoop()(inputs)), name="nested_loop")
+    model.compile("adam", "mean_squared_error")
+    return model
+
+
+def unrolled():
+    inputs = keras.Input((8, 64))
+    model = keras.Model(inputs, layers.Dense(1)(layers.LSTM(128, unroll=True)(inputs)), name="unrolled")
+    model.compile("adam", "mean_squared_error")
+    return model
+
+
+def dropout_loop():
+    inputs = keras.Input((32, 64))
+    x = layers.LSTM(64, dropout=0.2, recurrent_dropout=0.2, seed=3, return_sequences=True)(inputs)
+    model = keras.Model(inputs, layers.Dense(1)(x), name="dropout_loop")
+    model.compile("adam", "mean_squared_error")
+    return model
+
+
+def conv_recurrent():
+    inputs = keras.Input((8, 16, 16, 4))
+    x = layers.ConvLSTM2D(8, 3, padding="same", return_sequences=True)(inputs)
+    x = layers.ConvLSTM2D(8, 3, padding="same")(x)
+    model = keras.Model(inputs, layers.Conv2D(1, 1)(x), name="conv_recurrent")
     model.compile("adam", "mean_squared_error")
     return model
 

@@ -8,11 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 import tensorflow as tf
-from keras import layers
-from tensorflow.python.framework import ops
-from tensorflow.python.util import deprecation
 
 from checkmate.tf import private
 
@@ -86,140 +82,31 @@ def test_captures_are_listed_and_made() -> None:
     assert run_in_new_graph(build, [1.0]).tolist() == [4.0]
 
 
-def test_a_loop_is_made_again_in_another_graph_one_iteration_at_a_time() -> None:
-    def body(x: tf.Tensor) -> tf.Tensor:
-        return tf.while_loop(
-            lambda i, _: i < 3, lambda i, y: (i + 1, tf.sin(y)), (0, x), parallel_iterations=7
-        )[1]
+def test_a_loop_is_made_again_with_functions_of_its_own() -> None:
+    graph = graph_of(
+        lambda x: tf.while_loop(lambda y: y[0] < 100.0, lambda y: (y * 2.0,), (x,), maximum_iterations=9)[0],
+        tf.TensorSpec((1,), tf.float32),
+    )
+    (loop,) = of_type(graph, "StatelessWhile")
+    body = private.function_body(graph, loop.get_attr("body").name)
 
-    first = graph_of(body, tf.TensorSpec((1,), tf.float32))
-    (loop,) = [op for op in first.get_operations() if op.type in ("While", "StatelessWhile")]
-    inner = private.function_body(first, loop.get_attr("body").name)
-    assert len(of_type(inner, "Sin")) == 1
-    assert private.function_body(first, "no_such_function") is None
-    made: list[tf.Operation] = []
+    def made(target: Any, given: tf.Tensor) -> tf.Tensor:
+        def build(inner: Any, *, turn: bool) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+            assert tf.compat.v1.get_default_graph() is inner
+            inputs = [private.placeholder_like(place, place.op.name) for place in body.inputs]
+            counter, *_, value = inputs
+            assert value.shape == (1,)
+            return inputs, [counter + 1, *inputs[1:-1], value * 3.0] if turn else [counter < 2]
 
-    def build(graph: Any, given: tf.Tensor) -> tf.Tensor:
-        private.copy_functions(first, graph)
-        fed = [given if source.dtype == tf.float32 else tf.constant(value) for source, value in fed_by(loop)]
-        made.append(private.create_op(graph, loop, fed, [], "again"))
-        return next(out for out in made[0].outputs if out.dtype == tf.float32)
+        functions = {
+            "body": private.add_function(target, "turn", lambda inner: build(inner, turn=True)),
+            "cond": private.add_function(target, "goes_on", lambda inner: build(inner, turn=False)),
+        }
+        inputs = [tf.constant(0) for _ in loop.inputs[:-1]] + [given]
+        new = private.create_loop(
+            target, loop, inputs, [], "again", stateless=True, functions=functions, numbers={"_turns": 2}
+        )
+        assert (new.name, new.type, new.node_def.attr["_turns"].i) == ("again", "StatelessWhile", 2)
+        return new.outputs[-1]
 
-    found = run_in_new_graph(build, [0.5])
-    assert np.allclose(found, np.sin(np.sin(np.sin(0.5))))
-    assert made[0].get_attr("parallel_iterations") == 1 and loop.get_attr("parallel_iterations") == 7
-
-
-def fed_by(loop: tf.Operation) -> list[tuple[tf.Tensor, Any]]:
-    """Return the loop's inputs, with the value of those that are constants."""
-    return [(tensor, tf.get_static_value(tensor)) for tensor in loop.inputs]
-
-
-def test_operations_are_counted_where_tensorflow_counts_them() -> None:
-    graph = graph_of(lambda x: tf.sin(tf.matmul(x, x)), tf.TensorSpec((4, 4), tf.float32))
-    assert private.flops(graph, of_type(graph, "MatMul")[0]) == 2 * 4**3
-    assert private.flops(graph, of_type(graph, "Sin")[0]) is None
-
-
-def test_keras_builds_what_it_builds_on_a_gpu() -> None:
-    layer = layers.LSTM(3)
-    layer.build((2, 4, 5))
-
-    def has_cudnn() -> bool:
-        graph = graph_of(lambda x: layer(x), tf.TensorSpec((2, 4, 5), tf.float32))
-        return any(op.type.startswith("CudnnRNN") for op in graph.get_operations())
-
-    assert has_cudnn() == bool(tf.config.list_physical_devices("GPU"))
-    with private.keras_sees_gpu():
-        assert has_cudnn()
-
-
-def test_kernels_say_for_which_device_they_are_and_what_they_keep_on_the_host() -> None:
-    found = private.registered_kernels("GatherV2")
-    assert {"CPU"} <= {kernel.device_type for kernel in found}
-    on_gpu = [kernel for kernel in found if kernel.device_type == "GPU"]
-    assert all(list(kernel.host_memory_arg) == ["axis"] for kernel in on_gpu)
-    assert {rule.name for kernel in found for rule in kernel.constraint} >= {"Tparams", "Tindices"}
-    assert private.registered_kernels("ThereIsNoSuchOp") == []
-
-
-def test_forbidding_nondeterminism_can_be_taken_back() -> None:
-    tf.random.set_seed(None)  # from another test: with a seed, random ops are deterministic
-    private.forbid_nondeterminism(True)
-    try:
-        with pytest.raises(RuntimeError, match="determinism"):
-            tf.random.uniform((2,))
-    finally:
-        private.forbid_nondeterminism(False)
-    assert tf.random.uniform((2,)).shape == (2,)
-
-
-def test_counting_operations_warns_of_nothing_and_leaves_other_warnings_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    warned: list[str] = []
-    monkeypatch.setattr(deprecation.logging, "warning", lambda *words: warned.append(str(words)))
-    monkeypatch.setattr(deprecation, "_PRINTED_WARNING", {})  # TensorFlow warns of each place once
-    first = tf.TensorSpec((1, 4, 6, 6))
-    graph = graph_of(lambda x: tf.nn.max_pool2d(x, 2, 2, "SAME", data_format="NCHW"), first)
-    (pooling,) = of_type(graph, "MaxPool")
-    assert private.flops(graph, pooling)  # TensorFlow itself raises an error for channels first
-    graph = graph_of(lambda x: tf.matmul(x, x), tf.TensorSpec((4, 4)))
-    (product,) = of_type(graph, "MatMul")
-    assert private.flops(graph, product) == 128 and warned == []
-    ops.get_stats_for_node_def(graph, product.node_def, "flops")
-    assert any("deprecated" in words for words in warned)  # so it warns where we do not ask
-
-
-def test_functions_for_each_layout_do_not_warn_of_retracing(caplog: pytest.LogCaptureFixture) -> None:
-    def body(x: tf.Tensor) -> tf.Tensor:
-        return x + 1
-
-    for size in range(1, 12):
-        private.without_retracing_warning(tf.function(body, autograph=False))(tf.zeros((size,)))
-    assert "retracing" not in caplog.text
-    for size in range(1, 12):
-        tf.function(body, autograph=False)(tf.zeros((size,)))
-    assert "retracing" in caplog.text
-
-
-def test_the_object_of_a_method_is_known_until_it_is_gone() -> None:
-    class Trainer(tf.Module):  # type: ignore[misc]
-        @tf.function
-        def step(self, x: tf.Tensor) -> tf.Tensor:
-            return x
-
-    trainer = Trainer()
-    step = trainer.step
-    assert private.method_owner(step) == (True, trainer)
-    del trainer
-    assert private.method_owner(step) == (True, None)
-    assert private.method_owner(tf.function(lambda x: x)) == (False, None)
-
-
-def test_a_variable_that_is_only_written_is_found() -> None:
-    last = tf.Variable(0.0, name="last")
-
-    @tf.function
-    def step(x: tf.Tensor) -> None:
-        last.assign(x)
-
-    concrete = step.get_concrete_function(tf.TensorSpec(()))
-    assert [id(variable) for variable in private.captured_variables(concrete)] == [id(last)]
-
-
-def test_variables_that_are_only_written_are_found_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    written = [tf.Variable(tf.zeros((n,))) for n in range(1, 6)]
-
-    @tf.function
-    def step(x: tf.Tensor) -> None:
-        for n, variable in enumerate(written, 1):
-            tf.raw_ops.AssignVariableOp(resource=variable.handle, value=tf.fill((n,), x))
-
-    concrete = step.get_concrete_function(tf.TensorSpec(()))
-    assert not concrete.variables, "TensorFlow lists them"
-    passes: list[int] = []
-    objects = private.gc.get_objects
-    monkeypatch.setattr(private.gc, "get_objects", lambda: passes.append(1) or objects())
-    assert {id(variable) for variable in private.captured_variables(concrete)} == set(map(id, written))
-    assert len(passes) == 1
+    assert run_in_new_graph(made, [1.0]).tolist() == [9.0]

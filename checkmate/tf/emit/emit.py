@@ -25,7 +25,9 @@ from checkmate.tf.emit.constants import constant_ops, disguised_constant, disgui
 from checkmate.tf.emit.layout import has_layout, layout_is_chosen
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.dataflow import Structure, source
+from checkmate.tf.trace.inside import is_branch
 from checkmate.tf.trace.op_kinds import SHAPE_TYPES, OpKind
+from checkmate.tf.trace.trips import is_loop
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,10 @@ class _Emitter:
             controls = [self._operation(control) for control in original.control_inputs]
             self.gated = not starts or self._follows_by_data(member)
             inputs = self._inputs(member)
-            if starts and not (self.gated and self.gates.waits(inputs)):
+            # Each input of a loop or a condition goes its own way inside; that one waits holds back no other.
+            if is_loop(original) or is_branch(original):
+                controls += self._waiting()
+            elif starts and not (self.gated and self.gates.waits(inputs)):
                 controls += self.last
             copy = self._copy(member, inputs, controls)
             self.gates.add(copy, waits=True)
@@ -132,6 +137,16 @@ class _Emitter:
             elif original.name not in read:
                 leaves.append(copy)
         self.last = leaves
+
+    def _waiting(self) -> list[tf.Operation]:
+        """Return an op that waits for the step before; none in the first step.
+
+        It is an op of its own, because TensorFlow leaves out a control edge beside an edge of data.
+        """
+        if not self.last:
+            return []
+        with self.graph.control_dependencies(None), self.graph.control_dependencies(self.last):
+            return [tf.no_op(name=f"{self.gates.scope}/wait")]
 
     def emit_side_effects(self) -> None:
         """Copy the light stateful ops that nothing has asked for yet.

@@ -1,6 +1,6 @@
 """Group heavy ops into the nodes that are scheduled.
 
-A group holds what the runtime fuses, and what is pointless to separate. There are four rules. Each keeps the
+A group holds what the runtime fuses, and what is pointless to separate. There are five rules. Each keeps the
 node graph free of cycles; ``ordered_clusters`` verifies that, and repairs it.
 
 1. An op joins its producer if only it reads the producer's output, and if it is element-wise of equal size or
@@ -12,6 +12,8 @@ node graph free of cycles; ``ordered_clusters`` verifies that, and repairs it.
 3. On a CPU the gradient of a bias joins the filter gradient that reads the same tensor. oneDNN computes both
    in one kernel, and control edges between the two would form a cycle. The kernels of a GPU do not.
 4. The whole update of one variable is one node.
+5. What reads a loop's list as one tensor joins the loop. Other lists of the loop may share its elements, and
+   count them.
 """
 
 from __future__ import annotations
@@ -26,10 +28,17 @@ from checkmate.tf.kernels import Kernels
 from checkmate.tf.trace import tensor_lists
 from checkmate.tf.trace.dataflow import Key, Structure
 from checkmate.tf.trace.op_kinds import ELEMENTWISE_TYPES, LIGHT_BYTES, RANDOM_TYPES
+from checkmate.tf.trace.trips import is_loop
 
 _FILTER_GRADIENTS = frozenset(
     {"Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter", "MatMul"}
 )
+
+
+_LIST_READERS = frozenset({"TensorListStack", "TensorListGather"})
+
+
+_APART = RANDOM_TYPES | _LIST_READERS  # these do not join their only reader
 
 
 class _Union:
@@ -73,6 +82,7 @@ def clusters_of(structure: Structure, kept: frozenset[Key]) -> list[tuple[int, .
     if structure.kernels is not Kernels.CUDA:
         _join_bias_gradients(structure, union)
     _join_updates(structure, union)
+    _join_list_readers(structure, union, readers)
     return ordered_clusters(structure, union)
 
 
@@ -135,7 +145,7 @@ def _join_broadcasts(
     for op in reversed(structure.heavy):
         traced = structure.ops[op]
         outputs = list(structure.outputs(op))
-        if traced.type in RANDOM_TYPES or structure.phase(op) is Phase.UPDATE or len(outputs) != 1:
+        if traced.type in _APART or structure.phase(op) is Phase.UPDATE or len(outputs) != 1:
             continue
         reads_big = any(_big(structure, key) for key in structure.inputs(op)) and not tensor_lists.is_zeros(
             traced
@@ -178,6 +188,15 @@ def _join_updates(structure: Structure, union: _Union) -> None:
             source = tensor.op.inputs[0] if tensor.op.type == "ReadVariableOp" else tensor
             if source.name in written:
                 union.join(op, by_variable.setdefault(source.name, op))
+
+
+def _join_list_readers(structure: Structure, union: _Union, readers: dict[Key, list[int]]) -> None:
+    """Join what reads a list as one tensor with the loop that wrote the list, by rule 5."""
+    for op in structure.heavy:
+        if structure.ops[op].type in _LIST_READERS:
+            root = structure.root(structure.ops[op].inputs[0])
+            if root is not None and is_loop(structure.ops[root[0]]) and readers[root] == [op]:
+                union.join(op, root[0])
 
 
 def _written_variables(structure: Structure) -> set[str]:

@@ -18,8 +18,10 @@ from checkmate.tf.kernels import Kernels
 from checkmate.tf.trace.clusters import clusters_of
 from checkmate.tf.trace.dataflow import ARGMAX, TOKEN, Key, Structure, structure_of
 from checkmate.tf.trace.layers import group_names
+from checkmate.tf.trace.loops.rewrite import with_split_loops
 from checkmate.tf.trace.op_kinds import recomputable
 from checkmate.tf.trace.trace import TracedStep
+from checkmate.tf.trace.trips import is_loop
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +60,7 @@ def fold(
         DynamicShapeError: the size of a tensor is not known.
         OnlySmallTensorsError: the step computes nothing worth scheduling.
     """
-    structure = structure_of(traced, kernels)
+    structure = structure_of(with_split_loops(traced), kernels)
     if not structure.heavy:
         raise OnlySmallTensorsError(
             f"the training step of {traced.loaded.name!r} has only small tensors; "
@@ -150,9 +152,7 @@ def _op(
     groups: list[str],
     once: frozenset[Key],
 ) -> Op:
-    leading = max(
-        members, key=lambda op: (max((structure.bytes_of[k] for k in structure.outputs(op)), default=0), -op)
-    )
+    leading = max(members, key=lambda op: _weight(structure, op))
     types = list(dict.fromkeys(structure.ops[op].type for op in members))
     written = {keys[value] for value in outputs}
     read = [keys[value] for value in inputs]
@@ -174,6 +174,12 @@ def _op(
         outputs=tuple(outputs),
         takes_over=tuple((ids[output], ids[read]) for output, read in pairs),
     )
+
+
+def _weight(structure: Structure, op: int) -> tuple[bool, int, int]:
+    """Return how much ``op`` says of its node: a loop most, then what makes the largest tensor."""
+    largest = max((structure.bytes_of[key] for key in structure.outputs(op)), default=0)
+    return is_loop(structure.ops[op]), largest, -op
 
 
 def _replay_members(

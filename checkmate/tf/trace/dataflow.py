@@ -8,7 +8,7 @@ constants, light tensors).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +17,7 @@ import tensorflow as tf
 from checkmate.ir.graph import Phase
 from checkmate.tf import private
 from checkmate.tf.kernels import Kernels
-from checkmate.tf.trace import sizes, tensor_lists
+from checkmate.tf.trace import inside, sizes, tensor_lists
 from checkmate.tf.trace.op_kinds import (
     FIXED_TYPES,
     LIGHT_BYTES,
@@ -28,8 +28,8 @@ from checkmate.tf.trace.op_kinds import (
     takes_over_inputs,
 )
 from checkmate.tf.trace.placement import in_host_memory
-from checkmate.tf.trace.scratch import scratch_bytes
 from checkmate.tf.trace.trace import TracedStep
+from checkmate.tf.trace.trips import is_loop
 
 Key = tuple[int, int]
 ARGMAX = 1_000  # output number of the positions that a max pooling keeps for its gradient; they are no tensor
@@ -43,7 +43,7 @@ class Structure:
     ``kernels``: whose use of memory this is. ``kinds``: one per op. ``bytes_of``: bytes in the device's
     memory of every heavy output, by key (``ARGMAX`` keys included).
     ``scratch``: heavy op → bytes that it holds only while it runs.
-    ``given``: list that a loop returns → the list it was given that dies into it
+    ``given``: list or state that a loop returns → the one it was given that dies into it
     (``checkmate.tf.trace.tensor_lists.LoopList``).
     """
 
@@ -252,6 +252,7 @@ def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
     bytes_of: dict[Key, int] = {}
     roots: dict[Key, Key | None] = {}
     given: dict[Key, Key] = {}
+    scratch: dict[int, int] = {}
     needed = needed_ops(traced)
     read_names = {source(tensor).name for op in traced.ops if op.name in needed for tensor in op.inputs}
     bounds: dict[str, int] = {}
@@ -284,11 +285,38 @@ def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
                 roots[key] = roots[inputs[number if op.type == "IdentityN" else 0]]
             else:
                 roots[key] = None
-        if kind is OpKind.HEAVY and keeps_argmax(op, kernels):
-            bytes_of[i, ARGMAX] = int(op.outputs[0].shape.num_elements())
-    heavy = (i for i, kind in enumerate(kinds) if kind is OpKind.HEAVY)
-    scratch = {i: size for i in heavy if (size := scratch_bytes(traced.ops[i], kernels))}
+        if kind is OpKind.HEAVY:
+            read = [roots[key] for key in inputs]
+            given |= _given_state(op, i, read, read_names, bytes_of)
+            if keeps_argmax(op, kernels):
+                bytes_of[i, ARGMAX] = int(op.outputs[0].shape.num_elements())
+            counted = {n for n, root in enumerate(read) if root is not None and bytes_of[root]}
+            scratch[i] = inside.held_bytes(op, kernels, returned, counted)
+    scratch = {i: size for i, size in scratch.items() if size}
     return Structure(traced, index, tuple(kinds), bytes_of, roots, scratch, kernels, given)
+
+
+def _given_state(
+    op: tf.Operation, index: int, read: list[Key | None], used: Set[str], bytes_of: dict[Key, int]
+) -> dict[Key, Key]:
+    """Return per state that a loop returns the buffer that dies into it.
+
+    It is the state that the loop was given: each iteration replaces it. What the loop hands on as it is takes
+    no bytes, unless it is in use. ``read``: the buffers of the inputs. ``used``: names of the tensors in use.
+    """
+    found: dict[Key, Key] = {}
+    if not is_loop(op):
+        return found
+    unchanged = inside.invariants(op)
+    for number, (tensor, root) in enumerate(zip(op.outputs, read, strict=True)):
+        key = (index, number)
+        if tensor.dtype == tf.variant:
+            continue
+        if number in unchanged and tensor.name not in used:
+            bytes_of[key] = 0
+        elif root is not None and bytes_of[root] == bytes_of[key] and root not in found.values():
+            found[key] = root
+    return found
 
 
 def _kind(
@@ -312,7 +340,7 @@ def _kind(
             if any(kind is not OpKind.FIXED for kind in sources) or op.control_inputs
             else OpKind.FIXED
         )
-    if tensor_lists.is_loop(op) or "then_branch" in op.node_def.attr:
+    if is_loop(op) or inside.is_branch(op):
         return OpKind.HEAVY
     big_output = any(size_of(tensor) >= LIGHT_BYTES for tensor in op.outputs)
     big_input = any(root is not None and bytes_of[root] >= LIGHT_BYTES for root in roots)

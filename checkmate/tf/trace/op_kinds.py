@@ -80,6 +80,7 @@ def keeps_argmax(op: tf.Operation, kernels: Kernels) -> bool:
     return kernels is Kernels.ONEDNN and str(op.type) == "MaxPool"
 
 
+_ALIGNED = 64  # bytes
 _REDUCTIONS = frozenset({"Sum", "Mean", "Max", "Min", "Prod"})
 _MATRIX_PRODUCTS = frozenset({"MatMul", "BatchMatMulV2"})
 
@@ -89,7 +90,12 @@ def is_view(op: tf.Operation) -> bool:
 
     Either they always do, or they do once TensorFlow has simplified the graph.
     """
-    return str(op.type) in VIEW_TYPES or _reduces_nothing(op) or _only_transposes_for_products(op)
+    return (
+        str(op.type) in VIEW_TYPES
+        or _reduces_nothing(op)
+        or _only_transposes_for_products(op)
+        or _takes_aligned_rows(op)
+    )
 
 
 def _reduces_nothing(op: tf.Operation) -> bool:
@@ -102,6 +108,20 @@ def _reduces_nothing(op: tf.Operation) -> bool:
     before, after = op.inputs[0].shape, op.outputs[0].shape
     known = before.is_fully_defined() and after.is_fully_defined()
     return bool(known and before.num_elements() == after.num_elements())
+
+
+def _takes_aligned_rows(op: tf.Operation) -> bool:
+    """Return whether ``op`` takes whole rows of a tensor, from an aligned address on.
+
+    TensorFlow then shares the buffer. Other slices are copied.
+    """
+    if op.type != "Slice" or not (op.inputs[0].shape.is_fully_defined() and op.inputs[0].shape.rank):
+        return False
+    begin, rest = tf.get_static_value(op.inputs[1]), op.inputs[0].shape[1:]
+    if begin is None or op.outputs[0].shape[1:] != rest:
+        return False
+    row = (rest.num_elements() or 0) * op.inputs[0].dtype.size
+    return all(row * int(edge) % _ALIGNED == 0 for edge in (begin[0], begin[0] + op.outputs[0].shape[0]))
 
 
 def _only_transposes_for_products(op: tf.Operation) -> bool:

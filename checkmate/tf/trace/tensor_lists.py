@@ -11,11 +11,11 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from checkmate.tf import private
 from checkmate.tf.trace.sizes import tensor_bytes
+from checkmate.tf.trace.trips import constant, counted_trips, is_loop, is_part, without_identities
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,6 @@ class LoopList:
 
     bytes: int
     given: int | None = None
-
-
-def is_loop(op: tf.Operation) -> bool:
-    """Return whether ``op`` runs a function again and again."""
-    return "body" in op.node_def.attr
 
 
 def is_zeros(op: tf.Operation) -> bool:
@@ -50,12 +45,12 @@ def list_bytes(tensor: tf.Tensor) -> int:
     Such a list is made from a tensor, or zeros like such a list, and may have passed through a loop. 0 for
     every other list: it is empty, or a loop fills it (``loop_lists``).
     """
-    op = _without_identities(tensor).op
-    if op.type == "TensorListFromTensor":
+    op = without_identities(tensor).op
+    if op.type in ("TensorListFromTensor", "TensorListScatterV2"):
         return tensor_bytes(op.inputs[0])
     if is_zeros(op):
         return list_bytes(op.inputs[0])
-    return list_bytes(op.inputs[_without_identities(tensor).value_index]) if is_loop(op) else 0
+    return list_bytes(op.inputs[without_identities(tensor).value_index]) if is_loop(op) else 0
 
 
 def loop_lists(graph: Any, op: tf.Operation, read: Set[str]) -> dict[int, LoopList]:
@@ -70,7 +65,7 @@ def loop_lists(graph: Any, op: tf.Operation, read: Set[str]) -> dict[int, LoopLi
     body = private.function_body(graph, op.node_def.attr["body"].func.name) if is_loop(op) else None
     if body is None:
         return {}
-    trips = _trip_count(op)
+    trips = trip_count(op)
     places = {id(place): number for number, place in enumerate(body.inputs)}
     found: dict[int, LoopList] = {}
     kept: set[int] = set()
@@ -87,14 +82,17 @@ def loop_lists(graph: Any, op: tf.Operation, read: Set[str]) -> dict[int, LoopLi
         appended = _appended_tensor(body.outputs[index])
         if appended is None or appended.shape.rank is None or None in appended.shape.as_list():
             continue
-        element = _without_identities(appended)
+        element = without_identities(appended)
         if id(element) in places:
             # The state as the iteration found it; an earlier iteration made it, except for the first.
-            element = _without_identities(body.outputs[places[id(element)]])
-        size = tensor_bytes(appended) * (_elements(op.inputs[index]) or trips)
+            element = without_identities(body.outputs[places[id(element)]])
+        if id(element) in places and element is without_identities(body.outputs[places[id(element)]]):
+            continue  # the loop was given it, and hands it on
+        elements = _elements(op.inputs[index]) or trips
+        size = tensor_bytes(appended) * (min(elements, trips) if is_part(op) else elements)
         # If the element comes from a list that the loop was given, that list's elements are in this one too.
         origin = (
-            _without_identities(element.op.inputs[0]) if element.op.type == "TensorListGetItem" else element
+            without_identities(element.op.inputs[0]) if element.op.type == "TensorListGetItem" else element
         )
         if element.op.type == "ReadVariableOp" or id(origin) in kept:
             continue
@@ -105,18 +103,12 @@ def loop_lists(graph: Any, op: tf.Operation, read: Set[str]) -> dict[int, LoopLi
     return found
 
 
-def _without_identities(tensor: tf.Tensor) -> tf.Tensor:
-    while tensor.op.type == "Identity":
-        tensor = tensor.op.inputs[0]
-    return tensor
-
-
 def _appended_tensor(tensor: tf.Tensor) -> tf.Tensor | None:
     """Return the tensor that the loop's body adds to the list ``tensor``.
 
     ``tensor`` is the list as the body returns it.
     """
-    op = _without_identities(tensor).op
+    op = without_identities(tensor).op
     if op.type == "TensorListPushBack":
         return op.inputs[1]
     if op.type == "TensorListSetItem":
@@ -124,40 +116,35 @@ def _appended_tensor(tensor: tf.Tensor) -> tf.Tensor | None:
     return None
 
 
-def _constant(tensor: tf.Tensor) -> int | None:
-    value = tf.get_static_value(tensor)
-    return int(np.asarray(value).reshape(-1)[0]) if value is not None and np.asarray(value).size else None
-
-
 def _elements(tensor: tf.Tensor) -> int | None:
     """Return how many elements the list ``tensor`` has or is reserved for.
 
     None where nothing tells.
     """
-    op = _without_identities(tensor).op
+    op = without_identities(tensor).op
     count: int | None = None
     if op.type in ("TensorListReserve", "EmptyTensorList"):
-        count = _constant(op.inputs[1])
+        count = constant(op.inputs[1])
     elif op.type == "TensorListFromTensor" and op.inputs[0].shape.rank:
         count = op.inputs[0].shape[0]
     return count if count is not None and count > 0 else None
 
 
-def _trip_count(op: tf.Operation) -> int:
-    """Return the length of the longest list that the loop is given.
+def trip_count(op: tf.Operation) -> int:
+    """Return how often the loop's body runs.
 
-    Without a list it is the largest constant scalar, or else 1.
+    Where its condition does not tell, it is the length of the longest list that the loop is given, or else
+    the largest constant scalar, or else 1.
     """
+    counted = counted_trips(op)
+    if counted is not None:
+        return counted
     lengths = [
         n for tensor in op.inputs if tensor.dtype == tf.variant and (n := _elements(tensor)) is not None
     ]
     if lengths:
         return max(lengths)
     bounds = [
-        value for tensor in op.inputs if tensor.shape.rank == 0 and (value := _scalar(tensor)) is not None
+        value for tensor in op.inputs if tensor.shape.rank == 0 and (value := constant(tensor)) is not None
     ]
     return max([value for value in bounds if value < 2**20], default=1)
-
-
-def _scalar(tensor: tf.Tensor) -> int | None:
-    return _constant(tensor) if tensor.dtype in (tf.int32, tf.int64) else None

@@ -41,6 +41,7 @@ class TracedStep:
     indices), in the order of the trainable variables. Variables without a gradient are absent.
     ``held``: the variables, where the function itself does not know them all.
     ``unplanned``: given for a step that is not Keras's own.
+    ``unsplit``: the function as it was traced, where the loops of this one were rewritten.
     """
 
     loaded: LoadedModel
@@ -52,11 +53,17 @@ class TracedStep:
     gradients: Mapping[str, tuple[tf.Tensor, ...]]
     held: tuple[Any, ...] | None = None
     unplanned: Unplanned | None = None
+    unsplit: Any = None
 
     @property
     def graph(self) -> Any:
         """Return the TensorFlow graph that the ops are in."""
         return self.function.graph
+
+    @property
+    def as_traced(self) -> Any:
+        """Return the concrete function with the loops that the user wrote."""
+        return self.unsplit or self.function
 
     @property
     def variables(self) -> tuple[tf.Variable, ...]:

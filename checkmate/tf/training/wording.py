@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from checkmate.errors import NoScheduleError
 from checkmate.ir.graph import Graph
 from checkmate.memory.simulate import simulate
@@ -13,6 +15,7 @@ from checkmate.tf.training.trials import Trials, Tried
 from checkmate.units import format_bytes, format_bytes_apart, format_bytes_up, format_overhead, plural
 
 _LOOPS = frozenset(("While", "StatelessWhile"))
+_PART = re.compile(r"_\d+_of_\d+$")  # how the name of a part of a split loop ends
 _NOTABLE = 0.01  # of the budget: what others hold beside the step, if it is worth a word
 _MARGIN = 1.02  # of a measured peak: what a budget should allow, since the peak varies
 
@@ -131,7 +134,7 @@ def why_missed(graph: Graph, tried: Tried | None, *, allowed: int, held: int, pr
 
 
 def loops_of(graph: Graph) -> list[str]:
-    """Return the names of loops, whose inside is not scheduled."""
+    """Return the names of loops and of parts of loops."""
     return [op.name for op in graph.ops if not _LOOPS.isdisjoint(op.type.split("+"))]
 
 
@@ -143,6 +146,8 @@ def _loop(graph: Graph, tried: Tried | None) -> str:
     op = graph.ops[int(schedule.steps[int(simulate(graph, schedule).live_bytes.argmax())])]
     if _LOOPS.isdisjoint(op.type.split("+")):
         return ""
+    if _PART.search(op.name):
+        return f"; the peak is in {op.name!r}, a part of a loop"
     return f"; the peak is in the loop {op.name!r}, whose inside is not scheduled"
 
 

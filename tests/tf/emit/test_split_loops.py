@@ -1,0 +1,132 @@
+"""Test loops that are split, so that a schedule can recompute some of their iterations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+from checkmate.ir.graph import Graph, Phase
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.pipeline.solving import solve
+from checkmate.progress import never, silent
+from checkmate.request import ModelRequest
+from checkmate.tf.costs import session
+from checkmate.tf.measure.step import compiled_step
+from checkmate.tf.trace import coarsen
+from checkmate.tf.trace.coarsen import FoldedStep
+from tests.tf.schedules import recompute_forward
+from tests.tf.task_process import TaskProcess
+
+MODELS = Path(__file__).parents[1] / "small_models.py"
+PART = re.compile(r"while_(\d+)_of_(\d+)$")
+SPLIT = {"recurrent": (6, 6), "bidirectional": (6, 6, 6), "own_loop": (6,), "early_end": (6,)}
+
+
+def request(name: str) -> ModelRequest:
+    return ModelRequest(f"{MODELS}:{name}", batch_size=32, device="cpu", allow_code=True)
+
+
+@lru_cache(maxsize=8)
+def folded_model(name: str) -> FoldedStep:
+    return session.prepare(request(name), report=silent, cancelled=never)
+
+
+def folded_whole(name: str) -> FoldedStep:
+    """Return the step with its loops as TensorFlow has them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(coarsen, "with_split_loops", lambda traced: traced)
+        return session.prepare(request(name), report=silent, cancelled=never)
+
+
+def parts(graph: Graph) -> list[tuple[int, int]]:
+    """Return the number of each forward part, and of how many it is one."""
+    found = (PART.search(op.name) for op in graph.ops if op.phase is Phase.FORWARD)
+    return [(int(each[1]), int(each[2])) for each in found if each]
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskProcess]:
+    started = TaskProcess(tmp_path_factory.mktemp("loops"))
+    yield started
+    started.close()
+
+
+@pytest.mark.parametrize("name", ["recurrent", "own_loop", "early_end"])
+def test_a_loop_becomes_parts_that_can_be_recomputed(name: str) -> None:
+    graph = folded_model(name).graph
+    assert sorted(parts(graph)) == sorted(
+        (number + 1, count) for count in SPLIT[name] for number in range(count)
+    )
+    loops = [op for op in graph.ops if "While" in op.type]
+    assert all(op.recomputable for op in loops) and all(op.group for op in loops)
+    # As many parts of the gradient, and each name once.
+    assert len(loops) == 2 * sum(SPLIT[name]) == len({op.name for op in loops})
+
+
+def test_a_loop_in_a_loop_stays_whole() -> None:
+    graph = folded_model("nested_loop").graph
+    assert not parts(graph)
+    assert sum(op.phase is Phase.FORWARD and "While" in op.type for op in graph.ops) == 1
+
+
+def test_an_unrolled_loop_is_ops_like_others() -> None:
+    graph = folded_model("unrolled").graph
+    assert not any("While" in op.type for op in graph.ops)
+    plain = simulate(graph, Schedule.plain(graph)).peak_bytes
+    assert solve(graph, int(0.9 * plain), solver="greedy").schedule is not None
+
+
+def test_the_least_memory_of_a_recurrent_network_falls() -> None:
+    graph, whole = folded_model("recurrent").graph, folded_whole("recurrent").graph
+    plain = simulate(whole, Schedule.plain(whole)).peak_bytes
+    assert solve(whole, int(0.8 * plain), solver="greedy").schedule is None
+    found = solve(graph, int(0.6 * plain), solver="greedy").schedule
+    assert found is not None and simulate(graph, found).peak_bytes <= 0.6 * plain
+
+
+def test_keeping_everything_takes_no_more_than_before() -> None:
+    graph, whole = folded_model("recurrent").graph, folded_whole("recurrent").graph
+    before, after = (simulate(each, Schedule.plain(each)).peak_bytes for each in (whole, graph))
+    assert after <= before
+
+
+def assert_exact(name: str, process: TaskProcess) -> None:
+    folded = folded_model(name)
+    steps = recompute_forward(folded.graph).steps.tolist()
+    assert len(steps) > folded.graph.n
+    found = process.ask({"do": "compare", "request": request(name).to_json(), "steps": steps, "exact": True})
+    assert found["gradients"] > 0
+    assert found["bitwise"], found["worst"]
+    assert found["state_bitwise"]
+    assert found["loss"]["plain"] == found["loss"]["optimized"]
+
+
+def test_gradients_are_bitwise_the_same(process: TaskProcess) -> None:
+    assert_exact("recurrent", process)
+
+
+def test_a_loop_that_ends_early_is_exact(process: TaskProcess) -> None:
+    assert_exact("early_end", process)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    "name", ["bidirectional", "own_loop", "nested_loop", "unrolled", "dropout_loop", "conv_recurrent"]
+)
+def test_every_kind_of_loop_is_exact(name: str, process: TaskProcess) -> None:
+    assert_exact(name, process)
+
+
+def test_each_loop_waits_for_the_step_before() -> None:
+    # TensorFlow takes a loop apart: what reads an input that is there already would run at once.
+    folded = folded_model("recurrent")
+    steps = recompute_forward(folded.graph).steps.tolist()
+    emitted = compiled_step(folded, steps).graph.get_operations()
+    loops = [op for op in emitted if op.type == "StatelessWhile" and not op.name.startswith("step0/")]
+    assert len(loops) > 24
+    assert all(op.control_inputs for op in loops)
