@@ -144,11 +144,8 @@ class KerasStep:
 
         It returns the loss. Of a distributed step it is one replica's share, as it was traced.
         """
-        if self.distributed:
-            function = self.folded.traced.function
-            return lambda *arguments: (function(*arguments),)
-        body = whole_step(self.model, self.layout, StepParts(), lambda name: None)
-        return lambda *arguments: (body(*arguments)[0],)
+        function = self.folded.traced.function
+        return lambda *arguments: (function(*arguments),)
 
     def run(
         self, schedule: Schedule, tensors: Sequence[tf.Tensor]
