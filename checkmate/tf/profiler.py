@@ -20,6 +20,8 @@ _CPU_ALLOCATORS = frozenset({"cpu", "mklcpu", "bfc_cpu_allocator_for_gpu"})
 # The allocator of the GPU in use; each process sees one GPU. gpu_host_bfc hands out the host's memory.
 _GPU_ALLOCATORS = frozenset({"GPU_0_bfc"})
 _SIGNS = {"MemoryAllocation": 1, "MemoryDeallocation": -1}
+_NUMBERS = frozenset({"requested_bytes", "allocation_bytes", "bytes_allocated", "addr"})
+_TEXTS = frozenset({"allocator_name", "tf_op", "region_type"})
 # Lines that sum kernels up; the kernels themselves are in one line per stream.
 _SUMMARIES = frozenset(
     {
@@ -152,12 +154,13 @@ def _memory(space: Any, device: str) -> tuple[MemoryEvent, ...]:
             key: _SIGNS[entry.name] for key, entry in plane.event_metadata.items() if entry.name in _SIGNS
         }
         names = _names_of_stats(plane) if signs else {}
+        wanted = {key: name for key, name in names.items() if name in _NUMBERS or name in _TEXTS}
         for line in plane.lines if signs else ():
             for event in line.events:
                 sign = signs.get(event.metadata_id)
                 if sign is None:
                     continue
-                stats = _stats(names, event)
+                stats = _facts(names, wanted, event)
                 if stats.get("allocator_name") not in allocators:
                     continue
                 events.append(
@@ -179,6 +182,23 @@ def _memory(space: Any, device: str) -> tuple[MemoryEvent, ...]:
 def _names_of_stats(plane: Any) -> dict[int, str]:
     """Return the names of the facts that the plane's events state."""
     return {key: entry.name for key, entry in plane.stat_metadata.items()}
+
+
+def _facts(names: Mapping[int, str], wanted: Mapping[int, str], event: Any) -> dict[str, Any]:
+    """Return the wanted facts of a memory event.
+
+    A step has ten thousands of events, each with a dozen facts.
+    """
+    found: dict[str, Any] = {}
+    for stat in event.stats:
+        name = wanted.get(stat.metadata_id)
+        if name is None:
+            continue
+        if name in _NUMBERS:
+            found[name] = stat.int64_value or stat.uint64_value
+        else:
+            found[name] = stat.str_value or names.get(stat.ref_value, "")
+    return found
 
 
 def _stats(names: Mapping[int, str], event: Any) -> dict[str, Any]:

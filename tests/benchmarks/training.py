@@ -1,11 +1,13 @@
 """Measure training programs plainly and within their budget.
 
-``python -m tests.benchmarks.training [-o FILE.json] [--small] [PROGRAM …]``
+``python -m tests.benchmarks.training [-o FILE.json] [--small] [--compiled] [PROGRAM …]``
 
 Each program of ``examples/`` (or those named; ``hub.py:gpt2`` gives a word to the program) runs three times,
 each in a process of its own: plainly, within its budget with an empty cache folder, and the same again with
 the cache kept. What every step returned is compared, and peak, seconds and set-up are noted. *Set-up* is what
-all of the training took beyond its steps at their usual pace.
+all of the training took beyond its steps at their usual pace: in seconds, and in seconds of the processors,
+which differ less on a busy machine. With ``--compiled`` the search that this machine has compiled is used;
+without, the first run compiles it, as on a new machine.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from checkmate.bench.common.machine import this_machine
+from checkmate.solvers.compile.cache import cache_folder
 from checkmate.tf.environment import METERED
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -58,8 +61,9 @@ def pace(found: dict[str, Any]) -> float:
     return statistics.median(step["seconds"] for step in found["steps"])
 
 
-def setup(found: dict[str, Any]) -> float:
-    return float(found["seconds"] - len(found["steps"]) * pace(found))
+def setup(found: dict[str, Any], unit: str = "seconds") -> float:
+    usual = statistics.median(step[unit] for step in found["steps"])
+    return float(found[unit] - len(found["steps"]) * usual)
 
 
 def difference(plain: dict[str, Any], other: dict[str, Any]) -> float:
@@ -74,12 +78,16 @@ def difference(plain: dict[str, Any], other: dict[str, Any]) -> float:
     return worst
 
 
-def row(name: str, small: bool) -> dict[str, Any]:
+def row(name: str, small: bool, compiled: bool) -> dict[str, Any]:
     """Return the figures of one program."""
     file, _, word = name.partition(":")
     words = [*([word] if word else []), *(["--small"] if small else [])]
     program = str(EXAMPLES / file if not Path(file).is_file() else file)
     with tempfile.TemporaryDirectory(prefix="checkmate-training-") as folder:
+        if compiled:
+            kernels = Path(folder, "checkmate-explorer", "kernels")
+            kernels.parent.mkdir()
+            kernels.symlink_to(cache_folder().parent)
         kinds = [("plain", "plain"), ("first", "budgeted"), ("second", "budgeted")]
         found = {called: run(kind, program, words, Path(folder)) for called, kind in kinds}
     if not all(answer for answer, _ in found.values()):
@@ -101,6 +109,10 @@ def row(name: str, small: bool) -> dict[str, Any]:
         "setup_plain_s": setup(plain),
         "setup_s": setup(first),
         "setup_again_s": setup(second),
+        "setup_processor_s": setup(first, "processor_seconds"),
+        "setup_again_processor_s": setup(second, "processor_seconds"),
+        "first_step_after_s": first["first_step_after_s"],
+        "seconds": first["seconds"],
         "difference": difference(plain, first),
         "difference_again": difference(plain, second),
     }
@@ -110,14 +122,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("programs", nargs="*", default=PROGRAMS)
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--compiled", action="store_true")
     parser.add_argument("-o", "--output", type=Path)
     chosen = parser.parse_args()
     facts: dict[str, Any] = {"machine": this_machine().to_json(), "small": chosen.small, "rows": []}
     for name in chosen.programs:
-        facts["rows"].append(row(name, chosen.small))
+        facts["rows"].append(row(name, chosen.small, chosen.compiled))
         print(json.dumps(facts["rows"][-1]), flush=True)
         if chosen.output:
             chosen.output.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    for what in ("setup", "setup_again"):
+        for unit in ("s", "processor_s"):
+            found = [each[f"{what}_{unit}"] for each in facts["rows"] if "problem" not in each]
+            if found:
+                print(f"{what}_{unit}: median {statistics.median(found):.1f}, worst {max(found):.1f}")
 
 
 if __name__ == "__main__":

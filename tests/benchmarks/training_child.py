@@ -2,13 +2,15 @@
 
 ``python training_child.py plain|budgeted ANSWER.json PROGRAM [WORD …]``. The program is run as a script. What
 ``fit`` tells after each batch, or a scheduled function returns, is noted with the seconds and the
-allocator's peak. With ``plain`` the program's calls of ``checkmate.rematerialize`` do nothing.
+allocator's peak, and how long the first was waited for. With ``plain`` the program's calls of
+``checkmate.rematerialize`` do nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import runpy
 import sys
 import time
@@ -35,9 +37,11 @@ class Steps:
         """Note one step; what is yielded takes what it returned."""
         tf.config.experimental.reset_memory_stats(_DEVICE)
         row: dict[str, Any] = {}
-        begun = time.perf_counter()
+        begun, used = time.perf_counter(), processor_seconds()
         yield row
-        row["seconds"] = time.perf_counter() - begun
+        row["ended"] = time.perf_counter()
+        row["seconds"] = row["ended"] - begun
+        row["processor_seconds"] = processor_seconds() - used
         row["peak_bytes"] = tf.config.experimental.get_memory_info(_DEVICE)["peak"]
         self.rows.append(row)
 
@@ -56,6 +60,11 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.row["returned"] = [float(value) for _, value in sorted((logs or {}).items())]
         self.open.close()
+
+
+def processor_seconds() -> float:
+    """Return what this process and its ended children took of the processors."""
+    return sum(os.times()[:4])
 
 
 def numbers(returned: Any) -> list[float]:
@@ -85,15 +94,19 @@ def recorded(step: Callable[..., Any], steps: Steps) -> Callable[..., Any]:
 
 
 def main(kind: str, answer: str, program: str, *words: str) -> None:
-    steps, begun = Steps(), [0.0]
+    steps, begun, used = Steps(), [0.0], [0.0]
     schedule, schedule_function = checkmate.rematerialize, checkmate.rematerialize_function
 
+    def begin() -> None:
+        if not begun[0]:
+            begun[0], used[0] = time.perf_counter(), processor_seconds()
+
     def of_model(model: Any, *arguments: Any, **options: Any) -> Any:
-        begun[0] = begun[0] or time.perf_counter()
+        begin()
         return model if kind == "plain" else schedule(model, *arguments, **options)
 
     def of_function(step: Any, *arguments: Any, **options: Any) -> Any:
-        begun[0] = begun[0] or time.perf_counter()
+        begin()
         if kind != "plain":
             step = schedule_function(step, *arguments, **options)
         return recorded(step, steps)
@@ -103,8 +116,13 @@ def main(kind: str, answer: str, program: str, *words: str) -> None:
     sys.argv = [program, *words]
     sys.path.insert(0, str(Path(program).parent))
     runpy.run_path(program, run_name="__main__")
-    seconds = time.perf_counter() - begun[0]
-    Path(answer).write_text(json.dumps({"steps": steps.rows, "seconds": seconds}), encoding="utf-8")
+    facts = {
+        "seconds": time.perf_counter() - begun[0],
+        "processor_seconds": processor_seconds() - used[0],
+        "first_step_after_s": steps.rows[0]["ended"] - begun[0],
+        "steps": steps.rows,
+    }
+    Path(answer).write_text(json.dumps(facts), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -406,9 +406,9 @@ def test_a_new_length_is_planned_with_what_is_known_of_the_last(
     asked: list[bool] = []
     measure = trials.measure_scheduled
 
-    def noted(*arguments: Any, costs: bool) -> Any:
+    def noted(*arguments: Any, costs: bool, within: int | None) -> Any:
         asked.append(costs)
-        return measure(*arguments, costs=costs)
+        return measure(*arguments, costs=costs, within=within)
 
     monkeypatch.setattr(trials, "measure_scheduled", noted)
     model = within(reader(), "75%", quiet=False)

@@ -212,7 +212,8 @@ LAYERS: dict[str, str] = {
         "app.bootstrap app.presenters bench.common bench.fidelity bench.paper bench.peers bench.solvers "
         "catalog charts cli.shared doctor.diagnosis doctor.lines doctor.look doctor.prove doctor.screen "
         "formats frontiers graphs largest listing machine memory pipeline records reports.write "
-        "solvers.certificates solvers.constraints solvers.portfolio solvers.problem solvers.registry terminal text_table"
+        "solvers.certificates solvers.constraints solvers.portfolio solvers.problem solvers.registry terminal "
+        "text_table"
     ),
     "checkmate.python_api": (
         "arguments frontiers largest pipeline reports.recognize reports.write solvers.problem "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,7 +28,9 @@ from checkmate.tf.training.trace import LiveStep
 from checkmate.tf.xla_calls import node_seconds
 
 _RUNS = 2  # the first is cold: its peak counts, its seconds do not
-_RUNS_FOR_COSTS = 6  # of fewer, a busy machine lets the costs of the same step differ twice as much
+# Of fewer, a busy machine lets the costs of the same step differ twice as much. On a quiet one they settle
+# sooner: with a further run, the sum of the least seconds falls by no more than this share.
+_RUNS_FOR_COSTS, _LEAST_FOR_COSTS, _SETTLED = 6, 4, 0.01
 
 
 class OutOfMemoryError(ProfileError):
@@ -74,11 +77,17 @@ class StepMeasurement:
 
 
 def measure_scheduled(
-    step: LiveStep, schedule: Schedule, tensors: Sequence[tf.Tensor], *, costs: bool = True
+    step: LiveStep,
+    schedule: Schedule,
+    tensors: Sequence[tf.Tensor],
+    *,
+    costs: bool = True,
+    within: int | None = None,
 ) -> StepMeasurement:
     """Run the scheduled step a few times, and put every variable back.
 
-    ``tensors``: the batch. ``costs``: the seconds of its ops are wanted.
+    ``tensors``: the batch. ``costs``: the seconds and the scratch of its ops are wanted. Else a peak over
+    ``within`` bytes ends it.
 
     Raises:
         OutOfMemoryError: the device's memory is not enough.
@@ -91,19 +100,55 @@ def measure_scheduled(
         outputs = emit(*arguments)
         return outputs.loss, outputs.predictions
 
-    traces = _traces(step, body, tensors, _RUNS_FOR_COSTS if costs else _RUNS)
+    def compiled(arguments: Sequence[tf.Tensor]) -> Callable[..., Any]:
+        return tf.function(body, autograph=False).get_concrete_function(*arguments)  # type: ignore[no-any-return]
+
+    if not costs:
+        return _measured(_traces(step, compiled, tensors, _Peaks(within)), ())
     steps = schedule.steps.tolist()
-    runs = [node_seconds(step.folded, trace, steps) for trace in traces[1:]]
-    # Other programs only add to the time of an op, so the quickest run is nearest to its own.
-    seconds = tuple(min(values) for values in zip(*runs, strict=True))
+    times = _Costs(lambda trace: node_seconds(step.folded, trace, steps))
+    traces = _traces(step, compiled, tensors, times)
     # A GPU's kernels are launched ahead of time, so the moment of a request does not tell which op asked.
     if step.graph.device is None or step.graph.device.kind == "cpu":
         return dataclasses.replace(
-            _measured(traces, seconds), workspace=learned_workspace(step.folded, traces[1:], steps)
+            _measured(traces, times.least), workspace=learned_workspace(step.folded, traces[1:], steps)
         )
     learned = learned_by_op(step.folded, traces[1:], steps)
     reserves = sizes_of_reserves(step.folded, learned.reserves)
-    return dataclasses.replace(_measured(traces, seconds), workspace=learned.workspace, reserves=reserves)
+    return dataclasses.replace(_measured(traces, times.least), workspace=learned.workspace, reserves=reserves)
+
+
+class _Peaks:
+    """Say when the peaks of the runs are known well enough.
+
+    One that is over ``within`` bytes is.
+    """
+
+    def __init__(self, within: int | None = None) -> None:
+        self._within = math.inf if within is None else within
+
+    def enough(self, traces: Sequence[StepTrace]) -> bool:
+        return len(traces) >= _RUNS or any(_peak(trace) > self._within for trace in traces)
+
+
+class _Costs:
+    """Learn the seconds of ops from runs, and say when they are known well enough.
+
+    ``least``: those of the quickest run, op by op. Other programs only add to the time of an op, so that is
+    nearest to its own. The first run is cold, and does not count.
+    """
+
+    def __init__(self, seconds_of: Callable[[StepTrace], Sequence[float]]) -> None:
+        self._seconds_of = seconds_of
+        self.least: tuple[float, ...] = ()
+
+    def enough(self, traces: Sequence[StepTrace]) -> bool:
+        if len(traces) == 1:
+            return False
+        seconds, before = self._seconds_of(traces[-1]), self.least
+        self.least = tuple(min(each) for each in zip(before or seconds, seconds, strict=True))
+        settled = sum(self.least) >= (1 - _SETTLED) * sum(before)
+        return len(traces) >= _RUNS_FOR_COSTS or (settled and len(traces) >= _LEAST_FOR_COSTS)
 
 
 def measure_plain(step: LiveStep, tensors: Sequence[tf.Tensor]) -> StepMeasurement:
@@ -112,23 +157,30 @@ def measure_plain(step: LiveStep, tensors: Sequence[tf.Tensor]) -> StepMeasureme
     Raises:
         ProfileError: the step could not be run (it may not fit), or not be profiled.
     """
-    return _measured(_traces(step, step.plain(), tensors, _RUNS), ())
+    return _measured(_traces(step, lambda _: step.plain(), tensors, _Peaks()), ())
 
 
 def _traces(
-    step: LiveStep, body: Callable[..., Any], tensors: Sequence[tf.Tensor], runs: int
+    step: LiveStep,
+    compiled: Callable[[Sequence[tf.Tensor]], Callable[..., Any]],
+    tensors: Sequence[tf.Tensor],
+    known: _Peaks | _Costs,
 ) -> list[StepTrace]:
+    """Run a function until enough is known of it; return the runs' traces.
+
+    ``compiled`` makes it for its arguments.
+    """
     device = step.graph.device.kind if step.graph.device is not None else "cpu"
     arguments = step.arguments(tensors)
     # Functions compiled earlier keep constants in the device's memory, which would count; collect them first.
     gc.collect()
     found: list[StepTrace] = []
     try:
-        function = tf.function(body, autograph=False).get_concrete_function(*arguments)
+        function = compiled(arguments)
         with restored(step.folded.traced.variables):
             if warms_up(device):
                 tf.nest.map_structure(_wait, function(*arguments))
-            for _ in range(runs):
+            while not found or not known.enough(found):
                 found.append(
                     trace_run(lambda: tf.nest.map_structure(_wait, function(*arguments)), device=device)
                 )
@@ -161,10 +213,14 @@ def _wait(tensor: tf.Tensor) -> None:
 
 
 def _measured(traces: Sequence[StepTrace], seconds: tuple[float, ...]) -> StepMeasurement:
-    peaks = [max((event.in_use for event in trace.memory), default=0) for trace in traces]
+    peaks = [_peak(trace) for trace in traces]
     first = next((trace.memory[0] for trace in traces if trace.memory), None)
     held = 0 if first is None else max(0, first.in_use - first.allocated_bytes)
     return StepMeasurement(max(peaks, default=0), held, seconds)
+
+
+def _peak(trace: StepTrace) -> int:
+    return max((event.in_use for event in trace.memory), default=0)
 
 
 @contextmanager

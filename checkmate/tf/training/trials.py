@@ -161,10 +161,10 @@ class Trials:
         self._learn_rate(found, self.everything)
         return self._remember(None, found)
 
-    def run(self, schedule: Schedule, what: str) -> Tried:
+    def run(self, schedule: Schedule, what: str, *, within: int | None = None) -> Tried:
         """Measure the step by ``schedule``.
 
-        The first one teaches what the ops take.
+        The first one teaches what the ops take. Of others a peak over ``within`` bytes is enough to know.
 
         Raises:
             CycleError, ProfileError: it could not be run, and nothing ran before.
@@ -173,7 +173,7 @@ class Trials:
         traced = Schedule.of(self.step.graph, schedule.steps.tolist())
         first = not self._costs_known
         try:
-            found = measure_scheduled(self.step, traced, self.tensors, costs=first)
+            found = measure_scheduled(self.step, traced, self.tensors, costs=first, within=within)
         except OutOfMemoryError:
             # A device that is no larger than the budget says no before a meter could; that is an answer too.
             return self._remember(traced, StepMeasurement(0, 0, source=PeakSource.EXHAUSTED))
