@@ -99,7 +99,7 @@ LAYERS: dict[str, str] = {
         "ipc memory solvers.compile solvers.listeners solvers.pathcut solvers.problem "
         "solvers.registry solvers.sequence"
     ),
-    "checkmate.tf.emit": "memory tf.allocator tf.environment tf.fresh tf.private tf.trace",
+    "checkmate.tf.emit": "memory tf.allocator tf.environment tf.fresh tf.models tf.private tf.trace",
     "app.presenters": (
         "app.layout app.state axis catalog machine memory records reports.page solvers.bounds "
         "solvers.constraints solvers.known_frontier"
@@ -212,8 +212,8 @@ LAYERS: dict[str, str] = {
         "app.bootstrap app.presenters bench.common bench.fidelity bench.paper bench.peers bench.solvers "
         "catalog charts cli.shared doctor.diagnosis doctor.lines doctor.look doctor.prove doctor.screen "
         "formats frontiers graphs largest listing machine memory pipeline records reports.write "
-        "solvers.certificates solvers.constraints solvers.portfolio solvers.problem solvers.registry terminal "
-        "text_table"
+        "solvers.certificates solvers.constraints solvers.portfolio solvers.problem solvers.registry "
+        "terminal text_table"
     ),
     "checkmate.python_api": (
         "arguments frontiers largest pipeline reports.recognize reports.write solvers.problem "
