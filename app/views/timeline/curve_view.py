@@ -102,7 +102,7 @@ class CurveView(PointedPlot):
 
     def _words_places(self) -> list[QRectF]:
         """Return where the other words in the plot are, in the pixels of its area."""
-        words = (self._peak_text, self._other_text, self._budget.label)
+        words = (self._peak_text, self._budget.label)
         box = self.getPlotItem().vb
         return [box.mapRectFromItem(one, one.boundingRect()) for one in words if one.isVisible()]
 
