@@ -100,7 +100,8 @@ def sentence(a: Side, b: Side, pairs: Sequence[LayerPair]) -> str:
     alone = [sum(getattr(pair, name) is None for pair in pairs) for name in ("bytes_b", "bytes_a")]
     matched = len(pairs) - sum(alone)
     others = f", {alone[0]} only in A, {alone[1]} only in B" if any(alone) else ""
-    return f"{' '.join(said)}. {plural(matched, 'layer')} have the same name{others}."
+    have = "has" if matched == 1 else "have"
+    return f"{' '.join(said)}. {plural(matched, 'layer')} {have} the same name{others}."
 
 
 def layer_pairs(a: Graph, b: Graph) -> tuple[LayerPair, ...]:
