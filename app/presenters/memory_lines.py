@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -166,28 +166,30 @@ def top_with(lines: Sequence[MemoryLine], top_bytes: float) -> float:
 def spread(wanted: Sequence[Box], taken: Sequence[Box], low: float, high: float) -> list[float]:
     """Return the tops of boxes that cover neither each other nor those that are ``taken``.
 
-    Each is as near as possible to where it is wanted, between ``low`` and ``high``. Where there is no room
-    left, it stays where it is wanted.
+    Each is as near as possible to where it is wanted, between ``low`` and ``high``, and below those before
+    it. Where there is no room left below, it may stand above; where there is none at all, it stays where it
+    is wanted.
     """
     placed: list[Box] = list(taken)
     tops: list[float] = []
+    after = low
     for left, top, right, bottom in wanted:
         height = bottom - top
         beside = [box for box in placed if box[0] < right and left < box[2]]
-        tries = [top, *(box[1] - height for box in beside), *(box[3] for box in beside), low, high - height]
-        free = _free(beside, height, low, high)
-        best = min(filter(free, tries), key=lambda one: abs(one - top), default=top)
+        tries = [top, low, after, high - height]
+        tries += [edge for box in beside for edge in (box[1] - height, box[3])]
+        free = [one for one in tries if _fits(one, height, beside, low, high)]
+        in_order = [one for one in free if one >= after]
+        best = min(in_order or free, key=lambda one: abs(one - top), default=top)
         tops.append(best)
         placed.append((left, best, right, best + height))
+        after = best + height
     return tops
 
 
-def _free(beside: Sequence[Box], height: float, low: float, high: float) -> Callable[[float], bool]:
-    def fits(top: float) -> bool:
-        inside = low <= top and top + height <= high
-        return inside and all(top + height <= box[1] or box[3] <= top for box in beside)
-
-    return fits
+def _fits(top: float, height: float, beside: Sequence[Box], low: float, high: float) -> bool:
+    inside = low <= top and top + height <= high
+    return inside and all(top + height <= box[1] or box[3] <= top for box in beside)
 
 
 def _gib(size: int) -> str:

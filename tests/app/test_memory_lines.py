@@ -110,6 +110,8 @@ def test_words_cover_neither_each_other_nor_what_is_there() -> None:
             assert boxes[at][1] >= 0 and boxes[at][3] <= 200
             for other in boxes[:at]:
                 assert boxes[at][3] <= other[1] + 1e-9 or other[3] <= boxes[at][1] + 1e-9
+    below = spread([(0, 48, 9, 58), (0, 50, 9, 60), (0, 51, 9, 61)], [(0, 50, 9, 60)], 0, 100)
+    assert below == [40, 60, 70]  # in order, whatever is in the way
     assert spread([(0, 40, 9, 50)], [(20, 0, 90, 99)], 0, 100) == [40]  # beside it, nothing is in the way
 
 

@@ -115,7 +115,7 @@ def test_a_click_selects_the_largest_op_and_enter_zooms_to_it(window, qtbot) -> 
 def test_rows_of_the_search_differ_and_say_layer_phase_and_size(window, qtbot) -> None:
     open_normed(window, qtbot)
     palette = window.open_palette()
-    qtbot.keyClicks(palette.field, "batch")
+    qtbot.keyClicks(palette.field, "batchno")
     rows = [palette.list.item(row) for row in range(palette.list.count())]
     assert len(rows) == 18 and len({row.text() for row in rows}) == 18
     largest = rows[0]

@@ -92,6 +92,22 @@ def test_info_in_words(chain_file: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "at least 40 B" in text
 
 
+def test_info_of_two_graphs(chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "other.json"
+    write_graph(other, training_chain(20))
+    code, text, _ = call(capsys, "info", chain_file, other)
+    assert code == 0 and text.startswith("chain (A) and ")
+    rows = {line.strip().split("  ")[0]: line.split() for line in text.splitlines()}
+    assert rows["ops"][1:] == ["16", "40", "x", "2.5"]
+    code, text, _ = call(capsys, "info", chain_file, other, "--json")
+    told = one_object(text)
+    assert (code, told["format"], told["version"]) == (0, "checkmate-graphs", 1)
+    alone = [one_object(call(capsys, "info", path, "--json")[1]) for path in (chain_file, other)]
+    assert told["graphs"] == alone
+    code, text, _ = call(capsys, "info", chain_file, chain_file)
+    assert code == 0 and text.count("the same") >= 5
+
+
 def test_a_device_is_named_only_where_there_was_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

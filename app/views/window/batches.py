@@ -56,7 +56,7 @@ class Batches:
         known = before is not None and before[:2] == (graph.name, scaled_from)
         lead = f"Back to batch {scaled_from:,}", self._go_back
         self._window.notice.say(
-            f"{graph.name} is scaled from batch {scaled_from:,} to {graph.batch_size:,}: all is estimated.",
+            f"This graph is scaled from batch {scaled_from:,} to {graph.batch_size:,}: all is estimated.",
             "To export it, profile the model at this batch.",
             lead if known else ("Leave it so", self._window.notice.hide),
         )
