@@ -243,8 +243,11 @@ def test_a_note_that_is_not_wanted_stays_away_when_the_panel_is_resized(qtbot) -
 
 def test_the_budget_is_not_scrolled_where_it_has_its_height(window, qtbot) -> None:
     open_chain(window, qtbot)
+    window.selection.select(3)
+    window.notice.say("This was not done.", "Do that.")  # which takes a line of the height
     for size in ((1366, 768), (1440, 900), (1600, 1000)):
         window.resize(*size)
+        window.explorer.area.show_panel("inspector")
         qtbot.wait(100)
         area = window.explorer.area.docks["budget"].findChild(QScrollArea, "scrolled")
         assert not area.verticalScrollBar().isVisible(), size

@@ -35,6 +35,8 @@ from app.views.inspector.memory_page import MemoryPage
 from app.views.inspector.need_table import NeedTable
 from checkmate.units import format_bytes
 
+_LEAST_ROWS = 40  # pixels of an op's facts in a low window; more would be taken from the budget
+
 
 class Inspector(Panel):
     """Shows the facts of the selected op, and its constraints.
@@ -96,6 +98,7 @@ class Inspector(Panel):
         area = self._area = QScrollArea()
         area.setAccessibleName("What is known of the selected op")
         area.setWidgetResizable(True)
+        area.setMinimumHeight(_LEAST_ROWS)
         area.setFrameShape(QFrame.Shape.NoFrame)
         area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         area.setWidget(holder)
