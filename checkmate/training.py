@@ -20,7 +20,8 @@ from checkmate.machine.plan_folder import default_folder
 from checkmate.machine.plan_store import PlanStore
 from checkmate.pipeline import Following, known_minimum, solve
 from checkmate.pipeline.counted import solve_counted
-from checkmate.progress import Report, never
+from checkmate.pipeline.quick import schedule_before_compiling
+from checkmate.progress import Cancelled, Report, never
 from checkmate.request import OnMiss
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.registry import find_solver
@@ -49,6 +50,7 @@ def rematerialize(
     options: SolveOptions | None = None,
     cache: bool = True,
     quiet: bool = False,
+    wait: bool = True,
 ) -> Model:
     """Let a compiled Keras ``model`` train within ``budget``.
 
@@ -80,6 +82,10 @@ def rematerialize(
     budget, settings and versions, uses its plan without searching or measuring again, and the line says so.
     With ``cache=False`` no plan is read or kept.
 
+    With ``wait=False`` training begins with the first schedule that was measured to fit. A better one is
+    solved for in a thread meanwhile, measured between two batches, and then trained with; the line for each
+    plan says so. ``example`` is planned to the end all the same, and replicas of a strategy wait.
+
     ``options`` are for the solver, 20 s by default. ``quiet`` means no progress, and no line for each plan,
     on standard error. Where that is no terminal (a log, a notebook), progress is one line for each new
     activity, and then at most one in ten seconds.
@@ -94,7 +100,7 @@ def rematerialize(
     """
     from checkmate.tf.training.keras_model import prepare, replace_training
 
-    replace_training(model, _plan_request(budget, on_miss, solver, options, cache, quiet))
+    replace_training(model, _plan_request(budget, on_miss, solver, options, cache, quiet, wait))
     if example is not None:
         prepare(model, example)
     return model
@@ -110,6 +116,7 @@ def train_step(
     options: SolveOptions | None = None,
     cache: bool = True,
     quiet: bool = False,
+    wait: bool = True,
 ) -> TrainStep:
     """Return the bare training step of a compiled Keras ``model``.
 
@@ -122,7 +129,7 @@ def train_step(
     """
     from checkmate.tf.training.train_step import TrainStep
 
-    step = TrainStep(model, _plan_request(budget, on_miss, solver, options, cache, quiet))
+    step = TrainStep(model, _plan_request(budget, on_miss, solver, options, cache, quiet, wait))
     if example is not None:
         step.prepare(*(example if isinstance(example, tuple | list) else (example,)))
     return step
@@ -138,6 +145,7 @@ def rematerialize_function(
     options: SolveOptions | None = None,
     cache: bool = True,
     quiet: bool = False,
+    wait: bool = True,
 ) -> ScheduledFunction:
     """Return ``step``, a training step of tensors, within ``budget``.
 
@@ -158,7 +166,7 @@ def rematerialize_function(
     """
     from checkmate.tf.training.any_step import ScheduledFunction
 
-    found = ScheduledFunction(step, _plan_request(budget, on_miss, solver, options, cache, quiet))
+    found = ScheduledFunction(step, _plan_request(budget, on_miss, solver, options, cache, quiet, wait))
     if example is not None:
         found.prepare(*(example if isinstance(example, tuple) else (example,)))
     return found
@@ -171,6 +179,7 @@ def _plan_request(
     options: SolveOptions | None,
     cache: bool,
     quiet: bool,
+    wait: bool = True,
 ) -> PlanRequest:
     from checkmate.tf.training.plan import Least, PlanRequest
 
@@ -178,19 +187,27 @@ def _plan_request(
     find_solver(solver).load()  # a wrong name is reported now, not at the first batch
 
     def solve_here(
-        graph: Graph, budget_bytes: int, start: Schedule | None, seconds: float | None, report: Report
+        graph: Graph,
+        budget_bytes: int,
+        start: Schedule | None,
+        seconds: float | None,
+        report: Report,
+        cancelled: Cancelled,
     ) -> SolveResult:
         limit = chosen.time_limit_s if seconds is None else min(seconds, chosen.time_limit_s)
         now = dataclasses.replace(chosen, time_limit_s=limit, start=start or chosen.start)
-        heard = Following(graph, report, never)
+        heard = Following(graph, report, cancelled)
         if solver == "auto" and chosen.moves is None:  # by the clock, it would differ from run to run
             return solve_counted(graph, budget_bytes, options=now, listener=heard)
         return solve(graph, budget_bytes, solver=solver, options=now, listener=heard)
 
+    def quick_here(graph: Graph, budget_bytes: int) -> Schedule | None:
+        return schedule_before_compiling(graph, budget_bytes, options=chosen)
+
     def least_here(graph: Graph, report: Report) -> Least:
         known = known_minimum(graph)
         start = solve(graph, known.bytes, solver="greedy").schedule
-        found = solve_here(graph, known.bytes, start, None, report).schedule or start
+        found = solve_here(graph, known.bytes, start, None, report, never).schedule or start
         return Least(found or Schedule.plain(graph), known.bound.bytes)
 
     def tell(sentence: str) -> None:
@@ -206,6 +223,8 @@ def _plan_request(
         tell=tell,
         store=PlanStore(default_folder()) if cache else None,
         decides={"solver": solver, "on_miss": missed.value, **_facts_of(chosen)},
+        wait=wait,
+        quick=None if wait or solver != "auto" else quick_here,
     )
 
 

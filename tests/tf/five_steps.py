@@ -134,7 +134,7 @@ def data_for(loaded: LoadedModel) -> tf.data.Dataset:
 def recomputing(told: list[str]) -> PlanRequest:
     """Return a request whose solver computes the whole forward pass again."""
 
-    def solve(graph: Any, budget: int, start: Any, seconds: float | None, report: Any) -> SolveResult:
+    def solve(graph: Any, budget: int, *others: Any) -> SolveResult:
         schedule = schedules.recompute_forward(graph)
         found = simulate(graph, schedule)
         return SolveResult(

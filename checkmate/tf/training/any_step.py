@@ -16,12 +16,12 @@ import tensorflow as tf
 from checkmate.errors import TraceError, UsageError
 from checkmate.ir.schedule import Schedule
 from checkmate.tf.emit.emit import step_from_schedule
-from checkmate.tf.models.batch import BatchLayout, Key, flatten_arguments
+from checkmate.tf.models.batch import BatchLayout, flatten_arguments
 from checkmate.tf.models.model import Subject
 from checkmate.tf.models.own_step import as_function, explained
-from checkmate.tf.private import without_retracing_warning
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.of_function import Returned, fixed_bytes, trace_function
+from checkmate.tf.training.functions import Functions
 from checkmate.tf.training.plan import PlanRequest, StepPlan
 from checkmate.tf.training.planner import Planner
 from checkmate.tf.training.trace import folded_here
@@ -127,7 +127,7 @@ class ScheduledFunction:
         self.__doc__ = getattr(function, "__doc__", None)
         self._subject = Subject(self.__name__)
         self.planner = Planner(self, request, lambda _, layout: self._traced(layout))
-        self._functions: dict[Key, Any] = {}
+        self._functions = Functions(self.planner)
 
     def prepare(self, *arguments: Any, **named: Any) -> None:
         """Make the plan for arguments like these; leave all variables as they are.
@@ -154,17 +154,13 @@ class ScheduledFunction:
                     hint="call step.prepare(...) on such arguments first, outside of the function",
                 )
             return self._emit(plan, tensors)
-        plan = self.planner.plan(layout, tensors)
+        plan = self.planner.plan(layout, tensors, at_once=True)
         before = reading_of(self.planner, layout)
         if plan.schedule is None:
             found = self.function(*arguments, **named)
         else:
-            if layout.key not in self._functions:
-                compiled = tf.function(lambda *given: self._emit(plan, given), autograph=False)
-                self._functions[layout.key] = without_retracing_warning(compiled)
-            found = self._functions[layout.key](*tensors)
-        if went_over(self.planner, [layout], before):
-            self._functions.pop(layout.key, None)
+            found = self._functions.of([layout], lambda *given: self._emit(plan, given))(*tensors)
+        went_over(self.planner, [layout], before)
         return found
 
     def _emit(self, plan: StepPlan, tensors: Sequence[tf.Tensor]) -> Any:

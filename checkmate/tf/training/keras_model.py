@@ -11,9 +11,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from checkmate.tf.models.batch import Key, flatten, flatten_data, require_examples
-from checkmate.tf.private import without_retracing_warning
+from checkmate.tf.models.batch import flatten, flatten_data, require_examples
 from checkmate.tf.training.any_step import own_train_step, require_one_replica
+from checkmate.tf.training.functions import Functions
 from checkmate.tf.training.keras_step import has_own_step, require_trainable, update_metrics
 from checkmate.tf.training.plan import PlanRequest
 from checkmate.tf.training.planner import Planner
@@ -102,7 +102,7 @@ class Training:
         # A train_step of the model's own takes its data as it comes.
         self.flatten = flatten_data if self._own else flatten
         self._watched = not _share_a_meter(model.distribute_strategy)
-        self._functions: dict[tuple[Key, ...], Any] = {}
+        self._functions = Functions(planner)
 
     def step(self, data: Any) -> Logs:
         """Train on one batch; return the results of the metrics.
@@ -117,14 +117,12 @@ class Training:
             layout, tensors = self.flatten(share)
             layouts.append(layout)
             if layout.batch_size:
-                self.planner.plan(layout, tensors)
-        key = tuple(layout.key for layout in layouts)
-        if key not in self._functions:
-            self._functions[key] = without_retracing_warning(tf.function(self._one_step, autograph=False))
+                self.planner.plan(layout, tensors, at_once=True)
+        function = self._functions.of(layouts, self._one_step)
         before = reading_of(self.planner, layouts[0])
-        logs: Logs = self._functions[key](data)
-        if self._watched and went_over(self.planner, layouts, before):
-            del self._functions[key]
+        logs: Logs = function(data)
+        if self._watched:
+            went_over(self.planner, layouts, before)
         return logs
 
     def _one_step(self, data: Any) -> Logs:

@@ -15,7 +15,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.plan_store import PlanStore
-from checkmate.progress import Report
+from checkmate.progress import Cancelled, Report, never
 from checkmate.request import OnMiss
 from checkmate.tf.devices import has_meter, held_bytes
 from checkmate.tf.emit.small_chunks import SmallChunks
@@ -30,7 +30,21 @@ FIRST_RATE = (
 HEADROOM = 0.98
 _READ_AHEAD = 4  # batches that a data set prepares beside a step: as many were seen on two cores
 
-Solve = Callable[[Graph, int, Schedule | None, float | None, Report], SolveResult]
+Solve = Callable[[Graph, int, Schedule | None, float | None, Report, Cancelled], SolveResult]
+
+
+@dataclass(frozen=True, eq=False)
+class Ask:
+    """What is asked of the solver.
+
+    ``target`` are the bytes that ops may request, ``start`` a schedule to begin with. ``seconds``: None: the
+    user's own limit.
+    """
+
+    graph: Graph
+    target: int
+    start: Schedule | None
+    seconds: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,10 +63,12 @@ class PlanRequest:
     """What the user wants, and how it is to be found.
 
     ``solve`` takes a graph, a budget of requested bytes, a schedule to start from, seconds (None: the user's
-    own limit) and where to report progress; it gives a result. ``least`` gives the least that is known for a
-    graph. ``progress`` shows progress while it is open. ``tell`` writes one line per decision. ``on_miss`` is
-    what to do where nothing keeps the budget. ``store`` keeps plans for later runs; None: none are kept.
-    ``decides``: what else decides a plan, such as the solver and its options.
+    own limit), where to report progress and whether to stop; it gives a result. ``least`` gives the least
+    that is known for a graph. ``progress`` shows progress while it is open. ``tell`` writes one line per
+    decision. ``on_miss`` is what to do where nothing keeps the budget. ``store`` keeps plans for later runs;
+    None: none are kept. ``decides``: what else decides a plan, such as the solver and its options. ``wait``:
+    training waits until the search is over. ``quick`` may give a first schedule within a budget where
+    ``solve`` would take long to begin.
     """
 
     budget: Budget
@@ -63,6 +79,12 @@ class PlanRequest:
     on_miss: OnMiss = OnMiss.CLOSEST
     store: PlanStore | None = None
     decides: Mapping[str, Any] = field(default_factory=dict)
+    wait: bool = True
+    quick: Callable[[Graph, int], Schedule | None] | None = None
+
+    def answer(self, ask: Ask, report: Report, cancelled: Cancelled = never) -> SolveResult:
+        """Have the solver answer."""
+        return self.solve(ask.graph, ask.target, ask.start, ask.seconds, report, cancelled)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,13 +12,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from checkmate.errors import CycleError, NoScheduleError, OnlySmallTensorsError, ProfileError
+from checkmate.errors import CheckmateError, CycleError, NoScheduleError, OnlySmallTensorsError, ProfileError
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.garbage import only_newer_garbage
 from checkmate.progress import Progress, Report
 from checkmate.tf.devices import warms_up
 from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.models.batch import BatchLayout, Key
+from checkmate.tf.training.improve import Improvement
 from checkmate.tf.training.kept import earlier_plan, forget, keep, names_of
 from checkmate.tf.training.limit import Limit, limit_of
 from checkmate.tf.training.mark import Mark
@@ -36,7 +37,8 @@ class Planner:
     """Hold the plans of one model for one budget, by batch layout.
 
     What one layout teaches is used for the next. ``trace`` traces the step of ``model`` for a layout; another
-    subject than a Keras model has its own.
+    subject than a Keras model has its own. Where training need not wait, it begins with the first schedule
+    that fits, and one layout at a time gets a better plan meanwhile.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Planner:
         self._rate: float | None = None
         self._last: Schedule | None = None
         self._learned: Learned | None = None
+        self._better: Improvement | None = None  # of a plan by which it trains meanwhile
 
     @property
     def allowed_bytes(self) -> int | None:
@@ -67,25 +70,77 @@ class Planner:
         """Return the plan for ``layout``; None where there is none yet."""
         return self._plans.get(layout.key)
 
-    def plan(self, layout: BatchLayout, tensors: Sequence[tf.Tensor]) -> StepPlan:
+    def plan(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], *, at_once: bool = False) -> StepPlan:
         """Return the plan for ``layout``; make it now if there is none.
 
-        It is made by measuring steps on ``tensors``.
+        It is made by measuring steps on ``tensors``. With ``at_once`` it may become better from call to call,
+        if that is wanted: it is the first that fits, and what is found meanwhile is measured here.
 
         Raises:
             NoScheduleError: nothing that was tried runs; or no schedule keeps the budget, and that is wanted.
             TraceError, ProfileError, CycleError: the step could not be traced, run or measured.
         """
+        at_once = at_once and not self.request.wait
+        self._go_on(layout, tensors, at_once)
         found = self.planned(layout)
         if found is None:
             with self.request.progress() as report:
-                found = self._plans[layout.key] = self._within_limit(layout, tensors, report)
-            self.request.tell(found.sentence)
-            if self._limit is not None:
-                keep(found, self.request, self._limit, self._rate)
-                if found.name:
-                    self._kept[layout.key] = found.name
+                found = self._plans[layout.key] = self._within_limit(layout, tensors, report, at_once)
+            self._announce(found)
         return found
+
+    def _announce(self, plan: StepPlan) -> None:
+        """Say what was planned, and keep it for later runs."""
+        self.request.tell(plan.sentence)
+        if self._limit is not None:
+            keep(plan, self.request, self._limit, self._rate)
+            if plan.name:
+                self._kept[plan.layout.key] = plan.name
+
+    def _go_on(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], at_once: bool) -> None:
+        """Go on with what makes a plan better, as far as it need not be waited for.
+
+        Another layout is planned with what this teaches, so then it is waited for.
+        """
+        better = self._better
+        if better is None:
+            return
+        between_batches = at_once and better.layout.key == layout.key
+        if between_batches and not better.solved:
+            return
+        if better.layout.key != layout.key and self.planned(layout) is not None:
+            return
+        self._better = None  # also where it is interrupted
+        mark = Mark(meter_of(better.search.trials.graph))
+        try:
+            with only_newer_garbage():
+                if between_batches:
+                    better.go_on(tensors)
+                else:
+                    with self.request.progress() as report:
+                        better.finish(report)
+        except CheckmateError as error:
+            self.request.tell(f"{better.layout.describe()}: no better schedule is sought any longer: {error}")
+            return
+        finally:
+            mark.start_anew_over(better.search.limit.bytes)
+        if better.over:
+            self._change(better.search)
+        else:
+            self._better = better
+
+    def _change(self, search: PlanSearch) -> None:
+        """Train by the best plan of ``search`` from now on."""
+        plan, key = search.chosen(), search.trials.step.layout.key
+        before = self._plans[key]
+        self._learn(search.trials)
+        names = () if search.trials.short else self._names.get(key, ())
+        plan = dataclasses.replace(plan, name=names[0] if names else "", small_chunks=before.small_chunks)
+        if _steps(plan) == _steps(before):  # what runs it need not be made anew
+            plan = dataclasses.replace(plan, schedule=before.schedule)
+        self._plans[key] = plan
+        self._last = plan.schedule or self._last
+        self._announce(plan)
 
     def exceeded(self, layout: BatchLayout, peak_bytes: int) -> None:
         """Forget the plan of ``layout``, which exceeded the budget, and aim lower.
@@ -96,6 +151,9 @@ class Planner:
         assert self.allowed_bytes is not None
         if layout.key in self._kept:
             forget(self._kept.pop(layout.key), self.request)
+        if self._better is not None and self._better.layout.key == layout.key:
+            self._better.stop()
+            self._better = None
         limit = self._aims.get(layout.key, self.allowed_bytes)
         spent = limit < self.allowed_bytes * 0.9**_CORRECTIONS
         self.request.tell(
@@ -145,13 +203,15 @@ class Planner:
         device = plan.step.graph.device
         return device is not None and warms_up(device.kind)
 
-    def _within_limit(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report) -> StepPlan:
+    def _within_limit(
+        self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report, at_once: bool
+    ) -> StepPlan:
         earlier = self._exceeding.get(layout.key)
         if earlier is None:
-            return self._make(layout, tensors, report)
+            return self._make(layout, tensors, report, at_once)
         # Training has begun, so a step that is a little over the budget is better than none.
         try:
-            plan = self._make(layout, tensors, report)
+            plan = self._make(layout, tensors, report, False)
         except (NoScheduleError, ProfileError, CycleError) as error:
             return dataclasses.replace(earlier, sentence=f"{error}; the earlier plan is kept", name="")
         if not plan.over_bytes:
@@ -165,12 +225,16 @@ class Planner:
         why = f"{layout.describe()}: a schedule that takes less; peak {peak} of {budget}"
         return dataclasses.replace(plan, over_bytes=over, sentence=why)
 
-    def _make(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report) -> StepPlan:
+    def _make(
+        self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report, at_once: bool
+    ) -> StepPlan:
         # What nobody uses any longer would count as held by others, so garbage is collected at each trial.
         with only_newer_garbage():
-            return self._made(layout, tensors, report)
+            return self._made(layout, tensors, report, at_once)
 
-    def _made(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report) -> StepPlan:
+    def _made(
+        self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report, at_once: bool
+    ) -> StepPlan:
         report(Progress("trace", message=f"tracing the training step, {layout.describe()}"))
         try:
             step = self._trace(self.model, layout)
@@ -187,7 +251,7 @@ class Planner:
         names = self._names_of(step)
         plan = self._earlier(step, names) if layout.key not in self._aims else None
         if plan is None:
-            plan, kept = self._searched(step, tensors, small_chunks, report)
+            plan, kept = self._searched(step, tensors, small_chunks, report, at_once)
             plan = dataclasses.replace(plan, name=names[0] if names and kept else "")
         elif plan.schedule is not None:
             small_chunks.make()
@@ -218,11 +282,17 @@ class Planner:
         return None
 
     def _searched(
-        self, step: LiveStep, tensors: Sequence[tf.Tensor], small_chunks: SmallChunks, report: Report
+        self,
+        step: LiveStep,
+        tensors: Sequence[tf.Tensor],
+        small_chunks: SmallChunks,
+        report: Report,
+        at_once: bool,
     ) -> tuple[StepPlan, bool]:
         """Return the plan that is found by solving and measuring.
 
-        Also return whether a later run may use it: no shortage that may pass decided it.
+        Also return whether a later run may use it: the search is over, and no shortage that may pass decided
+        it.
         """
         mark = Mark(meter_of(step.graph))
         trials = Trials(step, tensors, self._rate, report, self._learned)
@@ -235,15 +305,35 @@ class Planner:
             aim = self._aims.get(step.layout.key)
             limit = self._limit if aim is None else dataclasses.replace(self._limit, bytes=aim)
             search = PlanSearch(trials, limit, self.request)
-            plan = search.plain() or search.again(self._last) or search.solved()
+            plan = search.plain() or search.again(self._last) or search.first()
+            if plan is None:
+                # A step on several replicas is tried on one, so the others would wait for it.
+                plan = self._best(search, tensors, at_once=at_once and not step.distributed)
         finally:
             if self._limit is not None:
                 mark.start_anew_over(self._limit.bytes)
+        self._learn(trials)
+        return plan, self._better is None and not trials.short
+
+    def _best(self, search: PlanSearch, tensors: Sequence[tf.Tensor], *, at_once: bool) -> StepPlan:
+        """Return the best plan; with ``at_once`` the first that fits, and go on from there."""
+        better = Improvement(search)
+        better.go_on_until(lambda: at_once and search.fitted)
+        if better.over:
+            return search.chosen()
+        self._better = better
+        better.begin(tensors)
+        return search.so_far()
+
+    def _learn(self, trials: Trials) -> None:
         if trials.known:
             self._learn_rate(trials.rate)
         self._learned = trials.learned or self._learned
-        return plan, not trials.short
 
     def _learn_rate(self, rate: float | None) -> None:
         if rate is not None:
             self._rate = max(rate, self._rate or 1.0)
+
+
+def _steps(plan: StepPlan) -> list[int] | None:
+    return None if plan.schedule is None else plan.schedule.steps.tolist()

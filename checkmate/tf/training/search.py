@@ -7,6 +7,7 @@ model's own steps, cautiously at first, so that looking for a schedule does not 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Generator
 
 from checkmate.errors import NoScheduleError
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -17,10 +18,10 @@ from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress
 from checkmate.request import OnMiss
 from checkmate.tf.training.limit import Limit
-from checkmate.tf.training.plan import FIRST_RATE, HEADROOM, Least, PlanRequest, StepPlan, foreseen
+from checkmate.tf.training.plan import FIRST_RATE, HEADROOM, Ask, Least, PlanRequest, StepPlan, foreseen
 from checkmate.tf.training.trials import Trials, Tried
 from checkmate.tf.training.wording import impossible, sentence_of, what_runs
-from checkmate.units import format_bytes
+from checkmate.units import format_bytes, format_bytes_apart
 
 _ATTEMPTS, _ATTEMPTS_CARRIED = 8, 3  # the second where another layout's costs are known
 _QUICK_S = 3.0
@@ -33,6 +34,9 @@ _OVER = 1.15  # of the budget: what a step is taken to need that the device has 
 class PlanSearch:
     """A search for one layout's plan within ``limit``.
 
+    ``plain``, ``again`` and ``first`` may give the plan at once. Else ``corrections`` asks for schedules and
+    measures them, and ``chosen`` is the best of all that was tried.
+
     ``cautious`` leaves room for what others come to hold and for the allocator's varying luck. It is given up
     where nothing fits with it, since training is watched. ``least`` is the least memory that is known, where
     that was asked for; ``proved`` says that no schedule requests as few bytes as the budget.
@@ -44,6 +48,8 @@ class PlanSearch:
         self.cautious = True
         self.least: Least | None = None
         self.proved = False
+        self._begun: Tried | None = None  # the first schedule
+        self._by_greedy = False  # it is greedy's
 
     @property
     def around(self) -> int:
@@ -90,52 +96,102 @@ class PlanSearch:
         # The other layout's graph may differ: small tensors are not scheduled.
         if not check(graph, steps, budget_bytes=self._target(self.trials.rate)).ok:
             return None
-        tried = self.trials.run(Schedule.of(graph, steps), "an earlier schedule")
+        tried = self._run(Schedule.of(graph, steps), "an earlier schedule")
         if not self.fits(tried):
             return None
         return self._plan(tried, f"{what_runs(self.trials.graph, tried)} (an earlier schedule fits)")
 
-    def solved(self) -> StepPlan:
-        """Return the plan by a schedule that is solved for.
+    def first(self) -> StepPlan | None:
+        """Run a first schedule, which is solved for on operation counts.
 
-        Solve on operation counts and run that; then solve on what its ops took, until the allocator keeps the
-        budget. Where nothing keeps it, take what is closest.
+        Return the plan only if plain training turns out to fit.
 
         Raises:
-            NoScheduleError: nothing that was tried runs; or no schedule keeps the budget, and that is wanted.
+            NoScheduleError: it is proved that no schedule keeps the budget, and that is wanted.
+            ProfileError, CycleError: it could not be run.
         """
-        first = self.trials.run(self._first(), "a first schedule")
+        self._begun = self.trials.run(self._first(), "a first schedule")
         if self.trials.everything * self.trials.rate <= self.room:  # as far as is known now
             plain = self.trials.run_plain(", which may fit")
             if plain is not None and plain.peak_bytes <= self.allowed:
                 return self._plan(plain, "it fits, and trains as before")
-        if self.least is None:
-            self._correct(first)
-        if not any(each.ran and each.peak_bytes <= self.allowed for each in self.trials.all):
-            self._request_least()
-        return self._chosen()
+        return None
 
-    def _correct(self, first: Tried) -> None:
-        """Solve and measure until a schedule fits and uses the budget.
+    def corrections(self) -> Generator[Ask, SolveResult, None]:
+        """Ask for schedules and measure them until one fits and uses the budget.
 
-        It goes on until a measured schedule takes nearly all of the budget, or the cost can hardly fall, or
-        the attempts are used up.
+        They are solved for on what the ops of the first one took. It goes on until a measured schedule takes
+        nearly all of the budget, or the cost can hardly fall, or the attempts are used up.
         """
+        first = self._begun
+        if first is None or self.least is not None:
+            return
         trials = self.trials
         target, base = self._target(trials.rate), trials.graph.base_cost
         aim = MeterAim(self.room, target, rate=trials.rate, base_cost=base)
-        aim.took(self._shot(first, first.requested_bytes(trials.graph)))
+        if not self._by_greedy:  # whose bytes say little of where those of a search will be
+            aim.took(self._shot(first, first.requested_bytes(trials.graph)))
         for attempt in range(1, self._attempts + 1):
             # The first schedule knew no costs but operation counts, unless another layout's are known.
             if aim.settled and (attempt > 1 or trials.carried):
                 break
-            seconds = _MORE_S if aim.fitted or trials.carried else None
-            result = self._solve(aim.target, self._start(aim.target), seconds, self._progress(attempt))
+            seconds = _MORE_S if self.fitted or trials.carried else None
+            result = yield self._ask(aim.target, self._start(aim.target), seconds, self._progress(attempt))
             if result.schedule is None:
                 aim.found_nothing()
                 continue
-            tried = self._known(result.schedule) or trials.run(result.schedule, f"attempt {attempt}")
+            tried = self._known(result.schedule) or self._run(result.schedule, f"attempt {attempt}")
             aim.took(self._shot(tried, aim.target))
+
+    def chosen(self) -> StepPlan:
+        """Return the best plan of all that was tried.
+
+        It is the cheapest that fits, else the one whose peak is closest. What fits without room to spare is
+        better than nothing: training is watched. Where nothing keeps the budget, the schedule that requests
+        the least is tried too.
+
+        Raises:
+            NoScheduleError: nothing that was tried runs; or no schedule keeps the budget, and that is wanted.
+        """
+        if not any(each.ran and each.peak_bytes <= self.allowed for each in self.trials.all):
+            self._request_least()
+        fitting = self._best_fitting()
+        if fitting is not None:
+            return self._plan(fitting)
+        ran = [each for each in self.trials.all if each.ran]
+        if not ran:
+            raise self._impossible(None)
+        closest = min(ran, key=lambda each: each.peak_bytes)
+        if closest.peak_bytes > self.allowed:
+            alike = closest.peak_bytes + _ALIKE * self.allowed
+            closest = min((each for each in ran if each.peak_bytes <= alike), key=self.trials.cost)
+            if self.request.on_miss is OnMiss.RAISE:
+                raise self._impossible(closest)
+        return self._plan(closest)
+
+    @property
+    def fitted(self) -> bool:
+        """Return whether something that was tried fits."""
+        return self._best_fitting() is not None
+
+    def so_far(self) -> StepPlan:
+        """Return the cheapest plan that fits of all that was tried by now.
+
+        Its sentence says that the search goes on. No later run may use it.
+        """
+        fitting = self._best_fitting()
+        assert fitting is not None
+        plan, graph = self._plan(fitting), self.trials.graph
+        peak, budget = format_bytes_apart(plan.peak_bytes, self.allowed)
+        sentence = (
+            f"{plan.layout.describe()}: training begins with {what_runs(graph, fitting)}, peak {peak} of "
+            f"{budget}; a better schedule is sought meanwhile"
+        )
+        return dataclasses.replace(plan, sentence=sentence)
+
+    def _best_fitting(self) -> Tried | None:
+        fitting = [each for each in self.trials.all if self.fits(each)]
+        return min(fitting, key=self.trials.cost) if fitting else None
 
     @property
     def _attempts(self) -> int:
@@ -169,10 +225,9 @@ class PlanSearch:
     def _progress(self, attempt: int) -> str:
         """Return the number of the attempt, and the best so far, in words."""
         count = f"attempt {attempt} of at most {self._attempts}"
-        fitting = [each for each in self.trials.all if self.fits(each)]
-        if not fitting:
+        best = self._best_fitting()
+        if best is None:
             return count
-        best = min(fitting, key=self.trials.cost)
         return (
             f"{count}; so far {format_bytes(best.peak_bytes)} of {format_bytes(self.allowed)} are used, "
             f"{what_runs(self.trials.graph, best)}"
@@ -184,32 +239,17 @@ class PlanSearch:
         if self._known(schedule) is None:
             self.trials.run(schedule, "the least memory that is known")
 
-    def _chosen(self) -> StepPlan:
-        """Return the best plan of all that was tried.
-
-        It is the cheapest that fits, else the one whose peak is closest. What fits without room to spare is
-        better than nothing: training is watched.
-        """
-        ran = [each for each in self.trials.all if each.ran]
-        fitting = [each for each in ran if self.fits(each)]
-        if fitting:
-            return self._plan(min(fitting, key=self.trials.cost))
-        if not ran:
-            raise self._impossible(None)
-        closest = min(ran, key=lambda each: each.peak_bytes)
-        if closest.peak_bytes > self.allowed:
-            alike = closest.peak_bytes + _ALIKE * self.allowed
-            closest = min((each for each in ran if each.peak_bytes <= alike), key=self.trials.cost)
-            if self.request.on_miss is OnMiss.RAISE:
-                raise self._impossible(closest)
-        return self._plan(closest)
-
     def _first(self) -> Schedule:
         # Rate and caution may ask for less than is possible; then what the ops request is all that counts.
         rate = self.trials.rate if self.trials.known_of_schedules else max(FIRST_RATE, self.trials.rate)
         known = "what another batch took, scaled" if self.trials.carried else "operation counts"
         for tried_rate, self.cautious in ((rate, True), (rate, False), (1.0, False)):
-            result = self._solve(self._target(tried_rate), None, _QUICK_S, f"on {known}")
+            target = self._target(tried_rate)
+            quick = self._quick(target)
+            if quick is not None:
+                self._by_greedy = True
+                return quick
+            result = self._solve(target, None, _QUICK_S, f"on {known}")
             if result.schedule is not None:
                 return result.schedule
         self.proved = result.status is SolveStatus.INFEASIBLE and not result.assumptions
@@ -217,6 +257,11 @@ class PlanSearch:
         if self.proved and self.request.on_miss is OnMiss.RAISE:
             raise self._impossible(None)
         return schedule
+
+    def _quick(self, target: int) -> Schedule | None:
+        """Return a schedule that needs no search, if there should and can be one."""
+        quick = self.request.quick
+        return None if quick is None or self.trials.carried else quick(self.trials.graph, target)
 
     def _find_least(self) -> Least:
         """Find the schedule that requests the least, as is known now."""
@@ -230,12 +275,19 @@ class PlanSearch:
         """Return the requested bytes with which the allocator keeps the budget."""
         return int(self.room / rate)
 
-    def _solve(self, target: int, start: Schedule | None, seconds: float | None, what: str) -> SolveResult:
-        trials = self.trials
-        trials.report(Progress("solve", message=f"solving for {format_bytes(target)} ({what})"))
+    def _run(self, schedule: Schedule, what: str) -> Tried:
+        return self.trials.run(schedule, what, within=self.allowed)
+
+    def _ask(self, target: int, start: Schedule | None, seconds: float | None, what: str) -> Ask:
+        graph = self.trials.graph
+        self.trials.report(Progress("solve", message=f"solving for {format_bytes(target)} ({what})"))
         if start is not None:
-            start = Schedule.of(trials.graph, start.steps.tolist())
-        return self.request.solve(trials.graph, target, start, seconds, trials.report)
+            start = Schedule.of(graph, start.steps.tolist())
+        return Ask(graph, target, start, seconds)
+
+    def _solve(self, target: int, start: Schedule | None, seconds: float | None, what: str) -> SolveResult:
+        asked = self._ask(target, start, seconds, what)
+        return self.request.answer(asked, self.trials.report)
 
     def _impossible(self, closest: Tried | None) -> NoScheduleError:
         return impossible(self.trials, closest, self.allowed, self.least, proved=self.proved)

@@ -7,8 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from checkmate.errors import UsageError
-from checkmate.tf.models.batch import Key, flatten, require_examples
-from checkmate.tf.private import without_retracing_warning
+from checkmate.tf.models.batch import flatten, require_examples
+from checkmate.tf.training.functions import Functions
 from checkmate.tf.training.keras_step import require_keras_step, require_trainable
 from checkmate.tf.training.plan import PlanRequest, StepPlan
 from checkmate.tf.training.planner import Planner
@@ -29,7 +29,7 @@ class TrainStep:
         require_keras_step(model)
         self.model = model
         self._planner = Planner(model, request)
-        self._functions: dict[Key, Any] = {}
+        self._functions = Functions(self._planner)
 
     def prepare(self, x: Any, y: Any = None, sample_weight: Any = None) -> None:
         """Make the plan for batches like this one; leave the model as it is.
@@ -66,12 +66,9 @@ class TrainStep:
                 hint="call step.prepare(x, y) with one replica's batch, "
                 "then the step inside strategy.run in a tf.function",
             )
-        plan = self._planner.plan(layout, tensors)
-        if layout.key not in self._functions:
-            self._functions[layout.key] = without_retracing_warning(
-                tf.function(lambda *given: self._emit(plan, given), autograph=False)
-            )
-        found: tuple[tf.Tensor, Any] = self._functions[layout.key](*tensors)
+        plan = self._planner.plan(layout, tensors, at_once=True)
+        function = self._functions.of([layout], lambda *given: self._emit(plan, given))
+        found: tuple[tf.Tensor, Any] = function(*tensors)
         return found
 
     def _emit(self, plan: StepPlan, tensors: Any) -> tuple[tf.Tensor, Any]:

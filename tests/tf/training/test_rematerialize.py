@@ -25,11 +25,14 @@ HERE = Path(__file__).parents[1]
         "rematerialize_kept",
         "own_steps_told",
         "rematerialize_engines",
+        "rematerialize_at_once",
     ],
 )
 def test_one_line_in_user_code(subject: str) -> None:
     # With a meter nothing is measured in other processes, and each tensor counts, also the small ones.
     environment = {} if subject == "rematerialize_fit" else {"TF_CPU_ALLOCATOR_USE_BFC": "true"}
+    if subject == "rematerialize_at_once":  # it compares bits
+        environment |= {"TF_ENABLE_ONEDNN_OPTS": "0"}
     pytest_alone = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", ""]
     ran = subprocess.run(
         [*pytest_alone, str(HERE / f"{subject}.py")],

@@ -1,0 +1,37 @@
+"""Keep a compiled function for each layout, and make it anew where its plan changed."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from checkmate.ir.schedule import Schedule
+from checkmate.tf.models.batch import BatchLayout, Key
+from checkmate.tf.private import without_retracing_warning
+from checkmate.tf.training.planner import Planner
+
+
+class Functions:
+    """Hold the compiled functions of the steps that ``planner`` plans."""
+
+    def __init__(self, planner: Planner) -> None:
+        self._planner = planner
+        self._made: dict[tuple[Key, ...], tuple[list[Schedule | None], Any]] = {}
+
+    def of(self, layouts: Sequence[BatchLayout], body: Callable[..., Any]) -> Any:
+        """Return ``body`` compiled for ``layouts`` and the schedules that they have now."""
+        key = tuple(layout.key for layout in layouts)
+        plans = [self._planner.planned(layout) for layout in layouts]
+        schedules = [None if plan is None else plan.schedule for plan in plans]
+        if key in self._made:
+            before, function = self._made[key]
+            if all(old is new for old, new in zip(before, schedules, strict=True)):
+                return function
+            del self._made[key], function
+            gc.collect()  # its constants are in the device's memory
+        made = without_retracing_warning(tf.function(body, autograph=False))
+        self._made[key] = schedules, made
+        return made
