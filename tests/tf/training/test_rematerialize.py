@@ -25,6 +25,7 @@ HERE = Path(__file__).parents[1]
         "rematerialize_kept",
         "own_steps_told",
         "rematerialize_engines",
+        "rematerialize_lives",
     ],
 )
 def test_one_line_in_user_code(subject: str) -> None:
