@@ -73,6 +73,38 @@ def by_loop(strategy: Any, budget: str | None) -> dict[str, Any]:
     return {"losses": losses, "state": state(model), "plans": facts(step._planner)}
 
 
+def plain_step(model: Any) -> Any:
+    """Return a step as people write it for a replica."""
+
+    def step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True), training=True)
+        weights = model.trainable_variables
+        gradients = tape.gradient(loss, [weight.value for weight in weights])
+        model.optimizer.apply_gradients(zip(gradients, weights, strict=True))
+        return loss
+
+    return step
+
+
+def refused(strategy: Any) -> str:
+    """Return what is said to a function that runs on all replicas."""
+    model = build(strategy)
+    with strategy.scope():
+        model.optimizer.build(model.trainable_variables)
+    body = plain_step(model)
+
+    @tf.function(autograph=False)
+    def step(x: Any, y: Any) -> Any:
+        return strategy.reduce("SUM", strategy.run(body, args=(x, y)), axis=None)
+
+    try:
+        checkmate.rematerialize_function(step, BUDGET, example=(X[:1024], Y[:1024]), quiet=True)
+    except checkmate.CheckmateError as error:
+        return str(error)
+    return ""
+
+
 def facts(planner: Any) -> list[dict[str, Any]]:
     """Return what was planned for each size of a replica's batch."""
     return [
@@ -105,5 +137,6 @@ if __name__ == "__main__":
     for name, train in (("fit", by_fit), ("loop", by_loop)):
         plain, scheduled = train(mirrored, None), train(mirrored, BUDGET)
         answer[name] = {"same": same(scheduled, plain), "plain": plain, "scheduled": scheduled}
+    answer["refused"] = refused(mirrored)
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         json.dump(answer, file)

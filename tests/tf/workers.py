@@ -21,7 +21,7 @@ def train(strategy: Any, budget: str | None) -> dict[str, Any]:
 
     import checkmate
     from checkmate.memory.simulate import simulate
-    from tests.tf.mirrored import OPTIONS, X, Y, build
+    from tests.tf.mirrored import OPTIONS, X, Y, build, plain_step
 
     model = build(strategy)
     found: dict[str, Any] = {}
@@ -39,17 +39,9 @@ def train(strategy: Any, budget: str | None) -> dict[str, Any]:
             "everything": simulate(plan.step.graph, plan.step.everything).peak_bytes,
         }
 
-    def plainly(x: Any, y: Any) -> Any:
-        with tf.GradientTape() as tape:
-            loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True), training=True)
-        weights = model.trainable_variables
-        gradients = tape.gradient(loss, [weight.value for weight in weights])
-        model.optimizer.apply_gradients(zip(gradients, weights, strict=True))
-        return loss
-
     @tf.function(autograph=False)
     def run(x: Any, y: Any) -> Any:
-        one = plainly if budget is None else lambda x, y: step(x, y)[0]
+        one = plain_step(model) if budget is None else lambda x, y: step(x, y)[0]
         return strategy.reduce("SUM", strategy.run(one, args=(x, y)), axis=None)
 
     losses, peaks = [], []

@@ -124,7 +124,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         "--time-limit",
         type=cli_options.seconds,
         default=_SECONDS,
-        help=f"seconds for each search (default {_SECONDS:g})",
+        help=f"seconds for each search; measuring has --measure-limit (default {_SECONDS:g})",
     )
     add(
         "--gap",

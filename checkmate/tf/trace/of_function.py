@@ -30,6 +30,7 @@ _DATA = frozenset({"IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsO
 _TABLES = frozenset({"LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2"})
 # Not TensorListStack and its like: a tensor list is a value, and no state.
 _OWN_STATE = re.compile(r"Queue|^Stack|^Barrier|^(Ordered)?Map(Stage|Unstage)|^(Stage|Unstage)")
+_COLLECTIVES = re.compile(r"^Collective|^Nccl")  # a trial run would wait for the others
 _SUMMARIES = re.compile(r"^Write\w*Summary$|^WriteFile$|^Save(V2|Slices)?$")
 
 
@@ -119,6 +120,7 @@ def trace_function(
         return results[2]  # type: ignore[no-any-return]
 
     concrete = _concrete(traced, specs, loaded.name)
+    _require_one_device(concrete.graph, loaded.name)
     function, outputs, count = concrete, results[2], results[3]
     if has_calls(concrete.graph):
         function, outputs, count = _without_calls(concrete, outputs, specs, loaded.name)
@@ -207,6 +209,39 @@ def _require_dense(result: Any, name: str) -> None:
             )
 
 
+def _require_one_device(graph: Any, name: str) -> None:
+    """Raise an error if a step runs on several devices of one kind at once.
+
+    A schedule is for one device, and so is its budget.
+
+    Raises:
+        TraceError: it does, as what a distribution strategy runs on its replicas.
+    """
+    devices: dict[str, set[str]] = {}
+    for device in _devices(graph):
+        spec = tf.DeviceSpec.from_string(device)
+        if spec.device_type is not None and spec.device_index is not None:
+            devices.setdefault(spec.device_type, set()).add(device)
+    count = max(map(len, devices.values()), default=0)
+    if count > 1:
+        raise TraceError(
+            f"the training step of {name!r} runs on {count} devices at once, as strategy.run does, and a "
+            "schedule is for one",
+            hint="train on one device; replicas of a compiled Keras model are for checkmate.rematerialize "
+            "or checkmate.train_step",
+        )
+
+
+def _devices(graph: Any) -> set[str]:
+    """Return the devices that ops of ``graph``, and of all that it calls, are placed on."""
+    found: set[str] = set()
+    for op in graph.get_operations():
+        found.add(op.device)
+        for body in _bodies(op):
+            found |= _devices(body)
+    return found - {""}
+
+
 def _require_repeatable(ops: Sequence[tf.Operation], name: str) -> None:
     """Raise an error if a trial run of the step could not be undone.
 
@@ -223,6 +258,8 @@ def _require_repeatable(ops: Sequence[tf.Operation], name: str) -> None:
             what = "takes its data from an iterator itself"
         elif op.type in _TABLES or _OWN_STATE.search(op.type):
             what = f"keeps state outside of variables ({op.type})"
+        elif _COLLECTIVES.search(op.type):
+            what = f"exchanges tensors with other workers ({op.type})"
         elif _SUMMARIES.search(op.type):
             what = f"writes to files ({op.type})"
         else:

@@ -122,7 +122,7 @@ def earlier_plan(step: LiveStep, request: PlanRequest, name: str) -> EarlierPlan
         sentence=f"{kept.sentence}; from an earlier run's plan ({known} then, {kept.date})",
         over_bytes=max(0, peak - kept.limit_bytes),
         held_bytes=held,
-        foreseen_bytes=foreseen(step.graph, max(held, kept.held_bytes)),
+        foreseen_bytes=foreseen(step, max(held, kept.held_bytes)),
         measured=kept.measured,
     )
     return EarlierPlan(plan, Limit(kept.limit_bytes, kept.limit_words), kept.rate or None)

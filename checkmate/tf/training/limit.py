@@ -67,6 +67,6 @@ def _least(request: PlanRequest, trials: Trials) -> Limit:
     least = min(ran, key=lambda each: each.peak_bytes)
     how = "kept on the meter" if least.measured else "predicted"
     return Limit(
-        int((least.own_bytes + foreseen(trials.graph, trials.held)) / HEADROOM),
+        int((least.own_bytes + foreseen(trials.step, trials.held)) / HEADROOM),
         f"the least that was {how}, with room for its variation",
     )

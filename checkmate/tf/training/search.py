@@ -54,7 +54,7 @@ class PlanSearch:
     @property
     def around(self) -> int:
         """Return the bytes that others come to hold beside the step."""
-        return foreseen(self.trials.graph, self.trials.held)
+        return foreseen(self.trials.step, self.trials.held)
 
     @property
     def room(self) -> int:

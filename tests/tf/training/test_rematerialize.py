@@ -26,6 +26,7 @@ HERE = Path(__file__).parents[1]
         "own_steps_told",
         "rematerialize_engines",
         "rematerialize_at_once",
+        "rematerialize_lives",
     ],
 )
 def test_one_line_in_user_code(subject: str) -> None:

@@ -87,3 +87,4 @@ def test_two_replicas(tmp_path: Path) -> None:
     # The plain step was measured with its backward pass: nothing of it may be left out as unread.
     (plain,) = loop["plain"]["plans"]
     assert plain["recomputations"] == 0 and plain["peak"] >= 0.9 * plain["everything"]
+    assert "runs on 2 devices at once" in found["refused"]

@@ -1,0 +1,31 @@
+"""Test how much room is left for what is beside a step in training."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from checkmate.tf.models.batch import flatten_arguments
+from checkmate.tf.models.model import Subject
+from checkmate.tf.training.any_step import any_step
+from checkmate.tf.training.plan import foreseen, read_ahead
+
+
+@pytest.mark.parametrize("averaged", [True, False])
+def test_room_is_left_for_the_chunk_of_an_assigned_variable(averaged: bool) -> None:
+    """Check that a variable of 2 MiB may have a chunk twice as large; one that is updated in place not."""
+    weight, average = tf.Variable(tf.ones((512, 1024))), tf.Variable(tf.ones((512, 1024)))
+
+    def step(batch: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.tanh(tf.matmul(batch, weight)))
+        weight.assign_sub(0.1 * tape.gradient(loss, weight))
+        if averaged:
+            average.assign(0.9 * average + 0.1 * weight)
+        return loss
+
+    layout, _ = flatten_arguments([np.ones((256, 512), np.float32)])
+    found = any_step(step, Subject("step"), layout)
+    assert foreseen(found, 0) == read_ahead(found.graph) + (2 * 2**20 if averaged else 0)
+    assert foreseen(found, 2**30) == 2**30 + (2 * 2**20 if averaged else 0)
