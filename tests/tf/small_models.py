@@ -147,6 +147,26 @@ def nested_loop():
     return model
 
 
+class NoisyLoop(layers.Layer):
+    """Draw from a stateful generator in each iteration."""
+
+    def build(self, shape):
+        self.kernel = self.add_weight(shape=(128, 128), name="kernel")
+
+    def call(self, inputs):
+        def step(i, x):
+            return i + 1, tf.tanh(tf.matmul(x, self.kernel)) + tf.random.normal((32, 128))
+
+        return tf.while_loop(lambda i, x: i < 9, step, (0, inputs))[1]
+
+
+def noisy_loop():
+    inputs = keras.Input((128,))
+    model = keras.Model(inputs, layers.Dense(1)(NoisyLoop()(inputs)), name="noisy_loop")
+    model.compile("adam", "mean_squared_error")
+    return model
+
+
 def unrolled():
     inputs = keras.Input((8, 64))
     model = keras.Model(inputs, layers.Dense(1)(layers.LSTM(128, unroll=True)(inputs)), name="unrolled")

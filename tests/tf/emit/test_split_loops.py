@@ -74,6 +74,12 @@ def test_a_loop_in_a_loop_stays_whole() -> None:
     assert sum(op.phase is Phase.FORWARD and "While" in op.type for op in graph.ops) == 1
 
 
+def test_a_loop_that_draws_from_a_stateful_generator_runs_once() -> None:
+    graph = folded_model("noisy_loop").graph
+    (loop,) = (op for op in graph.ops if op.phase is Phase.FORWARD and "While" in op.type)
+    assert not parts(graph) and not loop.recomputable
+
+
 def test_an_unrolled_loop_is_ops_like_others() -> None:
     graph = folded_model("unrolled").graph
     assert not any("While" in op.type for op in graph.ops)

@@ -15,8 +15,7 @@ from checkmate.tf.fresh import run_process
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 PROGRAMS = [(path.name,) for path in sorted(EXAMPLES.glob("*.py")) if path.name != "hub.py"]
-# Hardly anything can be recomputed there: loops over words, whose inside is not scheduled, and a base that is
-# not trained.
+# Little is won there: at this size most of the memory is the state of short loops, and a base is not trained.
 FIXED = {"translation.py", "fine_tuning.py"}
 TWICE = {"vae.py", "physics.py"}
 HUB = [("hub.py", network) for network in ("bert", "gpt2", "resnet")]
