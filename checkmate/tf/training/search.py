@@ -49,7 +49,6 @@ class PlanSearch:
         self.least: Least | None = None
         self.proved = False
         self._begun: Tried | None = None  # the first schedule
-        self._by_greedy = False  # it is greedy's
 
     @property
     def around(self) -> int:
@@ -129,10 +128,10 @@ class PlanSearch:
         trials = self.trials
         target, base = self._target(trials.rate), trials.graph.base_cost
         aim = MeterAim(self.room, target, rate=trials.rate, base_cost=base)
-        if not self._by_greedy:  # whose bytes say little of where those of a search will be
+        # Where the first one knew no costs of ops, it is a dear schedule, though it may use the whole budget.
+        if trials.carried or not self.fits(first):
             aim.took(self._shot(first, first.requested_bytes(trials.graph)))
         for attempt in range(1, self._attempts + 1):
-            # The first schedule knew no costs but operation counts, unless another layout's are known.
             if aim.settled and (attempt > 1 or trials.carried):
                 break
             seconds = _MORE_S if self.fitted or trials.carried else None
@@ -247,7 +246,6 @@ class PlanSearch:
             target = self._target(tried_rate)
             quick = self._quick(target)
             if quick is not None:
-                self._by_greedy = True
                 return quick
             result = self._solve(target, None, _QUICK_S, f"on {known}")
             if result.schedule is not None:
