@@ -24,7 +24,10 @@ from checkmate.units import format_bytes
 from tests.app.test_timeline import drag, drawn, move, on_curve, opened, turn
 from tests.graphs_strategies import random_graph
 
-pytestmark = pytest.mark.qt_log_ignore("does not support (raise|grabbing)", extend=True)
+pytestmark = [
+    pytest.mark.heavy,  # buffers are placed in a process
+    pytest.mark.qt_log_ignore("does not support (raise|grabbing)", extend=True),
+]
 CARD = Device("card", "gpu", 1 << 34)
 
 

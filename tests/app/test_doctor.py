@@ -16,6 +16,8 @@ from PySide6.QtWidgets import QLabel, QPushButton
 from app.theme import CurrentTheme, ThemeChoice
 from app.views.window.doctor_dialog import DoctorDialog
 
+pytestmark = pytest.mark.heavy  # looks at the machine in processes
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -32,6 +32,8 @@ from checkmate.workers.messages import (
 )
 from tests.app.windows import open_chain, training_chain
 
+pytestmark = pytest.mark.heavy  # costs are measured in processes
+
 LAYERS = 8
 
 

@@ -18,6 +18,8 @@ from checkmate.solvers.constraints import Constraints
 from tests.app.test_window import facts
 from tests.app.windows import training_chain
 
+pytestmark = pytest.mark.heavy  # large graphs are opened and freed
+
 
 @pytest.fixture
 def everything_aside(monkeypatch):

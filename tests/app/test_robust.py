@@ -24,6 +24,8 @@ from checkmate.request import ModelRequest
 from checkmate.workers.messages import WINDOW_MESSAGES
 from tests.app.windows import open_chain
 
+pytestmark = pytest.mark.heavy  # processes are killed and start again
+
 
 @pytest.mark.parametrize("wait_ms", [0, 30, 300, 1500])
 def test_solver_killed_while_it_looks_for_less_memory(window, qtbot, wait_ms: int) -> None:

@@ -12,6 +12,8 @@ from app.presenters.box_weights import largest_op
 from app.theme import DARK, LIGHT, ThemeChoice
 from tests.app.windows import open_chain
 
+pytestmark = pytest.mark.heavy  # every view in both themes
+
 LEFT = Qt.MouseButton.LeftButton
 
 

@@ -20,6 +20,8 @@ from app.views.window.preferences import kept_theme
 from app.views.window.settings_dialog import SettingsDialog
 from tests.app.windows import open_chain, training_chain
 
+pytestmark = pytest.mark.heavy  # whole windows are drawn in both themes
+
 
 @pytest.fixture
 def settings(tmp_path: Path) -> QSettings:
