@@ -168,7 +168,7 @@ def run(
     folded = session.prepare(request, report=report, cancelled=cancelled)
     require_writable(directory)
     request = session.with_kernels_of(request, folded.graph)
-    require_no_xla(folded.traced.loaded)
+    require_no_xla(folded)
     _refuse_hopeless(folded.graph, budget)
     too_large: StepTooLargeError | None = None
     try:

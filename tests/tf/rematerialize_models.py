@@ -188,7 +188,9 @@ REFUSED: tuple[tuple[Callable[[], Any], str, type[CheckmateError], str], ...] = 
     (lambda: "model", "1GiB", UsageError, "str is not a keras.Model"),
     (conv_model, "lots", UsageError, "cannot read 'lots' as a budget"),
     (conv_model, "0", UsageError, "leaves no memory at all"),
-    (conv_model, None, UsageError, ""),
+    (conv_model, None, UsageError, "cannot read 'None' as a budget"),
+    (conv_model, "60", UsageError, "a budget of 60 bytes is less than any step needs"),
+    (conv_model, 0.6, UsageError, "write 60% for a share"),
 )
 
 

@@ -23,16 +23,16 @@ from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.environment import only_device
 from checkmate.tf.fresh import error_without_answer, run_to_end
-from checkmate.tf.models.model import LoadedModel
 from checkmate.tf.trace.coarsen import FoldedStep
 
 
-def require_no_xla(loaded: LoadedModel) -> None:
-    """Raise an error if XLA compiles the model.
+def require_no_xla(folded: FoldedStep) -> None:
+    """Raise an error if XLA compiles the model of a step.
 
     Raises:
         JitCompiledError: it does.
     """
+    loaded = folded.traced.loaded
     if loaded.jit_compiled:
         raise JitCompiledError(
             f"{loaded.name!r} is compiled with jit_compile=True; "
@@ -53,7 +53,7 @@ def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
         ExportError: TensorFlow could not write it.
     """
     loaded = folded.traced.loaded
-    require_no_xla(loaded)
+    require_no_xla(folded)
     step, own = step_from_schedule(folded, schedule), folded.traced.unplanned
     names, count = output_names(loaded.model) if own is None else own.names, len(folded.traced.predictions)
     if len(names) != count:  # a step of the user's own returns what it likes

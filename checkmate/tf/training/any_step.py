@@ -108,9 +108,9 @@ class ScheduledFunction:
 
     def __init__(self, function: Any, request: PlanRequest) -> None:
         if not callable(function) or hasattr(function, "train_step"):
-            hint = (
-                "pass the function itself, not what it returns; a Keras model is for checkmate.rematerialize"
-            )
+            hint = "pass the function itself, not what it returns"
+            if hasattr(function, "train_step"):
+                hint = "for a Keras model call checkmate.rematerialize"
             raise UsageError(f"{type(function).__name__} is not a function of tensors", hint=hint)
         if inspect.isgeneratorfunction(getattr(function, "python_function", function)):
             raise UsageError(
