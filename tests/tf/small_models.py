@@ -103,6 +103,14 @@ def own_loop():
     return model
 
 
+def ends_in_loop():
+    """Return a model whose output is what a loop returns."""
+    inputs = keras.Input((32, 64))
+    model = keras.Model(inputs, OwnLoop()(inputs), name="ends_in_loop")
+    model.compile("adam", "mean_squared_error")
+    return model
+
+
 class EndsEarly(layers.Layer):
     """Run a loop that ends when its own state says so: after 10 of up to 32 iterations."""
 

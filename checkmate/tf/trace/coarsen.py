@@ -60,7 +60,8 @@ def fold(
         DynamicShapeError: the size of a tensor is not known.
         OnlySmallTensorsError: the step computes nothing worth scheduling.
     """
-    structure = structure_of(with_split_loops(traced), kernels)
+    traced = with_split_loops(traced)
+    structure = structure_of(traced, kernels)
     if not structure.heavy:
         raise OnlySmallTensorsError(
             f"the training step of {traced.loaded.name!r} has only small tensors; "

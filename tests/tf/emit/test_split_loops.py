@@ -68,6 +68,12 @@ def test_a_loop_becomes_parts_that_can_be_recomputed(name: str) -> None:
     assert len(loops) == 2 * sum(SPLIT[name]) == len({op.name for op in loops})
 
 
+def test_what_a_loop_returns_may_leave_the_step() -> None:
+    graph = folded_model("ends_in_loop").graph
+    (kept,) = (value for value in graph.values if value.keep and "while" in value.name)
+    assert "while_6_of_6" in kept.name and kept.bytes == 32 * 128 * 4
+
+
 def test_a_loop_in_a_loop_stays_whole() -> None:
     graph = folded_model("nested_loop").graph
     assert not parts(graph)
