@@ -11,7 +11,9 @@ from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.warm_up.plain_greedy import PlainGreedy
 
-_PATIENCE_S = 15.0  # some hundred ops take it a second or two
+# Some hundred ops take it a second or two, and a busy machine takes long to start a process. Compiling takes
+# longer still. As there, this does not count as the user's time.
+_PATIENCE_S = 30.0
 _POLL_S = 0.02
 
 
@@ -22,7 +24,7 @@ def schedule_before_compiling(graph: Graph, budget_bytes: int, *, options: Solve
     """
     if is_compiled() or not options.recompute_gradients or options.start is not None:
         return None
-    until = time.monotonic() + min(_PATIENCE_S, options.time_limit_s)
+    until = time.monotonic() + _PATIENCE_S
     greedy = PlainGreedy(graph)
     try:
         greedy.ask(budget_bytes)

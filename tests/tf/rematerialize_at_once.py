@@ -211,7 +211,7 @@ def test_the_first_schedule_is_not_kept_for_later_runs(held: HeldSolver) -> None
 
 
 def test_another_layout_waits_for_what_is_sought(held: HeldSolver) -> None:
-    model = within(dense_model(), "60%", wait=False, cache=True)
+    model = within(dense_model(), wait=False, cache=True)
     held_back = threading.Timer(0.5, held.go.set)
     held_back.start()
     model.fit(X[:40], Y[:40], batch_size=16, epochs=2, shuffle=False, verbose=0)  # the last has 8

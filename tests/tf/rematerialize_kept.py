@@ -353,7 +353,8 @@ def test_the_first_step_of_a_kept_plan_is_not_judged_where_it_warms_up(
 def test_what_others_take_is_told_once_and_no_reason_to_plan_again() -> None:
     model = within(conv_model(), "9MiB", example=(X[:16], Y[:16]))
     planner, plan = model.train_function.training.planner, plans(model)[0]
-    assert plan.foreseen_bytes == foreseen(plan.step, plan.held_bytes) >= read_ahead(plan.step.graph)
+    # What is foreseen is the most that others held in any trial, so it may be more than beside this one.
+    assert plan.foreseen_bytes >= foreseen(plan.step, plan.held_bytes) >= read_ahead(plan.step.graph)
     lines: list[str] = []
     planner.request = dataclasses.replace(planner.request, tell=lines.append)
 
