@@ -157,7 +157,7 @@ def test_palette_runs_commands_and_selects_layers(explored, qtbot) -> None:
     qtbot.keyClick(palette.field, Qt.Key.Key_Return)
     assert explored.session.exploration.graph.ops[explored.selection.op].group == "layer7"
     palette = explored.open_palette()
-    qtbot.keyClicks(palette.field, ">compare a")
+    qtbot.keyClicks(palette.field, ">compare a |")
     qtbot.keyClick(palette.field, Qt.Key.Key_Down)
     qtbot.keyClick(palette.field, Qt.Key.Key_Up)
     qtbot.keyClick(palette.field, Qt.Key.Key_Return)
