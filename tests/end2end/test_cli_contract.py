@@ -223,7 +223,7 @@ def missing(told: dict[str, Any], keys: Keys) -> list[str]:
 
 def test_every_command_is_held_here() -> None:
     assert {command_of(line) for line, _, _ in SUCCEEDS} | ELSEWHERE == set(COMMANDS)
-    assert sorted(map(command_of, REFUSED)) == COMMANDS
+    assert sorted(set(map(command_of, REFUSED))) == COMMANDS
 
 
 @pytest.mark.parametrize(("line", "code", "keys"), SUCCEEDS, ids=[line for line, _, _ in SUCCEEDS])

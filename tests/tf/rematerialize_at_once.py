@@ -277,6 +277,7 @@ def test_a_program_that_ends_early_does_not_wait(ends: str, tmp_path: Path) -> N
     )
     environment = {name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"}
     environment |= {} if KERNELS is None else {"XDG_CACHE_HOME": KERNELS}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
     command = [sys.executable, str(program)]
     ran = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert ran.stdout == "trained\n", ran.stderr[-3000:]

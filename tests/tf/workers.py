@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any
 
-BATCH, STEPS, BUDGET = 1024, 3, "60%"
+BATCH, STEPS, BUDGET = 1024, 3, "45%"
 
 
 def train(strategy: Any, budget: str | None) -> dict[str, Any]:

@@ -84,12 +84,11 @@ def test_scratch_of_half_precision_kernels_is_learned() -> None:
     folded = folded_zoo("mixed_float16")
     steps = list(range(folded.graph.n))
     traces = traced(folded, steps, runs=2)
-    if kernels_here("cpu") is Kernels.EIGEN:  # its scratch is in the graph already
-        assert predicted_requested(folded, folded.graph, steps) == pytest.approx(
-            traces[0].requested_peak, rel=0.01
-        )
+    predicted = predicted_requested(folded, folded.graph, steps)
+    # Eigen's scratch is in the graph already, and CPUs that compute in half precision need none.
+    if kernels_here("cpu") is Kernels.EIGEN or predicted >= 0.9 * traces[0].requested_peak:
+        assert predicted == pytest.approx(traces[0].requested_peak, rel=0.01)
         return
-    assert predicted_requested(folded, folded.graph, steps) < 0.9 * traces[0].requested_peak
     learned = learned_workspace(folded, traces)
     graph = with_workspace(folded.graph, learned)
     assert predicted_requested(folded, graph, steps) == pytest.approx(traces[0].requested_peak, rel=0.03)

@@ -261,5 +261,5 @@ def test_an_allocator_that_shows_nothing_does_not_mean_a_peak_of_zero(
 
     Live.folded = folded  # type: ignore[attr-defined]
     with pytest.raises(ProfileError, match="the GPU's allocator showed no requests") as raised:
-        live_measure._traces(Live, lambda x: x + 1, [tf.zeros((2,))], 2)  # type: ignore[arg-type]
+        live_measure._traces(Live, lambda _: lambda x: x + 1, [tf.zeros((2,))], live_measure._Peaks())  # type: ignore[arg-type]
     assert "TF_GPU_ALLOCATOR" in raised.value.hint

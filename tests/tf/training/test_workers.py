@@ -55,7 +55,7 @@ def test_two_workers_train_the_same_within_the_budget(tmp_path: Path) -> None:
         assert each["replicas"] == 2 and each["same"]
         assert each["scheduled"]["losses"] == each["plain"]["losses"] == found[0]["plain"]["losses"]
         assert plan["recomputations"] > 0 and plan["measured"]
-        assert 0.5 * plan["everything"] < plan["peak"] <= plan["allowed"] < plan["everything"]
+        assert 0.3 * plan["everything"] < plan["peak"] <= plan["allowed"] < plan["everything"]
         assert max(each["scheduled"]["peaks"]) < min(each["plain"]["peaks"])
         # docs/pages/python.md says so: when this fails, Keras has learned it.
         assert each["fit"] == "PerReplica"
