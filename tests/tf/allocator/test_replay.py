@@ -79,11 +79,17 @@ def test_requested_peak_of_the_plain_schedule(name: str) -> None:
     assert predicted_requested(folded, graph, steps) == pytest.approx(last.requested_peak, rel=0.01)
 
 
+@lru_cache(maxsize=1)
+def half_precision() -> tuple[FoldedStep, list[StepTrace]]:
+    """Return a step in half precision, and what two runs of it showed: a minute on some CPUs."""
+    folded = folded_zoo("mixed_float16")
+    return folded, traced(folded, list(range(folded.graph.n)), runs=2)
+
+
 @pytest.mark.heavy
 def test_scratch_of_half_precision_kernels_is_learned() -> None:
-    folded = folded_zoo("mixed_float16")
+    folded, traces = half_precision()
     steps = list(range(folded.graph.n))
-    traces = traced(folded, steps, runs=2)
     predicted = predicted_requested(folded, folded.graph, steps)
     # Eigen's scratch is in the graph already, and CPUs that compute in half precision need none.
     if kernels_here("cpu") is Kernels.EIGEN or predicted >= 0.9 * traces[0].requested_peak:
@@ -98,8 +104,7 @@ def test_scratch_of_half_precision_kernels_is_learned() -> None:
 
 @pytest.mark.heavy  # half precision is slow on a CPU
 def test_scratch_seen_in_only_one_run_is_not_learned() -> None:
-    folded = folded_zoo("mixed_float16")
-    (trace,) = traced(folded, list(range(folded.graph.n)))
+    folded, (trace, *_) = half_precision()
     quiet = StepTrace(trace.runs, ())
     assert learned_workspace(folded, [trace, quiet]) == {}
 
