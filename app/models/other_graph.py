@@ -15,7 +15,7 @@ from checkmate.errors import CheckmateError
 
 
 def side_of(name: str, exploration: Exploration, shown: ListedSchedule | None = None) -> Side | None:
-    """Return what is compared of an exploration; without ``shown``, the curve is of the plain step."""
+    """Return one side of a comparison; its curve is of ``shown``, or plain."""
     plain = exploration.plain
     if plain is None:
         return None
@@ -27,7 +27,7 @@ def _free_soon(_: object = None) -> None:
 
 
 class OtherGraph(QObject):
-    """An exploration of its own, read from a file; its frontier is filled by a process of its own.
+    """Hold a graph from a file, and the process that fills its frontier.
 
     Attributes:
         exploration: what is known of it; without a graph until it is read.

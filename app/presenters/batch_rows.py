@@ -32,7 +32,7 @@ COSTS: tuple[tuple[str, float | None], ...] = (
 
 @dataclass(frozen=True, eq=False)
 class BatchQuestion:
-    """What is asked of a graph; ``request`` is the model that it was profiled from, if that is known."""
+    """Hold the question; ``request`` is the model, where it is known."""
 
     graph: Graph
     budget_bytes: int
@@ -85,7 +85,7 @@ class BatchAnswer:
 
 
 def budget_entries(budget_bytes: int, graph: Graph | None, cards: Cards) -> list[tuple[str, int]]:
-    """Return budgets to choose from, with their bytes: the present one, and what each card leaves."""
+    """Return the budgets to choose from: the present one, and each card's."""
     found = [(f"The budget, {format_bytes(budget_bytes)}", budget_bytes)]
     for entry in card_entries(graph, cards):
         card = capacity_of(entry.key, graph, cards)

@@ -49,7 +49,7 @@ class Side:
 
 @dataclass(frozen=True)
 class LayerPair:
-    """A layer by its name, with its activations' bytes and its ops' cost in each graph; None: not there."""
+    """Hold a layer's bytes and cost in each graph; None: it is not there."""
 
     name: str
     bytes_a: int | None
@@ -158,7 +158,7 @@ def layer_table(a: Graph, b: Graph, pairs: Sequence[LayerPair]) -> ViewTable:
 
 
 def curve_of(found: ListedSchedule, *, by_share: bool) -> Curve:
-    """Return the live bytes along the step: where each column begins and the last one ends; its bytes.
+    """Return the edges of the columns along the step, and their live bytes.
 
     The axis counts steps, or with ``by_share`` the part of the step that is done, in percent of its cost; of
     its steps where nothing costs anything. A column holds the most that is live in it.

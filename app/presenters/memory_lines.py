@@ -63,7 +63,7 @@ class CardEntry:
 
 
 def card_entries(graph: Graph | None, cards: Cards) -> tuple[CardEntry, ...]:
-    """Return what can be chosen: none, the graph's own GPU if it has one, and common cards by size."""
+    """Return the choices: none, the graph's own GPU, common cards by size."""
     own = capacity_of(DEVICE, graph, cards)
     device = () if own is None else (CardEntry(DEVICE, f"This device: {own.name}"),)
     sizes = (

@@ -117,7 +117,7 @@ class FigureFile:
 
 
 def figure_file(path: Path, shows: str, width: str, points: float | None) -> FigureFile:
-    """Return the figure that a command names; ``points`` of None are the usual ones of the width.
+    """Return the figure that a command names; None: the usual points.
 
     Raises:
         UsageError: there is no such figure, or it cannot be drawn.

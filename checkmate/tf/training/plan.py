@@ -123,7 +123,7 @@ def read_ahead(graph: Graph) -> int:
 
 
 def foreseen(step: LiveStep, held: int) -> int:
-    """Return the bytes that others come to hold beside a step in training, if they hold ``held`` now.
+    """Return what others will hold beside a step, if they hold ``held`` now.
 
     Others are other models and data sets on the same device, or what a data set will prepare there if that is
     more; and what chunks are larger than the variables in them.

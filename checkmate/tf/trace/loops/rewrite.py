@@ -159,7 +159,7 @@ class _Rewriter:
             self.made[old.name] = new
 
     def _whole(self, target: Any, loop: Loop, controls: Sequence[tf.Operation]) -> tf.Operation:
-        """Copy a loop that stays one op; it takes values in place of variables if it only reads them."""
+        """Copy a loop that stays one op; give it values of what it only reads."""
         maker = LoopMaker(target, loop, self.made)
         copy = maker.make(maker.inputs(), controls, loop.op.name)
         for old, new in zip(loop.op.outputs, copy.outputs, strict=True):
