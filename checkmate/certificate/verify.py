@@ -55,9 +55,8 @@ class CutRows:
                 before[-1] |= before[maker] | 1 << maker
         if any(not before[b] >> a & 1 for a, b in pairwise(cuts)):
             raise InvalidCertificateError("a cut is no ancestor of the next one")
-        places = list(
-            enumerate(cuts)
-        )  # an op's first run is in no interval before `first`, and none after `by`
+        places = list(enumerate(cuts))
+        # An op's first run is in no interval before `first`, and in none after `by`.
         self.first = [max((k + 1 for k, cut in places if mask >> cut & 1), default=0) for mask in before]
         self.by = [len(cuts)] * len(before)
         for k, cut in reversed(places):

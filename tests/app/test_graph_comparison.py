@@ -215,3 +215,4 @@ def test_a_closed_comparison_is_freed(window, qtbot, qapp, tmp_path) -> None:
     window.comparing.close()
     qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     qtbot.waitUntil(lambda: graph() is None and held() is None, timeout=10_000)
+    assert window.comparing.dialog is None

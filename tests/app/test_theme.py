@@ -37,7 +37,7 @@ def light(qapp: QApplication) -> Iterator[None]:
 
 
 def opened(qtbot, choice: ThemeChoice, settings: QSettings | None = None) -> MainWindow:
-    """Return a window on a graph that solves nothing by itself, so that two of them look the same."""
+    """Return a window that solves nothing by itself, so two look the same."""
     window = MainWindow(Session(), CurrentTheme(choice), settings=settings)
     qtbot.addWidget(window, before_close_func=lambda w: w.session.close())
     window.session.exploration.listing.fill(False)

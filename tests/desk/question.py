@@ -19,7 +19,7 @@ LINK, HELPS = "link unet-b8.graph", "tab What helps"
 
 
 def ask(desk: Desk) -> dict[str, Any]:
-    """Answer the question with the hand; return its clicks, its keys and the seconds so far after each."""
+    """Answer the question by hand; return clicks, keys and seconds so far."""
     desk.until(lambda: LINK in desk.state["places"], "the start page came up")
     desk.still()
     clicks = keys = 0

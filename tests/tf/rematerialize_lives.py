@@ -28,7 +28,7 @@ def fit(model: Any, **options: Any) -> dict[str, list[float]]:
 
 
 def test_training_stops_early_with_the_best_weights() -> None:
-    """Check a later first epoch too, validation between the epochs, and a second call of ``fit``."""
+    """Check a later first epoch, validation and a second ``fit`` too."""
     plain, model = conv_model(), within(conv_model())
     found = []
     for each in (plain, model):

@@ -130,7 +130,10 @@ def _constrained(exploration: Exploration) -> list[str]:
 
 
 def _cell(text: str, column: int) -> QTableWidgetItem:
-    """Return a cell; words are on the left and shown whole where the mouse rests, figures on the right."""
+    """Return a cell: words on the left, figures on the right.
+
+    Words are shown whole where the mouse rests.
+    """
     cell = QTableWidgetItem(text)
     side = Qt.AlignmentFlag.AlignLeft if column in _WORDS else Qt.AlignmentFlag.AlignRight
     cell.setTextAlignment(side | Qt.AlignmentFlag.AlignVCenter)

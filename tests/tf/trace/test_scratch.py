@@ -64,7 +64,7 @@ def test_what_a_loop_takes_is_known_before_measuring(name: str) -> None:
 
 
 def peaks(spec: str, batch: int) -> list[list[int]]:
-    """Return the predicted and the traced bytes of two schedules, in a process with Eigen's kernels."""
+    """Return predicted and traced bytes of two schedules, with Eigen."""
     environment = {**os.environ, **measuring_environment(), **EXACT, "PYTHONPATH": str(SMALL.parents[2])}
     command = [sys.executable, "-c", TRACED, spec, str(batch)]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

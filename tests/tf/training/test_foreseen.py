@@ -14,7 +14,7 @@ from checkmate.tf.training.plan import foreseen, read_ahead
 
 @pytest.mark.parametrize("averaged", [True, False])
 def test_room_is_left_for_the_chunk_of_an_assigned_variable(averaged: bool) -> None:
-    """Check that a variable of 2 MiB may have a chunk twice as large; one that is updated in place not."""
+    """Leave none for a variable that is updated in place."""
     weight, average = tf.Variable(tf.ones((512, 1024))), tf.Variable(tf.ones((512, 1024)))
 
     def step(batch: tf.Tensor) -> tf.Tensor:
