@@ -131,12 +131,18 @@ class Folding:
         return opened | {block.key for block in run.children if block.first <= layer < block.last}
 
     def folding(self, opened: Opened, key: tuple[int, int]) -> Opened:
-        """Return the groups to open so that a group is not; all blocks with equal ones."""
+        """Return the groups to open so that this group is not.
+
+        Blocks equal to it change along with it.
+        """
         run = next((run for run in self.runs if run.key == key), None)
         return opened - {key} if run is None else self._folded(opened, run)
 
     def turning_blocks(self, opened: Opened) -> Opened:
-        """Return the groups to open so that all equal blocks are open; or none if some were."""
+        """Return the groups to open so that all equal blocks are open.
+
+        Where some of them were open, none is.
+        """
         without = opened
         for run in self.runs:
             without = self._folded(without, run)

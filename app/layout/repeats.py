@@ -1,4 +1,4 @@
-"""Which layers of a graph are repeated blocks, such as those of a Transformer; no Qt.
+"""Find layers that are repeated blocks, as in a Transformer; no Qt.
 
 Blocks are equal if their layers have the same names but for numbers, the same forward ops and bytes, and if
 they read from each other, and from what is outside, in the same way.
@@ -139,7 +139,10 @@ class _Search:
         return None
 
     def _regions(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (first, last, period) of stretches in which each layer is like the one a period before."""
+        """Yield (first, last, period) of stretches that repeat.
+
+        In such a stretch each layer is like the one a period before.
+        """
         kind = self._kind[first:last]
         for period in range(1, min(_LONGEST, len(kind) // _LEAST_COPIES) + 1):
             self.read += len(kind) // _FASTER
@@ -149,7 +152,10 @@ class _Search:
                 yield first + begin, first + end + period, period
 
     def _aligned(self, first: int, last: int, period: int) -> Run | None:
-        """Return the run of a stretch whose blocks begin where few values cross, and names change."""
+        """Return the run of a stretch that is cut at the best places.
+
+        Its blocks begin where few values cross, and where names change.
+        """
         found: list[tuple[tuple[int, int, int, int], Run]] = []
         for shift in range(min(period, last - first - _LEAST_COPIES * period + 1)):
             begin = first + shift
@@ -182,7 +188,10 @@ class _Search:
         return Run(run.first + start * run.length, run.length, copies)
 
     def _code(self, run: Run, block: range) -> tuple[object, object, object]:
-        """Return what a block reads inside itself, which layers read from outside, and what."""
+        """Return what a block reads, inside itself and from outside.
+
+        It also says which layers read from outside.
+        """
         inside, outside = list[object](), list[tuple[int, str, int]]()
         for layer in block:
             for source in sorted(self._sources[layer]):

@@ -415,7 +415,10 @@ class Exploration(QObject):
 
     @property
     def by_hand(self) -> bool:
-        """Return whether the user chose what is on screen, instead of the budget's own schedule."""
+        """Return whether the user chose the schedule that is on screen.
+
+        Otherwise it is the budget's own.
+        """
         return self._chosen
 
     @property
@@ -509,7 +512,7 @@ class Exploration(QObject):
             self._tell_solve()
 
     def _tell_solve(self) -> None:
-        """Tell the solve for where the slider stands what the frontier has learned.
+        """Tell the solve at the slider's budget what the frontier learned.
 
         This is done even while nothing is solved: the panel of the solve must not know less than the list.
         """

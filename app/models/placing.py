@@ -144,5 +144,5 @@ class Placing(QObject):
 
 
 def _same_but_for_costs(graph: Graph, other: Graph) -> bool:
-    """Return whether a picture of one graph may stay until the other's is there."""
+    """Return whether one graph's picture may stay until the other's is there."""
     return (graph.name, graph.n, len(graph.values)) == (other.name, other.n, len(other.values))

@@ -1,4 +1,4 @@
-"""What was explored lately, with all that was found, and what else was read.
+"""Keep what was explored lately, with all that was found.
 
 It opens again at once, without TensorFlow.
 """

@@ -138,14 +138,17 @@ class Session(QObject):
             self.failed.emit(str(error), error.hint)
 
     def _leave_device(self) -> None:
-        """Give up what is being read or profiled, because something else is to be opened."""
+        """Give up what is being read or profiled.
+
+        It is called when something else is to be opened.
+        """
         self.opening.forget()
         if self._source is _Source.PROFILE:
             self._end_device()
         self._source = _Source.FILE
 
     def open_scaled(self, graph_and_schedule: bytes) -> None:
-        """Open a graph that was scaled to another batch, with a schedule for its budget.
+        """Open a graph scaled to another batch, with a schedule in its budget.
 
         They are JSON, as ``LargestBatchFound`` has them.
         """
@@ -429,7 +432,10 @@ class Session(QObject):
 
 
 def _scaled(body: bytes) -> Opened:
-    """Read a scaled graph and its schedule; the slider stands on the schedule's budget."""
+    """Read a scaled graph and its schedule.
+
+    The slider then stands on the schedule's budget.
+    """
     data = json.loads(body)
     graph = graph_from_json(Path("scaled"), data["graph"])
     result = result_from_json(Path("scaled"), data["schedule"], graph)

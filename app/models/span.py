@@ -1,4 +1,4 @@
-"""The part of the step that the timeline shows, and the range selected in it.
+"""Hold the part of the step that is shown, and the selected range.
 
 Memory curve, R and S share both.
 """

@@ -80,7 +80,7 @@ class _ListChange(QUndoCommand):
 
 @dataclass(frozen=True)
 class _OnScreen:
-    """The schedule on screen (A), what it is compared with (B), and where the slider stands.
+    """Hold the schedule on screen (A), the other (B) and the slider's place.
 
     ``by_hand``: the user chose A. Otherwise A is the best known for where the slider stands, now and later.
     """
@@ -134,7 +134,10 @@ class ShownEdits:
             self._push("Show another schedule", replace(self._now, shown=found, by_hand=True))
 
     def show_best(self) -> None:
-        """Show the best schedule known for where the slider stands, instead of one chosen by hand."""
+        """Show the best schedule known for the slider's budget.
+
+        It takes the place of one that was chosen by hand.
+        """
         self._push("Show the best that fits", replace(self._now, by_hand=False))
 
     def show_with_budget(self, found: ListedSchedule) -> None:
@@ -143,7 +146,10 @@ class ShownEdits:
         self._push("Show another schedule", replace(self._now, shown=found, asked=asked, by_hand=True))
 
     def compare(self, other: ListedSchedule | None) -> None:
-        """Compare the schedule on screen with another (B); None ends the comparison."""
+        """Compare the schedule on screen with another one (B).
+
+        None ends the comparison.
+        """
         text = "Compare schedules" if other is not None else "Stop comparing"
         self._push(text, replace(self._now, other=other))
 

@@ -50,9 +50,10 @@ class BatchQuestion:
 
 @dataclass(frozen=True, eq=False)
 class BatchAnswer:
-    """The largest batch found for a question, as ``checkmate.workers.messages`` says it.
+    """The largest batch found for a question.
 
-    ``batch`` is 0 where none was found; ``problem`` then says why, and ``proved_none`` whether there is none.
+    It is as ``checkmate.workers.messages`` says it. ``batch`` is 0 where none was found; ``problem`` then
+    says why, and ``proved_none`` whether there is none.
     """
 
     question: BatchQuestion
@@ -118,7 +119,7 @@ def _cells(answer: BatchAnswer) -> tuple[Cell, ...]:
 
 
 def details(answer: BatchAnswer) -> str:
-    """Say what others reach within the same budget, and what was taken to grow."""
+    """Say what others reach within the same budget, and what is taken to grow."""
     if not answer.batch:
         return answer.problem
     plain = f"{answer.plain_batch:,}" if answer.plain_batch else "no batch"
@@ -129,7 +130,10 @@ def details(answer: BatchAnswer) -> str:
 
 
 def stairs(answer: BatchAnswer) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the corners of the least extra cost, in percent, that was found for each batch."""
+    """Return the corners of the least extra cost found for each batch.
+
+    Costs are in percent.
+    """
     places, costs = [], []
     begin = 0
     for batch, cost in answer.choices:

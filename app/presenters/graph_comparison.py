@@ -1,4 +1,4 @@
-"""Two graphs side by side: their facts, curves, frontiers and layers; no Qt."""
+"""Compare two graphs: facts, curves, frontiers and layers; no Qt."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One of the two: a graph, what is known of it, and the schedule that its curve is of."""
+    """One side: a graph, what is known of it, and its curve's schedule."""
 
     name: str
     shown: ListedSchedule
@@ -64,7 +64,10 @@ class LayerPair:
 
 
 def within(known: Sequence[ListedSchedule], budget_bytes: int) -> ListedSchedule:
-    """Return the cheapest schedule within the budget, or the smallest where none fits."""
+    """Return the cheapest schedule within the budget.
+
+    Where none fits, it is the smallest.
+    """
     return next((one for one in reversed(known) if one.peak_bytes <= budget_bytes), known[0])
 
 
@@ -105,7 +108,10 @@ def sentence(a: Side, b: Side, pairs: Sequence[LayerPair]) -> str:
 
 
 def layer_pairs(a: Graph, b: Graph) -> tuple[LayerPair, ...]:
-    """Return the layers of both by name, the largest difference of bytes first."""
+    """Return the layers of both by name, those that differ most first.
+
+    What counts is the difference of bytes.
+    """
     one, other = ({layer.name: layer for layer in layers_of(graph)} for graph in (a, b))
     pairs = (
         LayerPair(
@@ -180,7 +186,7 @@ def outline_of(curve: Curve) -> Curve:
 
 
 def stairs_of(side: Side) -> Curve:
-    """Return the corners of the frontier: bytes, and the extra cost in percent."""
+    """Return the frontier's corners: bytes, and extra cost in percent."""
     bytes_: list[float] = []
     extra: list[float] = []
     for found in side.known:
@@ -228,7 +234,10 @@ def _batch_factor(a: Graph, b: Graph) -> str:
 
 
 def _types(graph: Graph) -> str:
-    """Return the types of the values by their share of the bytes, the largest first."""
+    """Return the types of the values by their share of the bytes.
+
+    The largest share comes first.
+    """
     sizes: Counter[str] = Counter()
     for value in graph.values:
         if value.alias_of is None:

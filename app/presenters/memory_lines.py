@@ -1,4 +1,4 @@
-"""Lines across the memory curve: peaks, the bound, and what a card has; no Qt."""
+"""Lines across the memory curve: peaks, bound, a card's memory; no Qt."""
 
 from __future__ import annotations
 
@@ -74,7 +74,10 @@ def card_entries(graph: Graph | None, cards: Cards) -> tuple[CardEntry, ...]:
 
 
 def capacity_of(choice: str, graph: Graph | None, cards: Cards) -> Capacity | None:
-    """Return the memory of the chosen card; None without one, and where it is not known."""
+    """Return the memory of the chosen card.
+
+    None: no card is chosen, or its memory is not known.
+    """
     if choice == DEVICE:
         device = None if graph is None else graph.device
         if device is None or device.kind != "gpu" or not device.memory_bytes:
@@ -119,7 +122,10 @@ def _requested(shown: ListedSchedule) -> MemoryLine:
 
 
 def _allocated(placement: Placement | None, measured: MeasuredSchedule | None) -> MemoryLine | None:
-    """Return what the allocator hands out; a measurement counts more than the replica."""
+    """Return what the allocator hands out.
+
+    A measurement counts more than the replica.
+    """
     if measured is not None:
         peak, how, sign = measured.peak_bytes, "measured", ""
         tip = "what the allocator's meter showed when it was exported"
@@ -158,17 +164,17 @@ def _capacity(capacity: Capacity | None) -> MemoryLine | None:
 
 
 def top_with(lines: Sequence[MemoryLine], top_bytes: float) -> float:
-    """Return the top of a scale that shows the lines that are not far above it."""
+    """Return the top of a scale that shows the lines near above it."""
     near = (_ABOVE * line.bytes for line in lines if line.bytes <= FAR * top_bytes)
     return max(top_bytes, *near, 0.0)
 
 
 def spread(wanted: Sequence[Box], taken: Sequence[Box], low: float, high: float) -> list[float]:
-    """Return the tops of boxes that cover neither each other nor those that are ``taken``.
+    """Return the tops of boxes that cover no other box.
 
-    Each is as near as possible to where it is wanted, between ``low`` and ``high``, and below those before
-    it. Where there is no room left below, it may stand above; where there is none at all, it stays where it
-    is wanted.
+    Those that are ``taken`` are not covered either. Each is as near as possible to where it is wanted,
+    between ``low`` and ``high``, and below those before it. Where there is no room left below, it may stand
+    above; where there is none at all, it stays where it is wanted.
     """
     placed: list[Box] = list(taken)
     tops: list[float] = []

@@ -16,9 +16,9 @@ READ, MADE, HELD, KEPT = "reads", "makes", "held", "kept"
 
 @dataclass(frozen=True)
 class NeedRow:
-    """One part of a need: ``role`` is what the op does with it, ``name`` is whole.
+    """One part of a need: what the op does with it, and its whole name.
 
-    ``op`` makes it; -1 for what no op makes.
+    ``role`` is the first of these, ``name`` the second. ``op`` makes it; -1 for what no op makes.
     """
 
     role: str

@@ -1,4 +1,4 @@
-"""Where buffers lie in the allocator's memory, as blocks over the steps; no Qt.
+"""Show buffers in the allocator's memory as blocks over steps; no Qt.
 
 The groups and their colours are those of the tensor bands.
 """

@@ -1,4 +1,4 @@
-"""What TensorFlow recorded about memory, as rows and as parts of a bar; no Qt."""
+"""Show TensorFlow's memory records as rows and parts of a bar; no Qt."""
 
 from __future__ import annotations
 
@@ -33,12 +33,18 @@ def columns(*, by_size: bool) -> tuple[str, ...]:
 
 
 def is_by_size(record: MemoryRecord, *, wanted: bool) -> bool:
-    """Return whether rows are by size: if that is wanted, or if no layers are known."""
+    """Return whether rows are by size.
+
+    They are if that is wanted, or if no layers are known.
+    """
     return rows(record, by_size=wanted) is record.by_size
 
 
 def record_cells(record: MemoryRecord, *, by_size: bool) -> list[tuple[Cell, ...]]:
-    """Return a cell for each column and each row; a layer's tip is its whole name."""
+    """Return a cell for each column and each row.
+
+    A layer's tip is its whole name.
+    """
     listed = rows(record, by_size=by_size)
     return [
         (
@@ -67,7 +73,7 @@ def record_table(record: MemoryRecord, *, by_size: bool) -> ViewTable:
 
 
 def bar_parts(record: MemoryRecord) -> tuple[BarPart, ...]:
-    """Return what the limit is made of, as far as it is known; empty if it is not."""
+    """Return the known parts of the limit; empty if none is known."""
     used = record.in_use_bytes
     if used is None or record.room_bytes is None:
         return ()

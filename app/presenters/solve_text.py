@@ -1,4 +1,4 @@
-"""What the solving panel says: a headline and what explains it. No Qt here."""
+"""Say how solving goes: a headline and what explains it; no Qt."""
 
 from __future__ import annotations
 

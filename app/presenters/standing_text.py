@@ -1,4 +1,4 @@
-"""The window's sentences about how the schedule on screen stands to the budget; no Qt."""
+"""Say how the schedule on screen stands to the budget; no Qt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where steps are along an axis: one beside the other, or by what they cost.
+"""Place steps along an axis: side by side, or by what they cost.
 
 No Qt here.
 """

@@ -32,7 +32,10 @@ def origin_text(graph: Graph) -> str:
 
 
 def batch_text(graph: Graph) -> str:
-    """Return the batch size, and whether the graph was scaled to it; empty if it is not said."""
+    """Return the batch size, and whether the graph was scaled to it.
+
+    It is empty where the graph names no batch size.
+    """
     scaled = graph.metadata.get(SCALED_FROM)
     if graph.batch_size is None:
         return ""
@@ -202,6 +205,9 @@ def playhead_text(graph: Graph, op: int, step: int, count: int, live: int, peak:
 
 
 def timeline_text(name: str, shown: ListedSchedule) -> str:
-    """Say which schedule is on screen, by the name in the list, and how long it is."""
+    """Say which schedule is on screen, and how long it is.
+
+    Its name is that in the list.
+    """
     steps, again = len(shown.schedule.steps), shown.schedule.recomputations
     return f"{name} · {plural(steps, 'step')}, {plural(again, 'recomputation')}"

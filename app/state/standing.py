@@ -1,4 +1,4 @@
-"""How the schedule on screen stands to the budget, decided once for all views; no Qt."""
+"""Decide for all views how the schedule stands to the budget; no Qt."""
 
 from __future__ import annotations
 

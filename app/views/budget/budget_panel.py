@@ -168,7 +168,7 @@ class BudgetPanel(Panel):
         self._problem.raise_()
 
     def _place_problem(self) -> None:
-        """Put the sentence below the field, or above it if it is too long for that."""
+        """Put the sentence below the field, or above it if it is too long."""
         at, wide = self.aims.geometry(), self.aims.width()
         high = max(at.height(), self._problem.heightForWidth(wide))
         fits = at.top() + high < self.height()

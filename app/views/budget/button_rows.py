@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout
 
 
 class ButtonRows(QVBoxLayout):
-    """Puts the buttons that are to be seen side by side, and the rest of them below.
+    """Puts visible buttons side by side, and those that do not fit below.
 
     Each button has a parent already, and is to be seen unless ``setVisible(False)`` was called.
     """

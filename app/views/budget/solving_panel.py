@@ -161,7 +161,7 @@ class SolvingPanel(Panel):
             self._under_text.setToolTip("\n".join(["Compared with the best known without them:", *said]))
 
     def _on_solve(self) -> None:
-        """Say how the solve for where the slider stands goes, or that there is none."""
+        """Say how the solve at the slider's budget goes, or that there is none."""
         exploration = self._exploration
         solve, graph = self._asked(), exploration.graph
         running = solve is not None and solve.running

@@ -15,9 +15,10 @@ _Index = QModelIndex | QPersistentModelIndex
 
 
 class CellModel(QAbstractTableModel):
-    """Rows of cells under ``columns``; those in ``words`` are text, the others figures.
+    """Rows of cells under ``columns``.
 
-    It sorts its rows itself: through a proxy, each comparison would ask for two cells.
+    Those in ``words`` are text, the others figures. It sorts its rows itself: through a proxy, each
+    comparison would ask for two cells.
     """
 
     def __init__(self, columns: Sequence[str], words: Collection[int]) -> None:
@@ -97,7 +98,10 @@ class CellModel(QAbstractTableModel):
 
 
 def sorted_table(model: CellModel, name: str, stretched: int) -> QTableView:
-    """Return a view of the model whose heads sort; one column takes the space that is left."""
+    """Return a view of the model whose heads sort.
+
+    One column takes the space that is left.
+    """
     table = QTableView()
     table.setObjectName("cards")  # as other tables of figures look
     table.setAccessibleName(name)

@@ -106,7 +106,7 @@ class _Cover(QWidget):
         view.installEventFilter(self)
 
     def keep_screen(self) -> bool:
-        """Cover the view with what is on screen of it; return whether there is any."""
+        """Cover the view with its picture on screen; return whether it has one."""
         part = _visible_part(self._view)
         picture = None if part.isEmpty() else _on_screen(self._view, part)
         if picture is not None:

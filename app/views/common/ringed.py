@@ -1,4 +1,7 @@
-"""Boxes for a choice or a number that are ringed while they have the keys, as lines of text are."""
+"""Boxes for a choice or a number, with a ring while they have the keys.
+
+Lines of text have the same ring.
+"""
 
 from __future__ import annotations
 

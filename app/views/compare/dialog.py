@@ -56,9 +56,10 @@ _SOON_MS = 150  # schedules come in many at a time
 
 
 class GraphCompareDialog(QDialog):
-    """Facts, memory curves, frontiers and layers of A and B; they follow what is found of both.
+    """Compares A and B: facts, memory curves, frontiers and layers.
 
-    ``other`` is closed along with it. Signal ``other_wanted``: another file is to be B.
+    They follow what is found of both. ``other`` is closed along with it. Signal ``other_wanted``: another
+    file is to be B.
     """
 
     other_wanted = Signal()
@@ -216,7 +217,7 @@ class GraphCompareDialog(QDialog):
         )
 
     def _peak_words(self, side: Side) -> str:
-        """Say the peak of a curve, and whether it is over the budget that was asked for."""
+        """Say a curve's peak, and whether it is over the budget."""
         over = self.best.isChecked() and side.shown.peak_bytes > self._a.budget_bytes
         return f"peak {format_bytes(side.shown.peak_bytes)}{', over the budget' if over else ''}"
 

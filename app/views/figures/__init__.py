@@ -1,1 +1,4 @@
-"""Figures for a paper or a slide: one view, as wide and with words as large as the page wants."""
+"""Figures for a paper or a slide: one view, in the size that fits.
+
+The page says how wide it is and how large its words are.
+"""

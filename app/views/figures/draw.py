@@ -1,4 +1,7 @@
-"""Draw what the window shows as a figure: lines, words as words, and a light background."""
+"""Draw what the window shows as a figure.
+
+Lines are lines, words are words, and the background is light.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ _Place = tuple[QWidget, QRect]
 
 
 class Figures:
-    """Draws views of one exploration apart from the window, as the window shows them now."""
+    """Draws views of an exploration as the window shows them now.
+
+    It draws them apart from the window.
+    """
 
     def __init__(
         self,
@@ -141,7 +147,10 @@ class Figures:
         return frontier
 
     def _graph(self, wide: int) -> GraphView:
-        """Return the graph with the groups open that the user has opened, or those that fit."""
+        """Return the graph with the groups open that the user has opened.
+
+        If the user opened none, those that fit are open.
+        """
         copy, playhead = self._exploration.frozen_copy(), Playhead()
         graph = GraphView(copy, playhead, self._selection, None, self._light())
         graph.resize(wide, _LEAST_HEIGHT)

@@ -232,7 +232,7 @@ class GraphView(QWidget):
             self._open(opened)
 
     def open_as(self, other: GraphView) -> None:
-        """Open the groups that the user has opened in another view of the same graph."""
+        """Open the groups that are open in another view of the same graph."""
         if other._chosen:
             self._open_by_hand(other._opened)
 

@@ -1,4 +1,4 @@
-"""Addresses in memory over the step, as the allocator's replica hands them out."""
+"""Draw memory addresses over the step, as the replica hands them out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WISH = "addresses"
 
 
 class AllocatorView(PointedPlot):
-    """One block for each buffer, from when it is made to when it is freed, at its address.
+    """Draws a block for each buffer, at its address while it lives.
 
     The gaps are free chunks. Lines are the bytes requested, those in chunks, and the top of the memory. Until
     a new schedule is placed, the old one's picture stays. Steps, keys and colours are the memory curve's.
@@ -124,7 +124,10 @@ class AllocatorView(PointedPlot):
         self.legend.update()
 
     def _words_of_work(self) -> str:
-        """Say how far the work is, what went wrong, and whose picture it is if not that on screen."""
+        """Say how far the work is, or what went wrong.
+
+        If the picture is not that of the schedule on screen, say whose it is.
+        """
         share, said = self._placing.share, list[str]()
         if share is not None or self._placing.problem:
             said.append(
@@ -161,7 +164,7 @@ class AllocatorView(PointedPlot):
         self._show_heights(highest / self._unit)
 
     def _draw_lines(self, axis: StepAxis, place: Placement) -> None:
-        """Draw the bytes requested, those in chunks, where regions begin, and the top."""
+        """Draw the bytes requested, those in chunks, regions, and the top."""
         first, last = math.floor(self._span.begin), math.ceil(self._span.end)
         starts = axis.columns(first, last, _MOST_COLUMNS)
         edges = axis.edges[np.append(starts, last)]

@@ -80,7 +80,7 @@ class CurveLegend(pg.GraphicsWidget):  # type: ignore[misc]
         self.setFixedHeight(HEIGHT)
 
     def fit(self, width: float) -> int:
-        """Take two lines where a note leaves little of the width; return the height."""
+        """Take two lines where a note leaves little width; return the height."""
         self._lines = 2 if self._note and width < _ROOMY else 1
         self.setFixedHeight(HEIGHT * self._lines)
         return HEIGHT * self._lines

@@ -76,7 +76,7 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
             self._pens.set(drawn, pg.mkPen(theme.color(role), width=width, style=solid))
 
     def share_axis(self, shared: bool) -> None:
-        """Leave the axis below to the plot that is under this one, or have it back."""
+        """Leave the axis to the plot under this one, or take it back."""
         item = self.getPlotItem()
         if shared is item.getAxis("bottom").isVisible():
             item.showAxis("bottom", not shared)

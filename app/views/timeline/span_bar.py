@@ -1,4 +1,4 @@
-"""The buttons that choose what the timeline shows, and the selected range in words."""
+"""Buttons for what the timeline shows, and the selected range in words."""
 
 from __future__ import annotations
 

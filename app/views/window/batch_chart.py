@@ -15,7 +15,7 @@ _LEFT, _ABOVE = 54, 1.15  # pixels; of the highest cost
 
 
 class BatchChart(pg.PlotWidget):  # type: ignore[misc]
-    """Stairs of extra cost over batches, the batch of the graph, and the proved limit."""
+    """Draws extra cost over batches, the graph's batch and the proved limit."""
 
     def __init__(self, theme: CurrentTheme, parent: QWidget | None = None) -> None:
         super().__init__(parent)

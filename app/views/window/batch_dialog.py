@@ -50,10 +50,11 @@ _NO_BATCH = "{name} does not say its batch size, so it cannot be scaled. Profile
 
 
 class BatchDialog(QDialog):
-    """A row for each search: the largest batch within a budget and a cost, and how sure that is.
+    """Shows a row for each search for the largest batch.
 
-    Signals: ``open_wanted(answer)``: explore the scaled graph; ``profile_wanted(answer)``: profile the model
-    at that batch.
+    The row says the batch within a budget and a cost, and how sure that is. Signals:
+    ``open_wanted(answer)``: explore the scaled graph; ``profile_wanted(answer)``: profile the model at that
+    batch.
     """
 
     open_wanted = Signal(object)

@@ -17,7 +17,10 @@ _NOTHING = "Open a graph first; its largest batch is searched for."
 
 
 class Batches:
-    """Opens the dialog, of which there is one; explores scaled graphs, and leads back."""
+    """Opens the dialog of batches; explores scaled graphs, and leads back.
+
+    There is one dialog.
+    """
 
     def __init__(self, window: MainWindow) -> None:
         self._window = window
@@ -48,7 +51,7 @@ class Batches:
             self.dialog.close()
 
     def say_scaled(self, graph: Graph) -> None:
-        """Say above the views that the open graph is scaled, if it is, and lead back."""
+        """Say above the views whether the open graph is scaled, and lead back."""
         scaled_from, before = graph.metadata.get(SCALED_FROM), self._before
         if scaled_from is None:
             self._before = None

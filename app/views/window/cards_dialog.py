@@ -124,7 +124,10 @@ class CardsDialog(QDialog):
 
 
 def _constrained(exploration: Exploration) -> list[str]:
-    """Return a sentence on the constraints that the rows hold under, if there are any."""
+    """Return a sentence on the constraints that the rows hold under.
+
+    It is empty if there are none.
+    """
     said = exploration.constraints.assumptions
     return [f"All of this is under your constraints: {list_assumptions(said)}."] if said else []
 

@@ -18,7 +18,10 @@ _KINDS = "Graphs and explorations (*.json *.json.gz);;All files (*)"
 
 
 class Comparing:
-    """Asks for a file, reads it, and shows it beside the explored graph; there is one dialog."""
+    """Asks for a file, reads it, and shows it beside the explored graph.
+
+    There is one dialog.
+    """
 
     def __init__(self, window: MainWindow) -> None:
         self._window = window

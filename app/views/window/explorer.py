@@ -217,7 +217,7 @@ class Explorer(QWidget):
         return panel
 
     def _memory_plots(self) -> QSplitter:
-        """Return the memory curve, and below it the allocator's view where it is wanted."""
+        """Return the memory curve, and below it the allocator's view if wanted."""
         plots = QSplitter(Qt.Orientation.Vertical)
         plots.setChildrenCollapsible(False)
         for plot in (self.curve, self.allocator):
@@ -243,7 +243,7 @@ class Explorer(QWidget):
         return self._range
 
     def offer_lines(self) -> None:
-        """Offer the lines across the memory curve, in a menu below the curve's button."""
+        """Offer the lines across the memory curve in a menu below its button."""
         self.area.show_panel("timeline")
         self.lines_menu.offer(self.span_bar.ways)
 

@@ -1,4 +1,4 @@
-"""The dialog that asks for a figure for a paper: what it shows, how wide, and how large its words are."""
+"""Ask for a figure for a paper: its view, width and size of words."""
 
 from __future__ import annotations
 

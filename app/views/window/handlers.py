@@ -103,7 +103,10 @@ def handlers(window: MainWindow) -> Mapping[str, Handler]:
 
 
 def _select_nothing(window: MainWindow) -> None:
-    """Leave the tour; else select no steps; if none were, no op; if none was, stop the solve."""
+    """Leave the tour, else a selection, else stop the solve.
+
+    The selected steps go first. If there were none, the op goes; if there was none, the solve stops.
+    """
     if window.tour.leave():
         return
     if window.session.exploration.graph is None:

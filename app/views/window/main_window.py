@@ -138,7 +138,10 @@ class MainWindow(QMainWindow):
         return [] if self._recent is None else self._recent.entries()
 
     def open(self, what: str) -> None:
-        """Open a graph file, a log or a profile; or profile a model, a sample or an application."""
+        """Open a graph file, a log or a profile, or profile a model.
+
+        A model may be a file, a sample or an application.
+        """
         self.prepare()
         if is_record(Path(what)):
             self.records.open(Path(what))

@@ -1,4 +1,4 @@
-"""A bar of the allocator's limit: what is in use, what is free, and what was asked for."""
+"""A bar of the allocator's limit: what is in use, free and asked for."""
 
 from __future__ import annotations
 

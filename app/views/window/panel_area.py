@@ -108,7 +108,10 @@ class PanelArea(QMainWindow):
                 self.resizeDocks([high, low], [wanted, max(0, both - wanted)], Qt.Orientation.Vertical)
 
     def want_high_timeline(self, high: bool) -> None:
-        """Let the timeline be higher, or as high as ever, unless its height was chosen by hand."""
+        """Let the timeline be higher, or as high as ever.
+
+        A height that was chosen by hand stays.
+        """
         self._timeline_share = _HIGH_TIMELINE_SHARE if high else _TIMELINE_SHARE
         self._resize()
 

@@ -13,7 +13,7 @@ _SHARE = 0.9  # of a small screen, for a window that is no longer maximized
 
 
 def place(window: MainWindow, wanted: QSize, settings: QSettings | None, *, fits: bool) -> None:
-    """Take the size and the place kept in ``settings``, or the size ``wanted``.
+    """Take size and place from ``settings``, or the size ``wanted``.
 
     Where it ``fits`` the screen, a window that would be larger with its frame is maximized.
     """

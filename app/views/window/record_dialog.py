@@ -1,4 +1,4 @@
-"""What an out-of-memory log or a profile tells: the reason, a bar, and a table."""
+"""Show what a log or a profile tells: the reason, a bar and a table."""
 
 from __future__ import annotations
 

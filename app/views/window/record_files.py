@@ -91,7 +91,10 @@ class RecordFiles(QObject):
             self._window.explorer.budget.choose(budget)
 
     def _on_graph(self) -> None:
-        """Choose the budget for the model that was asked for; another graph ends the wish."""
+        """Choose the budget for the model that was asked for.
+
+        Another graph ends the wish.
+        """
         wanted, self._wanted = self._wanted, None
         graph = self._window.session.exploration.graph
         request = None if graph is None else graph.metadata.get("request")

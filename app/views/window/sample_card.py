@@ -1,4 +1,4 @@
-"""A card of the start page: a bundled graph, what it shows, and a picture of it."""
+"""A start page's card: a bundled graph, what it shows, and a picture."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ class SampleCard(QFrame):
         column.addWidget(self.button)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Give each sentence the lines that it needs at this width; Qt gives the mean of all widths."""
+        """Give each sentence the lines that it needs at this width.
+
+        Qt would give the mean of all widths.
+        """
         super().resizeEvent(event)
         around = self.contentsMargins().left() + self.contentsMargins().right() + 2 * _SIDE
         for words in self._wrapped:
@@ -59,7 +62,7 @@ class SampleCard(QFrame):
 
 
 class _TwoCurves(QWidget):
-    """Draws the memory of keeping everything, and of a schedule within a budget."""
+    """Draws the memory of keep-everything and of a schedule in a budget."""
 
     def __init__(self, sample: ShownSample, theme: CurrentTheme) -> None:
         super().__init__()

@@ -69,7 +69,7 @@ class StartPage(QScrollArea):
         self.setWidget(page)
 
     def _make_begin(self, theme: CurrentTheme) -> QWidget:
-        """Return what there is to begin with: samples, what is the user's own, and sample models."""
+        """Return what there is to begin with: samples, files, sample models."""
         begin = QWidget()
         column = QVBoxLayout(begin)
         column.setContentsMargins(0, 0, 0, 0)

@@ -53,7 +53,10 @@ class Tour(QObject):
         window.session.failed.connect(self._give_up)
 
     def start(self) -> None:
-        """Begin at the first stop; where no graph is open, open the first sample before."""
+        """Begin at the first stop.
+
+        Where no graph is open, the first sample is opened before.
+        """
         if self._window.session.exploration.graph is None:
             self._waits = True
             self._window.open(shown_samples()[0].graph)
@@ -156,7 +159,7 @@ class Tour(QObject):
 
 
 def _seen(target: QWidget, window: QWidget) -> QRect:
-    """Return the part of a widget that is not scrolled away, in the window's pixels."""
+    """Return what is not scrolled away of a widget, in the window's pixels."""
     place, at, around = target.rect(), target, target.parentWidget()
     while at is not window and around is not None:
         place = place.translated(at.pos()) & around.rect()
@@ -165,7 +168,10 @@ def _seen(target: QWidget, window: QWidget) -> QRect:
 
 
 def _beside(around: QRect, card: QSize, window: QRect) -> QPoint:
-    """Return where a card lies below or beside ``around``; inside it where there is no room."""
+    """Return where a card lies below or beside ``around``.
+
+    It lies inside it where there is no room.
+    """
     wide, high = card.width(), card.height()
     room = window.adjusted(_GAP, _GAP, -_GAP, -_GAP)
     top = max(room.top(), min(around.top(), room.bottom() - high))
