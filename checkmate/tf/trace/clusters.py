@@ -191,7 +191,10 @@ def _join_updates(structure: Structure, union: _Union) -> None:
 
 
 def _join_list_readers(structure: Structure, union: _Union, readers: dict[Key, list[int]]) -> None:
-    """Join what reads a list as one tensor with the loop that wrote the list, by rule 5."""
+    """Join what reads a list as one tensor with the loop that wrote it.
+
+    This is rule 5.
+    """
     for op in structure.heavy:
         if structure.ops[op].type in _LIST_READERS:
             root = structure.root(structure.ops[op].inputs[0])

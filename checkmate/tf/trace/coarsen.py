@@ -178,7 +178,10 @@ def _op(
 
 
 def _weight(structure: Structure, op: int) -> tuple[bool, int, int]:
-    """Return how much ``op`` says of its node: a loop most, then what makes the largest tensor."""
+    """Return how much ``op`` says of its node.
+
+    A loop says most, then what makes the largest tensor.
+    """
     largest = max((structure.bytes_of[key] for key in structure.outputs(op)), default=0)
     return is_loop(structure.ops[op]), largest, -op
 

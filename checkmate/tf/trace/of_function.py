@@ -155,7 +155,7 @@ def _flattened(result: Any) -> tuple[list[tf.Tensor], list[int]]:
 
 
 def _loss_of(result: Any, found: Sequence[tf.Tensor]) -> int | None:
-    """Return which of ``found``, the tensors of ``result``, stands for the loss.
+    """Return which of ``found``, tensors of ``result``, is the loss.
 
     It is what is called so, else the first number; None where there is no number.
     """
@@ -233,7 +233,7 @@ def _require_one_device(graph: Any, name: str) -> None:
 
 
 def _devices(graph: Any) -> set[str]:
-    """Return the devices that ops of ``graph``, and of all that it calls, are placed on."""
+    """Return the devices of the ops of ``graph`` and of all that it calls."""
     found: set[str] = set()
     for op in graph.get_operations():
         found.add(op.device)

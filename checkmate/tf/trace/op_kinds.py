@@ -111,7 +111,7 @@ def _reduces_nothing(op: tf.Operation) -> bool:
 
 
 def _takes_aligned_rows(op: tf.Operation) -> bool:
-    """Return whether ``op`` takes whole rows of a tensor, from an aligned address on.
+    """Return whether ``op`` takes whole rows from an aligned address on.
 
     TensorFlow then shares the buffer. Other slices are copied.
     """

@@ -1,4 +1,4 @@
-"""Tell how often a loop's body runs, as far as that is known before it runs."""
+"""Tell how often a loop's body runs, if that is known beforehand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_loop(op: tf.Operation) -> bool:
 
 
 def is_part(op: tf.Operation) -> bool:
-    """Return whether the loop ``op`` runs some of the iterations of another one."""
+    """Return whether the loop ``op`` runs some iterations of another one."""
     return TRIPS in op.node_def.attr
 
 

@@ -1,4 +1,4 @@
-"""Keep a compiled function for each layout, and make it anew where its plan changed."""
+"""Keep a compiled function for each layout, made anew with its plan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Functions:
         self._made: dict[tuple[Key, ...], tuple[list[Schedule | None], Any]] = {}
 
     def of(self, layouts: Sequence[BatchLayout], body: Callable[..., Any]) -> Any:
-        """Return ``body`` compiled for ``layouts`` and the schedules that they have now."""
+        """Return ``body`` compiled for ``layouts`` and their present schedules."""
         key = tuple(layout.key for layout in layouts)
         plans = [self._planner.planned(layout) for layout in layouts]
         schedules = [None if plan is None else plan.schedule for plan in plans]

@@ -63,7 +63,7 @@ class Improvement:
             self._take(request.answer(self._ask, trials.report))
 
     def begin(self, tensors: Sequence[tf.Tensor]) -> None:
-        """Begin to solve in a thread, and hold nothing in the device's memory meanwhile.
+        """Begin to solve in a thread; hold nothing in the device's memory.
 
         A copy of the batch waits in host memory, for ``finish``.
         """
@@ -72,7 +72,7 @@ class Improvement:
         self._solve_on()
 
     def go_on(self, tensors: Sequence[tf.Tensor]) -> None:
-        """Measure the thread's answer on ``tensors``, and ask it for the next schedule."""
+        """Measure the thread's answer on ``tensors``, and ask for the next one."""
         assert self._solving is not None
         solving, self._solving = self._solving, None
         self.search.trials.tensors = tensors

@@ -54,7 +54,7 @@ class EarlierPlan:
 
 
 def names_of(step: LiveStep, request: PlanRequest, limit: Limit | None) -> tuple[str, ...]:
-    """Return the names under which a plan of ``step`` may be kept, its own first.
+    """Return the names that ``step``'s plan may be kept under, its own first.
 
     In ``fit`` an array is copied to the device or not, as it happens to lie in memory. So there is a plan for
     each amount that others hold, roughly; those for a little more and a little less may do too.
@@ -66,9 +66,10 @@ def names_of(step: LiveStep, request: PlanRequest, limit: Limit | None) -> tuple
 
 
 def key_of(step: LiveStep, request: PlanRequest, limit: Limit | None) -> str:
-    """Return a hash of all that decides the plan of ``step``: a SHA-256 in hexadecimal.
+    """Return a hash of all that decides the plan of ``step``.
 
-    ``limit``: the budget in bytes; None where this step is the one to tell what a share is of.
+    It is a SHA-256 in hexadecimal. ``limit``: the budget in bytes; None where this step is the one to tell
+    what a share is of.
     """
     graph, budget = step.graph, request.budget
     kind = "cpu" if graph.device is None else graph.device.kind
@@ -89,7 +90,7 @@ def key_of(step: LiveStep, request: PlanRequest, limit: Limit | None) -> str:
 
 
 def earlier_plan(step: LiveStep, request: PlanRequest, name: str) -> EarlierPlan | None:
-    """Return the plan that an earlier run kept under ``name``, if it can be used here.
+    """Return the plan that an earlier run kept, if it can be used here.
 
     It cannot where what others hold of the device changes it, where its schedule is none of this step, or
     where the step has no room now.
@@ -157,7 +158,7 @@ def forget(name: str, request: PlanRequest) -> None:
 
 
 def _still_holds(kept: KeptPlan, held: int, ahead: int) -> bool:
-    """Return whether ``kept`` is still the plan where others hold ``held`` bytes.
+    """Return whether ``kept`` stays the plan beside ``held`` bytes of others.
 
     ``ahead``: what a data set may hold or not at any time. More may be held as long as the plan fits. With
     far less around it, a cheaper plan may fit.
@@ -175,7 +176,7 @@ def _tell_problem(request: PlanRequest) -> None:
 
 
 def _device_facts(kind: str) -> dict[str, Any]:
-    """Return what runs the step here: device, kernels, memory meter and settings."""
+    """Return what runs the step: device, kernels, memory meter, settings."""
     physical = tf.config.list_physical_devices("GPU") if kind == "gpu" else []
     details = [tf.config.experimental.get_device_details(each).get("device_name", "GPU") for each in physical]
     return {
@@ -199,7 +200,7 @@ def _memory_limits(device: Any) -> list[Any]:
 
 
 def _ops(step: LiveStep) -> Iterator[str]:
-    """Yield a line per traced op, light ones included: its type, and what it makes.
+    """Yield a line per traced op, light ones too: its type and its outputs.
 
     Bodies of loops and conditions follow. Names are left out: Keras counts them on within a process.
     """

@@ -132,7 +132,7 @@ class _Peaks:
 
 
 class _Costs:
-    """Learn the seconds of ops from runs, and say when they are known well enough.
+    """Learn the seconds of ops from runs; say when they are known.
 
     ``least``: those of the quickest run, op by op. Other programs only add to the time of an op, so that is
     nearest to its own. The first run is cold, and does not count.

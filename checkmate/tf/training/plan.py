@@ -132,7 +132,7 @@ def foreseen(step: LiveStep, held: int) -> int:
 
 
 def _loose_bytes(step: LiveStep) -> int:
-    """Return the bytes that a chunk may come to hold beside the variable in it.
+    """Return the bytes that a variable's chunk may hold beside it.
 
     A variable that is assigned takes over the buffer of its new value. The allocator splits only chunks of
     twice the bytes that are asked for, so the chunk may be nearly that large, until the next assignment. In

@@ -98,7 +98,7 @@ class Planner:
                 self._kept[plan.layout.key] = plan.name
 
     def _go_on(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], at_once: bool) -> None:
-        """Go on with what makes a plan better, as far as it need not be waited for.
+        """Go on with what makes a plan better and need not be waited for.
 
         Another layout is planned with what this teaches, so then it is waited for.
         """
@@ -259,7 +259,7 @@ class Planner:
         return plan if plan.schedule is None else dataclasses.replace(plan, small_chunks=small_chunks)
 
     def _names_of(self, step: LiveStep) -> tuple[str, ...]:
-        """Return the names under which a plan of ``step`` may be kept; none where none is.
+        """Return the names that the plan of ``step`` may be kept under, if any.
 
         They are what they were when the layout was first planned, also where it is planned again.
         """
@@ -316,7 +316,10 @@ class Planner:
         return plan, self._better is None and not trials.short
 
     def _best(self, search: PlanSearch, tensors: Sequence[tf.Tensor], *, at_once: bool) -> StepPlan:
-        """Return the best plan; with ``at_once`` the first that fits, and go on from there."""
+        """Return the best plan.
+
+        With ``at_once`` it is the first that fits, and the search goes on from there.
+        """
         better = Improvement(search)
         better.go_on_until(lambda: at_once and search.fitted)
         if better.over:

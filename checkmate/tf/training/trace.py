@@ -217,7 +217,7 @@ def live_step(model: Any, layout: BatchLayout) -> KerasStep:
 
 @contextmanager
 def _naming_shapes(layout: BatchLayout) -> Iterator[None]:
-    """Let an error of tracing name the batch, because a wrong one is its usual cause."""
+    """Let an error of tracing name the batch, its usual cause."""
     try:
         yield
     except TraceError as error:

@@ -1,1 +1,1 @@
-"""Rewrite the loops of a traced step, so that what happens inside them can be scheduled."""
+"""Rewrite the loops of a traced step, so that they can be scheduled."""

@@ -1,4 +1,7 @@
-"""Make the functions of rewritten loops: a body without reads, a condition with an end."""
+"""Make the functions of rewritten loops.
+
+They are a body without reads, and a condition with an end.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def _reads(body: Any, number: int) -> list[tf.Tensor]:
 
 
 def body_of_values(target: Any, name: str, body: Any, values: Mapping[int, tf.Tensor]) -> str:
-    """Add to ``target`` the function ``body`` that takes values, not variables.
+    """Add to ``target`` the ``body`` that takes values, not variables.
 
     ``values``: for the number of each such input a tensor of its shape and dtype. Returns the function's
     name.
@@ -69,7 +72,7 @@ def body_of_values(target: Any, name: str, body: Any, values: Mapping[int, tf.Te
 def condition_of_values(
     target: Any, name: str, condition: Any, values: Mapping[int, tf.Tensor], end: int | None
 ) -> str:
-    """Add to ``target`` the function ``condition`` that takes values, not variables.
+    """Add to ``target`` the ``condition`` that takes values, not variables.
 
     With an ``end`` the loop also ends where its first state, a counter, has reached that. Returns the
     function's name.

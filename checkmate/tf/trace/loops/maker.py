@@ -14,7 +14,7 @@ from checkmate.tf.trace.trips import TRIPS
 
 
 class LoopMaker:
-    """Make copies of a loop that take values in place of the variables that it reads.
+    """Make copies of a loop that take values in place of its variables.
 
     ``made``: what stands for each tensor of the trace, by name.
     """
@@ -55,7 +55,10 @@ class LoopMaker:
         end: int | None = None,
         trips: int | None = None,
     ) -> tf.Operation:
-        """Make a loop that also ends before iteration ``end``, after at most ``trips`` of them."""
+        """Make a loop that also ends before iteration ``end``.
+
+        It makes at most ``trips`` iterations.
+        """
         functions = self.functions if end is None else {**self.functions, "cond": self._condition(end)}
         copy = private.create_loop(
             self.target,

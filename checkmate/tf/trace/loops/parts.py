@@ -30,7 +30,10 @@ class Parts:
     pieces: dict[str, dict[int, tf.Tensor]] = field(default_factory=dict)
 
     def split(self, loop: Loop, controls: Sequence[tf.Operation]) -> list[tf.Operation]:
-        """Make the parts of ``loop``, in the order in which they run; none if it stays whole."""
+        """Make the parts of ``loop`` in the order in which they run.
+
+        There are none if it stays whole.
+        """
         split = next((each for each in self.splits if loop.op.name in each.roles), None)
         if split is None:
             return []
@@ -57,7 +60,7 @@ class Parts:
         return found
 
     def joined(self, op: tf.Operation) -> tf.Operation | None:
-        """Return what reads a list as one tensor, if parts wrote the list; else None."""
+        """Return what reads a list as one tensor, if parts wrote the list."""
         pieces = self.pieces.get(source(op.inputs[0]).name) if op.type == "TensorListStack" else None
         if pieces is None:
             return None
@@ -121,7 +124,7 @@ class Parts:
         )
 
     def _list(self, rows: tf.Tensor, split: Split, part: int, scope: str) -> tf.Tensor:
-        """Return a list as long as the loop's, with ``rows`` where a part needs them."""
+        """Return a list as long as the loop's, with ``rows`` where needed."""
         return tf.raw_ops.TensorListScatterV2(
             tensor=rows,
             indices=self._places(split, part, scope),

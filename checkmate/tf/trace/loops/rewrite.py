@@ -1,4 +1,4 @@
-"""Copy a traced step op by op, with its loops split into parts and free of variables.
+"""Copy a traced step with its loops split and free of variables.
 
 A loop reads its variables in each iteration, so TensorFlow takes it for an op with side effects. The copy
 reads them once, before the loop, and the loop can be run again. A loop whose lists hold much for its gradient

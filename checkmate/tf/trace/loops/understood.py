@@ -1,4 +1,4 @@
-"""Understand a loop and the loop of its gradient, so that both can be split.
+"""Understand a loop and its gradient's loop, so that both can be split.
 
 ``tf.while_loop`` hands what its gradient needs to the backward loop in lists: each iteration appends to them,
 and each iteration of the backward loop takes the last element off. What is not known to be so stays whole.
@@ -24,7 +24,7 @@ _ADDS = frozenset({"AddN", "Add", "AddV2"})
 
 
 class Role(Enum):
-    """Say what a loop does with one of its inputs, and what its parts do with it.
+    """Say what a loop and its parts do with one of the loop's inputs.
 
     *Fixed*: the same in each iteration, and in each part. *Appended*: a list that starts empty, in each part,
     and goes to the same part of the backward loop, where it is *taken*. *Read*: a list made of a tensor, of
@@ -82,7 +82,7 @@ class Loop:
         ]
 
     def readers(self, number: int) -> list[tuple[tf.Operation, int]]:
-        """Return the ops of the step that read output ``number``, with the input that it is."""
+        """Return the ops that read output ``number``, each with the input."""
         return [found for found in _readers(self.op.outputs[number]) if found[0].name in self.needed]
 
     def result(self, number: int) -> tf.Operation:
@@ -111,7 +111,10 @@ def _readers(tensor: tf.Tensor) -> Iterator[tuple[tf.Operation, int]]:
 
 
 def loop_of(op: tf.Operation, needed: frozenset[str]) -> Loop | None:
-    """Return the loop ``op``; None where it is none, or its functions are not known."""
+    """Return the loop ``op``.
+
+    None: it is none, or its functions are not known.
+    """
     if not is_loop(op):
         return None
     body, condition = (
@@ -166,7 +169,7 @@ def understood(loop: Loop, others: Mapping[str, Loop], trips: int, ends: tuple[i
 
 
 def _is_appended(loop: Loop, number: int) -> bool:
-    """Return whether each iteration appends to the list, and does nothing else with it."""
+    """Return whether each iteration only appends to the list."""
     op = loop.result(number)
     return (
         op.type == "TensorListPushBack"
@@ -178,7 +181,10 @@ def _is_appended(loop: Loop, number: int) -> bool:
 
 
 def _undoes(loop: Loop, forward: Loop, taken: Mapping[tuple[str, int], int]) -> bool:
-    """Return whether ``loop`` runs as often as ``forward``, and takes all its lists off."""
+    """Return whether ``loop`` undoes ``forward``.
+
+    It runs as often, and takes all its lists off.
+    """
     if 0 not in loop.indices or any(_is_appended(loop, number) for number in range(len(loop.op.inputs))):
         return False
     less = without_identities(loop.condition.outputs[0]).op
@@ -204,7 +210,10 @@ def _place(function: Any, tensor: tf.Tensor) -> int | None:
 
 
 def _is_taken(loop: Loop, number: int) -> bool:
-    """Return whether each iteration takes one element off the list, and nobody reads the rest."""
+    """Return whether each iteration takes one element off the list.
+
+    Nobody may read the rest.
+    """
     op = loop.result(number)
     return (
         op.type == "TensorListPopBack"
@@ -286,7 +295,7 @@ def _backward_roles(
 
 
 def _sums(loop: Loop, op: tf.Operation, number: int, is_index: Any) -> bool:
-    """Return whether ``op`` adds one element to the list at the place of the iteration."""
+    """Return whether ``op`` adds an element at the iteration's place."""
     if op.type not in _ADDS or len(op.inputs) != 2 or op.outputs[0].dtype != tf.variant:
         return False
     for mine, other in (tuple(op.inputs), tuple(op.inputs)[::-1]):
@@ -308,7 +317,10 @@ def _is_stacked(loop: Loop, number: int, trips: int) -> bool:
 
 
 def tensor_of(given: tf.Tensor) -> tf.Tensor | None:
-    """Return the tensor that a list was made of; None if it was not, or its shape is not known."""
+    """Return the tensor that a list was made of.
+
+    None: it was not made of one, or its shape is not known.
+    """
     op = source(given).op
     known = op.type == "TensorListFromTensor" and op.inputs[0].shape.is_fully_defined()
     return op.inputs[0] if known else None
