@@ -69,7 +69,9 @@ class ModelRequest:
 
 
 def parse_shape(text: str) -> tuple[int, ...]:
-    """Return an input's shape without the batch, written like ``224,224,3`` or ``224x224x3``.
+    """Return an input's shape without the batch.
+
+    It is written like ``224,224,3`` or ``224x224x3``.
 
     Raises:
         ValueError: ``text`` is not such a shape; the sentence says how to write one.

@@ -1,6 +1,6 @@
-"""Read and write ``checkmate-certificate`` version 1: a proof that others can check.
+"""Read and write ``checkmate-certificate`` version 1.
 
-``checkmate.certificate.verify`` says what its fields mean.
+It is a proof that others can check. ``checkmate.certificate.verify`` says what its fields mean.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class CardRow:
 
     @property
     def proved(self) -> bool:
-        """Return whether nothing is left to find out: the cost is least, or nothing fits."""
+        """Return whether the cost is proved least, or that nothing fits."""
         return self.fit is Fit.KEEPS or not is_open(self.answer)
 
 

@@ -110,7 +110,7 @@ class BatchSearch:
         return max(known, default=self.scaling.graph.base_cost)
 
     def choices(self) -> tuple[tuple[int, float], ...]:
-        """Return pairs of a batch and the extra cost of the cheapest schedule found for it.
+        """Return pairs of a batch and the least extra cost found for it.
 
         Costs are fractions of computing everything once. Both rise; the last pair is the best.
         """

@@ -1,4 +1,7 @@
-"""Say where plans of training steps are kept; import nothing that may be broken."""
+"""Say where plans of training steps are kept.
+
+Nothing is imported that may be broken.
+"""
 
 from __future__ import annotations
 

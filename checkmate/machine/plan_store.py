@@ -51,7 +51,7 @@ class KeptPlan:
 
 
 class PlanStore:
-    """Store plans in ``folder``: at most ``most`` files of ``most_bytes`` in all.
+    """Store plans in ``folder``, ``most`` files of ``most_bytes`` in all.
 
     The one that was not used for longest is the first to be removed. ``problem`` is one sentence where a file
     was damaged or the folder cannot be used, else empty.
@@ -81,7 +81,7 @@ class PlanStore:
         return found
 
     def keep(self, key: str, plan: KeptPlan) -> bool:
-        """Keep ``plan`` for ``key`` in place of what was kept; return whether it is."""
+        """Keep ``plan`` for ``key`` instead of another; return whether it is."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             data = {"format": FORMAT, "version": VERSION, "key": key, **asdict(plan)}
@@ -96,7 +96,10 @@ class PlanStore:
         return True
 
     def remove(self, key: str) -> None:
-        """Remove what is kept for ``key``; where that cannot be, say so in ``problem``."""
+        """Remove what is kept for ``key``.
+
+        If that cannot be done, say so in ``problem``.
+        """
         try:
             self._path(key).unlink(missing_ok=True)
         except OSError as error:

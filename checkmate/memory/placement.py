@@ -1,8 +1,9 @@
-"""Say where in memory each buffer of a schedule lies, as the allocator's replica places it.
+"""Say where in memory each buffer of a schedule lies.
 
-The order of requests is that of the emitted step. An op's outputs and its workspace are requested while its
-inputs are held; then whatever no later step reads is given back. An output that is written over an input has
-the input's chunk. What is always live was requested before, and stays where it is.
+The replica of TensorFlow's allocator places it. The order of requests is that of the emitted step. An op's
+outputs and its workspace are requested while its inputs are held; then whatever no later step reads is
+given back. An output that is written over an input has the input's chunk. What is always live was requested
+before, and stays where it is.
 
 All of this is an estimate: TensorFlow runs some ops side by side, its kernels request small buffers that no
 graph tells of, and parameters move when they are updated. ``tests/tf/allocator/test_placement.py`` says how
@@ -232,7 +233,7 @@ class _Replay:
 
 
 def _from_zero(address: _Ints, regions: list[tuple[int, int]]) -> tuple[_Ints, tuple[int, ...], int]:
-    """Return addresses that count through the regions, where they begin, and the end."""
+    """Return addresses through all regions, their beginnings and the end."""
     if not regions:
         return address, (), 0
     lengths = np.array([length for _, length in regions], np.int64)
@@ -245,7 +246,7 @@ def _from_zero(address: _Ints, regions: list[tuple[int, int]]) -> tuple[_Ints, t
 
 
 def written_over(graph: Graph, schedule: Schedule, timeline: Timeline) -> dict[int, int]:
-    """Return which buffer each buffer is written over, where it is written over one.
+    """Return for each buffer which one it is written over, if any.
 
     The rules are those of ``checkmate.ir.timeline``.
     """

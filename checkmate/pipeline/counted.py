@@ -19,7 +19,7 @@ _PER_PAIR = 20  # moves for each pair of ops: on small graphs more find nothing 
 def solve_counted(
     graph: Graph, budget_bytes: int, *, options: SolveOptions, listener: Listener
 ) -> SolveResult:
-    """Return the schedule that a search of counted moves finds within a budget.
+    """Return the schedule that counted moves find within a budget.
 
     It makes about as many moves as the time limit has room for; only on a machine that is far slower does
     the limit itself end it. Where it finds nothing, ``auto`` is asked, which also proves that there is none.

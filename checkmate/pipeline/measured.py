@@ -185,7 +185,9 @@ def run(
 
 
 def _refuse_hopeless(graph: Graph, budget: Budget) -> None:
-    """Raise an error if no schedule can come near ``budget``, before anything is measured.
+    """Raise an error if no schedule can come near ``budget``.
+
+    This is before anything is measured.
 
     Raises:
         BudgetBelowMinimumError: some op needs more by itself, and by far: measuring may correct a size.

@@ -18,9 +18,10 @@ _POLL_S = 0.02
 
 
 def schedule_before_compiling(graph: Graph, budget_bytes: int, *, options: SolveOptions) -> Schedule | None:
-    """Return a schedule within a budget, by greedy as plain Python in a process.
+    """Return a schedule within a budget, without compiled code.
 
-    It is checked. None: the search is compiled, so it is as quick and better; or nothing was found.
+    It is greedy's as plain Python, in a process. It is checked. None: the search is compiled, so it is as
+    quick and better; or nothing was found.
     """
     if is_compiled() or not options.recompute_gradients or options.start is not None:
         return None

@@ -127,7 +127,10 @@ class MemoryRecord:
 
     @property
     def missing_bytes(self) -> int | None:
-        """Return how much more had to be free, in whatever pieces; 0 if enough was."""
+        """Return how many more bytes had to be free; 0 if enough were.
+
+        It does not matter in what pieces.
+        """
         if self.needed_bytes is None or self.room_bytes is None:
             return None
         return max(0, self.needed_bytes - self.room_bytes)

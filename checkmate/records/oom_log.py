@@ -215,7 +215,7 @@ class _Log:
 
 
 def read_lines(name: str, lines: Iterable[str]) -> Reading:
-    """Return the failures in the ``lines`` of the log ``name``; there may be none."""
+    """Return the failures in the ``lines`` of the log ``name``, if any."""
     log = _Log()
     for line in lines:
         log.read(line)

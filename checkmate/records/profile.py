@@ -1,4 +1,4 @@
-"""Find what was in memory when most of it was in use, from a profile's events."""
+"""Find what was in memory at its fullest, from a profile's events."""
 
 from __future__ import annotations
 

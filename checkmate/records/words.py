@@ -1,4 +1,7 @@
-"""Say in words and as data what a record tells, and which commands come next."""
+"""Say what a record tells, and which commands come next.
+
+It is said in words and as data.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +95,10 @@ def facts(record: MemoryRecord) -> list[tuple[str, str]]:
 
 
 def _rounding(record: MemoryRecord) -> str:
-    """Return what is lost because sizes are rounded up; a log tells it roughly."""
+    """Return the bytes lost because sizes are rounded up.
+
+    A log tells it roughly.
+    """
     if record.requested_bytes is None or not record.in_use_bytes:
         return ""
     lost = max(0, record.in_use_bytes - record.requested_bytes)
@@ -120,7 +126,7 @@ def why_no_layers(record: MemoryRecord) -> str:
 
 
 def next_commands(record: MemoryRecord, model: str = "MODEL", batch: int | None = None) -> list[str]:
-    """Return the commands that lead on: look at the step, or make one that fits.
+    """Return commands that lead on: look at the step, or make one that fits.
 
     The budget is the allocator's limit. ``model`` and ``batch``: words to put in for what is not known.
     """

@@ -461,7 +461,7 @@ class Placed(Message):
 
 @dataclass(frozen=True)
 class FindLargestBatch(NewestJob):
-    """Find the largest batch of a graph whose step fits a budget, by scaling the graph.
+    """Find the largest batch whose step fits, by scaling the graph.
 
     ``max_overhead``: the extra cost allowed, as a share of computing everything once; None: one forward pass;
     infinite: any. ``workers``: the most threads or processes to use.

@@ -23,7 +23,7 @@ def pair_facts(a: Facts, b: Facts) -> dict[str, Any]:
 
 
 def pair_text(graphs: tuple[Graph, Graph], facts: tuple[Facts, Facts]) -> str:
-    """Return the facts of both in a table, and what fills their peaks by layer."""
+    """Return the facts of both in a table, and their peaks by layer."""
     a, b = graphs
     head = f"{_name(a)} (A) and {_name(b)} (B); bytes are requested bytes, predicted"
     rows = [("", "A", "B", "B against A"), *_rows(graphs, facts)]

@@ -1,4 +1,4 @@
-"""Read what the commands take that measure a schedule: MODEL, S.json and -g G.json."""
+"""Read the arguments of commands that measure: MODEL, S.json, G.json."""
 
 from __future__ import annotations
 

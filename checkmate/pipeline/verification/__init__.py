@@ -1,1 +1,1 @@
-"""Compare the scheduled step with the plain one, and report what was found."""
+"""Compare the scheduled step with the plain one, and report on it."""

@@ -1,4 +1,4 @@
-"""What the checkpointing baselines share: of many schedules, the cheapest that fits."""
+"""Choose the cheapest schedule that fits, for checkpointing baselines."""
 
 from __future__ import annotations
 

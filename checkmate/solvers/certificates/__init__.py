@@ -1,4 +1,4 @@
-"""Make certificates: proofs that ``checkmate.certificate.verify`` can check.
+"""Make proofs that ``checkmate.certificate.verify`` can check.
 
 ``certificate_of`` makes one for a graph and a budget.
 """

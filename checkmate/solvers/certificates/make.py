@@ -1,4 +1,4 @@
-"""Make the certificate of a graph and a budget, and check it before it is given."""
+"""Make a certificate of a graph and a budget, and check it."""
 
 from __future__ import annotations
 

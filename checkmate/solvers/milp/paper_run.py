@@ -1,4 +1,7 @@
-"""What the two solvers of the paper's program share: its size, its assumptions and how it is stated."""
+"""Share what both solvers of the paper's program need.
+
+That is its size, its assumptions and how it is stated.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ops come before and after which; a set of ops is the bits of a number."""
+"""Find the ops before and after each op; a set is a number's bits."""
 
 from __future__ import annotations
 
