@@ -1,4 +1,4 @@
-"""Write the page of all commands and their options from the program's own parser.
+"""Write the page of all commands and options from the parser.
 
 ``python docs/generate_commands.py`` writes ``docs/pages/reference/commands.md``. With ``--check`` it only
 says whether the page is up to date (exit code 1: it is not).

@@ -1,8 +1,8 @@
-"""Draw the pictures of the pages with the program itself, without a screen.
+"""Draw the pictures of the pages with the program itself.
 
-``QT_QPA_PLATFORM=offscreen python docs/make_pictures.py [NAME ...]`` writes pictures into
-``docs/pages/pictures``, all of them where none is named. It needs no TensorFlow: the pictures show the
-bundled graph. Look at every picture before you keep it.
+It does without a screen. ``QT_QPA_PLATFORM=offscreen python docs/make_pictures.py [NAME ...]`` writes
+pictures into ``docs/pages/pictures``, all of them where none is named. It needs no TensorFlow: the pictures
+show the bundled graph. Look at every picture before you keep it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write a generated page, or check it: what the scripts that make pages share."""
+"""Write or check a generated page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write the page of example programs from ``docs/results/training/*.json``.
+"""Write the page of example programs from what was measured of them.
 
 ``python -m tests.benchmarks.training -o docs/results/training/NAME.json`` makes such a file. With ``--check``
 this script only says whether the page is up to date (exit code 1: it is not).

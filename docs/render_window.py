@@ -1,4 +1,4 @@
-"""Write the page of the window's frames from ``docs/results/window/frames.json``.
+"""Write the page of the window's frames from what was measured.
 
 ``python -m tests.desk.course -o docs/results/window/frames.json`` measures it on a real display, then
 ``python docs/render_window.py`` writes ``docs/pages/benchmarks/window.md``. With ``--check`` it only says

@@ -1,4 +1,4 @@
-"""Train an actor and a critic on pictures of a game, within a memory budget.
+"""Train an actor and a critic on a game's pictures, within a budget.
 
 The game is played by numpy; only the step that learns from it is scheduled. ``--small`` takes seconds.
 """

@@ -1,4 +1,4 @@
-"""Train an encoder by contrast, with a memory bank, within a memory budget.
+"""Train an encoder by contrast, with a memory bank, within a budget.
 
 As MoCo does: two views of each image, a slow encoder for the keys, and a bank of the keys of earlier
 batches. ``--small`` takes seconds.

@@ -1,4 +1,4 @@
-"""Train a graph network on the nodes of one large graph, within a memory budget.
+"""Train a graph network on one large graph, within a memory budget.
 
 Messages go along the edges by gather and segment sum, so the values of the edges are what fills the memory.
 ``--small`` takes seconds.

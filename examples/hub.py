@@ -1,4 +1,4 @@
-"""Train a network of KerasHub from its configuration, within a memory budget.
+"""Train a KerasHub network from its configuration, within a budget.
 
 ``python examples/hub.py bert`` (or ``gpt2``, or ``resnet``) needs ``pip install keras-hub``; nothing else is
 downloaded. ``--small`` takes seconds.

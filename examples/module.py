@@ -1,6 +1,6 @@
-"""Train a tf.Module that makes its variables when first called, within a budget.
+"""Train a tf.Module that makes its variables late, within a budget.
 
-Sonnet's modules are like this. ``--small`` takes seconds.
+It makes them when it is first called. Sonnet's modules are like this. ``--small`` takes seconds.
 """
 
 import argparse

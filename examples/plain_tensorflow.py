@@ -1,4 +1,4 @@
-"""Train with TensorFlow's variables and nothing else, within a memory budget.
+"""Train with TensorFlow's variables and nothing else, within a budget.
 
 Weights, dropout and momentum are written by hand. ``--small`` takes seconds.
 """

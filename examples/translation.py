@@ -1,4 +1,4 @@
-"""Train a translator of sentences of several lengths, within a memory budget.
+"""Train a translator on sentences of several lengths, within a budget.
 
 Recurrent encoder and decoder with attention. Every length of a batch has a plan of its own. ``--small``
 takes seconds.

@@ -1,4 +1,4 @@
-"""Train with a loop of one's own and two optimizers, within a memory budget.
+"""Train by a loop of one's own with two optimizers, within a budget.
 
 The convolutions have one optimizer and the head another. ``--small`` takes seconds.
 """

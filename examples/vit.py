@@ -1,4 +1,4 @@
-"""Train a vision transformer with augmentation in the model, within a memory budget.
+"""Train a transformer on images that it augments, within a budget.
 
 ``--small`` takes seconds.
 """
