@@ -1,4 +1,4 @@
-"""Test the allocator's view: its blocks, its words, its lines, and how it follows the memory curve."""
+"""Test the allocator's view: blocks, words, lines and the shared axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test the tensor bands: their heights, their words, and how they answer the pointer."""
+"""Test the tensor bands: their heights, words and answers to a pointer."""
 
 from __future__ import annotations
 

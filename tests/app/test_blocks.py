@@ -1,4 +1,7 @@
-"""Test that repeated blocks are one box, opened and folded by pointer and keyboard."""
+"""Test that repeated blocks are one box.
+
+Pointer and keyboard open and fold it.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,10 @@ class Layers:
 
 
 def transformer(blocks: int = 48, odd: int = -1) -> Graph:
-    """Return a pre-norm Transformer; all blocks read one mask, and block ``odd`` is wider."""
+    """Return a pre-norm Transformer whose blocks read one mask.
+
+    Block ``odd`` is wider.
+    """
     layers = Layers()
     mask = layers.add("mask", [])
     x = layers.add("dropout", [layers.add("embedding", [])])
@@ -142,7 +148,10 @@ def test_a_search_for_blocks_ends_after_a_fixed_amount_of_work() -> None:
 
 
 def _hard() -> Graph:
-    """Return equal layers that read from anywhere: each beginning is tried in vain."""
+    """Return equal layers that read from anywhere.
+
+    Each beginning is tried in vain.
+    """
     builder, made, random = GraphBuilder("hard"), list[int](), Random(1)
     for number in range(3000):
         value = builder.value(f"v{number}", MIB)

@@ -1,4 +1,7 @@
-"""Test the field for an exact budget: what it says is the budget, and it does not get in the way."""
+"""Test the field for an exact budget.
+
+What it says is the budget, and it does not get in the way.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Test the table of cards: it follows what is found, and a row becomes the budget."""
+"""Test the table of cards.
+
+It follows what is found, and a row becomes the budget.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test that words and outlines stand out from what is behind them, in both themes (WCAG 2.2, AA)."""
+"""Test that words and outlines stand out in both themes (WCAG 2.2, AA)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test that what is copied as commands, and as Python, leads to what is on screen."""
+"""Test that copied commands and Python lead to what is on screen."""
 
 from __future__ import annotations
 

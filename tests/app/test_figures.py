@@ -1,4 +1,4 @@
-"""Test figures for a paper: how large they are, and that their words are words."""
+"""Test figures for a paper: their sizes, and that words are words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test that the boxes of the graph can be told apart: by their outlines, and by their names."""
+"""Test that the graph's boxes differ by their outlines and names."""
 
 from __future__ import annotations
 

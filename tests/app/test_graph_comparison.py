@@ -1,4 +1,7 @@
-"""Test the comparison of two graphs: its figures by hand, its window by real events."""
+"""Test the comparison of two graphs.
+
+Its figures are computed by hand, and its window gets real events.
+"""
 
 from __future__ import annotations
 

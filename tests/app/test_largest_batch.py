@@ -1,4 +1,7 @@
-"""Test the search for the largest batch: its words without Qt, its dialog by real events."""
+"""Test the search for the largest batch.
+
+Its words are tested without Qt, its dialog by real events.
+"""
 
 from __future__ import annotations
 

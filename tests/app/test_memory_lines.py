@@ -1,4 +1,7 @@
-"""Test the lines across the memory curve: their figures, their places, and that the choice is kept."""
+"""Test the lines across the memory curve.
+
+Figures and places are right, and the choice is kept.
+"""
 
 from __future__ import annotations
 

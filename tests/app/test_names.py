@@ -1,4 +1,7 @@
-"""Test that everything that takes the keys has a name, for users who do not see it."""
+"""Test that everything that takes the keys has a name.
+
+It is for users who do not see it.
+"""
 
 from __future__ import annotations
 

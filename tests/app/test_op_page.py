@@ -1,4 +1,7 @@
-"""Test the page of one op: it says what the graph says, and leads on to other ops."""
+"""Test the page of one op.
+
+It says what the graph says, and leads on to other ops.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Test that panels fold, close, float, fit any window, and come back as they were left."""
+"""Test that panels fold, close, float, and come back as they were left.
+
+They also fit any window.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ def sizes(area: PanelArea) -> dict[str, tuple[int, int]]:
 
 
 def near(found: dict[str, tuple[int, int]], wanted: dict[str, tuple[int, int]]) -> bool:
-    """Return whether all sizes are the same, but for some pixels of a column's height."""
+    """Return whether all sizes are the same, but for some pixels of height."""
     return all(
         found[name][0] == wide and abs(found[name][1] - high) < 30 for name, (wide, high) in wanted.items()
     )
@@ -146,12 +149,18 @@ def test_every_panel_is_whole_in_a_window_of_any_size(qtbot, windows: Windows, s
 
 
 def stacked(area: PanelArea) -> bool:
-    """Return whether solving and inspector lie above each other; otherwise they are tabs."""
+    """Return whether solving and inspector lie above each other.
+
+    Otherwise they are tabs.
+    """
     return area.docks["inspector"] not in area.tabifiedDockWidgets(area.docks["solving"])
 
 
 def in_front(dock: PanelDock) -> bool:
-    """Return whether the dock is on screen; Qt puts those behind a tab outside."""
+    """Return whether the dock is on screen.
+
+    Qt puts those behind a tab outside.
+    """
     return not dock.visibleRegion().isEmpty()
 
 

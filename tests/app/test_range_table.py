@@ -1,4 +1,7 @@
-"""Test the table of the selected steps: its figures by brute force, its prices by replay, by real events."""
+"""Test the table of the selected steps.
+
+Its figures are held against brute force, its prices against a replay. It gets real events.
+"""
 
 from __future__ import annotations
 

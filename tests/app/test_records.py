@@ -1,4 +1,4 @@
-"""Test that a log or a profile opens in the window, and leads to its model."""
+"""Test that a log or a profile opens, and leads to its model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Test the report's script: what it shows of a step and of a cell is what the program computes."""
+"""Test that the report's script shows what the program computes.
+
+It is tested on a step and on a cell.
+"""
 
 from __future__ import annotations
 

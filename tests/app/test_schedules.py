@@ -1,6 +1,6 @@
-"""Test the list of schedules: its groups, the user's own list, and the work in the background.
+"""Test the list of schedules: its groups, and the user's own list.
 
-The window is driven by the mouse and the keyboard.
+The work in the background is tested too. The window is driven by the mouse and the keyboard.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def undo(window, qtbot) -> None:
 
 
 def open_unet(window, qtbot) -> None:
-    """Open the bundled graph; wait until a better schedule is known than keeping everything."""
+    """Open the bundled graph; wait for a schedule better than the plain one."""
     exploration = window.session.exploration
     with qtbot.waitSignal(exploration.graph_changed, timeout=PATIENCE_MS):
         window.open("unet-b8.graph")

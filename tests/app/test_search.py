@@ -1,4 +1,7 @@
-"""Test the list of layers and the search: what they find, how they name it, and where they lead."""
+"""Test the list of layers and the search.
+
+What do they find, how do they name it, and where do they lead?
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ RESNET = [
 
 
 def normed(layers: int = 9) -> Graph:
-    """Return a graph whose ops are called alike in every layer, as batch normalization's are."""
+    """Return a graph whose ops are called alike in every layer.
+
+    Those of batch normalization are.
+    """
     builder = GraphBuilder("net")
     last: list[int] = []
     for number in range(layers):

@@ -1,4 +1,4 @@
-"""Test that an op selected in one view is selected, marked and in sight in all of them."""
+"""Test that a selected op is selected and in sight in every view."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEFT = Qt.MouseButton.LeftButton
 
 @pytest.fixture
 def opened(window, qtbot):
-    """Return a window on a graph of 40 layers, more than the list has room for."""
+    """Return a window on 40 layers, more than the list has room for."""
     window.session.exploration.listing.fill(False)
     open_chain(window, qtbot, 40)
     window.explorer.turns.finish()

@@ -1,4 +1,4 @@
-"""Test that every view tells the same of the schedule on screen and the budget."""
+"""Test that all views tell the same of the schedule and the budget."""
 
 from __future__ import annotations
 

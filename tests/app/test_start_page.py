@@ -1,4 +1,7 @@
-"""Test the start page: samples with what they show, recent explorations, and sample models."""
+"""Test the start page: samples, recent explorations, sample models.
+
+Each sample says what it shows.
+"""
 
 from __future__ import annotations
 

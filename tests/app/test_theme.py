@@ -1,4 +1,4 @@
-"""Test that another theme is there at once, everywhere, and that nothing else changes."""
+"""Test that another theme is at once everywhere, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def settings(tmp_path: Path) -> QSettings:
 
 @pytest.fixture(autouse=True)
 def light(qapp: QApplication) -> Iterator[None]:
-    """Begin and end with the light theme, which belongs to the whole application."""
+    """Begin and end with the light theme, which all windows share."""
     apply_theme(qapp, LIGHT, load_fonts())
     yield
     color_application(qapp, LIGHT)

@@ -1,4 +1,4 @@
-"""Test that memory curve, R and S answer the pointer, with events of mouse and keyboard."""
+"""Test that memory curve, R and S answer mouse and keyboard."""
 
 from __future__ import annotations
 

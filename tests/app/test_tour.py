@@ -1,4 +1,4 @@
-"""Test the tour: five stops at the real panels, by the mouse and the keyboard."""
+"""Test the tour by mouse and keyboard: five stops at the real panels."""
 
 from __future__ import annotations
 

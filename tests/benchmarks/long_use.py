@@ -161,7 +161,7 @@ class User:
 
 
 def fullest_pages(shown: ListedSchedule) -> list[int]:
-    """Return for each table of the inspector the op that fills most of its rows.
+    """Return for each table of the inspector its op with the most rows.
 
     The inspector keeps its rows for the next op. Once these ops were shown, no other op of the graph adds
     any. An op chosen at random could come late and with many rows, which would look like a leak.

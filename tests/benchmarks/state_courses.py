@@ -251,7 +251,7 @@ _COURSES: tuple[Callable[[Stage, str], Iterator[str]], ...] = (
 
 
 def states(stage: Stage, wanted: Sequence[str], model: str) -> Iterator[str]:
-    """Yield the name of each state, or of those wanted, while the window is in it."""
+    """Yield the name of each wanted state while the window is in it."""
     for course in _COURSES:
         for name in course(stage, model):
             if not wanted or any(name.startswith(part) for part in wanted):

@@ -1,6 +1,7 @@
-"""Draw the window in each of its states, in several sizes and both themes, and look for words that are cut.
+"""Draw the window in each of its states, and look for cut words.
 
-``python -m tests.benchmarks.states -o FOLDER [--states NAME ...] [--sizes 1366x768 ...] [--no-model]``
+Each state is drawn in several sizes and both themes. ``python -m tests.benchmarks.states -o FOLDER
+[--states NAME ...] [--sizes 1366x768 ...] [--no-model]``
 
 The window is the real one, with its own processes, without a screen. FOLDER gets a picture of each state, and
 contact sheets of all. Words that have no room are printed; the exit code is 1 where there are any. Look at
@@ -117,7 +118,7 @@ def draw_all(folder: Path, wanted: Sequence[str], sizes: Sequence[tuple[int, int
 
 
 def _dense(options: argparse.Namespace) -> Iterator[str]:
-    """Draw everything on a dense screen, in a process of its own; yield what is cut."""
+    """Draw everything on a dense screen, in a process; yield what is cut."""
     size = "{}x{}".format(*DENSE_SIZE)
     command = [sys.executable, "-m", "tests.benchmarks.states", "-o", str(options.output), "--plain-only"]
     command += ["--sizes", size, *(["--states", *options.states] if options.states else [])]

@@ -1,4 +1,4 @@
-"""Use the window by hand on a real display, and judge every captured frame.
+"""Use the window by hand on a real display, and judge every frame.
 
 ``python -m tests.desk.course [--ops 100 1000 10000] [--theme light] [--pictures FOLDER] [-o FILE.json]``
 """
@@ -74,7 +74,10 @@ def steps(desk: Desk, count: int) -> Iterator[Pause]:
 
 
 def zoom(desk: Desk, count: int) -> Iterator[Pause]:
-    """Zoom into the memory curve and into S with the wheel, and out again; then as bands."""
+    """Zoom into the memory curve and S with the wheel, and out again.
+
+    Then do it as bands.
+    """
     for panel in ("curve", "S", "curve"):
         x, y, wide, high = desk.panel(panel)
         desk.hand.move(x + 0.5 * wide, y + 0.5 * high)
@@ -93,7 +96,7 @@ def zoom(desk: Desk, count: int) -> Iterator[Pause]:
 
 
 def name_other(desk: Desk, path: Path) -> None:
-    """Name another graph in the dialog that asks for one, by the keyboard alone."""
+    """Name another graph in the dialog that asks for one, by keyboard alone."""
     desk.hand.key("ctrl+o")
     desk.until(lambda: desk.state["dialog"], "the dialog came up")
     desk.still()

@@ -1,4 +1,7 @@
-"""The window on a real display, a hand that uses it, and an eye that watches every frame."""
+"""The window on a real display, a hand that uses it, and an eye.
+
+The eye watches every frame.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,10 @@ class Pause:
 
 
 class Desk:
-    """Starts the window on ``file`` under a screen of its own; use it in a ``with`` statement."""
+    """Starts the window on ``file`` under a screen of its own.
+
+    Use it in a ``with`` statement.
+    """
 
     def __init__(self, file: Path | None, *, theme: str = "light", pictures: Path | None = None) -> None:
         self._file, self._theme, self._pictures = file, theme, pictures
@@ -137,7 +143,10 @@ class Desk:
             time.sleep(0.02)
 
     def type(self, text: str) -> None:
-        """Type into the field that has the keys; do it again where a busy machine lost some."""
+        """Type into the field that has the keys.
+
+        Do it again where a busy machine lost some.
+        """
         for _ in range(_TIMES_TYPED):
             self.hand.type(text)
             end = time.monotonic() + _TYPED_S
@@ -160,7 +169,7 @@ class Desk:
         assert self.screen.run("xdotool", "windowsize", window, str(wide), str(high)).returncode == 0
 
     def still(self) -> Pixels:
-        """Wait until nothing moves, or for some seconds; return the window's pixels."""
+        """Wait until nothing moves, or for some seconds; return the pixels."""
         end = time.monotonic() + _MOST_STILL_S
         last, since = self.client.copy(), time.monotonic()
         while time.monotonic() < end and time.monotonic() - since < _STILL_S:
@@ -286,7 +295,10 @@ def _only(frame: Pixels, rect: Rect) -> Pixels:
 
 @dataclass(frozen=True)
 class _Still:
-    """The screen while nothing moves: its pixels, and where the panels and the window are."""
+    """The screen while nothing moves: its pixels and the panels' places.
+
+    It also has the window's place.
+    """
 
     pixels: Pixels
     panels: dict[str, Rect]

@@ -1,4 +1,7 @@
-"""A hand on the mouse and the keyboard: events that the X server itself makes (its XTEST extension)."""
+"""A hand on the mouse and the keyboard.
+
+The X server itself makes the events, by its XTEST extension.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Count what it takes in the window to answer one question about the memory of a step.
+"""Count what it takes to answer one question about a step's memory.
 
 ``python -m tests.desk.question``: which tensors fill the memory at the peak, and what would it cost to drop
 them? The hand begins at the start page, with a graph that was profiled before.

@@ -1,4 +1,4 @@
-"""The window as a user starts it; where its panels are is written to a file.
+"""The window as a user starts it; it writes where its panels are.
 
 ``python -m tests.desk.shown STATE.json [FILE] [--theme light]``
 
@@ -29,7 +29,10 @@ SIZE = (1400, 900)
 
 
 class Reporter(QObject):
-    """Writes to ``path`` where the window's panels are, and what it shows, whenever that has changed."""
+    """Writes to ``path`` where the panels are, and what the window shows.
+
+    It writes whenever that has changed.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -85,7 +88,7 @@ def state_of(window: MainWindow) -> dict[str, Any]:
 
 
 def _focus() -> dict[str, Any]:
-    """Return what has the keys: its name, where it is on the screen, and what is typed in it."""
+    """Return what has the keys: its name, its place and what is typed in it."""
     widget = QApplication.focusWidget()
     if widget is None:
         return {"name": "", "place": [0, 0, 0, 0], "typed": ""}
@@ -123,7 +126,7 @@ def _lines(window: MainWindow) -> list[str]:
 
 
 def _compared(window: MainWindow) -> dict[str, Any]:
-    """Return what the comparison of two graphs shows; empty while there is none."""
+    """Return what the comparison of two graphs shows; empty without one."""
     dialog = window.comparing.dialog
     if dialog is None:
         return {}
@@ -176,7 +179,10 @@ def _panels(window: MainWindow) -> dict[str, QWidget]:
 
 
 def _places(window: MainWindow) -> dict[str, QWidget]:
-    """Return what else the hand may click: the budget's field, and the links of the start page."""
+    """Return what else the hand may click.
+
+    It is the budget's field, and the links of the start page.
+    """
     found: dict[str, QWidget] = {}
     if window._explorer is not None and window._explorer.isVisible():
         found["entry"] = window._explorer.budget._entry

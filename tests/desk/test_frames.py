@@ -1,4 +1,7 @@
-"""Test the window on a real X server: no captured frame shows an empty or half-painted panel."""
+"""Test on a real X server that no frame shows an empty panel.
+
+Half-painted ones count too.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def desk(tmp_path_factory):
 
 
 def whole(verdict: Verdict) -> bool:
-    """Return whether frames were seen that changed, and all of them were whole."""
+    """Return whether frames changed, and all of them were whole."""
     facts = verdict.facts()
     assert verdict.frames > 10 and verdict.changed > 3, facts
     assert verdict.bad_frames == 0, facts

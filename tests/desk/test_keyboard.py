@@ -1,4 +1,7 @@
-"""Test on a real X server that all can be done without a pointer, and that each focus is seen."""
+"""Test on a real X server that all can be done without a pointer.
+
+Each focus is seen.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ def luminance(pixels: Pixels) -> np.ndarray:
 
 
 def press(desk: Desk, *keys: str) -> str:
-    """Move the focus by keys; return what has it. It must be seen that it does."""
+    """Move the focus by keys; return what has it.
+
+    It must be seen that it does.
+    """
     old = desk.state["focus"]
     before = desk.screen.frame()
     desk.hand.key(*keys)

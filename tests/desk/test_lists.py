@@ -1,4 +1,7 @@
-"""Test the lists on a real X server: what was asked for stays, and a search leads to its op."""
+"""Test the lists on a real X server.
+
+What was asked for stays, and a search leads to its op.
+"""
 
 from __future__ import annotations
 

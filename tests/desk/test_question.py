@@ -1,4 +1,4 @@
-"""Test on a real X server that a question is answered in two clicks and a key."""
+"""Test on a real X server that two clicks and a key answer a question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Test on a real X server that a schedule over the budget does not stay when the budget is typed again."""
+"""Test on a real X server that a budget typed again is kept.
+
+A schedule over it does not stay.
+"""
 
 from __future__ import annotations
 

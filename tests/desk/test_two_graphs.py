@@ -1,4 +1,7 @@
-"""Test on a real X server what is held against the explored graph: a card, another graph, another batch."""
+"""Test on a real X server what is held against the explored graph.
+
+That is a card, another graph, or another batch.
+"""
 
 from __future__ import annotations
 

@@ -59,7 +59,10 @@ def test_every_column_of_the_curve_is_on_the_page() -> None:
 
 
 def test_every_folder_of_the_tree_is_on_the_page() -> None:
-    """Test the page that a newcomer reads first: a room that it does not name is not found."""
+    """Test the page that a newcomer reads first.
+
+    A room that it does not name is not found.
+    """
     page = (DOCS / "pages" / "architecture.md").read_text(encoding="utf-8")
     first_cells = " ".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
     for folder in (ROOT / "checkmate", ROOT / "checkmate" / "solvers", ROOT / "checkmate" / "tf"):

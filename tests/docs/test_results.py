@@ -1,4 +1,4 @@
-"""The page of results: what it shows of a file, and how a generated page is written or checked."""
+"""Test the page of results, and how a generated page is written."""
 
 from __future__ import annotations
 

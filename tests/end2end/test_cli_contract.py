@@ -1,7 +1,8 @@
-"""Test what programs rely on: each command's exit codes and JSON keys, on fixed inputs.
+"""Test each command's exit codes and JSON keys, on fixed inputs.
 
-Keys may be added, none removed. A new command needs a line in ``SUCCEEDS`` or a test below, and one in
-``REFUSED``. No TensorFlow: what it measures is given, and the heavy tests beside this one measure it.
+Programs rely on them. Keys may be added, none removed. A new command needs a line in ``SUCCEEDS`` or a test
+below, and one in ``REFUSED``. No TensorFlow: what it measures is given, and the heavy tests beside this one
+measure it.
 """
 
 from __future__ import annotations

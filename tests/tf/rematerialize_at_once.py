@@ -1,6 +1,7 @@
-"""Test training that begins at once and changes to a better schedule between two batches.
+"""Test training that begins at once and changes its schedule later.
 
-Kernels and graphs are such that the same op gives the same bits in every step.
+It changes to a better one between two batches. Kernels and graphs are such that the same op gives the same
+bits in every step.
 """
 
 from __future__ import annotations
@@ -69,7 +70,10 @@ def cache_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 class HeldSolver:
-    """The real solver; in a thread of its own it waits until ``go`` is set, and then may ``fail``."""
+    """The real solver; in a thread it waits until ``go`` is set.
+
+    Then it may ``fail``.
+    """
 
     def __init__(self) -> None:
         self.go, self.threads, self.fail = threading.Event(), list[str](), False
@@ -92,7 +96,10 @@ def held(monkeypatch: pytest.MonkeyPatch) -> HeldSolver:
 
 
 class Batches(keras.callbacks.Callback):  # type: ignore[misc]
-    """Note the schedule and the peak of every batch; after batch ``number`` let the solver answer."""
+    """Note the schedule and the peak of every batch.
+
+    After batch ``number`` let the solver answer.
+    """
 
     def __init__(self, held: HeldSolver, number: int) -> None:
         super().__init__()
@@ -255,7 +262,7 @@ def test_a_solver_that_fails_leaves_the_first_schedule(
 
 @pytest.mark.parametrize("ends", ["pass", "raise KeyboardInterrupt"])
 def test_a_program_that_ends_early_does_not_wait(ends: str, tmp_path: Path) -> None:
-    """The solver would go on for an hour, in a thread and without Python's lock."""
+    """Let the solver go on for an hour, in a thread without Python's lock."""
     program = tmp_path / "program.py"
     program.write_text(
         "import checkmate, threading\n"

@@ -1,4 +1,4 @@
-"""Test what a budget means for ``rematerialize``, and what happens where it is missed."""
+"""Test what a budget means for ``rematerialize``, also a missed one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from tests.tf.rematerialized import FAST, assert_close, conv_model, data, plans,
 
 @pytest.fixture(autouse=True)
 def few_bytes_held() -> None:
-    """Begin without the models of earlier tests: the budgets here are a few MiB."""
+    """Begin without the models of earlier tests.
+
+    The budgets here are a few MiB.
+    """
     nothing_left_of_earlier_models()
 
 
@@ -58,7 +61,10 @@ def test_a_share_is_of_the_measured_plain_peak(capfd: pytest.CaptureFixture[str]
 
 
 def test_the_budget_that_there_is_is_used() -> None:
-    """Check that no more is left than one value of the model takes, which is 1 MiB."""
+    """Check that at most one value's bytes are left.
+
+    A value of the model takes 1 MiB.
+    """
     x, y = data(16)
     model = within(conv_model(blocks=8), "85%", solver="auto", example=(x, y))
     model.fit(x, y, batch_size=16, epochs=3, verbose=0)
@@ -130,7 +136,7 @@ def test_a_loop_at_the_peak_is_named(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def fine_tuned(*, frozen: bool) -> Any:
-    """Return a model whose weights take most of its memory while its base is frozen."""
+    """Return a model with most of its memory in weights, its base frozen."""
     keras.utils.set_random_seed(1)
     base = keras.Sequential(
         [layers.Conv2D(16, 3, activation="relu", padding="same"), layers.Flatten(), layers.Dense(128)]

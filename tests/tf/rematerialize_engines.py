@@ -1,4 +1,4 @@
-"""Test ``fit`` within a budget with the ways that Keras has of feeding and stepping.
+"""Test ``fit`` within a budget with Keras's ways to feed and step.
 
 Each of them trains the same model plainly and within a budget, for real, and the weights agree.
 """
@@ -31,7 +31,10 @@ class Batches(keras.utils.PyDataset):  # type: ignore[misc]
 
 
 def prefetched() -> tf.data.Dataset:
-    """Return a pipeline that keeps what it reads, and prepares batches beside the step."""
+    """Return a pipeline that keeps what it reads.
+
+    It prepares batches beside the step.
+    """
     batches = tf.data.Dataset.from_tensor_slices((X, Y)).cache().batch(16)
     return batches.map(lambda x, y: (x * 2 - 1, y), num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
 
@@ -102,7 +105,7 @@ class Fails(keras.callbacks.Callback):  # type: ignore[misc]
 
 
 def test_training_goes_on_from_a_backup(tmp_path: Path) -> None:
-    """Check that what a backup and a checkpoint hold is that of plain training."""
+    """Check that a backup and a checkpoint hold what plain training does."""
 
     def fit(model: Any, *callbacks: Any) -> None:
         model.fit(X, Y, batch_size=16, shuffle=False, epochs=2, verbose=0, callbacks=list(callbacks))

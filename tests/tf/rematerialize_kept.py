@@ -1,4 +1,4 @@
-"""Test that a later run trains by the plans of an earlier one, and only where it may."""
+"""Test that a later run trains by an earlier one's plans where it may."""
 
 from __future__ import annotations
 

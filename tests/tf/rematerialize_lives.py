@@ -1,6 +1,7 @@
-"""Test what happens to a model around ``fit`` within a budget: stops, errors, interrupts, other models.
+"""Test what happens to a model around ``fit`` within a budget.
 
-Each test trains the same model plainly and within a budget, for real, and the weights agree.
+There are stops, errors, interrupts and other models. Each test trains the same model plainly and within a
+budget, for real, and the weights agree.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Share what the tests of ``rematerialize`` train, and look into its plans."""
+"""Share what the tests of ``rematerialize`` train, and show its plans."""
 
 from __future__ import annotations
 

@@ -112,7 +112,10 @@ def ends_in_loop():
 
 
 class EndsEarly(layers.Layer):
-    """Run a loop that ends when its own state says so: after 10 of up to 32 iterations."""
+    """Run a loop that ends when its own state says so.
+
+    That is after 10 of up to 32 iterations.
+    """
 
     def build(self, shape):
         self.kernel = self.add_weight(shape=(128, 128), name="kernel")

@@ -1,4 +1,4 @@
-"""Make training steps of one's own, small ones with tensors big enough to be metered.
+"""Make small training steps of one's own, with tensors that are metered.
 
 Tests load them as ``step_models.py:name``. Each is written as users write them.
 """

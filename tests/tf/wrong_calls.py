@@ -210,7 +210,10 @@ def said_by_command(line: str) -> tuple[str, str]:
 
 
 def row(call: str, sentence: str, hint: str) -> str:
-    """Return a line of the table, without what differs between runs and releases."""
+    """Return a line of the table, without what differs between releases.
+
+    What differs between runs is left out too.
+    """
     for varies, instead in VARIES:
         sentence = re.sub(varies, instead, sentence)
     assert sentence and hint and "\n" not in sentence + hint, (call, sentence, hint)

@@ -1,4 +1,4 @@
-"""Test what the command line asks for: a model, or a training step, and its batch."""
+"""Test what a command asks for: a model or training step, and a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test what work inside a user's program writes where there is no terminal."""
+"""Test what a user's program writes where there is no terminal."""
 
 from __future__ import annotations
 

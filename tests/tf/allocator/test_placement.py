@@ -1,4 +1,7 @@
-"""Test that the window's picture of the allocator is near to the replay of each op of the emitted step."""
+"""Test that the window's picture of the allocator is near the replay.
+
+The replay has each op of the emitted step.
+"""
 
 from __future__ import annotations
 

@@ -81,7 +81,10 @@ def test_requested_peak_of_the_plain_schedule(name: str) -> None:
 
 @lru_cache(maxsize=1)
 def half_precision() -> tuple[FoldedStep, list[StepTrace]]:
-    """Return a step in half precision, and what two runs of it showed: a minute on some CPUs."""
+    """Return a half-precision step, and what two runs of it showed.
+
+    It takes a minute on some CPUs.
+    """
     folded = folded_zoo("mixed_float16")
     return folded, traced(folded, list(range(folded.graph.n)), runs=2)
 

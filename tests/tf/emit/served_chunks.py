@@ -32,7 +32,7 @@ def rounded(size: int) -> int:
 
 
 def given_back(events: Sequence[MemoryEvent]) -> dict[int, int]:
-    """Return the chunks that were requested and given back: rounded bytes by address."""
+    """Return the chunks requested and given back: rounded bytes by address."""
     open_, freed = {}, {}
     for event in events:
         if event.requested_bytes > 0:

@@ -38,7 +38,7 @@ def folded(request: pytest.FixtureRequest) -> FoldedStep:
 
 
 def most_at_once(events: Sequence[MemoryEvent]) -> Counter[int]:
-    """Return the most buffers of each rounded size that were held at the same time."""
+    """Return the most buffers of each rounded size that were held at once."""
     held: Counter[int] = Counter()
     most: Counter[int] = Counter()
     sizes: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Test loops that are split, so that a schedule can recompute some of their iterations."""
+"""Test loops that are split so that some iterations are recomputed."""
 
 from __future__ import annotations
 

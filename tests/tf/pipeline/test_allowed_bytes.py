@@ -1,4 +1,4 @@
-"""Test what a budget allows the allocator to show, and what it costs to know."""
+"""Test what a budget lets the allocator show, and what that costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test the comparison of a step that is not Keras's own with the plain one.
+"""Test the comparison of a step that is not Keras's with the plain one.
 
 What it returns and its variables are compared, after a few steps from the same state.
 """

@@ -1,4 +1,4 @@
-"""Test what loops and conditions are said to allocate inside, before they run."""
+"""Test what loops and conditions are foretold to allocate inside."""
 
 from __future__ import annotations
 

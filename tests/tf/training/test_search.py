@@ -1,4 +1,7 @@
-"""Test where a search for a plan goes on and where it ends, on measurements made up for it."""
+"""Test where the search for a plan goes on and ends.
+
+The measurements are made up for it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ GRAPH = dataclasses.replace(CHAIN, fixed={**CHAIN.fixed, "inputs": 0})
 
 
 class MadeUp:
-    """Trials of a step whose allocator holds just what its ops request, and ``lost`` bytes."""
+    """Trials whose allocator holds what ops request, and ``lost`` bytes."""
 
     def __init__(self, lost: dict[int, int]) -> None:
         self.graph, self.step, self.report = GRAPH, SimpleNamespace(graph=GRAPH), silent

@@ -1,4 +1,4 @@
-"""Test training on two worker processes of one machine, with a step of ``train_step``."""
+"""Test ``train_step`` on two worker processes of one machine."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ def trained(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.heavy
 def test_two_workers_train_the_same_within_the_budget(tmp_path: Path) -> None:
-    """Check the measured peak too: it must be that of the whole step, with its backward pass."""
+    """Check the measured peak too.
+
+    It must be that of the whole step, with its backward pass.
+    """
     found = trained(tmp_path)
     for each in found:
         plan = each["scheduled"]["plan"]

@@ -1,4 +1,7 @@
-"""Test that a wrong call gets one clear sentence, at once, and that the page says the same."""
+"""Test that a wrong call gets one clear sentence at once.
+
+The page says the same.
+"""
 
 from __future__ import annotations
 

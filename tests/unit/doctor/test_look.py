@@ -81,7 +81,7 @@ def test_cancelling_ends_the_child(module) -> None:
 
 
 def test_ctrl_c_while_the_children_start_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check the moment when some children run and nothing polls for Ctrl-C yet."""
+    """Check it while some children run and nothing polls for Ctrl-C yet."""
     ended: list[bool] = []
     handed_in: list[object] = []
 

@@ -1,4 +1,7 @@
-"""Test which cards a step is said to fit: only what is known, and what is proved."""
+"""Test which cards a step is said to fit.
+
+Only what is known and proved is said.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def cards_of(*budgets: int, reserve: int = 7) -> Cards:
 
 
 def small(graph: Graph, share: float) -> tuple[int, list[int]]:
-    """Return the peak and the steps of a schedule within a share of the plain step's memory."""
+    """Return peak and steps of a schedule within a share of plain memory."""
     budget = int(pipeline.keep_everything_peak(graph) * share)
     found = pipeline.solve(graph, budget, solver="greedy")
     assert found.peak_bytes is not None

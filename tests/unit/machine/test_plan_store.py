@@ -149,7 +149,7 @@ def test_a_plan_that_can_only_be_read_is_used(tmp_path: Path, monkeypatch: pytes
 
 
 def keep_and_read(folder: Path, number: int) -> bool:
-    """Keep a plan again and again; return whether what was read was always whole."""
+    """Keep a plan again and again; return whether each read was whole."""
     plan = dataclasses.replace(PLAN, steps=(number,) * 3000, peak_bytes=number)
     store = PlanStore(folder, most=3)
     for turn in range(60):

@@ -20,7 +20,10 @@ CARD = Device("card", "gpu", 1 << 30)
 
 
 def cases():
-    """Yield schedules; no view is written over another input, which no real op does."""
+    """Yield schedules that write no view over another input.
+
+    No real op does that.
+    """
     for seed in range(150):
         graph = random_graph(Random(seed))
         if any(graph.alias_of[output] >= 0 for op in graph.ops for output, _ in op.takes_over):
@@ -79,7 +82,7 @@ def test_outputs_are_written_over_inputs_where_the_timeline_says_so() -> None:
 
 
 def split_memory(device: Device | None) -> Graph:
-    """Return ops that hold every second of ten values, and then need two of them at once."""
+    """Return ops that hold every second of ten values, then need two at once."""
     builder = GraphBuilder("split")
     values = [builder.value(f"v{i}", 256 * KIB) for i in range(10)]
     for i, value in enumerate(values):

@@ -1,4 +1,7 @@
-"""Test what is said of each recomputation: when it was gone, and how full it was."""
+"""Test what is said of each recomputation.
+
+When was its value gone, and how full was memory?
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test why a request failed, as far as a log tells, and what is said of it."""
+"""Test why a request failed, as a log tells it, and what is said."""
 
 from __future__ import annotations
 

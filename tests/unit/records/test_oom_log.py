@@ -1,6 +1,7 @@
-"""Test what is read from a log; the first is what TensorFlow 2.21 printed on a CPU.
+"""Test what is read from a log.
 
-Its training had an allocator with little memory. The others are in the words of other releases.
+The first is what TensorFlow 2.21 printed on a CPU. Its training had an allocator with little memory. The
+others are in the words of other releases.
 """
 
 from __future__ import annotations

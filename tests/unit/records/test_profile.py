@@ -1,4 +1,4 @@
-"""Test what is read from a profile of two training steps by TensorFlow 2.21.
+"""Test what is read from a profile of two steps by TensorFlow 2.21.
 
 It was taken on a CPU with ``TF_CPU_ALLOCATOR_USE_BFC``; all but the memory events was left out.
 """

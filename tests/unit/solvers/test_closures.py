@@ -1,4 +1,4 @@
-"""Which ops an op needs, and which need it, against a walk along the edges."""
+"""Test the ops before and after an op against a walk along the edges."""
 
 from __future__ import annotations
 

@@ -26,9 +26,10 @@ from tests.graphs_strategies import random_graph
 
 
 def for_python(part: Any) -> Any:
-    """Compile a kernel that only other kernels call once more, so that Python can call it.
+    """Compile a kernel once more, so that Python can call it.
 
-    The code is kept beside that of the kernels, whose folder changes with their sources.
+    Only other kernels call it else. The code is kept beside that of the kernels, whose folder changes with
+    their sources.
     """
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(cache_folder() / "tests")

@@ -1,4 +1,7 @@
-"""Test the solver process's work on other budgets: it says how it stands, and stops by itself."""
+"""Test the solver process's work on other budgets.
+
+It says how it stands, and stops by itself.
+"""
 
 from __future__ import annotations
 
