@@ -26,8 +26,8 @@ _HEAD = """\
 <!-- Written by docs/render_results.py from docs/results. Change those files, not this page. -->
 
 Each table is rendered from a file that a command of this program wrote, and names its machine, versions and
-load. `checkmate report docs/results -o report.html` shows the same files with their charts. Older tables,
-whose files are gone, are under [earlier measurements](earlier.md).
+load, here or in its words. `checkmate report docs/results -o report.html` shows the same files with their
+charts. Older tables, whose files are gone, are under [earlier measurements](earlier.md).
 """
 
 
