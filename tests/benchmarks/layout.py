@@ -1,15 +1,16 @@
 """Measure what TensorFlow's layout pass does to schedules.
 
-It prints the tables of docs/pages/benchmarks/gpu-layout.md. ``python -m tests.benchmarks.layout`` needs no
-GPU: it shows live peaks before and after Grappler's passes for a virtual card. ``python -m
-tests.benchmarks.layout --measure`` runs the steps on the device at hand: the allocator's peak and seconds of
-the plain step, of the schedule without marks and with them.
+``python -m tests.benchmarks.layout -o docs/results/layout/NAME.json`` needs no GPU: it counts live peaks
+before and after Grappler's passes for a virtual card, for the tables of docs/pages/benchmarks/gpu-layout.md.
+``python -m tests.benchmarks.layout --measure`` runs the steps on the device at hand: the allocator's peak and
+seconds of the plain step, of the schedule without marks and with them.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import statistics
 import time
 from collections.abc import Iterator
@@ -19,8 +20,10 @@ from typing import Any
 import tensorflow as tf
 
 from checkmate import SolveOptions
+from checkmate.bench.common.machine import this_machine
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
+from checkmate.machine.libraries import versions
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline import solve
 from checkmate.progress import never, silent
@@ -39,6 +42,7 @@ CARD, HOST = Device("a virtual card", "gpu"), Device("a CPU", "cpu")
 GATES = ("PreventGradient", "StopGradient", "Snapshot")
 MIB = 2**20
 _RUNS = 10
+_Peak = dict[str, int]
 
 
 def scheduled(folded: FoldedStep, budget: int) -> tuple[FoldedStep, Schedule]:
@@ -74,13 +78,13 @@ def prepared(name: str, policy: str | None, batch: int, device: str) -> tuple[Fo
     return folded, int(0.55 * plain)
 
 
-def peaks(name: str, policy: str | None, batch: int, architecture: str) -> Iterator[tuple[str, str]]:
-    """Yield (column, "before → after" in MiB) for each way of emitting."""
+def peaks(name: str, policy: str | None, batch: int, architecture: str) -> Iterator[tuple[str, _Peak]]:
+    """Yield (column, peaks before and after the passes) per way to emit."""
     first = architecture < "8.0" and policy is None
 
-    def row(step: Rewritten) -> str:
+    def row(step: Rewritten) -> _Peak:
         after = live_peak(rewritten(step, architecture=architecture), channels_first_kernels=first)
-        return f"{live_peak(step) / MIB:.1f} → {after / MIB:.1f}"
+        return {"before_bytes": live_peak(step), "after_bytes": after}
 
     folded, budget = prepared(name, policy, batch, "cpu")
     solved, schedule = scheduled(folded, budget)
@@ -120,21 +124,34 @@ def measured(name: str, policy: str | None, batch: int) -> Iterator[tuple[str, s
 
 
 def main() -> None:
-    """Print one table."""
+    """Print one table, or write its file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--measure", action="store_true")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--architecture", default="8.0", help="compute capability of the virtual card")
     parser.add_argument("--policy", choices=("mixed_float16", "mixed_bfloat16"))
+    parser.add_argument("-o", "--output", type=Path, help="write the peaks in bytes to this file")
     options = parser.parse_args()
-    for number, name in enumerate(ALL):
-        if options.measure:
-            cells = dict(measured(name, options.policy, options.batch))
-        else:
-            cells = dict(peaks(name, options.policy, options.batch, options.architecture))
-        if number == 0:
-            print("| net | " + " | ".join(cells) + " |\n|" + "---|" * (len(cells) + 1))
-        print(f"| {name} | " + " | ".join(cells.values()) + " |", flush=True)
+    if options.measure:
+        for name in ALL:
+            print(name, dict(measured(name, options.policy, options.batch)), flush=True)
+        return
+    facts: dict[str, Any] = {
+        "format": "checkmate-layout",
+        "version": 1,
+        "machine": this_machine().to_json(),
+        "made_with": versions(("tensorflow", "keras")),
+        "architecture": options.architecture,
+        "policy": options.policy,
+        "batch": options.batch,
+        "rows": [],
+    }
+    for name in ALL:
+        row = {"net": name, "peaks": dict(peaks(name, options.policy, options.batch, options.architecture))}
+        facts["rows"].append(row)
+        print(json.dumps(row), flush=True)
+    if options.output:
+        options.output.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

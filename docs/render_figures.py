@@ -1,0 +1,83 @@
+"""Write the tables of figures into the pages that are written by hand.
+
+``python docs/render_figures.py`` fills every region that ``docs/regions.py`` describes, in ``docs/pages`` and
+in the README. With ``--check`` it only says which page is out of date (exit code 1: one is).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from page_file import write_or_check
+from readme_rows import readme_rows
+from regions import filled, table
+
+ROOT = Path(__file__).parent
+RESULTS = ROOT / "results"
+_MIB = 2**20
+
+
+def pages() -> Iterator[Path]:
+    """Yield the pages that may have regions."""
+    yield ROOT.parent / "README.md"
+    yield from sorted((ROOT / "pages").rglob("*.md"))
+
+
+def figures(name: str) -> str:
+    """Return the result ``name`` as Markdown."""
+    if name == "readme":
+        return table(("what", "result", "status"), readme_rows(RESULTS))
+    facts = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return _KINDS[facts["format"]](facts) + f"\n*{_made(facts)} From `docs/results/{name}.json`.*\n"
+
+
+def _record(facts: dict[str, Any]) -> str:
+    notes = "".join(f"- {note}\n" for note in facts["notes"])
+    return table(facts["columns"], facts["rows"]) + (f"\n{notes}" if notes else "")
+
+
+def _requested(facts: dict[str, Any]) -> str:
+    columns = ("network, Eigen's kernels", "batch", "predicted bytes", "traced bytes")
+    return table(columns, ([r["name"], str(r["batch"]), *_bytes(r)] for r in facts["rows"]))
+
+
+def _bytes(row: dict[str, Any]) -> Iterator[str]:
+    yield from (f"{row[which]:,}" for which in ("predicted_bytes", "traced_bytes"))
+
+
+def _layout(facts: dict[str, Any]) -> str:
+    ways = list(facts["rows"][0]["peaks"])
+    rows = ([row["net"], *(_change(row["peaks"][way]) for way in ways)] for row in facts["rows"])
+    return table(("net", *ways), rows)
+
+
+def _change(peak: dict[str, int]) -> str:
+    return f"{peak['before_bytes'] / _MIB:.1f} → {peak['after_bytes'] / _MIB:.1f}"
+
+
+def _made(facts: dict[str, Any]) -> str:
+    if "copied_from" in facts:
+        return (
+            f"Read in {facts['date']} on {facts['machine']}; {facts['versions']}; load: {facts['load']}. "
+            f"Copied from {facts['copied_from']}."
+        )
+    machine, made_with = facts["machine"], facts["made_with"]
+    said = ", ".join(f"{name} {version}" for name, version in made_with.items())
+    return (
+        f"Made on {machine['processor']}, {machine['cores']} cores, load {machine['load']:.1f} at the start; "
+        f"{said}, Python {machine['python']}, checkmate {machine['checkmate']}."
+    )
+
+
+_KINDS = {"checkmate-record": _record, "checkmate-requested": _requested, "checkmate-layout": _layout}
+
+if __name__ == "__main__":
+    codes = []
+    for path in pages():
+        text = path.read_text(encoding="utf-8")
+        codes.append(write_or_check(path, filled(text, figures), "docs/render_figures.py"))
+    sys.exit(max(codes))
