@@ -45,7 +45,10 @@ def file_of(name: str) -> Path:
 
 
 def profiled(name: str) -> Graph:
-    """Return the graph of the sample ``name``, with costs of this machine unless they are counted."""
+    """Return the graph of the sample ``name``.
+
+    Its costs are those of this machine, unless they are counted.
+    """
     # The kernels that most machines run, whatever this one would choose. TensorFlow reads this on its import.
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

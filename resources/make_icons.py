@@ -1,4 +1,7 @@
-"""Draw the icon's PNG files from its SVG: ``python -m resources.make_icons``, from the project's folder."""
+"""Draw the icon's PNG files from its SVG.
+
+Run ``python -m resources.make_icons`` in the project's folder.
+"""
 
 from __future__ import annotations
 

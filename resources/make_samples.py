@@ -28,7 +28,7 @@ _SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Shown:
-    """What the start page says about a bundled graph: what it is, and what it shows."""
+    """Say what a bundled graph is, and what it shows."""
 
     name: str
     title: str

@@ -1,4 +1,6 @@
-"""Test that no table of figures is typed by hand: each is made from a file."""
+"""Test that no table of figures is typed by hand.
+
+Each is made from a file."""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, ModuleType]:
 
 
 def typed_by_hand(page: str, regions: ModuleType) -> list[str]:
-    """Return the rows with figures that no script wrote; a row's number in front is none."""
+    """Return the rows with figures that no script wrote.
+
+    A row's number in front of it is no figure.
+    """
     rows = [line for line in regions.outside(page).splitlines() if line.startswith("|")]
     return [row for row in rows if any(_FIGURE.match(cell.strip()) for cell in row.split("|")[2:])]
 
@@ -59,7 +64,7 @@ def test_a_record_says_where_and_when_it_was_read(path: Path, scripts: tuple[Mod
 
 
 def test_every_result_is_on_a_page() -> None:
-    """Leave out ``training``: the page of examples shows every file of that folder."""
+    """Leave out ``training``: the page of examples shows all of it."""
     pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     for path in (DOCS / "results").rglob("*.json"):
         if path.parent.name != "training":
