@@ -12,7 +12,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import generate_commands
 import render_examples
+import render_figures
 import render_results
+from regions import filled
 
 
 def on_pre_build(config: MkDocsConfig) -> None:
@@ -20,3 +22,7 @@ def on_pre_build(config: MkDocsConfig) -> None:
     for maker in (generate_commands, render_examples, render_results):
         if maker.PAGE.read_text(encoding="utf-8") != maker.page():
             raise PluginError(f"{maker.PAGE} is out of date; run: python {maker.__file__}")
+    for page in render_figures.pages():
+        text = page.read_text(encoding="utf-8")
+        if text != filled(text, render_figures.figures):
+            raise PluginError(f"{page} is out of date; run: python {render_figures.__file__}")
