@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from app.presenters.commands import profiled_from
 from app.presenters.memory_lines import NO_CARD, capacity_of, card_entries
 from app.presenters.range_rows import Cell
 from checkmate.catalog.cards import Cards
@@ -42,10 +43,7 @@ class BatchQuestion:
     @property
     def request(self) -> ModelRequest | None:
         """Return the model that the graph was profiled from, if it is known."""
-        asked = self.graph.metadata.get("request")
-        if not isinstance(asked, Mapping) or not isinstance(asked.get("model"), str):
-            return None
-        return ModelRequest.from_json(asked)
+        return profiled_from(self.graph)
 
 
 @dataclass(frozen=True, eq=False)

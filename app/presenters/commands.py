@@ -22,6 +22,14 @@ _OPTIONS = (
 )
 
 
+def profiled_from(graph: Graph) -> ModelRequest | None:
+    """Return the model that ``graph`` was profiled from, if it is known."""
+    asked = graph.metadata.get("request")
+    if not isinstance(asked, Mapping) or not isinstance(asked.get("model"), str):
+        return None
+    return ModelRequest.from_json(asked)
+
+
 @dataclass(frozen=True)
 class OnScreen:
     """A graph, and what is asked of it.
@@ -45,10 +53,7 @@ class OnScreen:
     @property
     def request(self) -> ModelRequest | None:
         """Return the model that the graph was profiled from, if it is known."""
-        asked = self.graph.metadata.get("request")
-        if not isinstance(asked, Mapping) or not isinstance(asked.get("model"), str):
-            return None
-        return ModelRequest.from_json(asked)
+        return profiled_from(self.graph)
 
     @property
     def estimated(self) -> bool:
