@@ -63,7 +63,8 @@ def _fidelity(summary: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 def _one_line(facts: dict[str, Any]) -> tuple[str, str, str]:
     figure = dict(facts["rows"])
-    peaks = f"{figure['peak of plain training']} → {figure['peak of `fit` within 240 MiB']} MiB"
+    plain = figure["peak of plain training"].removesuffix(" MiB")
+    peaks = f"{plain} → {figure['peak of `fit` within 240 MiB']}"
     result = f"{peaks} for {figure['extra computation']} more computation"
     return '`fit` on the U-Net with `budget="240MiB"`', result, "measured"
 
