@@ -64,13 +64,13 @@ class LoadedModel:
     name: str
     batch_size: int
     input_specs: tuple[tf.TensorSpec, ...]
-    label_specs: tuple[tf.TensorSpec, ...]
-    input_structure: Any
-    label_structure: Any
-    vocabularies: tuple[int, ...]
-    label_kinds: tuple[str, ...]
-    label_classes: tuple[int, ...]
-    notes: tuple[str, ...]
+    label_specs: tuple[tf.TensorSpec, ...] = ()
+    input_structure: Any = None
+    label_structure: Any = None
+    vocabularies: tuple[int, ...] = ()
+    label_kinds: tuple[str, ...] = ()
+    label_classes: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
     jit_compiled: bool = False
     own: OwnStep | None = None
 

@@ -265,12 +265,6 @@ def _loaded(subject: Any, own: OwnStep, request: ModelRequest, notes: list[str])
         name=_short(request),
         batch_size=own.layout.batch_size,
         input_specs=own.layout.specs,
-        label_specs=(),
-        input_structure=None,
-        label_structure=None,
-        vocabularies=(),
-        label_kinds=(),
-        label_classes=(),
         notes=tuple(notes),
         own=own,
     )

@@ -289,11 +289,4 @@ def _loaded(subject: Any, specs: Sequence[tf.TensorSpec], batch_size: int) -> Lo
         name=str(subject.name),
         batch_size=batch_size,
         input_specs=tuple(specs),
-        label_specs=(),
-        input_structure=None,
-        label_structure=None,
-        vocabularies=(),
-        label_kinds=(),
-        label_classes=(),
-        notes=(),
     )

@@ -353,13 +353,6 @@ def _loaded(model: Any, layout: BatchLayout, values: Sequence[tf.TensorSpec]) ->
         name=str(model.name),
         batch_size=layout.batch_size,
         input_specs=(*layout.specs, *values),
-        label_specs=(),
-        input_structure=None,
-        label_structure=None,
-        vocabularies=(),
-        label_kinds=(),
-        label_classes=(),
-        notes=(),
     )
 
 
