@@ -162,9 +162,9 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.charts": "axis frontiers memory",
     "checkmate.largest": (
-        "formats frontiers graphs machine memory pipeline pipeline.fitting "
+        "catalog formats frontiers graphs machine memory pipeline pipeline.fitting "
         "solvers.certify solvers.listeners solvers.once_bound "
-        "solvers.portfolio solvers.problem solvers.registry solvers.tolerances sweeps"
+        "solvers.portfolio solvers.problem solvers.registry solvers.tolerances sweeps text_table"
     ),
     "checkmate.workers.batches": "formats ipc largest solvers.problem workers",
     "checkmate.doctor.child_entry": "doctor.tell ipc machine tf.environment tf.look",
@@ -216,7 +216,7 @@ LAYERS: dict[str, str] = {
         "terminal text_table"
     ),
     "checkmate.python_api": (
-        "arguments frontiers largest pipeline reports.recognize reports.write solvers.problem "
+        "arguments catalog frontiers largest pipeline reports.recognize reports.write solvers.problem "
         "solvers.registry sweeps"
     ),
     "app.__main__": "app.bootstrap",
