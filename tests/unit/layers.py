@@ -88,6 +88,7 @@ LAYERS: dict[str, str] = {
     "checkmate.solvers.pathcut": (
         "ipc memory solvers.certify solvers.problem solvers.shared solvers.tolerances"
     ),
+    "checkmate.solvers.repeats": "memory solvers.problem solvers.sequence",
     "checkmate.solvers.certificates": (
         "certificate solvers.bounds solvers.pathcut solvers.shared solvers.tolerances"
     ),
@@ -107,7 +108,7 @@ LAYERS: dict[str, str] = {
     "checkmate.solvers.portfolio": (
         "memory solvers.baselines solvers.bounds solvers.certify solvers.chain solvers.compile "
         "solvers.known_frontier solvers.listeners solvers.once_bound solvers.pathcut solvers.problem "
-        "solvers.registry solvers.sequence solvers.tolerances solvers.warm_up"
+        "solvers.registry solvers.repeats solvers.sequence solvers.tolerances solvers.warm_up"
     ),
     "checkmate.tf.costs": (
         "machine memory tf.allocator tf.devices tf.emit tf.environment tf.fresh tf.kernels tf.models "
