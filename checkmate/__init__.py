@@ -8,9 +8,9 @@
 
 Or all of it, measured and exported: ``checkmate.run(ModelRequest("unet"), Budget(share=0.6), Path("out"))``.
 
-Most commands have a function of their name: ``info``, ``frontier``, ``max_batch``, ``report``; ``sweep`` is
-for many graphs. Importing this package loads neither TensorFlow nor a solver. The module of a name is
-imported when the name is first used.
+Most commands have a function of their name: ``info``, ``frontier``, ``max_batch``, ``plan``, ``report``;
+``sweep`` is for many graphs. Importing this package loads neither TensorFlow nor a solver. The module of a
+name is imported when the name is first used.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         verify,
     )
     from checkmate.pipeline.graph_info import GraphInfo
-    from checkmate.python_api import frontier, info, max_batch, read_graph, report, sweep
+    from checkmate.python_api import frontier, info, max_batch, plan, read_graph, report, sweep
     from checkmate.request import ModelRequest
     from checkmate.solvers.constraints import Constraints
     from checkmate.solvers.portfolio.least_memory import LeastMemory
@@ -86,6 +86,7 @@ _HOMES = {
     "known_minimum": "checkmate.pipeline",
     "least_memory": "checkmate.pipeline",
     "max_batch": "checkmate.python_api",
+    "plan": "checkmate.python_api",
     "parse_budget": "checkmate.units",
     "profile": "checkmate.pipeline",
     "read_graph": "checkmate.python_api",
@@ -133,6 +134,7 @@ __all__ = [
     "least_memory",
     "max_batch",
     "parse_budget",
+    "plan",
     "profile",
     "read_graph",
     "read_schedule",

@@ -1,7 +1,7 @@
 """The commands in Python.
 
-They are ``info``, ``frontier``, ``max-batch`` and ``report``, sweeps of many graphs, and ``read_graph``. They
-take the command line's words with its defaults, and give the same numbers.
+They are ``info``, ``frontier``, ``max-batch``, ``plan`` and ``report``, sweeps of many graphs, and
+``read_graph``. They take the command line's words with its defaults, and give the same numbers.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from checkmate.solvers.registry import BASELINES
 if TYPE_CHECKING:
     from checkmate.frontiers.summary import TradeOff
     from checkmate.largest.of_model import LargestBatch
+    from checkmate.largest.on_cards import CardPlan
     from checkmate.pipeline.graph_info import GraphInfo
     from checkmate.reports.recognize import Gathered
 
@@ -207,6 +208,50 @@ def max_batch(
         options=options,
         measure=measure,
         measure_limit_s=measure_limit,
+        report=report,
+        cancelled=cancelled,
+    )
+
+
+def plan(
+    model: GraphLike | ModelRequest,
+    devices: Sequence[str] = (),
+    *,
+    max_overhead: str | float | None = None,
+    batch_size: int | None = None,
+    reserve: str | int | None = None,
+    options: SolveOptions | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> tuple[CardPlan, ...]:
+    """Estimate the largest batch and an example's seconds per card.
+
+    It works like the command ``checkmate plan``: nothing is run on a card. ``model`` is as for ``max_batch``;
+    a graph's costs have to be counts of operations. ``devices`` are names of cards, or parts of them; none:
+    all of the table. ``reserve``: bytes of each card that are not there for the step (2.75 GiB by default, an
+    estimate). The options' time limit (60 s by default) is for all cards together. When cancelled, the cards
+    that are done are returned.
+
+    Raises:
+        UsageError: there is no such card, costs are not operations, or no batch size is known. LoadError,
+        TraceError: of a model.
+
+    >>> [row.largest.batch for row in checkmate.plan("paper.unet", ["T4"])]
+    """
+    from checkmate.catalog.cards import cards_called, common_cards
+    from checkmate.largest.of_model import graph_or_request, scaling_of
+    from checkmate.largest.on_cards import plans_for_cards
+
+    cards = cards_called(devices)
+    given = bytes_of(reserve)
+    subject = model if isinstance(model, Graph | ModelRequest) else graph_or_request(model, batch_size)
+    scaling = scaling_of(subject, batch_size=batch_size, report=report, cancelled=cancelled)
+    return plans_for_cards(
+        scaling,
+        cards,
+        reserve_bytes=common_cards().reserve_bytes if given is None else given,
+        max_overhead=overhead_of(max_overhead),
+        options=options or SolveOptions(time_limit_s=60.0),
         report=report,
         cancelled=cancelled,
     )

@@ -1,19 +1,41 @@
-"""The memory of common graphics cards.
+"""The memory and the speed of common graphics cards.
 
-The table is in ``resources/tables/cards.json``. A card's memory is what its maker says. A part of it is never
-there for a training step: error correction, the driver, CUDA and TensorFlow hold it. ``reserve_bytes`` is an
-estimate of that part: of a T4's 16 GiB, TensorFlow's log offers 13.4 GiB.
+The table is in ``resources/tables/cards.json``. Memory, bandwidth and operations are what the maker's data
+sheet says, dense (without sparsity), with accumulation in float32. A part of the memory is never there for a
+training step: error correction, the driver, CUDA and TensorFlow hold it. ``reserve_bytes`` is an estimate of
+that part: of a T4's 16 GiB, TensorFlow's log offers 13.4 GiB.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from checkmate.catalog.bundled import resource
+from checkmate.errors import UsageError
 
 _TABLE = ("tables", "cards.json")
+_GIB, _GIGA, _TERA = 2**30, 1e9, 1e12
+
+
+@dataclass(frozen=True)
+class Card:
+    """One card: its memory in bytes, and its peaks per second.
+
+    ``bandwidth``: bytes moved. ``vector``, ``matrix``, ``half``: floating-point operations. ``matrix`` is of
+    products and convolutions of float32 values; they are in TF32 where the card has it, TensorFlow's default.
+    ``half`` is the same of float16 and bfloat16 values, ``vector`` of everything else.
+    """
+
+    name: str
+    memory_bytes: int
+    bandwidth: float
+    vector: float
+    matrix: float
+    half: float
 
 
 @dataclass(frozen=True)
@@ -26,7 +48,7 @@ class CardSize:
 
 @dataclass(frozen=True)
 class Cards:
-    """Common cards by rising memory, and what of each is not there for a step."""
+    """Common sizes of cards by rising memory, and what of each is not there for a step."""
 
     reserve_bytes: int
     sizes: tuple[CardSize, ...]
@@ -36,8 +58,51 @@ class Cards:
         return max(1, memory_bytes - self.reserve_bytes)
 
 
+def card_models() -> tuple[Card, ...]:
+    """Return the common cards by rising memory."""
+    return tuple(_card(row) for row in _table()["cards"])
+
+
 def common_cards() -> Cards:
-    """Return the table of common cards."""
+    """Return the common cards' sizes of memory."""
+    groups = groupby(card_models(), lambda card: card.memory_bytes)
+    sizes = (CardSize(memory, tuple(card.name for card in cards)) for memory, cards in groups)
+    return Cards(_table()["reserve_bytes"], tuple(sizes))
+
+
+def _table() -> dict[str, Any]:
     table: dict[str, Any] = json.loads(resource(*_TABLE).read_text(encoding="utf-8"))
-    sizes = (CardSize(row["memory_bytes"], tuple(row["cards"])) for row in table["sizes"])
-    return Cards(table["reserve_bytes"], tuple(sizes))
+    return table
+
+
+def _card(row: dict[str, Any]) -> Card:
+    return Card(
+        row["name"],
+        row["memory_gib"] * _GIB,
+        row["bandwidth_gb_s"] * _GIGA,
+        row["float32_tflops"] * _TERA,
+        row["float32_matrix_tflops"] * _TERA,
+        row["half_matrix_tflops"] * _TERA,
+    )
+
+
+def cards_called(names: Sequence[str]) -> tuple[Card, ...]:
+    """Return the cards that ``names`` mean, by rising memory; all if there is no name.
+
+    A name is a card's, or else a part of it. Case does not matter.
+
+    Raises:
+        UsageError: a name fits no card.
+    """
+    cards = card_models()
+    chosen: set[Card] = set()
+    for name in (name.strip().lower() for name in names):
+        called = [card for card in cards if card.name.lower() == name]
+        called = called or [card for card in cards if name in card.name.lower()]
+        if not called:
+            raise UsageError(
+                f"there is no card called {name!r} in the table",
+                hint=f"choose from {', '.join(card.name for card in cards)}",
+            )
+        chosen.update(called)
+    return tuple(card for card in cards if not names or card in chosen)

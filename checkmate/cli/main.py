@@ -30,6 +30,7 @@ from checkmate.cli.commands import (
     info,
     listing,
     max_batch,
+    plan,
     profile,
     report,
     run,
@@ -87,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _uses_tensorflow(options: argparse.Namespace) -> bool:
-    traced = getattr(options, "tensorflow", False) or max_batch.traces(options)
+    traced = getattr(options, "tensorflow", False) or max_batch.traces(options) or plan.traces(options)
     return traced or getattr(options, "what", "") == "devices"
 
 
@@ -143,6 +144,7 @@ def build_parser() -> argparse.ArgumentParser:
     max_batch.add_max_batch(commands, common)
     frontier.add_frontier(commands, common)
     cards.add_cards(commands, common)
+    plan.add_plan(commands, common)
     check.add_check(commands, common)
     certify.add_certify(commands, common)
     export.add_export(commands, common)

@@ -88,6 +88,7 @@ LAYERS: dict[str, str] = {
     "checkmate.solvers.pathcut": (
         "ipc memory solvers.certify solvers.problem solvers.shared solvers.tolerances"
     ),
+    "checkmate.solvers.repeats": "memory solvers.problem solvers.sequence",
     "checkmate.solvers.certificates": (
         "certificate solvers.bounds solvers.pathcut solvers.shared solvers.tolerances"
     ),
@@ -107,7 +108,7 @@ LAYERS: dict[str, str] = {
     "checkmate.solvers.portfolio": (
         "memory solvers.baselines solvers.bounds solvers.certify solvers.chain solvers.compile "
         "solvers.known_frontier solvers.listeners solvers.once_bound solvers.pathcut solvers.problem "
-        "solvers.registry solvers.sequence solvers.tolerances solvers.warm_up"
+        "solvers.registry solvers.repeats solvers.sequence solvers.tolerances solvers.warm_up"
     ),
     "checkmate.tf.costs": (
         "machine memory tf.allocator tf.devices tf.emit tf.environment tf.fresh tf.kernels tf.models "
@@ -162,9 +163,9 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.charts": "axis frontiers memory",
     "checkmate.largest": (
-        "formats frontiers graphs machine memory pipeline pipeline.fitting "
+        "catalog formats frontiers graphs machine memory pipeline pipeline.fitting "
         "solvers.certify solvers.listeners solvers.once_bound "
-        "solvers.portfolio solvers.problem solvers.registry solvers.tolerances sweeps"
+        "solvers.portfolio solvers.problem solvers.registry solvers.tolerances sweeps text_table"
     ),
     "checkmate.workers.batches": "formats ipc largest solvers.problem workers",
     "checkmate.doctor.child_entry": "doctor.tell ipc machine tf.environment tf.look",
@@ -216,7 +217,7 @@ LAYERS: dict[str, str] = {
         "terminal text_table"
     ),
     "checkmate.python_api": (
-        "arguments frontiers largest pipeline reports.recognize reports.write solvers.problem "
+        "arguments catalog frontiers largest pipeline reports.recognize reports.write solvers.problem "
         "solvers.registry sweeps"
     ),
     "app.__main__": "app.bootstrap",

@@ -19,15 +19,19 @@ view are left out, which only weakens the bound.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.ir.graph import Graph
-from checkmate.solvers.shared.closures import closures, members
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.solvers.shared.closures import LazyClosure, closures, members
 from checkmate.solvers.tolerances import LEAST_COST
 
+_EXACT = 8000  # ops of a graph whose closures are all known at once
 _NO, _YES = -1, -2  # instead of a variable's index: fixed at 0, fixed at 1
 
 
@@ -35,16 +39,23 @@ _NO, _YES = -1, -2  # instead of a variable's index: fixed at 0, fixed at 1
 class Reach:
     """Which ops must come before which.
 
-    Sets of ops are the bits of whole numbers. ``forced``: see ``_forced_bytes``.
+    Sets of ops are the bits of whole numbers. ``forced``: int64[n], the bytes that are held while an op runs;
+    exact on graphs of up to ``_EXACT`` ops, those of the given order above. It only says which cuts to try.
     """
 
-    ancestors: tuple[int, ...]
-    descendants: tuple[int, ...]
+    ancestors: Sequence[int] | LazyClosure
+    descendants: Sequence[int] | LazyClosure
     forced: NDArray[np.int64]
 
     @classmethod
     def of(cls, graph: Graph) -> Reach:
-        """Return the closures of the graph's dependencies."""
+        """Return the closures of the graph's dependencies.
+
+        On large graphs they are found op by op when they are asked for: all of them would take n² bits.
+        """
+        if graph.n > _EXACT:
+            live = simulate(graph, Schedule.plain(graph)).live_bytes
+            return cls(LazyClosure(graph.predecessors), LazyClosure(graph.successors), live)
         up, down = closures(graph)
         return cls(tuple(up), tuple(down), _forced_bytes(graph, up, down))
 
@@ -70,12 +81,7 @@ def _forced_bytes(graph: Graph, up: list[int], down: list[int]) -> NDArray[np.in
             before = -1
         classes[owner] = after, before
     for owner, (after, before) in classes.items():
-        held = after & before
-        size = int(graph.value_bytes[owner])
-        while held:
-            low = held & -held
-            total[low.bit_length() - 1] += size
-            held ^= low
+        total[members(after & before, graph.n)] += int(graph.value_bytes[owner])
     return total + graph.workspace_bytes
 
 

@@ -36,6 +36,7 @@ _ADDED = 2  # cuts per round
 _ROUNDED = (0.5, 0.2)  # shares of the relaxation above which an op runs in the schedules read out of it
 # Second cuts that are tried, seconds for that, or a share of the time.
 _HEAVY, _SCAN_S, _SCAN_SHARE = 24, 0.5, 0.05
+_SLOW = 5000  # ops of a graph whose integer program of one cut may take seconds
 _PRICED = 24  # the most cuts that are taken from the relaxation
 
 
@@ -266,6 +267,10 @@ class Prover:
         """
         program = build_program(self.graph, self._reach, self.budget_bytes, cuts)
         left = task.until - time.perf_counter()
+        if self.rounds == 0 and self.graph.n > _SLOW:
+            relaxed = relax_program(self.graph, program, time_limit_s=left, cancelled=task.cancelled)
+            self._raise_bound(relaxed.bound, cuts, task.on_bound)
+            left = task.until - time.perf_counter()
         outcome = solve_program(
             self.graph,
             program,

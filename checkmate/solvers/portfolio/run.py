@@ -11,6 +11,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
+from checkmate.ir.arrays import Steps
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.solvers.certify import with_schedule, without_schedule
 from checkmate.solvers.pathcut.in_process import BackgroundProver, ProverState
@@ -20,14 +21,18 @@ from checkmate.solvers.portfolio.chain_handover import ChainTurn
 from checkmate.solvers.portfolio.core_sharing import SecondCore
 from checkmate.solvers.portfolio.second_search import SecondSearch
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.repeats.start import repeated_schedules
 from checkmate.solvers.sequence.greedy_solver import greedy_steps
 from checkmate.solvers.sequence.local_search import SequenceSearch, close_enough, first_search
 from checkmate.solvers.sequence.model import build_model
+from checkmate.solvers.sequence.replay import CostedSteps, with_cost
 
 NAME = "auto"
 _FIRST_TURN_S = 0.25  # with one worker: the first turn of the search, and of the prover
+_TURN_S_PER_OP = 1e-4  # of a large graph: in a shorter turn the prover gets nowhere
 # Up to this many ops the single cut is solved here, in at most this many seconds.
 _MEDIUM, _SINGLE_S = 400, 0.1
+_REPEATS_SHARE = 0.3  # of the time, for the schedules of a step with equal blocks
 _FIT_S = 0.5  # for fitting a described schedule into the budget
 _POLL_S = 0.005
 _LOOK_S = 0.1  # between two looks at whose turn the second core has
@@ -53,12 +58,29 @@ class Run:
             self._ask(options.time_limit_s)
         self._scaled = build_model(problem.graph)
         self._search: SequenceSearch = first_search(
-            problem, self._scaled, options, listener, until=self._until
+            problem, self._scaled, options, listener, until=self._until, known=self._from_repeats()
         )
         self._chain = ChainTurn(problem, self._scaled, self._begun, self._until)
         self._second = SecondSearch(self._begin_second)
         self._core: SecondCore | None = None  # used with two cores, where another search may find more
         self._share_best()
+
+    def _from_repeats(self) -> Steps | None:
+        """Return the best schedule made from equal blocks; None where there are none, or none fits."""
+        share = _REPEATS_SHARE * self._options.time_limit_s if self._options.moves is None else math.inf
+        best: CostedSteps | None = None
+        for steps in repeated_schedules(
+            self._problem,
+            until=min(self._until, self._begun + share),
+            cancelled=self._listener.cancelled,
+            seed=self._options.seed,
+        ):
+            found = with_cost(self._problem.graph, steps, self._problem.budget_bytes)
+            if found is not None and found.cost < (math.inf if best is None else best.cost):
+                best = found
+                self._listener.incumbent(found.steps.tolist(), found.cost)
+                self._prover.offer(found.steps)
+        return None if best is None else best.steps
 
     def side_by_side(self) -> None:
         """Search here while the prover proves, until they meet.
@@ -90,7 +112,7 @@ class Run:
     def in_turns(self) -> None:
         """Search and prove on one core, in turns that grow longer."""
         self._single_cut()
-        turn = _FIRST_TURN_S
+        turn = max(_FIRST_TURN_S, _TURN_S_PER_OP * self._problem.graph.n)
         while not self._over():
             self._search_until(time.perf_counter() + turn)
             self._wait_for_prover(min(turn, self._until - time.perf_counter()))

@@ -92,14 +92,23 @@ def close_enough(cost: float, bound: float, gap: float) -> bool:
 
 
 def first_search(
-    problem: Problem, scaled: ScaledModel, options: SolveOptions, listener: Listener, *, until: float
+    problem: Problem,
+    scaled: ScaledModel,
+    options: SolveOptions,
+    listener: Listener,
+    *,
+    until: float,
+    known: Steps | None = None,
 ) -> SequenceSearch:
     """Return a search that begins with greedy's schedule.
 
-    It begins with the caller's if that is cheaper. The listener receives the first schedule.
+    It begins with the caller's if that is cheaper. The listener receives the first schedule. ``known``: a
+    schedule within the budget to begin with instead of greedy's.
     """
     budget, cancelled = problem.budget_bytes, listener.cancelled
     begun = time.perf_counter()
+    if known is not None:
+        return _begun_with(problem, scaled, options, listener, known)
     # If moves are counted, only the time limit itself may cut it short.
     share = _GREEDY_SHARE if options.moves is None else 1.0
     patience = share * max(until - begun, 0.0)
@@ -144,6 +153,19 @@ def first_search(
             incumbent=listener.incumbent,
             enough=lambda cost: cost < math.inf,
         )
+    return search
+
+
+def _begun_with(
+    problem: Problem, scaled: ScaledModel, options: SolveOptions, listener: Listener, known: Steps
+) -> SequenceSearch:
+    """Return a search from ``known``, or from the caller's start if that costs less."""
+    search = SequenceSearch(problem.graph, scaled, problem.budget_bytes, known, seed=options.seed)
+    given = options.start
+    if given is not None and problem.graph.accepts_fingerprint(given.graph_fingerprint):
+        search.offer(np.array(given.steps, np.int32))
+    if search.best is not None:
+        listener.incumbent(search.best.tolist(), search.cost)
     return search
 
 

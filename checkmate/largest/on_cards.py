@@ -1,0 +1,176 @@
+"""The largest batch on each of several cards, and what an example costs there.
+
+Nothing is run on a card. Sizes are those of the extrapolated step; seconds are estimates
+(``checkmate.largest.roofline``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from checkmate.catalog.cards import Card
+from checkmate.errors import (
+    CancelledError,
+    InfeasibleError,
+    NoScheduleError,
+    SolveCancelledError,
+    UsageError,
+)
+from checkmate.ir.graph import Graph
+from checkmate.ir.schedule import Schedule
+from checkmate.largest.batch import MaxBatch, max_batch
+from checkmate.largest.roofline import priced, require_operations, step_seconds
+from checkmate.largest.scaling import BatchScaling
+from checkmate.memory.simulate import simulate
+from checkmate.progress import Cancelled, Progress, Report, never, silent
+from checkmate.solvers.problem import SolveOptions
+
+_LEAST_S = 0.5  # of the search for one card
+
+
+class CardAnswer(Enum):
+    """What is known of a step on a card."""
+
+    FITS = "fits"
+    TOO_SMALL = "does-not-fit"  # proved: not one example
+    UNKNOWN = "unknown"  # no schedule was found, and none is ruled out
+
+
+@dataclass(frozen=True)
+class CardStep:
+    """A step at the largest batch found for it.
+
+    ``seconds`` is estimated, for the whole step. ``overhead`` is the share of them that recomputation adds to
+    the plain step at this batch.
+    """
+
+    batch: int
+    seconds: float
+    overhead: float = 0.0
+
+    @property
+    def seconds_per_example(self) -> float:
+        """Return the estimated seconds for one example."""
+        return self.seconds / self.batch
+
+
+@dataclass(frozen=True, eq=False)
+class CardPlan:
+    """What is known of a step on one card.
+
+    ``budget_bytes``: the card's memory without the reserve. ``plain``: the step that keeps everything; None:
+    not one example fits. ``largest``: the largest batch within the extra cost; None: none was found. Above
+    ``upper_batch`` it is proved that none fits; 0: not even one example does.
+    """
+
+    card: Card
+    budget_bytes: int
+    answer: CardAnswer
+    plain: CardStep | None
+    largest: CardStep | None
+    upper_batch: int | None
+
+    @property
+    def proved(self) -> bool:
+        """Return whether it is proved that no larger batch fits."""
+        return self.upper_batch is not None and self.upper_batch <= (
+            self.largest.batch if self.largest else 0
+        )
+
+
+def plans_for_cards(
+    scaling: BatchScaling,
+    cards: Sequence[Card],
+    *,
+    reserve_bytes: int,
+    max_overhead: float | None = None,
+    options: SolveOptions | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> tuple[CardPlan, ...]:
+    """Return what is known of the step on each card.
+
+    ``scaling`` is how the step grows with the batch, with operations as costs. ``reserve_bytes`` of each card
+    are not there for the step. ``max_overhead`` is as for ``checkmate.largest.batch.max_batch``.
+    ``options.time_limit_s`` is for all cards together. When cancelled, the cards that are done are returned.
+
+    Raises:
+        UsageError: costs are not operations, there is no card, or the extra cost is negative.
+    """
+    require_operations(scaling.graph)
+    if not cards:
+        raise UsageError("there is no card to plan for", hint="name one, or leave the names out for all")
+    asked, begun = options or SolveOptions(), time.perf_counter()
+    plans: list[CardPlan] = []
+    for place, card in enumerate(cards):
+        if cancelled():
+            break
+        report(Progress("plan", place, len(cards), card.name))
+        left = asked.time_limit_s - (time.perf_counter() - begun)
+        limit = max(_LEAST_S, left / (len(cards) - place))
+        budget = max(1, card.memory_bytes - reserve_bytes)
+        try:
+            plans.append(
+                _plan(scaling, card, budget, max_overhead, replace(asked, time_limit_s=limit), cancelled)
+            )
+        except (CancelledError, SolveCancelledError):
+            break
+    return tuple(plans)
+
+
+def _plan(
+    scaling: BatchScaling,
+    card: Card,
+    budget: int,
+    max_overhead: float | None,
+    options: SolveOptions,
+    cancelled: Cancelled,
+) -> CardPlan:
+    fits = _largest_plain(scaling, budget)
+    plain = _step(scaling.at(fits), range(scaling.graph.n), card) if fits else None
+    try:
+        found = max_batch(
+            priced(scaling, card, max(1, fits)),
+            budget,
+            max_overhead=max_overhead,
+            options=options,
+            cancelled=cancelled,
+        )
+    except InfeasibleError:
+        return CardPlan(card, budget, CardAnswer.TOO_SMALL, None, None, 0)
+    except SolveCancelledError:
+        raise
+    except NoScheduleError as error:
+        upper = error.details.get("upper_batch")
+        return CardPlan(card, budget, CardAnswer.UNKNOWN, None, None, upper)
+    return CardPlan(card, budget, CardAnswer.FITS, plain, _largest(scaling, found, card), found.upper_batch)
+
+
+def _largest(scaling: BatchScaling, found: MaxBatch, card: Card) -> CardStep:
+    """Return the step at the largest batch, priced at that batch."""
+    return _step(scaling.at(found.batch), found.result.require_schedule().steps.tolist(), card)
+
+
+def _step(graph: Graph, steps: Sequence[int], card: Card) -> CardStep:
+    seconds = step_seconds(graph, steps, card)
+    plain = step_seconds(graph, range(graph.n), card)
+    return CardStep(graph.batch_size or 1, seconds, seconds / plain - 1 if plain > 0 else 0.0)
+
+
+def _largest_plain(scaling: BatchScaling, budget: int) -> int:
+    """Return the largest batch whose plain step fits; 0: not even one example."""
+
+    def fits(batch: int) -> bool:
+        graph = scaling.at(batch)
+        return simulate(graph, Schedule.plain(graph)).peak_bytes <= budget
+
+    low, high = 0, 1
+    while high < scaling.largest() and fits(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
