@@ -48,7 +48,7 @@ class CardSize:
 
 @dataclass(frozen=True)
 class Cards:
-    """Common sizes of cards by rising memory, and what of each is not there for a step."""
+    """Common sizes of cards by rising memory, and what a step cannot use."""
 
     reserve_bytes: int
     sizes: tuple[CardSize, ...]
@@ -87,7 +87,9 @@ def _card(row: dict[str, Any]) -> Card:
 
 
 def cards_called(names: Sequence[str]) -> tuple[Card, ...]:
-    """Return the cards that ``names`` mean, by rising memory; all if there is no name.
+    """Return the cards that ``names`` mean; all if there is no name.
+
+    They come by rising memory.
 
     A name is a card's, or else a part of it. Case does not matter.
 

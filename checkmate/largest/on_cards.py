@@ -1,4 +1,4 @@
-"""The largest batch on each of several cards, and what an example costs there.
+"""The largest batch on each card, and what an example costs there.
 
 Nothing is run on a card. Sizes are those of the extrapolated step; seconds are estimates
 (``checkmate.largest.roofline``).

@@ -66,7 +66,7 @@ class Run:
         self._share_best()
 
     def _from_repeats(self) -> Steps | None:
-        """Return the best schedule made from equal blocks; None where there are none, or none fits."""
+        """Return the best schedule made from equal blocks; None if none fits."""
         share = _REPEATS_SHARE * self._options.time_limit_s if self._options.moves is None else math.inf
         best: CostedSteps | None = None
         for steps in repeated_schedules(

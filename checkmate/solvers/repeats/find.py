@@ -21,7 +21,7 @@ _NEARLY = 0.98  # of the longest run: a shorter period that covers as much is pr
 
 @dataclass(frozen=True)
 class Section:
-    """A run of ``count`` equal blocks of ``period`` ops that begins at op ``start``."""
+    """A run of ``count`` equal blocks of ``period`` ops from op ``start``."""
 
     start: int
     period: int
@@ -35,7 +35,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Repeats:
-    """The equal blocks of a step: its forward section, and the backward section of the same blocks.
+    """The equal blocks of a step, in its forward and its backward pass.
 
     The backward section runs through the blocks from last to first.
     """
@@ -80,7 +80,9 @@ def _look(graph: Graph, op: Op) -> tuple[object, ...]:
 
 
 def _longest(looks: NDArray[np.int64], offset: int) -> Section | None:
-    """Return the periodic run that covers most ops; of such of nearly one length, the shortest period."""
+    """Return the periodic run that covers most ops.
+
+    Of runs of nearly one length, it is the one of the shortest period."""
     found: list[tuple[int, int, int]] = []  # ops covered, period, start
     for period in _periods(looks):
         start, length = _longest_true(looks[period:] == looks[:-period])
@@ -94,7 +96,9 @@ def _longest(looks: NDArray[np.int64], offset: int) -> Section | None:
 
 
 def _periods(looks: NDArray[np.int64]) -> list[int]:
-    """Return the likeliest periods, rising: the commonest distances between two ops that look alike."""
+    """Return the likeliest periods, rising.
+
+    They are the commonest distances between two ops that look alike."""
     order = np.argsort(looks, kind="stable")
     gaps = np.diff(order)[np.diff(looks[order]) == 0]
     gaps = gaps[gaps <= len(looks) // _LEAST]

@@ -32,7 +32,7 @@ class Shrunk:
 
 @dataclass(frozen=True)
 class _Gap:
-    """The ops from ``start`` to before ``stop`` go; ``period`` is that of their section."""
+    """Ops that go: ``start`` to before ``stop``, of a section's ``period``."""
 
     start: int
     stop: int
@@ -47,9 +47,9 @@ class _Gap:
 
 
 def shrink(graph: Graph, repeats: Repeats, left: int) -> Shrunk | None:
-    """Return the step with ``left`` blocks (at least 3); None if it cannot be made.
+    """Return the step with ``left`` blocks; None if it cannot be made.
 
-    The blocks that go are in the middle.
+    ``left`` is at least 3. The blocks that go are in the middle.
     """
     away = repeats.count - left
     if away < 1:

@@ -1,4 +1,4 @@
-"""A first schedule of a step with many equal blocks, in little more time than a few blocks take.
+"""A first schedule of a step with many equal blocks.
 
 The step with a dozen blocks is searched for the budget that leaves as much to each block; its schedule is
 carried over. The small budget is corrected until the whole fits. Of two schedules, one that fits and a
@@ -99,13 +99,15 @@ class _Join:
             budget -= self._correction(found)
 
     def _small_budget(self) -> int:
-        """Return the budget that takes as much from each block as the whole budget does."""
+        """Return the small budget: each block saves what it does in the whole."""
         whole, small = self.problem.graph, self.shrunk.graph
         saved = _plain_peak(whole) - self.problem.budget_bytes
         return int(_plain_peak(small) - saved * self.shrunk.left / self.repeats.count)
 
     def _correction(self, found: _Pattern) -> int:
-        """Return by how much to lower the small budget: what the whole is over, per block."""
+        """Return by how much to lower the small budget.
+
+        It is what the whole is over, per block."""
         return int((found.peak - self.problem.budget_bytes) * self.shrunk.left / self.repeats.count)
 
     def _whole(self, small: NDArray[np.bool_]) -> _Pattern:
@@ -128,7 +130,9 @@ class _Join:
             self.over = found
 
     def _mixed(self, until: float, cancelled: Cancelled) -> _Pattern | None:
-        """Return the cheapest that fits of: the first blocks as in one schedule, the others as in another."""
+        """Return the cheapest mix of two schedules that fits.
+
+        The first blocks are as in the one, the others as in the other."""
         if self.fits is None or self.over is None or self.over.cost >= self.fits.cost:
             return None
         section = self.repeats.forward

@@ -17,7 +17,7 @@ _ENDS = 2  # blocks at either end that stand for themselves; those between are t
 
 
 def dropped_ops(graph: Graph, steps: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Return bool[n]: whether an op of the forward pass runs again after the backward pass began."""
+    """Return bool[n]: whether a forward op runs again in the backward pass."""
     late = graph.late
     turn = int(np.argmax(late[steps])) if late[steps].any() else len(steps)
     again = np.zeros(graph.n, np.bool_)
@@ -26,7 +26,7 @@ def dropped_ops(graph: Graph, steps: NDArray[np.int32]) -> NDArray[np.bool_]:
 
 
 def spread(shrunk: Shrunk, repeats: Repeats, whole: Graph, again: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return bool[N]: what ``again`` says of the small step's ops, for those of the whole."""
+    """Return bool[N]: ``again`` of the small step, for the whole step's ops."""
     found = np.zeros(whole.n, np.bool_)
     found[shrunk.ops] = again
     section, small = repeats.forward, shrunk.forward
@@ -48,9 +48,9 @@ def _twin(block: int, count: int, small: int) -> int:
 
 
 def steps_without(graph: Graph, again: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """Return the steps in the given order, with the ops ``again`` made once more when they are read late.
+    """Return the given order, with the ops ``again`` made once more.
 
-    ``again`` names ops before the first late one. They run again in order of need.
+    They run again when a late op first needs them. ``again`` names ops before the first late one.
     """
     late = graph.late
     turn = int(np.argmax(late)) if late.any() else graph.n

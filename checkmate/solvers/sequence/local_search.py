@@ -159,7 +159,7 @@ def first_search(
 def _begun_with(
     problem: Problem, scaled: ScaledModel, options: SolveOptions, listener: Listener, known: Steps
 ) -> SequenceSearch:
-    """Return a search from ``known``, or from the caller's start if that costs less."""
+    """Return a search from ``known``, or from the caller's cheaper start."""
     search = SequenceSearch(problem.graph, scaled, problem.budget_bytes, known, seed=options.seed)
     given = options.start
     if given is not None and problem.graph.accepts_fingerprint(given.graph_fingerprint):

@@ -29,7 +29,9 @@ BRIEF = SolveOptions(time_limit_s=2.0)
 
 
 def counted(*ops: tuple[str, float, int, str], fixed: dict[str, int] | None = None) -> Graph:
-    """Return a chain of ops: type, operations, bytes of the output and its dtype; at batch 4."""
+    """Return a chain of ops at batch 4.
+
+    Of each: type, operations, bytes of the output and its dtype."""
     builder, before = GraphBuilder("counted"), []
     for place, (kind, cost, size, dtype) in enumerate(ops):
         value = builder.value(f"v{place}", size, shape=(4, size // 16), dtype=dtype)
@@ -85,7 +87,7 @@ def test_prices_are_right_at_the_batch_they_are_made_for() -> None:
 
 @pytest.mark.parametrize("kib", [40, 100, 400])
 def test_a_plan_holds_on_its_card(kib: int) -> None:
-    """What is said of a card is held against a plain count and a search without cards."""
+    """Hold what is said of a card against a search without cards."""
     graph = counted(*[("MatMul", 1e6 * (1 + place % 3), 1600, "float32") for place in range(9)])
     scaling = BatchScaling(graph)
     card = replace(CARD, memory_bytes=kib * 1024 + 7)

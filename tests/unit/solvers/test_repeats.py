@@ -1,4 +1,4 @@
-"""Test steps of many equal blocks: found, shrunk, solved, and carried over to the whole."""
+"""Test steps of many equal blocks: a few are solved, and stand for all."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_shrunk_step_is_the_step_of_fewer_blocks(left: int) -> None:
 
 
 def test_what_only_reads_a_block_that_went_goes_too() -> None:
-    """An update reads one gradient; a norm of all of them reads many, and stays."""
+    """An update of one block goes; a norm of all gradients stays."""
     graph = training_blocks(12)
     late = [op.outputs[0] for op in graph.ops if op.type == "up/back"]
     values = [*graph.values, *(replace(graph.values[0], name=f"u{k}") for k in range(13))]
