@@ -10,6 +10,7 @@ with. Idle work stops within milliseconds of a request.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -38,6 +39,7 @@ from checkmate.solvers.portfolio.auto import cancelled_while_compiling, solve_wi
 from checkmate.solvers.portfolio.baseline_points import baseline_points
 from checkmate.solvers.portfolio.least_memory import LeastMemory, least_memory
 from checkmate.solvers.problem import Listener, MemoryListener, Problem, SolveOptions
+from checkmate.solvers.repeats.start import Blocks, blocks_of, repeated_schedules
 from checkmate.solvers.sequence.greedy_solver import QUICK, greedy_steps
 from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.solvers.sequence.model import ScaledModel, build_model
@@ -50,6 +52,7 @@ _OPEN_S = 0.4  # seconds for the first points
 _GREEDY_S, _CUT_S = 1.0, 0.3  # seconds for one budget
 # From this many ops on, greedy goes down from budget to budget, in this many seconds per op for each.
 _LARGE, _DESCENT_S = 2000, 0.003
+_FEW_ROUNDS = 2  # with equal blocks, for one budget
 _REFINE_S, _REFINED = 2.0, 0.005  # seconds per solve while idle; the gap that is good enough
 _ROUNDS = 3  # the most rounds of refinement
 _POLL_S = 0.02
@@ -100,6 +103,8 @@ class LiveSolver:
         self._scaled: ScaledModel | None = None
         # The budget that the descent has not reached yet, and the steps where it is.
         self._reached: tuple[int, Steps] | None = None
+        self._blocks: Blocks | None = None  # of a large graph, from the first descent on
+        self._looked_for_blocks = False
         self._compilation, self._own_compilation = compilation, False
         self._preliminary: PreliminarySolver | None = None  # used until the search can run
         self._todo: Iterator[None] = self._idle_work()
@@ -350,8 +355,10 @@ class LiveSolver:
 
         If an earlier descent ended before it reached its budget, it goes on from there. On 10,000 ops greedy
         makes a schedule for 60 % in 17 s from the plain step, and in four from the schedule for the next
-        larger budget.
+        larger budget. Where the step has equal blocks, a few of them are enough.
         """
+        if self._from_repeats(budget):
+            return
         self._scaled = scaled = self._scaled or build_model(self.graph)
         above = next((p for p in self.frontier if p.peak_bytes > budget), None)
         start = None if above is None else np.array(above.schedule.steps, np.int32)
@@ -363,6 +370,25 @@ class LiveSolver:
         self._reached = None if end.fits else (budget, end.steps)
         if end.fits:
             self._take(end.steps.tolist(), "greedy", budget)
+
+    def _from_repeats(self, budget: int) -> bool:
+        """Return whether the step's equal blocks gave a schedule for ``budget``."""
+        if not self._looked_for_blocks:
+            self._looked_for_blocks, self._blocks = True, blocks_of(self.graph)
+        if self._blocks is None:
+            return False
+        found = False
+        for steps in repeated_schedules(
+            Problem(self.graph, budget),
+            self._blocks,
+            until=math.inf,
+            cancelled=self._busy,
+            rounds=_FEW_ROUNDS,
+        ):
+            if check(self.graph, steps.tolist(), budget_bytes=budget).ok:
+                found = True
+                self._take(steps.tolist(), _LEAST, budget)
+        return found
 
     def _single_cut(self, budget: int) -> None:
         """Prove the single cut's bound for ``budget``."""

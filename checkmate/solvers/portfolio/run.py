@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from checkmate.ir.arrays import Steps
 from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
 from checkmate.solvers.certify import with_schedule, without_schedule
 from checkmate.solvers.pathcut.in_process import BackgroundProver, ProverState
 from checkmate.solvers.pathcut.in_thread import SMALL
@@ -21,7 +22,7 @@ from checkmate.solvers.portfolio.chain_handover import ChainTurn
 from checkmate.solvers.portfolio.core_sharing import SecondCore
 from checkmate.solvers.portfolio.second_search import SecondSearch
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
-from checkmate.solvers.repeats.start import repeated_schedules
+from checkmate.solvers.repeats.start import blocks_of, repeated_schedules
 from checkmate.solvers.sequence.greedy_solver import greedy_steps
 from checkmate.solvers.sequence.local_search import SequenceSearch, close_enough, first_search
 from checkmate.solvers.sequence.model import build_model
@@ -32,6 +33,7 @@ _FIRST_TURN_S = 0.25  # with one worker: the first turn of the search, and of th
 _TURN_S_PER_OP = 1e-4  # of a large graph: in a shorter turn the prover gets nowhere
 # Up to this many ops the single cut is solved here, in at most this many seconds.
 _MEDIUM, _SINGLE_S = 400, 0.1
+_GOOD = 0.01  # above the bound: a start that leaves nothing for equal blocks to find
 _REPEATS_SHARE = 0.3  # of the time, for the schedules of a step with equal blocks
 _FIT_S = 0.5  # for fitting a described schedule into the budget
 _POLL_S = 0.005
@@ -67,10 +69,14 @@ class Run:
 
     def _from_repeats(self) -> Steps | None:
         """Return the best schedule made from equal blocks; None if none fits."""
+        blocks = None if self._is_good(self._options.start) else blocks_of(self._problem.graph)
+        if blocks is None:
+            return None
         share = _REPEATS_SHARE * self._options.time_limit_s if self._options.moves is None else math.inf
         best: CostedSteps | None = None
         for steps in repeated_schedules(
             self._problem,
+            blocks,
             until=min(self._until, self._begun + share),
             cancelled=self._listener.cancelled,
             seed=self._options.seed,
@@ -81,6 +87,13 @@ class Run:
                 self._listener.incumbent(found.steps.tolist(), found.cost)
                 self._prover.offer(found.steps)
         return None if best is None else best.steps
+
+    def _is_good(self, start: Schedule | None) -> bool:
+        """Return whether the caller's start is known to be near the best."""
+        if start is None or not self._problem.graph.accepts_fingerprint(start.graph_fingerprint):
+            return False
+        known = with_cost(self._problem.graph, np.array(start.steps, np.int32), self._problem.budget_bytes)
+        return known is not None and known.cost <= (1 + _GOOD) * self._bound
 
     def side_by_side(self) -> None:
         """Search here while the prover proves, until they meet.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,23 +43,43 @@ class _Pattern:
     cost: float
 
 
-def repeated_schedules(
-    problem: Problem, *, until: float, cancelled: Cancelled, seed: int = 0
-) -> Iterator[NDArray[np.int32]]:
-    """Yield schedules that fit, each cheaper than the one before.
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """The equal blocks of a step, and the step with a few of them."""
 
-    Nothing is yielded where the step has no equal blocks, or where none fits. Ends at ``until`` (of
-    ``time.perf_counter``) or when cancelled.
-    """
-    graph = problem.graph
+    repeats: Repeats
+    shrunk: Shrunk
+
+
+def blocks_of(graph: Graph) -> Blocks | None:
+    """Return the blocks to begin from; None where there are too few."""
     repeats = find_repeats(graph) if graph.n >= _LEAST_OPS else None
     if repeats is None:
-        return
+        return None
     ops_of_block = repeats.forward.period + repeats.backward.period
     left = min(_MOST, max(_FEWEST, _SMALL_OPS // ops_of_block))
     shrunk = shrink(graph, repeats, left) if repeats.count >= _AT_LEAST * left else None
-    if shrunk is not None and shrunk.graph.n <= _AT_MOST * graph.n:
-        yield from _Join(problem, repeats, shrunk, seed).schedules(until, cancelled)
+    if shrunk is None or shrunk.graph.n > _AT_MOST * graph.n:
+        return None
+    return Blocks(repeats, shrunk)
+
+
+def repeated_schedules(
+    problem: Problem,
+    blocks: Blocks,
+    *,
+    until: float,
+    cancelled: Cancelled,
+    seed: int = 0,
+    rounds: int = len(_ROUNDS),
+) -> Iterator[NDArray[np.int32]]:
+    """Yield schedules that fit, each cheaper than the one before.
+
+    ``blocks`` are those of the problem's graph. Nothing is yielded where no schedule fits. Ends after
+    ``rounds``, each longer than the one before, at ``until`` (of ``time.perf_counter``) or when cancelled.
+    """
+    join = _Join(problem, blocks.repeats, blocks.shrunk, seed)
+    yield from join.schedules(_ROUNDS[:rounds], until, cancelled)
 
 
 @dataclass
@@ -72,11 +92,16 @@ class _Join:
     fits: _Pattern | None = field(init=False, default=None)
     over: _Pattern | None = field(init=False, default=None)
 
-    def schedules(self, until: float, cancelled: Cancelled) -> Iterator[NDArray[np.int32]]:
-        """Yield schedules that fit, each cheaper than the one before."""
+    def schedules(
+        self, rounds: Sequence[int], until: float, cancelled: Cancelled
+    ) -> Iterator[NDArray[np.int32]]:
+        """Yield schedules that fit, each cheaper than the one before.
+
+        ``rounds``: the moves of the search in each round.
+        """
         small, budget = self.shrunk.graph, self._small_budget()
         scaled, start = build_model(small), np.arange(small.n, dtype=np.int32)
-        for moves in _ROUNDS:
+        for moves in rounds:
             if cancelled() or time.perf_counter() > until:
                 return
             end = greedy_steps(scaled, budget, until=until, cancelled=cancelled, start=start, further=QUICK)

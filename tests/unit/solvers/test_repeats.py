@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from checkmate.solvers.pathcut.cuts import Reach, build_program
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.repeats.find import Section, find_repeats
 from checkmate.solvers.repeats.shrink import shrink
-from checkmate.solvers.repeats.start import repeated_schedules
+from checkmate.solvers.repeats.start import blocks_of, repeated_schedules
 from checkmate.solvers.repeats.stretch import dropped_ops, spread, steps_without
 from checkmate.solvers.shared.closures import LazyClosure, closures
 
@@ -31,6 +32,14 @@ FORWARD, BACKWARD = 33, 55  # ops of a block
 def peak(graph: Graph, steps: np.ndarray | None = None) -> int:
     schedule = Schedule.plain(graph) if steps is None else Schedule.of(graph, steps)
     return simulate(graph, schedule).peak_bytes
+
+
+def schedules(graph: Graph, budget: int, **given: Any) -> list[np.ndarray]:
+    """Return all that the equal blocks of ``graph`` give for ``budget``."""
+    blocks = blocks_of(graph)
+    assert blocks is not None
+    asked = {"until": math.inf, "cancelled": never, **given}
+    return list(repeated_schedules(Problem(graph, budget), blocks, **asked))
 
 
 @pytest.mark.parametrize("count", [4, 9, 30])
@@ -108,7 +117,7 @@ def test_schedules_of_many_blocks_fit_and_get_cheaper(share: float) -> None:
     graph = training_blocks(40)
     budget = int(share * peak(graph))
     costs: list[float] = []
-    for steps in repeated_schedules(Problem(graph, budget), until=math.inf, cancelled=never):
+    for steps in schedules(graph, budget):
         assert check(graph, steps.tolist(), budget_bytes=budget).ok
         costs.append(float(graph.cost[steps].sum()))
     assert costs and costs == sorted(costs, reverse=True) and len(set(costs)) == len(costs)
@@ -116,21 +125,18 @@ def test_schedules_of_many_blocks_fit_and_get_cheaper(share: float) -> None:
 
 def test_the_same_seed_gives_the_same_schedules() -> None:
     graph = training_blocks(30)
-    problem = Problem(graph, int(0.5 * peak(graph)))
     one, other = (
-        [steps.tolist() for steps in repeated_schedules(problem, until=math.inf, cancelled=never, seed=3)]
-        for _ in range(2)
+        [steps.tolist() for steps in schedules(graph, int(0.5 * peak(graph)), seed=3)] for _ in range(2)
     )
-    assert one == other
+    assert one and one == other
 
 
 def test_nothing_is_made_without_blocks_or_time() -> None:
-    graph = random_layered(1, 1600)
-    assert list(repeated_schedules(Problem(graph, 1), until=math.inf, cancelled=never)) == []
-    blocks = training_blocks(30)
-    problem = Problem(blocks, int(0.5 * peak(blocks)))
-    assert list(repeated_schedules(problem, until=0.0, cancelled=never)) == []
-    assert list(repeated_schedules(problem, until=math.inf, cancelled=lambda: True)) == []
+    assert blocks_of(random_layered(1, 1600)) is None
+    assert blocks_of(training_blocks(12)) is None  # small enough to be searched as it is
+    graph = training_blocks(30)
+    assert schedules(graph, int(0.5 * peak(graph)), until=0.0) == []
+    assert schedules(graph, int(0.5 * peak(graph)), cancelled=lambda: True) == []
 
 
 @pytest.mark.slow
