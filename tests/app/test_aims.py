@@ -21,6 +21,8 @@ from checkmate.solvers.constraints import Constraints
 from checkmate.workers.messages import WINDOW_MESSAGES, FindLeastMemory
 from tests.app.windows import open_chain, training_chain
 
+pytestmark = pytest.mark.heavy  # each solves in a process of its own
+
 CAP = Aim(0.15)
 LAYERS = 6  # so few that everything is proved in a second or two
 

@@ -21,6 +21,8 @@ from checkmate.solvers.constraints import Constraints
 from checkmate.workers.messages import Checked, FrontierSchedule, SolveEnded, SolveSkipped
 from tests.app.windows import open_chain, training_chain
 
+pytestmark = pytest.mark.heavy  # each solves and checks in processes of its own
+
 
 @pytest.fixture
 def every_schedule_elsewhere(monkeypatch):

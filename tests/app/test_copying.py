@@ -56,6 +56,7 @@ def run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.heavy
 def test_the_command_asks_for_the_budget_and_the_constraints(window, qtbot, tmp_path) -> None:
     file = tmp_path / "a chain.json"
     write_graph(file, training_chain())
@@ -85,6 +86,7 @@ def test_a_schedule_chosen_by_hand_is_asked_for_by_its_own_peak(window, qtbot, t
     assert f"--budget {plain.peak_bytes} " in copied(window, qtbot)
 
 
+@pytest.mark.heavy
 def test_a_graph_in_no_file_is_saved_first(window, qtbot, tmp_path) -> None:
     open_chain(window, qtbot)
     assert copied(window, qtbot) == ""
@@ -141,7 +143,9 @@ def test_a_profiled_model_is_profiled_solved_and_exported() -> None:
     )
 
 
-@pytest.mark.parametrize("aim", [None, Aim(0.3), Aim(float("inf"))])
+@pytest.mark.parametrize(
+    "aim", [None, *(pytest.param(Aim(cost), marks=pytest.mark.heavy) for cost in (0.3, float("inf")))]
+)
 def test_the_python_finds_a_schedule(tmp_path, aim) -> None:
     file = tmp_path / "it's a chain.json"
     write_graph(file, training_chain())

@@ -40,7 +40,10 @@ from checkmate.solvers.constraints import Constraints
 from tests.app.test_compare import smaller
 from tests.app.windows import open_chain, training_chain
 
-pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", "propagateSizeHints")
+pytestmark = [
+    pytest.mark.heavy,  # each opens two windows or more
+    pytest.mark.qt_log_ignore("This plugin does not support", "propagateSizeHints"),
+]
 
 
 def doubled(graph: Graph) -> Graph:

@@ -31,7 +31,10 @@ from checkmate.memory.check import check
 from checkmate.solvers.problem import SolveOptions
 from tests.app.windows import training_chain
 
-pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", "propagateSizeHints")
+pytestmark = [
+    pytest.mark.heavy,  # batches are searched in processes
+    pytest.mark.qt_log_ignore("This plugin does not support", "propagateSizeHints"),
+]
 
 
 def at_four():

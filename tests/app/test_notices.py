@@ -21,6 +21,8 @@ from checkmate.request import ModelRequest
 from checkmate.workers.messages import ProfiledGraph
 from tests.app.windows import open_chain, training_chain
 
+pytestmark = pytest.mark.heavy  # each opens a window, and a solver with it
+
 
 def test_a_file_that_does_not_open_is_reported_above_the_exploration(window, qtbot, tmp_path: Path) -> None:
     open_chain(window, qtbot)

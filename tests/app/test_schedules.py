@@ -30,6 +30,8 @@ from checkmate.formats.exploration import read_exploration, write_exploration
 from tests.app.test_compare import smaller
 from tests.app.windows import open_chain, training_chain
 
+pytestmark = pytest.mark.heavy  # each solves in a process of its own
+
 PATIENCE_MS = 60_000
 
 

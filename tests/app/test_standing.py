@@ -22,6 +22,8 @@ from checkmate.units import format_bytes
 from checkmate.workers.messages import Preparing
 from tests.app.windows import open_chain, training_chain
 
+pytestmark = pytest.mark.heavy  # each solves in a process of its own
+
 COMPILING = "compiling the search, once for this machine: 3 s, 7 of 43 parts"
 
 

@@ -21,6 +21,8 @@ from app.views.common.view_saver import picture
 from checkmate.ir.graph import GraphBuilder
 from tests.app.windows import open_chain, training_chain
 
+pytestmark = pytest.mark.heavy  # whole windows are drawn, turn by turn
+
 
 class Painted(QWidget):
     def __init__(self, log: list[str], name: str) -> None:

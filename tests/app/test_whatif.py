@@ -11,12 +11,15 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PySide6.QtCore import Qt
 
 from app.state.constraint_targets import ConstraintKind, is_set, layer_target, op_target, sentence, switched
 from checkmate.memory.check import check
 from checkmate.solvers.constraints import Constraints, constrained
 from tests.app.windows import open_chain, training_chain
+
+pytestmark = pytest.mark.heavy  # each solves in a process of its own
 
 KEEP_ONE = Constraints(keep=("a4",))
 KEEP_MORE = Constraints(keep=("a4", "a5"), keep_groups=("layer7",))

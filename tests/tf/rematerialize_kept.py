@@ -19,6 +19,7 @@ import tensorflow as tf
 import checkmate
 from checkmate.machine.plan_folder import default_folder
 from checkmate.machine.plan_store import KeptPlan, PlanStore
+from checkmate.solvers.compile.cache import cache_folder
 from checkmate.tf import room
 from checkmate.tf.devices import reset_peak
 from checkmate.tf.models.batch import flatten, flatten_arguments
@@ -33,6 +34,8 @@ from checkmate.tf.training.trials import Trials
 from checkmate.tf.training.watch import reading_of, went_over
 from checkmate.training import _plan_request
 from tests.tf.rematerialized import FAST, conv_model, data, plans, recomputations, within
+
+cache_folder()  # compiled kernels are taken from where they are, whatever the cache folder of a test is
 
 EARLIER = "from an earlier run's plan (measured then, "
 X, Y = data(16 + 6)

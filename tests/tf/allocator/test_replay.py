@@ -33,10 +33,12 @@ from tests.tf.orders import by_priority
 
 
 @lru_cache(maxsize=8)
-def folded_zoo(name: str) -> FoldedStep:
+def folded_zoo(name: str, batch_size: int | None = None) -> FoldedStep:
     model = find_zoo_model(name)
     return session.prepare(
-        ModelRequest(model.spec, model.batch_size, device="cpu"), report=silent, cancelled=never
+        ModelRequest(model.spec, batch_size or model.batch_size, device="cpu"),
+        report=silent,
+        cancelled=never,
     )
 
 
@@ -81,11 +83,11 @@ def test_requested_peak_of_the_plain_schedule(name: str) -> None:
 
 @lru_cache(maxsize=1)
 def half_precision() -> tuple[FoldedStep, list[StepTrace]]:
-    """Return a half-precision step, and what two runs of it showed.
+    """Return a step in half precision, and what two runs of it showed.
 
-    It takes a minute on some CPUs.
+    A small batch: such a step takes some seconds for each image on some CPUs.
     """
-    folded = folded_zoo("mixed_float16")
+    folded = folded_zoo("mixed_float16", 2)
     return folded, traced(folded, list(range(folded.graph.n)), runs=2)
 
 

@@ -122,13 +122,10 @@ def test_gradients_are_bitwise_the_same(process: TaskProcess) -> None:
     assert_exact("recurrent", process)
 
 
-def test_a_loop_that_ends_early_is_exact(process: TaskProcess) -> None:
-    assert_exact("early_end", process)
-
-
 @pytest.mark.heavy
 @pytest.mark.parametrize(
-    "name", ["bidirectional", "own_loop", "nested_loop", "unrolled", "dropout_loop", "conv_recurrent"]
+    "name",
+    ["bidirectional", "own_loop", "nested_loop", "early_end", "unrolled", "dropout_loop", "conv_recurrent"],
 )
 def test_every_kind_of_loop_is_exact(name: str, process: TaskProcess) -> None:
     assert_exact(name, process)

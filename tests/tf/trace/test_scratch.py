@@ -53,10 +53,8 @@ def test_requested_peak_with_eigen_s_kernels_is_known_before_measuring(spec: str
         assert predicted == pytest.approx(traced, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["recurrent", pytest.param("bidirectional", marks=pytest.mark.heavy)],
-)
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", ["recurrent", "bidirectional"])
 def test_what_a_loop_takes_is_known_before_measuring(name: str) -> None:
     for predicted, traced in peaks(f"{SMALL}:{name}", 32):
         # Nothing orders the ops of an iteration, so the most that they hold at once varies.
