@@ -39,6 +39,7 @@ _COLUMNS = (
     "recomputations",
     "step, plain",
     "step, within",
+    "set-up, plain",
     "set-up, first",
     "set-up, again",
     "largest difference",
@@ -46,11 +47,11 @@ _COLUMNS = (
 _MEANING = """\
 *Peaks* are **measured**, by the allocator's meter: the highest of all steps but the first. The *budget* is
 a share of the plain step's measured peak. *Set-up* is what the whole training took beyond its steps at
-their usual pace, TensorFlow's own tracing included: with an empty cache folder, and again with what the
-first run kept there. The *largest difference* is that of everything that the steps return (losses,
-metrics), relative, over all steps: with default kernels fusions differ, and so does rounding. Where a
-program has several plans, the largest is shown. Programs that are not in the table were not measured at full
-size.
+their usual pace, TensorFlow's own tracing included: of the plain program, then within the budget with an
+empty cache folder, and again with what the first run kept there. The *largest difference* is that of
+everything that the steps return (losses, metrics), relative, over all steps: with default kernels fusions
+differ, and so does rounding. Where a program has several plans, the largest is shown. Programs that are not
+in the table were not measured at full size.
 """
 _EXACT = """\
 ## The same bits with the same kernels
@@ -106,6 +107,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
         max((plan["recomputations"] for plan in plans), key=int, default="0"),
         f"{row['plain_step_s']:.2f} s",
         f"{row['step_s']:.2f} s ({row['step_s'] / row['plain_step_s'] - 1:+.0%})",
+        f"{row['setup_plain_s']:.0f} s",
         f"{row['setup_s']:.0f} s",
         f"{row['setup_again_s']:.0f} s",
         "none" if row["difference"] == 0 else f"{row['difference']:.0e}",

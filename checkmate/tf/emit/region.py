@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from checkmate.errors import StepTooLargeError
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.tf.room import require_room
+from checkmate.tf.room import free_room
 
 _MORE = 1.1  # of what is requested: chunks are larger than requests
 _WORD = 4
@@ -34,11 +33,11 @@ def fetch_region(graph: Graph, schedule: Schedule, *, most: int | None = None) -
         return
     requested = simulate(graph, schedule).peak_bytes - graph.fixed_bytes
     size = int(_MORE * (requested if most is None else min(requested, most)))
-    if size < _WORD:
+    room = free_room(graph)
+    if size < _WORD or (room is not None and size > room):
         return
     try:
-        require_room(graph, schedule)
         with tf.device("CPU:0"):
             tf.raw_ops.Empty(shape=[size // _WORD], dtype=tf.float32, init=False)
-    except (StepTooLargeError, tf.errors.ResourceExhaustedError):
+    except tf.errors.ResourceExhaustedError:
         return  # the step itself will say so, if it needs that much

@@ -51,6 +51,17 @@ def test_it_is_not_fetched_where_that_helps_nobody(why: str, monkeypatch: pytest
     assert bool(asked) == (why != "no room")
 
 
+def test_a_step_that_has_no_room_has_one_for_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(tf.raw_ops, "Empty", lambda *, shape, **_: asked.extend(shape))
+    monkeypatch.setattr(room, "free_bytes", lambda kind: 16)
+    graph = dataclasses.replace(training_chain(4), device=Device("CPU", "cpu", 0))
+    fetch_region(graph, Schedule.plain(graph))
+    assert not asked
+    fetch_region(graph, Schedule.plain(graph), most=12)
+    assert asked == [int(1.1 * 12) // 4]
+
+
 def test_it_has_room_for_the_step_and_no_more_than_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     monkeypatch.setattr(tf.raw_ops, "Empty", lambda *, shape, **_: asked.extend(shape))
