@@ -109,6 +109,7 @@ def use_compiled(home: Path) -> None:
     """Let programs with the cache folder ``home`` use the search that is compiled here."""
     kernels = home / "checkmate-explorer" / "kernels"
     kernels.parent.mkdir()
+    cache_folder().parent.mkdir(parents=True, exist_ok=True)  # what one compiles, the next one finds
     kernels.symlink_to(cache_folder().parent)
 
 

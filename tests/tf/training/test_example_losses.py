@@ -16,7 +16,7 @@ ROUNDED = 1e-6
 @pytest.mark.heavy
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_an_example_computes_the_same_with_the_same_kernels(program: str) -> None:
-    found = exact_row(program, small=True, compiled=False)
+    found = exact_row(program, small=True, compiled=True)
     assert "problem" not in found, found["problem"]
     assert found["steps"] >= 20
     assert found["differing_steps"] == 0 or found["difference"] <= ROUNDED, found
