@@ -1,7 +1,8 @@
 """Write the page of example programs from what was measured of them.
 
-``python -m tests.benchmarks.training -o docs/results/training/NAME.json`` makes such a file. With ``--check``
-this script only says whether the page is up to date (exit code 1: it is not).
+``python -m tests.benchmarks.training -o docs/results/training/NAME.json`` makes such a file; with ``--exact``
+one of runs with the same kernels. With ``--check`` this script only says whether the page is up to date (exit
+code 1: it is not).
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _COLUMNS = (
     "recomputations",
     "step, plain",
     "step, within",
+    "set-up, plain",
     "set-up, first",
     "set-up, again",
     "largest difference",
@@ -45,11 +47,19 @@ _COLUMNS = (
 _MEANING = """\
 *Peaks* are **measured**, by the allocator's meter: the highest of all steps but the first. The *budget* is
 a share of the plain step's measured peak. *Set-up* is what the whole training took beyond its steps at
-their usual pace, TensorFlow's own tracing included: with an empty cache folder, and again with what the
-first run kept there. The *largest difference* is that of everything that the steps return (losses,
-metrics), relative, over all steps: with default kernels fusions differ, and so does rounding. Where a
-program has several plans, the largest is shown. Programs that are not in the table were not measured at full
-size.
+their usual pace, TensorFlow's own tracing included: of the plain program, then within the budget with an
+empty cache folder, and again with what the first run kept there. The *largest difference* is that of
+everything that the steps return (losses, metrics), relative, over all steps: with default kernels fusions
+differ, and so does rounding. Where a program has several plans, the largest is shown. Programs that are not
+in the table were not measured at full size.
+"""
+_EXACT = """\
+## The same bits with the same kernels
+
+With default kernels TensorFlow fuses ops where it can, and a schedule changes where it can. Here a plain run
+and one within the budget are compared that both have Eigen's kernels, with TensorFlow's graph rewriting off.
+**Measured** at the small size, over all steps; everything that the steps return is compared. Where the bits
+differ, a sum begins with another term ([Gradients](reliability.md#gradients)).
 """
 
 
@@ -59,6 +69,9 @@ def page(results: Path = RESULTS) -> str:
     parts += [f"| `{path.name}` | {_summary(path)} |" for path in sorted(EXAMPLES.glob("*.py"))]
     for path in sorted(results.glob("*.json")):
         facts = json.loads(path.read_text(encoding="utf-8"))
+        if facts.get("exact"):
+            parts += [_EXACT, _machine(facts["machine"]), _exact_table(facts["rows"])]
+            continue
         parts += ["\n## Measured at full size\n", _MEANING, _machine(facts["machine"]), _table(facts["rows"])]
         parts += [f"`{row['program']}`: {_told(row)}\n" for row in facts["rows"] if _told(row)]
     return "\n".join(parts) + "\n"
@@ -94,10 +107,24 @@ def _cells(row: dict[str, Any]) -> list[str]:
         max((plan["recomputations"] for plan in plans), key=int, default="0"),
         f"{row['plain_step_s']:.2f} s",
         f"{row['step_s']:.2f} s ({row['step_s'] / row['plain_step_s'] - 1:+.0%})",
+        f"{row['setup_plain_s']:.0f} s",
         f"{row['setup_s']:.0f} s",
         f"{row['setup_again_s']:.0f} s",
         "none" if row["difference"] == 0 else f"{row['difference']:.0e}",
     ]
+
+
+def _exact_table(rows: list[dict[str, Any]]) -> str:
+    lines = ["| program | recomputations | steps | steps with other bits | largest difference |"]
+    lines += ["|---|---:|---:|---:|---:|"]
+    for row in rows:
+        if "problem" not in row:
+            most = max((plan["recomputations"] for plan in row["plans"]), key=int, default="–")
+            apart = f"{row['difference']:.0e}" if row["difference"] else "none"
+            lines.append(
+                f"| `{row['program']}` | {most} | {row['steps']} | {row['differing_steps']} | {apart} |"
+            )
+    return "\n".join(lines) + "\n"
 
 
 def _told(row: dict[str, Any]) -> str:

@@ -16,8 +16,9 @@ from checkmate.pipeline.verification.comparing import compare_where_it_fits
 from checkmate.pipeline.verification.report import Measurements, verification_report
 from checkmate.progress import Progress
 from checkmate.tf.costs import session
+from checkmate.tf.emit.example import example_script
 from checkmate.tf.emit.folder import put_in_place, staging
-from checkmate.tf.emit.saved_model import example_script, measure_reloaded, save_step
+from checkmate.tf.emit.saved_model import measure_reloaded, save_step
 from checkmate.tf.measure.fresh_step import FreshMeasurement
 
 

@@ -20,6 +20,21 @@ _NO_SCRATCH = "could not execute a primitive"  # oneDNN's error when it gets no 
 SMALLER_BATCH = "use a smaller batch, or a smaller budget"
 
 
+def free_room(graph: Graph) -> int | None:
+    """Return the bytes that a step may need beside its parameters on a CPU.
+
+    None where that is not known, and on a GPU: TensorFlow has taken its memory for itself, and raises an
+    error when it is used up.
+    """
+    if graph.device is not None and graph.device.kind == "gpu":
+        return None
+    free, limit = free_bytes("cpu"), limit_bytes()
+    if limit is None:
+        return free
+    room = max(0, limit - graph.fixed_bytes)
+    return room if free is None else min(free, room)
+
+
 def require_room(
     graph: Graph, schedule: Schedule, *, what: str = "the step", beside: int = 0, hint: str = SMALLER_BATCH
 ) -> None:
@@ -31,13 +46,8 @@ def require_room(
     Raises:
         StepTooLargeError: the step needs more than is free.
     """
-    if graph.device is not None and graph.device.kind == "gpu":
-        return  # TensorFlow has taken the GPU's memory for itself, and raises an error when it is used up
     needed = simulate(graph, schedule).peak_bytes - graph.fixed_bytes + beside
-    free, limit = free_bytes("cpu"), limit_bytes()
-    if limit is not None:
-        room = max(0, limit - graph.fixed_bytes)
-        free = room if free is None else min(free, room)
+    free = free_room(graph)
     if free is not None and needed > free:
         raise StepTooLargeError(
             f"{what} needs {format_bytes(needed)} beside its parameters, and {format_bytes(free)} are free",

@@ -1,6 +1,6 @@
 """Measure training programs plainly and within their budget.
 
-``python -m tests.benchmarks.training [-o FILE.json] [--small] [--compiled] [PROGRAM …]``
+``python -m tests.benchmarks.training [-o FILE.json] [--small] [--compiled] [--exact] [PROGRAM …]``
 
 Each program of ``examples/`` (or those named; ``hub.py:gpt2`` gives a word to the program) runs three times,
 each in a process of its own: plainly, within its budget with an empty cache folder, and the same again with
@@ -8,6 +8,10 @@ the cache kept. What every step returned is compared, and peak, seconds and set-
 all of the training took beyond its steps at their usual pace: in seconds, and in seconds of the processors,
 which differ less on a busy machine. With ``--compiled`` the search that this machine has compiled is used;
 without, the first run compiles it, as on a new machine.
+
+With ``--exact`` a plain run and one within the budget are compared that both have Eigen's kernels, with
+TensorFlow's graph rewriting off. Kernels and fusions are then the same, and what is left of the difference is
+the schedule's.
 """
 
 from __future__ import annotations
@@ -21,16 +25,17 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from checkmate.bench.common.machine import this_machine
 from checkmate.solvers.compile.cache import cache_folder
-from checkmate.tf.environment import METERED
+from checkmate.tf.environment import EXACT, METERED
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAMS = [path.name for path in sorted(EXAMPLES.glob("*.py")) if path.name != "hub.py"]
+_QUIET = {**METERED, "TF_CPP_MIN_LOG_LEVEL": "3"}
 HUB = ["hub.py:bert", "hub.py:gpt2", "hub.py:resnet"]
 _PLAN = re.compile(
     r"checkmate: batch of .*?: (?P<recomputations>\d+) recomputations?, \+(?P<predicted>[\d.]+) ?%"
@@ -38,14 +43,19 @@ _PLAN = re.compile(
 )
 
 
-def run(kind: str, program: str, words: Sequence[str], home: Path) -> tuple[dict[str, Any], str]:
-    """Run a program in a new process; return what was noted and said."""
+def run(
+    kind: str, program: str, words: Sequence[str], home: Path, environment: Mapping[str, str] = {}
+) -> tuple[dict[str, Any], str]:
+    """Run a program in a new process; return what was noted and said.
+
+    ``environment``: variables beside those of this process.
+    """
     answer = home / f"{kind}.json"
     answer.unlink(missing_ok=True)
     command = [sys.executable, str(Path(__file__).with_name("training_child.py")), kind, str(answer), program]
     done = subprocess.run(
         [*command, *words],
-        env={**os.environ, **METERED, "XDG_CACHE_HOME": str(home), "TF_CPP_MIN_LOG_LEVEL": "3"},
+        env={**os.environ, **_QUIET, **environment, "XDG_CACHE_HOME": str(home)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -66,11 +76,15 @@ def setup(found: dict[str, Any], unit: str = "seconds") -> float:
     return float(found[unit] - len(found["steps"]) * usual)
 
 
-def difference(plain: dict[str, Any], other: dict[str, Any]) -> float:
-    """Return the largest relative difference of what steps returned."""
+def difference(plain: dict[str, Any], other: dict[str, Any], what: str = "returned") -> float:
+    """Return the largest relative difference of what steps returned.
+
+    ``what``: ``losses`` for those alone. Other numbers may be nearly zero, such as the divergence of a VAE
+    that encodes nothing yet, and then differ by much of themselves though by nothing beside the loss.
+    """
     worst = 0.0
     for one, two in zip(plain["steps"], other["steps"], strict=True):
-        for before, after in zip(one["returned"], two["returned"], strict=True):
+        for before, after in zip(one[what], two[what], strict=True):
             if math.isnan(before) != math.isnan(after):
                 return math.inf
             if not math.isnan(before):
@@ -78,16 +92,56 @@ def difference(plain: dict[str, Any], other: dict[str, Any]) -> float:
     return worst
 
 
-def row(name: str, small: bool, compiled: bool) -> dict[str, Any]:
-    """Return the figures of one program."""
+def differing_steps(plain: dict[str, Any], other: dict[str, Any]) -> int:
+    """Return how many steps returned other bits."""
+    pairs = zip(plain["steps"], other["steps"], strict=True)
+    return sum(repr(one["returned"]) != repr(two["returned"]) for one, two in pairs)
+
+
+def command_of(name: str, small: bool) -> tuple[str, list[str]]:
+    """Return the file of the program that is called ``name``, and its words."""
     file, _, word = name.partition(":")
     words = [*([word] if word else []), *(["--small"] if small else [])]
-    program = str(EXAMPLES / file if not Path(file).is_file() else file)
+    return str(EXAMPLES / file if not Path(file).is_file() else file), words
+
+
+def use_compiled(home: Path) -> None:
+    """Let programs with the cache folder ``home`` use the search that is compiled here."""
+    kernels = home / "checkmate-explorer" / "kernels"
+    kernels.parent.mkdir()
+    cache_folder().parent.mkdir(parents=True, exist_ok=True)  # what one compiles, the next one finds
+    kernels.symlink_to(cache_folder().parent)
+
+
+def exact_row(name: str, small: bool, compiled: bool) -> dict[str, Any]:
+    """Return how far one program's steps are apart with the same kernels."""
+    program, words = command_of(name, small)
     with tempfile.TemporaryDirectory(prefix="checkmate-training-") as folder:
         if compiled:
-            kernels = Path(folder, "checkmate-explorer", "kernels")
-            kernels.parent.mkdir()
-            kernels.symlink_to(cache_folder().parent)
+            use_compiled(Path(folder))
+        kinds = ("plain-exact", "budgeted-exact")
+        found = {kind: run(kind, program, words, Path(folder), EXACT) for kind in kinds}
+    for answer, said in found.values():
+        if not answer:
+            return {"program": name, "problem": said}
+    (plain, _), (within, said) = (found[kind] for kind in kinds)
+    return {
+        "program": name,
+        "steps": len(plain["steps"]),
+        "plans": [each.groupdict() for each in _PLAN.finditer(said)],
+        "told": [line for line in said.splitlines() if line.startswith("checkmate: batch")],
+        "difference": difference(plain, within),
+        "difference_of_losses": difference(plain, within, "losses"),
+        "differing_steps": differing_steps(plain, within),
+    }
+
+
+def row(name: str, small: bool, compiled: bool) -> dict[str, Any]:
+    """Return the figures of one program."""
+    program, words = command_of(name, small)
+    with tempfile.TemporaryDirectory(prefix="checkmate-training-") as folder:
+        if compiled:
+            use_compiled(Path(folder))
         kinds = [("plain", "plain"), ("first", "budgeted"), ("second", "budgeted")]
         found = {called: run(kind, program, words, Path(folder)) for called, kind in kinds}
     if not all(answer for answer, _ in found.values()):
@@ -109,12 +163,14 @@ def row(name: str, small: bool, compiled: bool) -> dict[str, Any]:
         "setup_plain_s": setup(plain),
         "setup_s": setup(first),
         "setup_again_s": setup(second),
+        "setup_plain_processor_s": setup(plain, "processor_seconds"),
         "setup_processor_s": setup(first, "processor_seconds"),
         "setup_again_processor_s": setup(second, "processor_seconds"),
         "first_step_after_s": first["first_step_after_s"],
         "seconds": first["seconds"],
         "difference": difference(plain, first),
         "difference_again": difference(plain, second),
+        "difference_of_losses": difference(plain, first, "losses"),
     }
 
 
@@ -123,15 +179,18 @@ def main() -> None:
     parser.add_argument("programs", nargs="*", default=PROGRAMS)
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--exact", action="store_true")
     parser.add_argument("-o", "--output", type=Path)
     chosen = parser.parse_args()
+    measured = exact_row if chosen.exact else row
     facts: dict[str, Any] = {"machine": this_machine().to_json(), "small": chosen.small, "rows": []}
+    facts["exact"] = chosen.exact
     for name in chosen.programs:
-        facts["rows"].append(row(name, chosen.small, chosen.compiled))
+        facts["rows"].append(measured(name, chosen.small, chosen.compiled))
         print(json.dumps(facts["rows"][-1]), flush=True)
         if chosen.output:
             chosen.output.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    for what in ("setup", "setup_again"):
+    for what in () if chosen.exact else ("setup", "setup_again"):
         for unit in ("s", "processor_s"):
             found = [each[f"{what}_{unit}"] for each in facts["rows"] if "problem" not in each]
             if found:

@@ -1,9 +1,9 @@
 """Run a training program, plainly or as it is, and note each step.
 
-``python training_child.py plain|budgeted ANSWER.json PROGRAM [WORD …]``. The program is run as a script. What
-``fit`` tells after each batch, or a scheduled function returns, is noted with the seconds and the
-allocator's peak, and how long the first was waited for. With ``plain`` the program's calls of
-``checkmate.rematerialize`` do nothing.
+``python training_child.py plain|budgeted[-exact] ANSWER.json PROGRAM [WORD …]``. The program is run as a
+script. What ``fit`` tells after each batch, or a scheduled function returns, is noted with the seconds and
+the allocator's peak, and how long the first was waited for. With ``plain`` the program's calls of
+``checkmate.rematerialize`` do nothing. With ``-exact`` TensorFlow's graph rewriting is off.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import keras
 import tensorflow as tf
 
 import checkmate
+from checkmate.tf.devices import make_exact
 
 _DEVICE = "GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0"
 
@@ -58,7 +59,9 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         self.row = self.open.enter_context(self.steps.one())
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.row["returned"] = [float(value) for _, value in sorted((logs or {}).items())]
+        told = {name: float(value) for name, value in sorted((logs or {}).items())}
+        self.row["returned"] = list(told.values())
+        self.row["losses"] = [value for name, value in told.items() if "loss" in name]
         self.open.close()
 
 
@@ -71,6 +74,13 @@ def numbers(returned: Any) -> list[float]:
     """Return the mean of each tensor that a step returned."""
     leaves = [leaf for leaf in tf.nest.flatten(returned) if leaf is not None]
     return [float(tf.reduce_mean(tf.cast(leaf, tf.float64))) for leaf in leaves]
+
+
+def losses(returned: Any) -> Any:
+    """Return what of ``returned`` are losses: those named so, or else what comes first."""
+    if isinstance(returned, dict):
+        return [value for name, value in sorted(returned.items()) if "loss" in name]
+    return tf.nest.flatten(returned)[:1]
 
 
 def record_fit(steps: Steps) -> None:
@@ -88,12 +98,16 @@ def recorded(step: Callable[..., Any], steps: Steps) -> Callable[..., Any]:
         with steps.one() as row:
             returned = step(*arguments)
             row["returned"] = numbers(returned)
+            row["losses"] = numbers(losses(returned))
         return returned
 
     return call
 
 
 def main(kind: str, answer: str, program: str, *words: str) -> None:
+    kind, _, exact = kind.partition("-")
+    if exact:
+        make_exact("cpu", 0)
     steps, begun, used = Steps(), [0.0], [0.0]
     schedule, schedule_function = checkmate.rematerialize, checkmate.rematerialize_function
 

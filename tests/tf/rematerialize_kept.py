@@ -21,7 +21,7 @@ from checkmate.machine.plan_folder import default_folder
 from checkmate.machine.plan_store import KeptPlan, PlanStore
 from checkmate.solvers.compile.cache import cache_folder
 from checkmate.tf import room
-from checkmate.tf.devices import reset_peak
+from checkmate.tf.devices import held_bytes, reset_peak
 from checkmate.tf.models.batch import flatten, flatten_arguments
 from checkmate.tf.training import kept as kept_plans
 from checkmate.tf.training import planner as planner_module
@@ -385,10 +385,13 @@ def test_what_others_come_to_hold_while_a_plan_is_made_is_not_the_step_s() -> No
     step = live_step(conv_model(), layout)
     trials = Trials(step, tensors, None, lambda _: None)
     alone = trials.run(step.everything, "alone")
+    before = held_bytes("CPU:0")
     batches = tf.zeros((8, 2**20), tf.int8)  # as a data set prepares them
+    taken = held_bytes("CPU:0") - before  # their chunk may be larger
+    assert taken >= int(tf.size(batches))
     beside = trials.run(step.everything, "beside them")
     assert abs(beside.own_bytes - alone.own_bytes) < 2**19
-    assert abs(beside.others_bytes - alone.others_bytes - int(tf.size(batches))) < 2**19
+    assert abs(beside.others_bytes - alone.others_bytes - taken) < 2**19
     assert trials.held == beside.others_bytes
 
 

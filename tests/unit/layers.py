@@ -100,7 +100,7 @@ LAYERS: dict[str, str] = {
         "ipc memory solvers.compile solvers.listeners solvers.pathcut solvers.problem "
         "solvers.registry solvers.sequence"
     ),
-    "checkmate.tf.emit": "memory tf.allocator tf.environment tf.fresh tf.private tf.trace",
+    "checkmate.tf.emit": "memory tf.allocator tf.environment tf.fresh tf.private tf.room tf.trace",
     "app.presenters": (
         "app.layout app.state axis catalog machine memory records reports.page solvers.bounds "
         "solvers.constraints solvers.known_frontier"

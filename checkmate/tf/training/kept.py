@@ -34,7 +34,7 @@ from checkmate.tf.training.plan import PlanRequest, StepPlan, foreseen, held_by_
 from checkmate.tf.training.trace import LiveStep
 
 # The version of keys, and of how plans are made. With a higher number older plans are not found.
-_LAYOUT = 4
+_LAYOUT = 5
 _LESS = 0.15  # of the budget: with so much less around a step, a cheaper plan may fit
 _LEAST_APART = 2**20  # bytes: plans for amounts held by others that differ by less are one
 _VARIABLES = ("TF_", "XLA_", "CUDA_", "OMP_", "KMP_", "DNNL_", "ONEDNN_", "MKL_")  # of the environment

@@ -17,6 +17,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.machine.garbage import only_newer_garbage
 from checkmate.progress import Progress, Report
 from checkmate.tf.devices import warms_up
+from checkmate.tf.emit.region import fetch_region
 from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.models.batch import BatchLayout, Key
 from checkmate.tf.training.improve import Improvement
@@ -254,9 +255,17 @@ class Planner:
             plan, kept = self._searched(step, tensors, small_chunks, report, at_once)
             plan = dataclasses.replace(plan, name=names[0] if names and kept else "")
         elif plan.schedule is not None:
-            small_chunks.make()
+            self._make_ready(step, plan.schedule, small_chunks)
         self._last = plan.schedule or self._last
         return plan if plan.schedule is None else dataclasses.replace(plan, small_chunks=small_chunks)
+
+    def _make_ready(self, step: LiveStep, schedule: Schedule, small_chunks: SmallChunks) -> None:
+        """Prepare the allocator for a kept plan, which was measured after this, too."""
+        assert self._limit is not None  # it came with the plan
+        mark = Mark(meter_of(step.graph))
+        fetch_region(step.graph, schedule)
+        small_chunks.make()
+        mark.start_anew_over(self._limit.bytes)
 
     def _names_of(self, step: LiveStep) -> tuple[str, ...]:
         """Return the names that the plan of ``step`` may be kept under, if any.
@@ -297,6 +306,7 @@ class Planner:
         mark = Mark(meter_of(step.graph))
         trials = Trials(step, tensors, self._rate, report, self._learned)
         try:
+            fetch_region(step.graph, step.everything, most=self.request.budget.bytes_)
             if self._limit is None and self.request.budget.share is not None:
                 self._limit = limit_of(self.request, trials)  # before chunks are set aside for schedules
             small_chunks.make()

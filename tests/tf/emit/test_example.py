@@ -1,0 +1,63 @@
+"""Test that an export's script says where it runs with other kernels than were measured."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from checkmate.ir.schedule import Schedule
+from checkmate.progress import never, silent
+from checkmate.tf.costs import session
+from checkmate.tf.devices import kernels_here
+from checkmate.tf.emit.example import example_script
+from checkmate.tf.emit.saved_model import save_step
+from checkmate.tf.kernels import Kernels
+from tests.tf.emit.test_step import request_for
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the script of an export, beside the step."""
+    folder = tmp_path_factory.mktemp("export")
+    folded = session.prepare(request_for("convnet"), report=silent, cancelled=never)
+    save_step(folded, Schedule.plain(folded.graph), folder / "saved_model")
+    script = folder / "train_example.py"
+    script.write_text(example_script(folded, session.flat_batch(folded.traced.loaded)), encoding="utf-8")
+    return script
+
+
+def said_by(script: Path, *, onednn: bool) -> list[str]:
+    environment = {**os.environ, "TF_ENABLE_ONEDNN_OPTS": str(int(onednn))}
+    command = [sys.executable, str(script), "1"]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True, timeout=300, cwd=script.parent
+    )
+    assert "step 0: loss " in done.stdout
+    return [line for line in done.stderr.splitlines() if line.startswith("note: ")]
+
+
+def test_the_same_kernels_are_not_worth_a_word(export: Path) -> None:
+    assert said_by(export, onednn=kernels_here("cpu") is Kernels.ONEDNN) == []
+
+
+def test_other_kernels_are_named_and_it_trains_all_the_same(export: Path) -> None:
+    here = kernels_here("cpu")
+    other = Kernels.EIGEN if here is Kernels.ONEDNN else Kernels.ONEDNN
+    assert said_by(export, onednn=other is Kernels.ONEDNN) == [
+        f"note: this step was measured with the kernels {here.value}; here it runs with the kernels "
+        f"{other.value}, so its peak may differ"
+    ]
+
+
+def test_another_version_is_named(export: Path, tmp_path: Path) -> None:
+    text = export.read_text()
+    start = text.index("'tensorflow': '") + len("'tensorflow': '")
+    older = tmp_path / "train_example.py"
+    older.write_text(text[:start] + "1.0" + text[text.index("'", start) :])
+    (tmp_path / "saved_model").symlink_to(export.parent / "saved_model")
+    (line,) = said_by(older, onednn=kernels_here("cpu") is Kernels.ONEDNN)
+    assert "measured with TensorFlow 1.0; here it runs with TensorFlow " in line and "kernels" not in line

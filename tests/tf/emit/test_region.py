@@ -1,0 +1,71 @@
+"""Test that a step's buffers get chunks of their size in one region."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from checkmate.graphs.generate import training_chain
+from checkmate.ir.graph import Device
+from checkmate.ir.schedule import Schedule
+from checkmate.tf import room
+from checkmate.tf.emit.region import fetch_region
+from checkmate.tf.environment import METERED
+
+SIZE = 20 << 20  # the allocator's region for it has 32 MiB: less than twice that, so it is not split
+
+
+def held_for_a_large_buffer(*words: str) -> tuple[int, int]:
+    """Return the bytes held for a buffer of ``SIZE``, and those held before it."""
+    command = [sys.executable, "-m", "tests.tf.emit.held_in_region", str(SIZE), *words]
+    done = subprocess.run(
+        command, env={**os.environ, **METERED}, capture_output=True, text=True, check=True, timeout=300
+    )
+    held, before = done.stdout.split()[-2:]
+    return int(held), int(before)
+
+
+def test_a_buffer_takes_a_whole_region_without_it_and_its_own_size_with_it() -> None:
+    wasteful, before = held_for_a_large_buffer()
+    exact, beside = held_for_a_large_buffer("region")
+    assert exact == SIZE and wasteful > 1.4 * SIZE
+    assert beside == before, "the region was not given back"
+
+
+@pytest.mark.parametrize("why", ["a GPU", "no device", "no room"])
+def test_it_is_not_fetched_where_that_helps_nobody(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(tf.raw_ops, "Empty", lambda *, shape, **_: asked.extend(shape))
+    graph = training_chain(4)
+    device = {"a GPU": Device("GPU", "gpu", 0), "no device": None}.get(why, Device("CPU", "cpu", 0))
+    monkeypatch.setattr(room, "free_bytes", lambda kind: 0 if why == "no room" else 2**40)
+    graph = dataclasses.replace(graph, device=device)
+    fetch_region(graph, Schedule.plain(graph))
+    assert not asked
+    fetch_region(here := dataclasses.replace(graph, device=Device("CPU", "cpu", 0)), Schedule.plain(here))
+    assert bool(asked) == (why != "no room")
+
+
+def test_a_step_that_has_no_room_has_one_for_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(tf.raw_ops, "Empty", lambda *, shape, **_: asked.extend(shape))
+    monkeypatch.setattr(room, "free_bytes", lambda kind: 16)
+    graph = dataclasses.replace(training_chain(4), device=Device("CPU", "cpu", 0))
+    fetch_region(graph, Schedule.plain(graph))
+    assert not asked
+    fetch_region(graph, Schedule.plain(graph), most=12)
+    assert asked == [int(1.1 * 12) // 4]
+
+
+def test_it_has_room_for_the_step_and_no_more_than_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(tf.raw_ops, "Empty", lambda *, shape, **_: asked.extend(shape))
+    graph = dataclasses.replace(training_chain(4), device=Device("CPU", "cpu", 0))
+    fetch_region(graph, Schedule.plain(graph))
+    fetch_region(graph, Schedule.plain(graph), most=12)
+    assert asked == [int(1.1 * 20) // 4, int(1.1 * 12) // 4]

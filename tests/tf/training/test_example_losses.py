@@ -1,0 +1,22 @@
+"""Test that the example programs compute the same within a budget as without one.
+
+Kernels and fusions are the same in both runs, so what is left of a difference would be the schedule's.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.benchmarks.training import PROGRAMS, exact_row
+
+# A sum of three terms or more begins with the one whose memory can be reused.
+ROUNDED = 1e-6
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_an_example_computes_the_same_with_the_same_kernels(program: str) -> None:
+    found = exact_row(program, small=True, compiled=True)
+    assert "problem" not in found, found["problem"]
+    assert found["steps"] >= 20
+    assert found["differing_steps"] == 0 or found["difference"] <= ROUNDED, found

@@ -1,0 +1,43 @@
+"""Test that what a plan was measured to hold is what a later run holds, from its first step on."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkmate.progress import never, silent
+from checkmate.tf.environment import METERED
+from checkmate.tf.fresh import run_process
+from checkmate.units import parse_bytes
+
+EARLIER = "from an earlier run's plan"
+_BUDGET = re.compile(r"measured peak [\d.]+ \w+ of ([\d.]+ \w+)")
+
+
+def run(answer: Path, cache: Path) -> dict[str, Any]:
+    environment = {**METERED, "XDG_CACHE_HOME": str(cache)}
+    command = [sys.executable, "-m", "tests.tf.example_steps", str(answer)]
+    said = run_process(command, message="", report=silent, cancelled=never, environment=environment)
+    assert answer.exists(), said[-3000:]
+    found: dict[str, Any] = json.loads(answer.read_text())
+    return found
+
+
+@pytest.mark.heavy
+def test_a_later_run_keeps_the_budget_from_its_first_step(tmp_path: Path) -> None:
+    first = run(tmp_path / "first.json", tmp_path / "cache")
+    again = run(tmp_path / "again.json", tmp_path / "cache")
+    for found in (first, again):
+        (line,) = found["told"]  # no step was over the budget, so nothing was planned again
+        budget = _BUDGET.search(line)
+        assert budget is not None and max(found["peaks"]) <= parse_bytes(budget[1].replace(" ", ""))
+    assert EARLIER in again["told"][0] and EARLIER not in first["told"][0]
+    assert again["requested"] == first["requested"]
+    # What the allocator loses between buffers depends on what ran before, so there must be little of it.
+    for found in (first, again):
+        assert max(found["peaks"]) - found["held"] <= 1.04 * found["requested"]
