@@ -77,7 +77,7 @@ def test_a_frozen_phase_within_what_the_phase_before_may_hold_is_plain(
     within(model, "60%", quiet=False)
     for each in (model, plain):
         each.fit(x, y, batch_size=16, shuffle=False, verbose=0)
-        freeze(each, 5)
+        freeze(each, 6)
         each.fit(x, y, batch_size=16, shuffle=False, verbose=0)
     first, second = told(capfd)
     assert "recomputation" in first and "60 % of the plain step" in first
