@@ -23,6 +23,7 @@ from checkmate.pipeline.counted import solve_counted
 from checkmate.pipeline.quick import schedule_before_compiling
 from checkmate.progress import Cancelled, Report, never
 from checkmate.request import OnMiss
+from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.terminal import progress_here
@@ -55,14 +56,16 @@ def rematerialize(
     """Let a compiled Keras ``model`` train within ``budget``.
 
     ``fit`` and ``train_on_batch`` then run scheduled steps. The same model is returned. Everything else of it
-    works as before: callbacks, metrics, validation, saving, distribution strategies. Compiling it again
-    starts anew, with the same budget. A saved and loaded model is a plain one.
+    works as before: callbacks, metrics, validation, saving, distribution strategies. Compiling it again, with
+    layers frozen or thawed for example, plans anew, with the same budget. A saved and loaded model is a
+    plain one.
 
     ``budget`` is what the device's allocator may hold while a step runs, parameters and optimizer included:
     ``"6GiB"``, bytes, a share of the plain step's measured peak (``"60%"``), or ``"min"``, the least that was
     kept on the allocator's meter. For a share the plain step is measured first; where that cannot be, the
-    share is of what keeping everything requests, and the sentence says so. Where training plainly fits, it
-    stays plain.
+    share is of what keeping everything requests, and the sentence says so. A batch of more bytes than those
+    before tells anew what a share is of. Where training plainly fits, it stays plain; so it does where no
+    schedule requests less, and in a phase that fits plainly in what an earlier one might hold.
 
     For each layout of batches (shapes and dtypes) the step is traced, scheduled and measured once: at the
     first such batch, or at once for ``example``, a batch as ``(x, y)`` or ``(x, y, sample_weight)`` (with a
@@ -84,7 +87,8 @@ def rematerialize(
 
     With ``wait=False`` training begins with the first schedule that was measured to fit. A better one is
     solved for in a thread meanwhile, measured between two batches, and then trained with; the line for each
-    plan says so. ``example`` is planned to the end all the same, and replicas of a strategy wait.
+    plan says so. Where ``fit`` ends, the solve ends, and the best that it has found is measured and kept.
+    ``example`` is planned to the end all the same, and replicas of a strategy wait.
 
     ``options`` are for the solver, 20 s by default. ``quiet`` means no progress, and no line for each plan,
     on standard error. Where that is no terminal (a log, a notebook), progress is one line for each new
@@ -218,6 +222,7 @@ def _plan_request(
         budget=_budget_of(budget),
         solve=solve_here,
         least=least_here,
+        bound=lambda graph: run_once_bound(graph).bytes,
         on_miss=missed,
         progress=lambda: progress_here(quiet=quiet),
         tell=tell,

@@ -72,19 +72,26 @@ def cache_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 class HeldSolver:
     """The real solver; in a thread it waits until ``go`` is set.
 
-    Then it may ``fail``.
+    Then it may ``fail``. Where it ``lingers`` there, it has its answer soon, but looks for a better one until
+    it is stopped.
     """
 
     def __init__(self) -> None:
         self.go, self.threads, self.fail = threading.Event(), list[str](), False
+        self.lingers, self.found = False, threading.Event()
         self._solve: Callable[..., Any] = training.solve
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         self.threads.append(threading.current_thread().name)
         if threading.current_thread() is not threading.main_thread():
-            assert self.go.wait(60)
+            found = self._solve(*arguments, **options) if self.lingers else None
+            self.found.set()
+            while not self.go.wait(0.02) and not options["listener"].cancelled():
+                pass
             if self.fail:
                 raise SolverCrashedError("it gave up")
+            if found is not None:
+                return found
         return self._solve(*arguments, **options)
 
 
@@ -208,13 +215,50 @@ def test_a_second_run_uses_the_better_plan(
 
 def test_the_first_schedule_is_not_kept_for_later_runs(held: HeldSolver) -> None:
     model = within(dense_model(), wait=False, cache=True)
-    fitted(model)  # it ends before the solver answers
-    assert planner_of(model)._better is not None and not files()
+    model.train_on_batch(X[:16], Y[:16])  # it ends before the solver answers
+    solving = planner_of(model)._better._solving
+    assert not files()
     held.go.set()
+    solving._thread.join()
     fitted(model)
-    planner_of(model)._better and planner_of(model)._better._solving._thread.join()
-    fitted(model)
-    assert planner_of(model)._better is None and len(files()) == 1
+    assert len(files()) == 1
+
+
+def solvers() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name == "solve"]
+
+
+def test_training_that_ends_stops_the_solver_and_keeps_what_it_found(
+    held: HeldSolver, capfd: pytest.CaptureFixture[str]
+) -> None:
+    held.lingers = True
+    plain, model = dense_model(), within(dense_model(), wait=False, cache=True, quiet=False)
+    until_found = keras.callbacks.LambdaCallback(on_train_end=lambda logs: held.found.wait(60))
+    found = [
+        [fitted(each, callbacks=callbacks).history for _ in range(2)]
+        for each, callbacks in ((plain, []), (model, [until_found]))
+    ]
+    assert not solvers() and held.threads[-1] == "solve"
+    begun, better = told(capfd)[:2]
+    assert BEGINS in begun and BEGINS not in better and "measured peak" in better
+    # What it found is kept, and trained by from the second ``fit`` on.
+    (kept,) = files()
+    assert json.loads(kept.read_text())["steps"] == plans(model)[0].schedule.steps.tolist()
+    assert found[0] == found[1]
+    assert_same_bits(model, plain)
+
+
+def test_an_error_in_training_stops_the_solver(held: HeldSolver) -> None:
+    def fail(batch: int, logs: Any = None) -> None:
+        raise ValueError("the user's own")
+
+    model = within(dense_model(), wait=False, cache=True)
+    with pytest.raises(ValueError, match="the user's own"):
+        fitted(model, callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=fail)])
+    assert not solvers() and not files() and planner_of(model)._better.resting
+    held.go.set()
+    fitted(model)  # the search goes on where it was
+    assert held.threads[-1] == "solve" and not solvers()
 
 
 def test_another_layout_waits_for_what_is_sought(held: HeldSolver) -> None:
@@ -238,13 +282,13 @@ def test_an_example_is_planned_to_the_end() -> None:
 
 def test_a_step_over_the_budget_ends_the_search(held: HeldSolver) -> None:
     model = within(dense_model(), wait=False)
-    fitted(model)
+    model.train_on_batch(X[:16], Y[:16])
     planner, (layout,) = planner_of(model), [plan.layout for plan in plans(model)]
     solving = planner._better._solving
     held.go.set()
     planner.exceeded(layout, planner.allowed_bytes + 2**20)
     assert planner._better is None and not solving.running and planner.planned(layout) is None
-    fitted(model)
+    model.train_on_batch(X[:16], Y[:16])
     assert planner.planned(layout) is not None and planner._better is None
 
 
@@ -278,7 +322,8 @@ def test_a_program_that_ends_early_does_not_wait(ends: str, tmp_path: Path) -> N
         "x, y = data(16)\n"
         "quick = dict(solver='greedy', options=checkmate.SolveOptions(time_limit_s=0.3))\n"
         "model = checkmate.rematerialize(dense_model(), '75%', wait=False, cache=False, **quick)\n"
-        "model.fit(x, y, batch_size=16, epochs=3, verbose=0)\n"
+        "for _ in range(3):\n"
+        "    model.train_on_batch(x, y)\n"
         "assert model.train_function.training.planner._better._solving.running\n"
         f"print('trained', flush=True)\n{ends}\n"
     )

@@ -33,7 +33,7 @@ from checkmate.tf.training.trace import live_step
 from checkmate.tf.training.trials import Trials
 from checkmate.tf.training.watch import reading_of, went_over
 from checkmate.training import _plan_request
-from tests.tf.rematerialized import FAST, conv_model, data, plans, recomputations, within
+from tests.tf.rematerialized import FAST, conv_model, data, plans, reader, recomputations, within
 
 cache_folder()  # compiled kernels are taken from where they are, whatever the cache folder of a test is
 
@@ -393,18 +393,6 @@ def test_what_others_come_to_hold_while_a_plan_is_made_is_not_the_step_s() -> No
     assert abs(beside.own_bytes - alone.own_bytes) < 2**19
     assert abs(beside.others_bytes - alone.others_bytes - taken) < 2**19
     assert trials.held == beside.others_bytes
-
-
-def reader() -> Any:
-    """Return a model of token ids of any length."""
-    keras.utils.set_random_seed(3)
-    x = inputs = keras.Input((None,), dtype="int32")
-    x = keras.layers.Embedding(50, 64)(x)
-    for _ in range(8):
-        x = keras.layers.Dense(128, activation="tanh")(x)
-    model = keras.Model(inputs, keras.layers.Dense(8)(x))
-    model.compile("sgd", "mse")
-    return model
 
 
 def test_a_new_length_is_planned_with_what_is_known_of_the_last(

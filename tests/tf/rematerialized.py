@@ -31,6 +31,18 @@ def conv_model(blocks: int = 3, **options: Any) -> Any:
     return model
 
 
+def reader() -> Any:
+    """Return a model of token ids of any length."""
+    keras.utils.set_random_seed(3)
+    x = inputs = keras.Input((None,), dtype="int32")
+    x = layers.Embedding(50, 64)(x)
+    for _ in range(8):
+        x = layers.Dense(128, activation="tanh")(x)
+    model = keras.Model(inputs, layers.Dense(8)(x))
+    model.compile("sgd", "mse")
+    return model
+
+
 def data(count: int) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(1)
     return random.random((count, 32, 32, 3), dtype=np.float32), random.integers(0, 4, count)

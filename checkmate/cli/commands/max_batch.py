@@ -124,7 +124,8 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         "--time-limit",
         type=cli_options.seconds,
         default=_SECONDS,
-        help=f"seconds for each search; measuring has --measure-limit (default {_SECONDS:g})",
+        help="seconds to search for each model's largest size; tracing, compiling the search once "
+        f"and measuring (--measure-limit) take their own (default {_SECONDS:g})",
     )
     add(
         "--gap",

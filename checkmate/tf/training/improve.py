@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import tensorflow as tf
@@ -31,7 +31,7 @@ class Improvement:
     """The rest of a ``search`` whose first schedule ran.
 
     ``go_on_until`` does it here. ``begin`` leaves solving to a thread; then call ``go_on`` between two
-    batches. ``over``: nothing is left to try.
+    batches, and ``rest`` where training ends. ``over``: nothing is left to try.
     """
 
     def __init__(self, search: PlanSearch) -> None:
@@ -56,6 +56,11 @@ class Improvement:
         """Return whether the thread has an answer that can be measured."""
         return self._solving is not None and not self._solving.running
 
+    @property
+    def resting(self) -> bool:
+        """Return whether no thread solves, though something is left to try."""
+        return self._solving is None and not self.over
+
     def go_on_until(self, enough: Callable[[], bool]) -> None:
         """Solve and measure here, until it is enough or over."""
         trials, request = self.search.trials, self.search.request
@@ -67,7 +72,7 @@ class Improvement:
 
         A copy of the batch waits in host memory, for ``finish``.
         """
-        self._example = [np.array(tensor) for tensor in tensors]
+        self._example = self._example or [np.array(tensor) for tensor in tensors]
         self._let_go()
         self._solve_on()
 
@@ -84,22 +89,39 @@ class Improvement:
 
     def finish(self, report: Report) -> None:
         """Wait for the thread, and measure all that is left, on the first batch."""
-        trials = self.search.trials
-        # As buffers of the device's allocator, like a batch that comes from a data set.
-        tensors = [tf.raw_ops.DeepCopy(x=tf.constant(array)) for array in self._example]
         solving, self._solving = self._solving, None
-        trials.tensors, trials.report = tensors, report
-        try:
+        with self._on_first_batch(report):
             if solving is not None:
                 self._take(solving.result())
             self.go_on_until(lambda: False)
+
+    def rest(self, report: Report) -> None:
+        """End the thread's solve, and measure what it has found by now, on the first batch.
+
+        ``begin`` goes on from there.
+        """
+        solving, self._solving = self._solving, None
+        found = None if solving is None else solving.cut_short()
+        if found is not None and found.schedule is not None:  # nothing found by now tells nothing
+            with self._on_first_batch(report):
+                self._take(found)
+
+    @contextmanager
+    def _on_first_batch(self, report: Report) -> Iterator[None]:
+        # As buffers of the device's allocator, like a batch that comes from a data set.
+        tensors = [tf.raw_ops.DeepCopy(x=tf.constant(array)) for array in self._example]
+        self.search.trials.tensors, self.search.trials.report = tensors, report
+        try:
+            yield
         finally:
+            del tensors
             self._let_go()
 
     def stop(self) -> None:
         """End the thread's solve."""
         if self._solving is not None:
             self._solving.stop()
+            self._solving = None
 
     def _take(self, result: SolveResult) -> None:
         self._ask = None  # an interrupt leaves nothing half done
@@ -152,6 +174,11 @@ class Solving:
             raise self._answer.error
         if self._answer.result is None or not self.stop.alive:
             raise CancelledError("the solve was stopped")
+        return self._answer.result
+
+    def cut_short(self) -> SolveResult | None:
+        """End the solve; return what it has found by now."""
+        self.stop()
         return self._answer.result
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from checkmate.tf.models.batch import flatten, flatten_data, require_examples
 from checkmate.tf.training.any_step import own_train_step, require_one_replica
 from checkmate.tf.training.functions import Functions
 from checkmate.tf.training.keras_step import has_own_step, require_trainable, update_metrics
+from checkmate.tf.training.limit import Phases
 from checkmate.tf.training.plan import PlanRequest
 from checkmate.tf.training.planner import Planner
 from checkmate.tf.training.trace import live_step
@@ -33,16 +35,39 @@ def replace_training(model: Any, request: PlanRequest) -> None:
         UsageError, TraceError, JitCompiledError: its training step cannot be replaced.
     """
     _require(model)
+    phases = Phases()
 
     def make_train_function(force: bool = False) -> Callable[[Iterator[Any]], Logs]:
         if model.train_function is None or force:
             _require(model)
-            model.train_function = _train_function(Training(model, _planner(model, request)))
+            model.train_function = _train_function(Training(model, _planner(model, request, phases)))
         function: Callable[[Iterator[Any]], Logs] = model.train_function
         return function
 
     model.make_train_function = make_train_function
     model.train_function = None
+    if not request.wait:
+        model.fit = _ending(model)
+
+
+def _ending(model: Any) -> Callable[..., Any]:
+    """Return ``model.fit``, which then stops what goes on beside training."""
+    plain = getattr(model.fit, "plain", model.fit)
+
+    @functools.wraps(plain)
+    def fit(*arguments: Any, **named: Any) -> Any:
+        well = False
+        try:
+            history = plain(*arguments, **named)
+            well = True
+        finally:
+            training = getattr(model.train_function, "training", None)
+            if training is not None:
+                training.planner.end(well=well)
+        return history
+
+    fit.plain = plain  # type: ignore[attr-defined]
+    return fit
 
 
 def prepare(model: Any, example: Any) -> None:
@@ -66,8 +91,8 @@ def _require(model: Any) -> None:
         require_one_replica(model)
 
 
-def _planner(model: Any, request: PlanRequest) -> Planner:
-    return Planner(model, request, own_train_step if has_own_step(model) else live_step)
+def _planner(model: Any, request: PlanRequest, phases: Phases) -> Planner:
+    return Planner(model, request, own_train_step if has_own_step(model) else live_step, phases)
 
 
 def _train_function(training: Training) -> Callable[[Iterator[Any]], Logs]:

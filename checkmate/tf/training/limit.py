@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress
 from checkmate.tf.training.plan import HEADROOM, PlanRequest, foreseen
+from checkmate.tf.training.trace import LiveStep
 from checkmate.tf.training.trials import Trials, Tried
 from checkmate.units import format_bytes
 
@@ -19,6 +21,71 @@ class Limit:
 
     bytes: int
     words: str = ""
+
+
+@dataclass
+class Phases:
+    """Hold the largest limit that a phase of a training had; None before the first.
+
+    A phase begins where a model is compiled again.
+    """
+
+    largest: Limit | None = None
+
+    def note(self, limit: Limit) -> None:
+        """Take the limit of the phase that runs."""
+        if self.largest is None or limit.bytes > self.largest.bytes:
+            self.largest = limit
+
+    def widened(self, limit: Limit, plain: Tried | None) -> Limit:
+        """Return the limit of a phase whose own is ``limit``.
+
+        It is an earlier phase's where the plain step fits there: the device must have that memory anyway.
+        """
+        most = self.largest
+        if most is None or plain is None or not plain.measured:
+            return limit
+        if not limit.bytes < plain.peak_bytes <= most.bytes:
+            return limit
+        return Limit(most.bytes, "what an earlier phase of this training may hold")
+
+
+class RisingLimit:
+    """Hold the limit of a training whose budget may be a share.
+
+    A share is of the largest step: one that requests more than those before tells it anew. ``now``: None
+    until a first step tells.
+    """
+
+    def __init__(self, request: PlanRequest, phases: Phases) -> None:
+        given = request.budget.bytes_
+        self.now = None if given is None else Limit(given)
+        self._phases, self._in_bytes, self._told_by = phases, given is not None, 0
+
+    def tells(self, step: LiveStep) -> bool:
+        """Return whether ``step`` is to tell what a share is of."""
+        return not self._in_bytes and _everything(step) > self._told_by
+
+    def before(self, step: LiveStep) -> Limit | None:
+        """Return what decides the limit of ``step`` beside the step itself."""
+        return self._phases.largest if self.tells(step) else self.now
+
+    def told(self, step: LiveStep, limit: Limit, plain: Tried | None = None) -> bool:
+        """Take what ``step`` told; return whether the limit rose.
+
+        ``plain``: what was measured of it without a schedule.
+        """
+        limit = self._phases.widened(limit, plain)
+        self._told_by = max(self._told_by, _everything(step))
+        rose = self.now is None or limit.bytes > self.now.bytes
+        if rose:
+            self.now = limit
+            self._phases.note(limit)
+        return rose
+
+
+def _everything(step: LiveStep) -> int:
+    return simulate(step.graph, step.everything).peak_bytes
 
 
 def limit_of(request: PlanRequest, trials: Trials) -> Limit:

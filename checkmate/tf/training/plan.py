@@ -69,7 +69,7 @@ class PlanRequest:
     decision. ``on_miss`` is what to do where nothing keeps the budget. ``store`` keeps plans for later runs;
     None: none are kept. ``decides``: what else decides a plan, such as the solver and its options. ``wait``:
     training waits until the search is over. ``quick`` may give a first schedule within a budget where
-    ``solve`` would take long to begin.
+    ``solve`` would take long to begin. ``bound`` gives bytes that any schedule of a graph requests.
     """
 
     budget: Budget
@@ -82,6 +82,7 @@ class PlanRequest:
     decides: Mapping[str, Any] = field(default_factory=dict)
     wait: bool = True
     quick: Callable[[Graph, int], Schedule | None] | None = None
+    bound: Callable[[Graph], int] = lambda graph: 0
 
     def answer(self, ask: Ask, report: Report, cancelled: Cancelled = never) -> SolveResult:
         """Have the solver answer."""

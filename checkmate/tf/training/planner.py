@@ -22,7 +22,7 @@ from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.models.batch import BatchLayout, Key
 from checkmate.tf.training.improve import Improvement
 from checkmate.tf.training.kept import earlier_plan, forget, keep, names_of
-from checkmate.tf.training.limit import Limit, limit_of
+from checkmate.tf.training.limit import Phases, RisingLimit, limit_of
 from checkmate.tf.training.mark import Mark
 from checkmate.tf.training.neighbour import Learned
 from checkmate.tf.training.plan import PlanRequest, StepPlan, meter_of
@@ -39,14 +39,20 @@ class Planner:
 
     What one layout teaches is used for the next. ``trace`` traces the step of ``model`` for a layout; another
     subject than a Keras model has its own. Where training need not wait, it begins with the first schedule
-    that fits, and one layout at a time gets a better plan meanwhile.
+    that fits, and one layout at a time gets a better plan meanwhile. ``phases``: of the training that this is
+    a part of.
     """
 
     def __init__(
-        self, model: Any, request: PlanRequest, trace: Callable[[Any, BatchLayout], LiveStep] = live_step
+        self,
+        model: Any,
+        request: PlanRequest,
+        trace: Callable[[Any, BatchLayout], LiveStep] = live_step,
+        phases: Phases | None = None,
     ) -> None:
         self.model, self.request, self._trace = model, request, trace
-        self._limit: Limit | None = None  # until a first step tells what a share is of
+        self._limit = RisingLimit(request, phases or Phases())
+        self._plain: dict[Key, int] = {}  # the plain steps' measured peaks
         self._plans: dict[Key, StepPlan] = {}
         self._exceeding: dict[Key, StepPlan] = {}
         self._aims: dict[Key, int] = {}  # less than the budget, where a plan was seen over it
@@ -65,7 +71,7 @@ class Planner:
 
         None until a first step tells what a share is of.
         """
-        return None if self._limit is None else self._limit.bytes
+        return None if self._limit.now is None else self._limit.now.bytes
 
     def planned(self, layout: BatchLayout) -> StepPlan | None:
         """Return the plan for ``layout``; None where there is none yet."""
@@ -93,8 +99,8 @@ class Planner:
     def _announce(self, plan: StepPlan) -> None:
         """Say what was planned, and keep it for later runs."""
         self.request.tell(plan.sentence)
-        if self._limit is not None:
-            keep(plan, self.request, self._limit, self._rate)
+        if self._limit.now is not None:
+            keep(plan, self.request, self._limit.now, self._rate)
             if plan.name:
                 self._kept[plan.layout.key] = plan.name
 
@@ -107,28 +113,36 @@ class Planner:
         if better is None:
             return
         between_batches = at_once and better.layout.key == layout.key
+        if between_batches and better.resting:
+            better.begin(tensors)
         if between_batches and not better.solved:
             return
         if better.layout.key != layout.key and self.planned(layout) is not None:
             return
-        self._better = None  # also where it is interrupted
-        mark = Mark(meter_of(better.search.trials.graph))
-        try:
-            with only_newer_garbage():
-                if between_batches:
-                    better.go_on(tensors)
-                else:
-                    with self.request.progress() as report:
-                        better.finish(report)
-        except CheckmateError as error:
-            self.request.tell(f"{better.layout.describe()}: no better schedule is sought any longer: {error}")
+        if between_batches:
+            took = self._took(better, lambda _: better.go_on(tensors))
+        else:
+            took = self._took(better, better.finish)
+        if not took:
             return
-        finally:
-            mark.start_anew_over(better.search.limit.bytes)
         if better.over:
             self._change(better.search)
         else:
             self._better = better
+
+    def _took(self, better: Improvement, measure: Callable[[Report], None]) -> bool:
+        """Let ``better`` measure what was found; return whether it could."""
+        self._better = None  # also where it is interrupted
+        mark = Mark(meter_of(better.search.trials.graph))
+        try:
+            with only_newer_garbage(), self.request.progress() as report:
+                measure(report)
+        except CheckmateError as error:
+            self.request.tell(f"{better.layout.describe()}: no better schedule is sought any longer: {error}")
+            return False
+        finally:
+            mark.start_anew_over(better.search.limit.bytes)
+        return True
 
     def _change(self, search: PlanSearch) -> None:
         """Train by the best plan of ``search`` from now on."""
@@ -142,6 +156,24 @@ class Planner:
         self._plans[key] = plan
         self._last = plan.schedule or self._last
         self._announce(plan)
+
+    def end(self, *, well: bool) -> None:
+        """Stop the solve that goes on beside training, which ended.
+
+        Where it ended ``well``, what the solver has found by now is measured, and kept if it is better. The
+        search goes on from there where training does.
+        """
+        better = self._better
+        if better is None:
+            return
+        if not well:
+            better.stop()
+            return
+        if not self._took(better, better.rest):
+            return
+        if better.over or _steps(better.search.chosen()) != _steps(self._plans[better.layout.key]):
+            self._change(better.search)
+        self._better = None if better.over else better
 
     def exceeded(self, layout: BatchLayout, peak_bytes: int) -> None:
         """Forget the plan of ``layout``, which exceeded the budget, and aim lower.
@@ -275,7 +307,7 @@ class Planner:
         if self.request.store is None:
             return ()
         if step.layout.key not in self._names:
-            self._names[step.layout.key] = names_of(step, self.request, self._limit)
+            self._names[step.layout.key] = names_of(step, self.request, self._limit.before(step))
         return self._names[step.layout.key]
 
     def _earlier(self, step: LiveStep, names: Sequence[str]) -> StepPlan | None:
@@ -283,7 +315,8 @@ class Planner:
         for name in names:
             found = earlier_plan(step, self.request, name)
             if found is not None:
-                self._limit = self._limit or found.limit
+                if self._limit.tells(step):
+                    self._told(self._limit.told(step, found.limit))
                 self._learn_rate(found.rate)
                 self._kept[step.layout.key] = name
                 self._cold.add(step.layout.key)
@@ -307,23 +340,53 @@ class Planner:
         trials = Trials(step, tensors, self._rate, report, self._learned)
         try:
             fetch_region(step.graph, step.everything, most=self.request.budget.bytes_)
-            if self._limit is None and self.request.budget.share is not None:
-                self._limit = limit_of(self.request, trials)  # before chunks are set aside for schedules
+            if self.request.budget.share is not None:
+                self._tell(trials)  # before chunks are set aside for schedules
             small_chunks.make()
-            if self._limit is None:
-                self._limit = limit_of(self.request, trials)
+            self._tell(trials)
+            assert self._limit.now is not None
             aim = self._aims.get(step.layout.key)
-            limit = self._limit if aim is None else dataclasses.replace(self._limit, bytes=aim)
+            limit = self._limit.now if aim is None else dataclasses.replace(self._limit.now, bytes=aim)
             search = PlanSearch(trials, limit, self.request)
             plan = search.plain() or search.again(self._last) or search.first()
             if plan is None:
                 # A step on several replicas is tried on one, so the others would wait for it.
                 plan = self._best(search, tensors, at_once=at_once and not step.distributed)
         finally:
-            if self._limit is not None:
-                mark.start_anew_over(self._limit.bytes)
+            if self.allowed_bytes is not None:
+                mark.start_anew_over(self.allowed_bytes)
         self._learn(trials)
         return plan, self._better is None and not trials.short
+
+    def _tell(self, trials: Trials) -> None:
+        """Let the step of ``trials`` tell what a share is of, if it is to."""
+        if self._limit.tells(trials.step):
+            limit = limit_of(self.request, trials)
+            self._told(self._limit.told(trials.step, limit, trials.plain))
+
+    def _told(self, rose: bool) -> None:
+        """Let smaller layouts train plainly where the limit ``rose`` over what that takes."""
+        for key, plan in list(self._plans.items()) if rose else ():
+            peak = self._plain.get(key)
+            if plan.schedule is None or peak is None or peak > (self.allowed_bytes or 0):
+                continue
+            if self._better is not None and self._better.layout.key == key:
+                self._better.stop()
+                self._better = None
+            sentence = (
+                f"{plan.layout.describe()}: plain training, without recomputation, from now on: it fits what "
+                "a larger batch may hold"
+            )
+            self._plans[key] = dataclasses.replace(
+                plan,
+                schedule=None,
+                peak_bytes=peak,
+                over_bytes=0,
+                small_chunks=None,
+                name="",
+                sentence=sentence,
+            )
+            self.request.tell(sentence)
 
     def _best(self, search: PlanSearch, tensors: Sequence[tf.Tensor], *, at_once: bool) -> StepPlan:
         """Return the best plan.
@@ -339,6 +402,8 @@ class Planner:
         return search.so_far()
 
     def _learn(self, trials: Trials) -> None:
+        if trials.plain is not None and trials.plain.measured:
+            self._plain[trials.step.layout.key] = trials.plain.peak_bytes
         if trials.known:
             self._learn_rate(trials.rate)
         self._learned = trials.learned or self._learned

@@ -20,7 +20,7 @@ from checkmate.request import OnMiss
 from checkmate.tf.training.limit import Limit
 from checkmate.tf.training.plan import FIRST_RATE, HEADROOM, Ask, Least, PlanRequest, StepPlan, foreseen
 from checkmate.tf.training.trials import Trials, Tried
-from checkmate.tf.training.wording import impossible, sentence_of, what_runs
+from checkmate.tf.training.wording import impossible, nothing_to_save, sentence_of, what_runs
 from checkmate.units import format_bytes, format_bytes_apart
 
 _ATTEMPTS, _ATTEMPTS_CARRIED = 8, 3  # the second where another layout's costs are known
@@ -28,6 +28,7 @@ _QUICK_S = 3.0
 _MORE_S = 6.0  # for each solve once a schedule fits
 _ALIKE = 0.01  # of the budget: peaks that differ by less are alike, and the cheaper schedule is taken
 _SAME = 1e-9  # of the step's cost: sums in another order differ by as much
+_NOTHING = 0.99  # of what keeping everything requests: where every schedule needs as much, none helps
 _OVER = 1.15  # of the budget: what a step is taken to need that the device has no memory for
 
 
@@ -80,9 +81,23 @@ class PlanSearch:
         tried = self.trials.plain
         if tried is None and self.trials.everything <= self._target(self.trials.rate):
             tried = self.trials.run_plain(", which should fit")
-        if tried is None or tried.peak_bytes > self.allowed:
+        if tried is not None and tried.peak_bytes > self.allowed:
+            return self._nothing_to_save(tried)
+        return None if tried is None else self._plan(tried, "it fits, and trains as before")
+
+    def _nothing_to_save(self, plain: Tried) -> StepPlan | None:
+        """Return the plain plan over the budget, if no schedule requests less.
+
+        So it is where weights take nearly all, or a network that is not trained comes before them.
+        """
+        share = self.request.budget.share
+        if share is None or not plain.measured or self.request.on_miss is OnMiss.RAISE:
             return None
-        return self._plan(tried, "it fits, and trains as before")
+        bound = self.request.bound(self.trials.step.graph)
+        if bound < _NOTHING * self.trials.everything:
+            return None
+        sentence = nothing_to_save(self.trials, plain, self.limit, bound)
+        return dataclasses.replace(self._plan(plain), sentence=sentence)
 
     def again(self, schedule: Schedule | None) -> StepPlan | None:
         """Return the plan with another layout's schedule, if it fits.

@@ -10,6 +10,7 @@ from checkmate.errors import UsageError
 from checkmate.tf.models.batch import flatten, require_examples
 from checkmate.tf.training.functions import Functions
 from checkmate.tf.training.keras_step import require_keras_step, require_trainable
+from checkmate.tf.training.limit import Phases
 from checkmate.tf.training.plan import PlanRequest, StepPlan
 from checkmate.tf.training.planner import Planner
 from checkmate.tf.training.trace import StepParts, whole_step
@@ -27,9 +28,9 @@ class TrainStep:
     def __init__(self, model: Any, request: PlanRequest) -> None:
         require_trainable(model)
         require_keras_step(model)
-        self.model = model
-        self._planner = Planner(model, request)
-        self._functions = Functions(self._planner)
+        self.model, self._request, self._phases = model, request, Phases()
+        self._trained: tuple[int, ...] | None = None  # what the plans are for
+        self._plan_anew()
 
     def prepare(self, x: Any, y: Any = None, sample_weight: Any = None) -> None:
         """Make the plan for batches like this one; leave the model as it is.
@@ -40,7 +41,9 @@ class TrainStep:
         """
         layout, tensors = flatten((x, y, sample_weight))
         require_examples(layout)
+        self._begin_phase()
         self._planner.plan(layout, tensors)
+        self._trained = _trained(self.model)
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def __call__(self, x: Any, y: Any = None, sample_weight: Any = None) -> tuple[tf.Tensor, Any]:
@@ -51,6 +54,7 @@ class TrainStep:
                 ``run``. Others as ``prepare``.
         """
         layout, tensors = flatten((x, y, sample_weight))
+        self._begin_phase()
         if not tf.executing_eagerly():
             plan = self._planner.planned(layout)
             if plan is None:
@@ -67,9 +71,21 @@ class TrainStep:
                 "then the step inside strategy.run in a tf.function",
             )
         plan = self._planner.plan(layout, tensors, at_once=True)
+        self._trained = _trained(self.model)
         function = self._functions.of([layout], lambda *given: self._emit(plan, given))
         found: tuple[tf.Tensor, Any] = function(*tensors)
         return found
+
+    def _begin_phase(self) -> None:
+        """Plan anew if the model was compiled again since, or layers of it frozen or thawed."""
+        if self._trained is not None and self._trained != _trained(self.model):
+            require_trainable(self.model)
+            self._plan_anew()
+
+    def _plan_anew(self) -> None:
+        self._planner = Planner(self.model, self._request, phases=self._phases)
+        self._functions = Functions(self._planner)
+        self._trained = None
 
     def _emit(self, plan: StepPlan, tensors: Any) -> tuple[tf.Tensor, Any]:
         if plan.step is not None and (plan.schedule is not None or plan.step.distributed):
@@ -79,3 +95,8 @@ class TrainStep:
         parts = StepParts()
         loss, flat, _ = whole_step(self.model, plan.layout, parts, lambda name: None)(*tensors)
         return loss, parts.pack_predictions(flat)
+
+
+def _trained(model: Any) -> tuple[int, ...]:
+    """Return what tells one phase of a training from the next: its optimizer and what it trains."""
+    return id(model.optimizer), *map(id, model.trainable_variables)

@@ -38,6 +38,20 @@ def sentence_of(trials: Trials, tried: Tried, limit: Limit, proof: Least | None,
     return f"{trials.step.layout.describe()}: {said}{how}"
 
 
+def nothing_to_save(trials: Trials, plain: Tried, limit: Limit, bound: int) -> str:
+    """Say that plain training goes on over the budget, because no schedule requests less.
+
+    ``bound``: it is proved that any requests as many bytes.
+    """
+    kept, least = format_bytes(trials.everything), format_bytes(bound)
+    how = "" if trials.metered else f"; this process has no memory meter: {HOW_TO_METER}"
+    return (
+        f"{trials.step.layout.describe()}: plain training, without recomputation, which saves nothing here: "
+        f"keeping everything requests {kept}, and it is proved that any schedule requests at least {least}; "
+        f"{_over(plain, limit.bytes)}{_base(trials, limit)}; a smaller batch takes less{how}"
+    )
+
+
 def impossible(
     trials: Trials, closest: Tried | None, allowed: int, least: Least | None, *, proved: bool
 ) -> NoScheduleError:

@@ -21,7 +21,9 @@ TWICE = {"vae.py", "physics.py"}
 HUB = [("hub.py", network) for network in ("bert", "gpt2", "resnet")]
 SIZE = r"([\d.,]+ [KMG]?i?B)"
 KEPT = re.compile(rf"measured peak {SIZE} of {SIZE}")
-MISSED = re.compile(rf"measured peak {SIZE}, .* over the budget of {SIZE}.*; raise the budget to")
+MISSED = re.compile(
+    rf"measured peak {SIZE}, .* over the budget of {SIZE}.*; (?:raise the budget to|a smaller)"
+)
 
 STAGE = re.compile(r"^checkmate \[ *\d+ s\] (\w+): ", re.MULTILINE)
 EARLIER = "from an earlier run's plan (measured then, "

@@ -27,6 +27,7 @@ HERE = Path(__file__).parents[1]
         "rematerialize_engines",
         "rematerialize_at_once",
         "rematerialize_lives",
+        "rematerialize_phases",
     ],
 )
 def test_one_line_in_user_code(subject: str) -> None:
