@@ -84,6 +84,14 @@ class BatchScale(QObject):
         return 0 if graph is None else graph.batch_size or 0
 
     @property
+    def possible(self) -> bool:
+        """Return whether the explored graph can be scaled, as far as is known yet."""
+        base = self.base
+        if base is None or base is self._refused:
+            return False
+        return bool(base.batch_size) and SCALED_FROM not in base.metadata
+
+    @property
     def scaled(self) -> bool:
         """Return whether what is explored was scaled from ``base``."""
         return self.base is not None and self._session.exploration.graph is not self.base
@@ -151,9 +159,7 @@ class BatchScale(QObject):
     def _read(self) -> None:
         """Replay the known schedules at two batches, in a thread."""
         base, exploration = self.base, self._session.exploration
-        if base is None or base is self._refused or exploration.passing:
-            return
-        if not base.batch_size or SCALED_FROM in base.metadata:
+        if base is None or not self.possible or exploration.passing:
             return
         carried = self._carried()
         schedules = frozenset(one.key for one in carried)
@@ -173,6 +179,7 @@ class BatchScale(QObject):
         found = self._found.pop() if self._found else None
         if problem:
             self._refused = self.base
+            self.changed.emit()
         if found is not None and found.base is self.base:
             self.reach = found
             self.changed.emit()

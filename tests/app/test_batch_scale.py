@@ -27,7 +27,8 @@ def row(window, qtbot):
     """Return the row for a chain at batch 4, once some schedules are known."""
     window.session.use_graph(at_four())
     row, exploration = window.explorer.batch, window.session.exploration
-    qtbot.waitUntil(lambda: row.isVisible() and len(exploration.known) > 3, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: row.isEnabled() and len(exploration.known) > 3, timeout=PATIENCE_MS)
+    assert row.isVisible()
     return row
 
 
@@ -111,12 +112,21 @@ def test_the_model_is_profiled_at_the_batch(window, qtbot, monkeypatch) -> None:
     told = {"model": "zoo.two_io", "batch_size": 4}
     window.session.use_graph(at_four(metadata={"request": told}))
     row = window.explorer.batch
-    qtbot.waitUntil(row.isVisible, timeout=PATIENCE_MS)
+    qtbot.waitUntil(row.isEnabled, timeout=PATIENCE_MS)
     row.spin.setValue(9)
     explored(window, qtbot, 9)
     monkeypatch.setattr(window.session, "profile", asked.append)
     qtbot.mouseClick(row.profile, Qt.MouseButton.LeftButton)
     assert (asked[0].model, asked[0].batch_size) == ("zoo.two_io", 9)
+
+
+def test_the_budget_panel_has_room_for_it(window, qtbot, row) -> None:
+    area, budget = window.explorer.area, window.explorer.budget
+    for size in ((1366, 768), (1400, 900)):
+        window.resize(*size)
+        qtbot.waitUntil(lambda: area.docks["budget"].height() >= area.docks["budget"].needed_height)
+        bottom = row.mapTo(budget, row.rect().bottomLeft()).y()
+        assert bottom <= budget.height() and budget.frontier.geometry().bottom() < row.y()
 
 
 def test_without_a_batch_there_is_no_slider(window, qtbot) -> None:
@@ -131,4 +141,4 @@ def test_another_graph_is_another_beginning(window, qtbot, row) -> None:
     other = dataclasses.replace(training_chain(9), batch_size=3)
     window.session.use_graph(other)
     assert window.batch_scale.base is other and window.batch_scale.way_back is None
-    qtbot.waitUntil(lambda: row.isVisible() and row.spin.value() == 3, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: row.isEnabled() and row.spin.value() == 3, timeout=PATIENCE_MS)

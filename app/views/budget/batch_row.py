@@ -13,6 +13,7 @@ from app.views.common.elided_label import ElidedLabel
 
 DEBOUNCE_MS = 300
 _MOST, _BEYOND = 10**6, 1.25  # the largest batch; how far the slider goes past the one that fits
+_FIELD = 84  # pixels
 
 
 class BatchRow(QWidget):
@@ -20,9 +21,11 @@ class BatchRow(QWidget):
 
     It is there where the graph's batch is known. The views follow 300 ms after the last move.
 
-    Signals: ``largest_wanted``: search for the largest; ``profile_wanted(batch)``: measure it.
+    Signals: ``largest_wanted``: search for the largest; ``profile_wanted(batch)``: measure it;
+        ``room_wanted(pixels)``: it came, or went.
     """
 
+    room_wanted = Signal(int)
     largest_wanted = Signal()
     profile_wanted = Signal(int)
 
@@ -41,33 +44,29 @@ class BatchRow(QWidget):
         self.spin.valueChanged.connect(self._on_moved)
         self.back.clicked.connect(self._go_back)
         self.profile.clicked.connect(lambda: self.profile_wanted.emit(self.spin.value()))
+        self.hide()
         scale.changed.connect(self._refresh)
-        self._refresh()
 
     def _lay_out(self) -> None:
-        column = QVBoxLayout(self)
+        column, first, second = QVBoxLayout(self), QHBoxLayout(), QHBoxLayout()
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(2)
-        row, self._second = QHBoxLayout(), QWidget()
         search = command_button("solve.batch", self.largest_wanted.emit, "Batch")
         search.setObjectName("link")
         self.slider.setAccessibleName("Batch, on a slider")
         self.spin.setAccessibleName("Batch")
         self.spin.setKeyboardTracking(False)
         self.spin.setRange(1, _MOST)
-        row.addWidget(search)
-        row.addWidget(self.slider, 1)
-        row.addWidget(self.spin)
-        column.addLayout(row)
-        column.addWidget(self.words)
-        links = QHBoxLayout(self._second)
-        links.setContentsMargins(0, 0, 0, 0)
-        self.scaled = ElidedLabel("muted")
-        links.addWidget(self.scaled, 1)
-        for button in (self.back, self.profile):
-            button.setObjectName("small")
-            links.addWidget(button)
-        column.addWidget(self._second)
+        self.spin.setFixedWidth(_FIELD)
+        for part, share in ((search, 0), (self.slider, 1), (self.spin, 0), (self.back, 0)):
+            first.addWidget(part, share)
+        self.back.setObjectName("small")
+        self.profile.setObjectName("link")
+        self.profile.setToolTip("Load the model, and measure it at this batch")
+        second.addWidget(self.words, 1)
+        second.addWidget(self.profile)
+        column.addLayout(first)
+        column.addLayout(second)
 
     def _on_moved(self, batch: int) -> None:
         self._show_batch(batch)
@@ -89,24 +88,24 @@ class BatchRow(QWidget):
     def _refresh(self) -> None:
         """Show the explored batch, unless the hand is choosing another."""
         scale, reach, plain = self._scale, self._scale.reach, self._exploration.plain
-        self.setVisible(reach is not None and scale.batch > 0)
-        if reach is None or plain is None or scale.base is None:
-            return
-        base = scale.base.batch_size or 1
-        most = max(2 * base, scale.batch, round(_BEYOND * reach.fits(plain.peak_bytes)))
-        with QSignalBlocker(self.slider):
-            self.slider.setRange(1, min(_MOST, max(most, self.slider.value())))
-            self.slider.setPageStep(base)
+        if scale.possible is self.isHidden():
+            self.setVisible(scale.possible)
+            self.room_wanted.emit(self.sizeHint().height() if scale.possible else 0)
+        base = 0 if scale.base is None else scale.base.batch_size or 0
+        self.setEnabled(reach is not None)
         if not self._timer.isActive() and not self.slider.isSliderDown():
             self._show_batch(scale.batch)
-        self._say(self.spin.value())
-        self._second.setVisible(scale.scaled)
-        self.scaled.set_whole(
-            f"Scaled from {base:,}", f"Sizes and costs are scaled from batch {base:,}: all is estimated"
-        )
+        self.back.setVisible(scale.way_back is not None)
         self.back.setText(f"Back to {base:,}")
-        self.back.setEnabled(scale.way_back is not None)
-        self.profile.setVisible("request" in scale.base.metadata)
+        self.back.setToolTip(f"The graph as it was profiled, at batch {base:,}, with all that was found")
+        can_profile = scale.scaled and scale.base is not None and "request" in scale.base.metadata
+        self.profile.setVisible(can_profile)
+        if reach is not None and plain is not None:
+            most = max(2 * base, scale.batch, round(_BEYOND * reach.fits(plain.peak_bytes)))
+            with QSignalBlocker(self.slider):
+                self.slider.setRange(1, min(_MOST, max(most, self.slider.value())))
+                self.slider.setPageStep(base)
+            self._say(self.spin.value())
 
     def _say(self, batch: int) -> None:
         reach, budget = self._scale.reach, self._exploration.budget_bytes

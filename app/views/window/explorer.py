@@ -124,6 +124,7 @@ class Explorer(QWidget):
     def _connect(self) -> None:
         session, exploration = self._session, self._session.exploration
         self.layers.zoom_wanted.connect(self.graph_view.zoom_to)
+        self.batch.room_wanted.connect(self._give_batch_room)
         self.saver.noticed.connect(session.noticed)
         self.saver.failed.connect(session.failed)
         self.saver.figure_wanted.connect(self.open_figure)
@@ -156,6 +157,10 @@ class Explorer(QWidget):
             "solving": PanelDock(self.solving, "solving", scrolls=True),
             "inspector": PanelDock(self.inspector, "inspector"),
         }
+
+    def _give_batch_room(self, pixels: int) -> None:
+        self.budget.setMinimumHeight(_LEAST_BUDGET + (pixels + self.budget.body.spacing() if pixels else 0))
+        self.area.fit()
 
     def _graph_panel(self) -> Panel:
         panel = Panel("Training graph")

@@ -107,6 +107,10 @@ class PanelArea(QMainWindow):
             if wanted > high.height():
                 self.resizeDocks([high, low], [wanted, max(0, both - wanted)], Qt.Orientation.Vertical)
 
+    def fit(self) -> None:
+        """Share the room anew, because a panel needs more or less; sizes chosen by hand stay."""
+        self._resize()
+
     def want_high_timeline(self, high: bool) -> None:
         """Let the timeline be higher, or as high as ever, unless its height was chosen by hand."""
         self._timeline_share = _HIGH_TIMELINE_SHARE if high else _TIMELINE_SHARE
