@@ -148,7 +148,7 @@ class BatchScale(QObject):
         base = self.base
         return (
             base is not None
-            and graph.metadata.get(SCALED_FROM) == base.batch_size
+            and SCALED_FROM in graph.metadata
             and (graph.name, graph.n, graph.m) == (base.name, base.n, base.m)
         )
 

@@ -135,6 +135,18 @@ def test_without_a_batch_there_is_no_slider(window, qtbot) -> None:
     assert not window.explorer.batch.isVisible()
 
 
+def test_what_is_scaled_from_a_scaled_graph_leads_back_to_the_first(window, qtbot, row) -> None:
+    exploration = window.session.exploration
+    own = exploration.graph
+    row.spin.setValue(8)
+    explored(window, qtbot, 8)
+    window.session.use_graph(BatchScaling(exploration.graph).at(10))  # as the search's answers are
+    assert window.batch_scale.base is own and row.spin.value() == 10
+    window.batch_scale.way_back()
+    explored(window, qtbot, 4)
+    assert exploration.graph is own
+
+
 def test_another_graph_is_another_beginning(window, qtbot, row) -> None:
     row.spin.setValue(8)
     explored(window, qtbot, 8)

@@ -54,8 +54,8 @@ class Batches:
             f"This graph is scaled from batch {scaled_from:,} to {graph.batch_size:,}: all is estimated.",
             "To export it, profile the model at this batch.",
             ("Leave it so", self._window.notice.hide)
-            if scale.way_back is None
-            else (f"Back to batch {scaled_from:,}", scale.way_back),
+            if scale.way_back is None or scale.base is None
+            else (f"Back to batch {scale.base.batch_size:,}", scale.way_back),
         )
 
     def _explore(self, answer: BatchAnswer) -> None:
