@@ -62,6 +62,7 @@ class StartPage(QScrollArea):
         self._problem.setVisible(False)
         page = QWidget()
         column = QVBoxLayout(page)
+        column.setContentsMargins(0, 4, 0, 4)
         column.addStretch(1)
         for part, wide in ((self._problem, _NARROW), (self._begin, _WIDE), (self.work, _NARROW)):
             part.setFixedWidth(wide)
