@@ -59,8 +59,9 @@ class Checking(QObject):
         return self._tickets
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, and forget what it was asked."""
         self.process.close()
+        self._graph, self._questions = None, []
 
     def _on_received(self, message: Message) -> None:
         if isinstance(message, Checked):

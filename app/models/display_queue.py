@@ -62,6 +62,10 @@ class DisplayQueue(QObject):
         """Drop what is being prepared, because something else is shown."""
         self._waits = False
 
+    def drop(self) -> None:
+        """Forget all schedules; what is prepared in the thread ends by itself."""
+        self._waits, self._tried = False, None
+
     def _on_done(self) -> None:
         if self._waits and self._best() is self._tried:
             self.finish()

@@ -153,6 +153,13 @@ class Exploration(QObject):
         self.known_changed.emit()
         self.shown_changed.emit()
 
+    def forget(self) -> None:
+        """Let go of the graph and of all that is known of it; nothing is explored here any more."""
+        self.graph = self.what_if = self.unconstrained = self.shown = self.solve = self.standing = None
+        self._what_ifs, self._measured = {}, {}
+        self._display_queue.drop()
+        self.listing.own.clear()
+
     def set_preparing(self, sentence: str) -> None:
         """Set what the solver does before it can search.
 

@@ -77,14 +77,17 @@ def is_large(path: Path) -> bool:
 class Opening(QObject):
     """The last request to open something; earlier ones are dropped.
 
+    ``replaces``: what is opened takes the place of what was open before, which is garbage then.
+
     Signals: ``opened(Opened)``; ``failed(sentence, hint)``.
     """
 
     opened = Signal(object)
     failed = Signal(str, str)
 
-    def __init__(self, parent: QObject | None = None) -> None:
+    def __init__(self, parent: QObject | None = None, *, replaces: bool = True) -> None:
         super().__init__(parent)
+        self._replaces = replaces
         self._current: Background | None = None
 
     @property
@@ -98,12 +101,13 @@ class Opening(QObject):
         It may raise a ``CheckmateError``, and must not touch Qt.
         """
         self.forget()
-        _collect_garbage()
+        if self._replaces:
+            _collect_garbage()
         found: list[Opened | tuple[str, str]] = []
 
         def work() -> None:
             try:
-                found.append(read())
+                found.append(_read_apart(read))
             except CheckmateError as error:
                 found.append((str(error), error.hint))  # the error itself would keep alive all that was read
 
@@ -134,15 +138,15 @@ class Opening(QObject):
             self.failed.emit(*result)
 
 
-def free_closed() -> None:
-    """Free what was explored beside the window's own graph, and is closed.
-
-    Qt's objects refer to each other in circles, which only a collection frees, and they were hidden from it.
-    """
-    if gc.get_freeze_count():
-        gc.unfreeze()
-        gc.collect()
+def _read_apart(read: Callable[[], Opened]) -> Opened:
+    """Run ``read`` without the collector, which would stop the window to look at all that is read."""
+    gc.disable()
+    try:
+        found = read()
         gc.freeze()
+        return found
+    finally:
+        gc.enable()
 
 
 def _collect_garbage() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.models.exploration import Exploration
-from app.models.opening import Opened, Opening, free_closed, read_opened
+from app.models.opening import Opened, Opening, read_opened
 from app.models.solver_client import Solving
 from app.presenters.graph_comparison import Side, within
 from app.state.knowledge import ListedSchedule
@@ -20,10 +20,6 @@ def side_of(name: str, exploration: Exploration, shown: ListedSchedule | None = 
     if plain is None:
         return None
     return Side(name, shown or plain, plain, tuple(exploration.known))
-
-
-def _free_soon(_: object = None) -> None:
-    QTimer.singleShot(0, free_closed)  # once the objects themselves are gone
 
 
 class OtherGraph(QObject):
@@ -44,7 +40,7 @@ class OtherGraph(QObject):
         self.exploration = Exploration(self)
         self.solving = Solving(self.exploration, self)
         self.file = Path()
-        self._opening = Opening(self)
+        self._opening = Opening(self, replaces=False)
         self._opening.opened.connect(self._on_opened)
         self._opening.failed.connect(self.failed)
 
@@ -69,10 +65,10 @@ class OtherGraph(QObject):
         return within(known, budget_bytes) if known else None
 
     def close(self) -> None:
-        """End the work on it, for good; its memory is free soon afterwards."""
+        """End the work on it, for good, and let go of all that is known of it."""
         self._opening.forget()
         self.solving.close()
-        self.destroyed.connect(_free_soon)
+        self.exploration.forget()
         self.deleteLater()
 
     def _on_opened(self, opened: Opened) -> None:
@@ -88,4 +84,4 @@ class OtherGraph(QObject):
         self.file = opened.file
         self.solving.know_body(opened.what_if.graph, opened.body)
         self.solving.send_graph()
-        self.opened.emit()
+        QTimer.singleShot(0, self, self.opened.emit)  # what is made of it then is another turn's work

@@ -12,6 +12,7 @@ from PySide6.QtCore import QLockFile, QObject, QTimer, Signal
 
 from app.models.exploration import Exploration
 from app.models.recent import ENDING, Recent, name_of
+from app.presenters.wording import SCALED_FROM
 from app.workers.background import Background
 from checkmate.formats.exploration import write_exploration
 
@@ -171,8 +172,9 @@ class Recovery(QObject):
         assert self._path is not None
         # Taken now: another graph may be explored by the time that the thread writes.
         path, saved, body = self._path, self._exploration.saved(), self._graph_body()
-        # Estimates that measured costs will replace are not worth keeping.
-        self._name = "" if self._exploration.passing else name_of(saved.graph)
+        # Estimates that measured costs will replace are not worth keeping, nor are scaled graphs.
+        passing = self._exploration.passing or SCALED_FROM in saved.graph.metadata
+        self._name = "" if passing else name_of(saved.graph)
         self._writer.start(lambda: write_exploration(path, saved, body))
 
     def _on_written(self, problem: str) -> None:

@@ -152,16 +152,19 @@ class Session(QObject):
 
         They are JSON, as ``LargestBatchFound`` has them.
         """
+        self.open_made(lambda: _scaled(graph_and_schedule))
+
+    def open_made(self, make: Callable[[], Opened]) -> None:
+        """Open what ``make`` returns; it runs in a thread, and must not touch Qt."""
         self._leave_device()
-        self.opening.start(lambda: _scaled(graph_and_schedule))
+        self.opening.start(make)
 
     def way_back(self) -> Callable[[], None]:
         """Return what opens the present exploration again, as it is now."""
         saved, file = self.exploration.saved(), self.file
 
         def back() -> None:
-            self._leave_device()
-            self.opening.start(lambda: dataclasses.replace(Opened.of(saved.graph, saved), file=file))
+            self.open_made(lambda: dataclasses.replace(Opened.of(saved.graph, saved), file=file))
 
         return back
 

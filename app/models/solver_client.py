@@ -147,7 +147,7 @@ class Solving(QObject):
             self.know_body(graph, json.dumps(graph_to_json(graph)).encode("utf-8"))
         return self._body[1]
 
-    def know_body(self, graph: Graph, body: bytes) -> None:
+    def know_body(self, graph: Graph | None, body: bytes) -> None:
         """Remember that ``body`` is ``graph`` as a file's JSON.
 
         What was asked about another graph is forgotten.
@@ -214,10 +214,12 @@ class Solving(QObject):
         return held
 
     def close(self) -> None:
-        """End both processes."""
+        """End both processes, and forget what they were asked."""
         self._patience.stop()
         self.process.close()
         self.checking.close()
+        self._arrived.clear()
+        self.know_body(None, b"")
 
     def _on_patience_over(self) -> None:
         solve = self._exploration.solve

@@ -15,7 +15,7 @@ from app.presenters.memory_curve import line_in_columns
 from app.presenters.range_rows import Cell
 from app.presenters.step_axis import StepAxis
 from app.presenters.tables import ViewTable
-from app.presenters.wording import batch_text
+from app.presenters.wording import SCALED_FROM, batch_text
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.machine.cost_origin import cost_text
@@ -90,7 +90,7 @@ def fact_rows(a: Side, b: Side) -> list[tuple[str, str, str, str]]:
             cost_text(b.graph, costs[1]),
             _factor(*costs) if one_unit else "other units",
         ),
-        ("Costs", _ORIGINS[a.graph.cost_origin], _ORIGINS[b.graph.cost_origin], ""),
+        ("Costs", _costs(a.graph), _costs(b.graph), ""),
     ]
 
 
@@ -223,6 +223,10 @@ def _bytes(layer: Layer | None) -> int | None:
 
 def _cost(graph: Graph, layer: Layer | None) -> float | None:
     return None if layer is None else math.fsum(graph.cost[list(layer.ops)].tolist())
+
+
+def _costs(graph: Graph) -> str:
+    return "scaled" if SCALED_FROM in graph.metadata else _ORIGINS[graph.cost_origin]
 
 
 def _batch(graph: Graph) -> str:

@@ -46,9 +46,10 @@ class Found:
 def search(query: str, entries: Sequence[PaletteEntry]) -> Found:
     """Find the entries that contain every word of the query, best first.
 
-    ``>`` before the query asks for commands alone. A word that begins the title counts most, then one that
-    begins a word of it. Letters in their order count only if nothing has the words. Of equally good ones the
-    largest comes first. Conditions such as ``size>10M`` ask for layers and ops alone.
+    ``>`` before the query asks for commands alone. Titles that begin with all of the query come first. A word
+    that begins the title counts most, then one that is a word of it, then one that begins a word. Letters in
+    their order count only if nothing has the words. Of equally good ones the largest comes first. Conditions
+    such as ``size>10M`` ask for layers and ops alone.
     """
     text = query.strip()
     if text.startswith(">"):
@@ -66,13 +67,15 @@ def search(query: str, entries: Sequence[PaletteEntry]) -> Found:
         entries = [entry for entry in entries if entry.kind == COMMAND]
         return Found(tuple(entries[:_MOST]), wanted.problem)
     # With every word as it is, and with its letters alone.
-    whole, loose = list[tuple[int, int, int, int]](), list[tuple[int, int, int, int]]()
+    whole, loose = list[tuple[bool, int, int, int, int]](), list[tuple[bool, int, int, int, int]]()
+    phrase = " ".join(wanted.words)
     for number, entry in enumerate(entries):
         title = entry.title.lower()
         scores = [_score(word, title) for word in wanted.words]
         if (least := min(scores, default=_PART)) > 0:
             fitting = whole if least >= _PART else loose
-            fitting.append((-sum(scores), -entry.size, len(entry.title), number))
+            begins = title.startswith(phrase)
+            fitting.append((not begins, -sum(scores), -entry.size, len(entry.title), number))
     scored = whole or loose
     found = tuple(entries[number] for *_, number in sorted(scored)[:_MOST])
     return Found(found, wanted.problem or _said(text, len(found), len(scored)))
@@ -89,9 +92,13 @@ def _said(text: str, shown: int, found: int) -> str:
 
 def _score(word: str, title: str) -> int:
     if title.startswith(word):
-        return _PART + 2
-    at = title.find(word)
-    if at > 0:
-        return _PART + (not title[at - 1].isalnum())
+        return _PART + 3
+    best, at = 0, title.find(word)
+    while at > 0:
+        begins = not title[at - 1].isalnum()
+        ends = not title[at + len(word) :][:1].isalnum()
+        best, at = max(best, _PART + begins + (begins and ends)), title.find(word, at + 1)
+    if best:
+        return best
     letters = iter(title)
     return int(len(word) > 2 and all(letter in letters for letter in word))

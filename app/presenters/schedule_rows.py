@@ -52,7 +52,7 @@ class ScheduleRow:
         """
         if not narrow or self.group is not Group.BASELINES:
             return self.name, self.detail
-        method, _, cost = self.name.partition(_DOT)
+        method, _, cost = self.name.rpartition(_DOT)
         return method, cost
 
     @property
@@ -157,8 +157,12 @@ def _frontier_row(found: ListedSchedule, plain: ListedSchedule) -> ScheduleRow:
 
 
 def _method(found: ListedSchedule, plain: ListedSchedule) -> str:
-    """Return the name of a baseline; empty if it is none."""
-    return "Keep everything" if found.key == plain.key else _METHODS.get(found.solver, ("", ""))[0]
+    """Return the name of a baseline, with the budget that it had; empty if it is none."""
+    if found.key == plain.key:
+        return "Keep everything"
+    if found.solver not in _METHODS:
+        return ""
+    return f"{_METHODS[found.solver][0]}, {share_text(found.budget_bytes / max(1, plain.peak_bytes))}"
 
 
 def _constraints_words(found: ListedSchedule) -> str:
@@ -181,6 +185,7 @@ def _tip(found: ListedSchedule, own: OwnSchedule | None) -> str:
     ]
     if found.solver in _METHODS:
         lines.append(f"Chen et al., 2016: {_METHODS[found.solver][1]}")
+        lines.append(f"its budget was {format_bytes(found.budget_bytes)}")
     if own is not None and own.asked is not None:
         asked = own.asked
         words = f"budget {format_bytes(asked.budget_bytes)}" if asked.aim is None else asked.words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.presenters.wording import memory_change, time_change
+from app.presenters.wording import SCALED_FROM, memory_change, time_change
 from app.state.standing import Fit, Standing
 from checkmate.units import format_bytes
 
@@ -60,6 +60,8 @@ def why_no_export(standing: Standing | None, *, passing: bool = False) -> str:
         return "There is nothing to export yet: open a model first."
     if passing:
         return "Its ops are being measured."
+    if SCALED_FROM in standing.shown.graph.metadata:
+        return "This graph was scaled to another batch. Profile the model at this batch to export it."
     if "request" not in standing.shown.graph.metadata:
         return "This graph was not profiled from a Keras model."
     if standing.fits:

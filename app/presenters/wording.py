@@ -24,6 +24,8 @@ _LONGEST = 64  # characters of a name in a sentence
 def origin_text(graph: Graph) -> str:
     """Return how the costs are known; ``doubts`` says why they may be wrong."""
     doubtful = ", doubtful" if doubt_words(graph) else ""
+    if SCALED_FROM in graph.metadata:
+        return "costs scaled"
     return {
         CostOrigin.MEASURED: f"costs {origin_words(graph)}{doubtful}",
         CostOrigin.ANALYTIC: "costs estimated (operation counts)",

@@ -117,7 +117,8 @@ def test_what_is_filled_in_neither_hides_the_baselines_nor_changes_what_is_shown
     plain = exploration.plain
     assert seen == [plain] and exploration.shown is plain
     names = [row.name for row in rows_of(window, Group.BASELINES)]
-    assert names[0] == "Keep everything · +0\u00a0%" and any(name.startswith("Chen") for name in names)
+    assert names[0] == "Keep everything · +0\u00a0%" and "Chen greedy, 50\u00a0% · +23.4\u00a0%" in names
+    assert len({row.lines(narrow=True)[0] for row in rows_of(window, Group.BASELINES)}) == len(names) > 3
     assert rows_of(window, Group.MINE) == []
     frontier = rows_of(window, Group.FRONTIER)
     assert len(frontier) > 3 and len({row.name for row in frontier}) == len(frontier)

@@ -11,8 +11,9 @@ from PySide6.QtGui import QFontMetrics
 
 from app.presenters.layer_query import parse
 from app.presenters.name_cut import NameCut
-from app.presenters.palette import search
+from app.presenters.palette import COMMAND, PaletteEntry, search
 from app.views.lists.rows import DETAIL, FIGURE
+from app.views.window.palette_entries import commands
 from checkmate.ir.graph import Graph, GraphBuilder, Phase
 from checkmate.units import format_bytes
 from tests.app.windows import open_chain, training_chain
@@ -158,6 +159,27 @@ def test_a_search_with_many_matches_says_how_many(window, qtbot) -> None:
     assert len(palette.found) == 40 and "40 of" in palette.said.text()
     palette.close()
     assert search("layer59", []).said.startswith("Nothing matches")
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        (">compare a", "Compare A | B"),
+        (">compare", "Compare with…"),
+        (">export", "Export training graph…"),
+        (">batch", "Largest batch…"),
+        (">theme dark", "Theme: Dark"),
+    ],
+)
+def test_the_best_match_comes_first(window, qtbot, query: str, first: str) -> None:
+    open_chain(window, qtbot)
+    assert search(query, list(commands(window.commands))).entries[0].title == first
+
+
+def test_a_word_counts_more_than_a_part_of_one() -> None:
+    titles = ("reapply", "re apple", "see app")
+    found = search("app", [PaletteEntry(COMMAND, title, "", lambda: None) for title in titles]).entries
+    assert [entry.title for entry in found] == ["see app", "re apple", "reapply"]
 
 
 @pytest.mark.parametrize("room", [112, 128, 140])

@@ -16,6 +16,7 @@ from app.models.recent import Explored, Recent
 from app.presenters.sample_card import curve_words, outline
 from app.theme import DARK, LIGHT
 from app.views.window.sample_card import SampleCard
+from checkmate.catalog.samples import SAMPLES
 from checkmate.catalog.shown_samples import shown_samples
 
 
@@ -53,6 +54,14 @@ def test_the_pictures_have_both_curves_and_the_budget_in_each_theme(window) -> N
                 image.pixelColor(x, y).name() for x in range(image.width()) for y in range(image.height())
             }
             assert {theme.held, theme.freed, theme.accent} <= seen
+
+
+def test_sample_models_are_described_in_full(window) -> None:
+    window.resize(1366, 768)
+    said = {label.text(): label for label in window._start.findChildren(QLabel)}
+    for sample in SAMPLES:
+        label = said[sample.description]
+        assert label.height() >= label.heightForWidth(label.width())
 
 
 def test_an_outline_keeps_the_peak_however_narrow() -> None:

@@ -142,6 +142,28 @@ def _compare(stage: Stage, model: str) -> Iterator[str]:
     stage.window.explorer.shown_edits.toggle()
 
 
+def _batch(stage: Stage, model: str) -> Iterator[str]:
+    row, session = stage.window.explorer.batch, stage.window.session
+    stage.until(lambda: stage.window.batch_scale.reach is not None, "the reach of budgets is known")
+    batch = session.exploration.graph.batch_size
+    row.spin.setValue(2 * batch)
+    stage.until(lambda: session.exploration.graph.batch_size == 2 * batch, "the graph is scaled")
+    stage.until(lambda: not session.exploration.solve.running, "the solve ended")
+    yield "batch"
+    stage.run("solve.batch")
+    yield "dialog-batch"
+    stage.close_dialogs()
+    double = stage.folder / "double.json"
+    write_graph(double, session.exploration.graph)
+    row.back.click()
+    stage.until(lambda: session.exploration.graph.batch_size == batch, "it is the first batch again")
+    stage.window.comparing.open(double)
+    stage.until(lambda: bool(stage.window.comparing.dialog), "the comparison is open")
+    stage.until(lambda: bool(stage.window.comparing.dialog.pairs), "the layers are compared")
+    yield "graphs-compared"
+    stage.window.comparing.close()
+
+
 def _bands(stage: Stage, model: str) -> Iterator[str]:
     span = stage.window.explorer.span
     span.group_by(Grouping.LAYER)
@@ -245,7 +267,20 @@ def _blocks(stage: Stage, model: str) -> Iterator[str]:
 
 
 _COURSES: tuple[Callable[[Stage, str], Iterator[str]], ...] = (
-    *(_start, _profiling, _ready, _solving, _peak, _constrained, _compare, _bands, _dialogs, _palette, _tour),
+    *(
+        _start,
+        _profiling,
+        _ready,
+        _solving,
+        _peak,
+        _constrained,
+        _compare,
+        _batch,
+        _bands,
+        _dialogs,
+        _palette,
+        _tour,
+    ),
     *(_infeasible, _notices, _proved, _blocks),
 )
 

@@ -29,6 +29,7 @@ _TRACK = (0.45, 0.95)  # of the slider's width: where budgets are that some sche
 _ABOVE_FOOT = 50  # pixels from the lower edge of the slider to its track
 _BUNDLED = "link unet-b8.graph"
 _PATIENCE_S = 120.0
+_BUSY_S = 400.0  # until a busy machine has found a few schedules of 10,000 ops
 _LATE_S = 3.0  # an answer to a click may take this much longer, and is measured
 EMPTIED = ("R", "S")  # by zooming: few cells are near the diagonal
 SIZES = [(1250, 800), (1600, 1000), (1100, 700), (1400, 900)]
@@ -175,7 +176,7 @@ def run(folder: Path, counts: list[int], theme: str, seconds: float, pictures: P
             to.mkdir(parents=True, exist_ok=True)
         with Desk(path, theme=theme, pictures=to) as desk:
             desk.until_open(graph.n)
-            desk.until(lambda d=desk: d.state["known"] >= 4, "some schedules are known")
+            desk.until(lambda d=desk: d.state["known"] >= 4, "some schedules are known", _BUSY_S)
             facts: dict[str, Verdict] = {
                 "drag": desk.watch(drag(desk, seconds), "drag"),
                 "play": desk.watch(play(desk, seconds), "play"),

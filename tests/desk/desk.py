@@ -133,9 +133,9 @@ class Desk:
         x, y, wide, high = {**state["panels"], **state["places"]}[name]
         return x, y, wide, high
 
-    def until(self, true: Callable[[], bool], what: str) -> None:
-        """Wait until something is true; fail if it takes minutes."""
-        end = time.monotonic() + _PATIENCE_S
+    def until(self, true: Callable[[], bool], what: str, patience: float = _PATIENCE_S) -> None:
+        """Wait until something is true; fail if it takes longer than ``patience``."""
+        end = time.monotonic() + patience
         while not true():
             log = self._log.read_text()[-2000:]
             assert self._window.poll() is None, f"the window ended: {log}"

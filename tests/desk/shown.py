@@ -76,6 +76,7 @@ def state_of(window: MainWindow) -> dict[str, Any]:
         "found": [entry.title for one in window.findChildren(Palette) for entry in one.found],
         "solving": exploration.solve is not None and exploration.solve.running,
         "playing": window.playhead.playing,
+        "measuring": exploration.passing or window.session.device_busy,
         "focus": _focus(),
         "memory": _memory(window),
         "constrained": not exploration.constraints.is_empty,

@@ -5,6 +5,9 @@ Each focus is seen.
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +23,20 @@ pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=f"not installed: {', '.join(missing())}"),
 ]
 _AROUND, _LEAST, _CONTRAST = 4, 20, 3.0  # pixels around a widget; pixels that change, and by how much
-_MOST_STOPS = 80
+_MOST_STOPS, _LONG_S = 80, 400.0
+_MODEL = """
+import sys
+import keras
+from keras import layers
+
+image = keras.Input((32, 32, 3))
+x = image
+for width in (16, 16, 32, 32):
+    x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(width, 3, padding="same")(x)))
+model = keras.Model(image, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)))
+model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+model.save(sys.argv[1])
+"""
 
 
 def luminance(pixels: Pixels) -> np.ndarray:
@@ -95,6 +111,49 @@ def test_open_budget_what_if_and_export_by_the_keyboard_alone(tmp_path: Path) ->
         desk.until(lambda: not desk.state["dialog"], "the dialog is closed")
         desk.hand.key("ctrl+z")
         desk.until(lambda: not desk.state["constrained"], "the what-if is undone")
+
+
+def test_a_models_file_becomes_an_exported_step_by_the_keyboard_alone(tmp_path: Path) -> None:
+    model, folder = tmp_path / "net.keras", tmp_path / "exported"
+    subprocess.run([sys.executable, "-c", _MODEL, str(model)], check=True, capture_output=True)
+    with Desk(None) as desk:
+        desk.until(lambda: bool(desk.state.get("places")), "the start page came up")
+        desk.still()
+        desk.hand.key("ctrl+o")
+        desk.until(lambda: desk.state["dialog"], "the dialog came up")
+        desk.still()
+        desk.type(str(model))
+        for _ in range(3):
+            desk.hand.key("Return")
+            desk.still()
+            if not desk.state["dialog"]:  # else the list of completions took the key
+                break
+        desk.until(lambda: desk.state["ranged"] and not desk.state["measuring"], "it is measured", _LONG_S)
+        desk.still()
+        desk.hand.key("ctrl+2")
+        press_until(desk, "Exact budget", "Tab")
+        desk.type("80%")
+        desk.hand.key("Return")
+        desk.until(lambda: desk.state["fit"] == "BEST" and not desk.state["solving"], "it is solved")
+        desk.still()
+        press(desk, "ctrl+1")
+        desk.hand.key("Right", "k")
+        desk.until(lambda: desk.state["constrained"], "a value is kept")
+        desk.until(lambda: desk.state["fit"] == "BEST" and not desk.state["solving"], "it is solved again")
+        desk.hand.key("ctrl+e")
+        desk.until(lambda: desk.state["dialog"], "the dialog came up")
+        desk.still()
+        press_until(desk, "Folder", "Tab")
+        desk.hand.key("ctrl+a")
+        desk.type(str(folder))
+        desk.hand.key("Return")
+        desk.until(lambda: desk.state["exporting"], "the export runs")
+        desk.until(lambda: not desk.state["exporting"], "the export ended", _LONG_S)
+        desk.still()
+        report = json.loads((folder / "report.json").read_text())
+        assert report["gradients"]["equal"] and (folder / "schedule.json").is_file()
+        desk.hand.key("Escape")
+        desk.until(lambda: not desk.state["dialog"], "the dialog is closed")
 
 
 def test_tab_goes_round_and_each_stop_is_seen() -> None:

@@ -172,8 +172,8 @@ LAYERS: dict[str, str] = {
     "checkmate.workers.batches": "formats ipc largest solvers.problem workers",
     "checkmate.doctor.child_entry": "doctor.tell ipc machine tf.environment tf.look",
     "app.models": (
-        "app.presenters app.state app.workers catalog formats ipc machine memory records solvers.bounds "
-        "solvers.constraints solvers.known_frontier workers"
+        "app.presenters app.state app.workers catalog formats ipc largest machine memory records "
+        "solvers.bounds solvers.constraints solvers.known_frontier workers"
     ),
     "checkmate.bench.paper": (
         "bench.common bench.solvers frontiers graphs largest pipeline solvers.once_bound "

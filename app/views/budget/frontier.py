@@ -249,7 +249,7 @@ class FrontierView(QWidget):
             painter.drawLine(QPointF(scale.position(mark), y - 8), QPointF(scale.position(mark), y + 8))
         painter.setPen(theme.color("muted"))
         name, unit = scale.unit
-        taken = -100.0
+        taken = area.left() - 16  # where the unit's name ends, a figure would lie over it
         for tick in scale.ticks():
             x = scale.position(int(tick * unit))
             if x - taken > 34:

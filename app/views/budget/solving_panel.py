@@ -87,8 +87,7 @@ class SolvingPanel(Panel):
 
     def _make_plot(self) -> pg.PlotWidget:
         """Make the plot of the best and the bound over time."""
-        self._plot = pg.PlotWidget(axisItems={"bottom": _Seconds("bottom")})
-        self._plot.setMenuEnabled(False)
+        self._plot = pg.PlotWidget(axisItems={"bottom": _Seconds("bottom")}, enableMenu=False)
         self._plot.hideButtons()
         self._plot.setMinimumHeight(66)
         self._plot.setMaximumHeight(120)

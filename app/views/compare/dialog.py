@@ -58,8 +58,8 @@ _SOON_MS = 150  # schedules come in many at a time
 class GraphCompareDialog(QDialog):
     """Compares A and B: facts, memory curves, frontiers and layers.
 
-    They follow what is found of both. ``other`` is closed along with it. Signal ``other_wanted``: another
-    file is to be B.
+    They follow what is found of both. It is empty until ``refresh``. ``other`` is closed along with it.
+    Signal ``other_wanted``: another file is to be B.
     """
 
     other_wanted = Signal()
@@ -92,7 +92,6 @@ class GraphCompareDialog(QDialog):
         for one in (self._a, self._b):
             for signal in (one.graph_changed, one.known_changed, one.shown_changed, one.budget_changed):
                 signal.connect(self._soon.start)
-        self.refresh()
 
     def _lay_out(self) -> None:
         column = QVBoxLayout(self)
@@ -242,11 +241,16 @@ class GraphCompareDialog(QDialog):
             QGuiApplication.clipboard().setText(found.csv())
 
     def done(self, result: int) -> None:
-        """End the work on B; Esc and the window's own button come here, too."""
+        """End the work on B, and let go of it; Esc and the window's own button come here, too."""
         self._soon.stop()
         self._reading.close(0.0)
         self.other.close()
         super().done(result)
+        self.pairs = self._compared = self._least = ()
+        self._made.clear()
+        self._layers.fill([])
+        self.memory.forget()
+        self.frontier.forget()
 
 
 def _facts_table() -> QTableWidget:

@@ -43,11 +43,10 @@ class PairPlot(pg.PlotWidget):  # type: ignore[misc]
     """Draws A as a solid line and B as a dashed one; the pointer asks it."""
 
     def __init__(self, name: str, theme: CurrentTheme, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(parent, enableMenu=False)
         self._theme = theme
         self._pair: Pair | None = None
         self.setAccessibleName(name)
-        self.setMenuEnabled(False)
         self.hideButtons()
         self.setMouseTracking(True)
         self.setMinimumSize(220, 150)
@@ -97,6 +96,10 @@ class PairPlot(pg.PlotWidget):  # type: ignore[misc]
         self.setXRange(low, max(float(ends.max()), low + 1e-9), padding=0.02)
         self.setYRange(0, top * 1.08 or 1.0, padding=0)
         self.legend.update()
+
+    def forget(self) -> None:
+        """Let go of what is drawn."""
+        self._pair = None
 
     def _color(self) -> None:
         theme = self._theme

@@ -23,7 +23,7 @@ from app.views.lists.rows import DETAIL, FIGURE, MARK, PIN, BarDelegate
 
 _Index = QModelIndex | QPersistentModelIndex
 _EMPTY = {Group.MINE: "What you solve for, pin or name is listed here."}
-_ROOMY = 230  # pixels; a narrower list has more lines
+_ROOMY = 264  # pixels; a narrower list, such as one beside a scroll bar, has more lines
 _HEAD_HEIGHT, _FIELD_HEIGHT = 26, 24
 _AIM_MS = 600  # from the pointer's last move to a click on what it points at
 _KEY = Qt.ItemDataRole.UserRole + 20

@@ -75,6 +75,7 @@ class Transport(QWidget):
 
     def _on_step(self, step: int) -> None:
         self._where.setText(f"step {strong(str(step + 1))} / {self._playhead.count}")
+        self._where.setToolTip(f"Step {step} in schedule files and in the terminal, which count from 0")
 
 
 def _button(name: str, run: Callable[[], object], text: str) -> QPushButton:

@@ -42,7 +42,7 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
             "bottom": TickAxis("bottom", lambda *ends: self._ticks_of(*ends, below=True)),
             "top": TickAxis("top", lambda *ends: self._ticks_of(*ends, below=False)),
         }
-        super().__init__(parent, axisItems=ticks)
+        super().__init__(parent, axisItems=ticks, enableMenu=False)
         self._span, self._playhead, self._theme, self._scale = span, playhead, theme, scale
         self._pressed_at, self._dragging = QPointF(), False
         self._highest = 1.0  # the top of the whole scale, in the plot's unit
@@ -53,7 +53,6 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
         self._case, self._line = pg.InfiniteLine(angle=90), pg.InfiniteLine(angle=90)
         self._pens = ScreenPens(self)
         self.setMouseTracking(True)
-        self.setMenuEnabled(False)
         self.hideButtons()
         self._style()
         theme.changed.connect(self._color)

@@ -18,10 +18,9 @@ class BatchChart(pg.PlotWidget):  # type: ignore[misc]
     """Draws extra cost over batches, the graph's batch and the proved limit."""
 
     def __init__(self, theme: CurrentTheme, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(parent, enableMenu=False)
         self._theme, self._pens = theme, ScreenPens(self)
         self.setAccessibleName("Extra cost against the batch")
-        self.setMenuEnabled(False)
         self.hideButtons()
         item = self.getPlotItem()
         item.setMouseEnabled(x=False, y=False)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from app.presenters.batch_rows import BatchAnswer
 from app.presenters.wording import SCALED_FROM
+from checkmate.request import ModelRequest
 
 if TYPE_CHECKING:
     from app.views.window.batch_dialog import BatchDialog
@@ -25,8 +25,6 @@ class Batches:
     def __init__(self, window: MainWindow) -> None:
         self._window = window
         self.dialog: BatchDialog | None = None
-        # What a scaled graph was made from: its name, its batch, and what opens it again.
-        self._before: tuple[str, int | None, Callable[[], None]] | None = None
 
     def open(self) -> None:
         """Open the dialog that searches."""
@@ -52,29 +50,29 @@ class Batches:
 
     def say_scaled(self, graph: Graph) -> None:
         """Say above the views whether the open graph is scaled, and lead back."""
-        scaled_from, before = graph.metadata.get(SCALED_FROM), self._before
-        if scaled_from is None:
-            self._before = None
+        scaled_from, scale = graph.metadata.get(SCALED_FROM), self._window.batch_scale
+        if scaled_from is None or scale.asked == graph.batch_size:  # the slider's row says it itself
             return
-        known = before is not None and before[:2] == (graph.name, scaled_from)
-        lead = f"Back to batch {scaled_from:,}", self._go_back
         self._window.notice.say(
             f"This graph is scaled from batch {scaled_from:,} to {graph.batch_size:,}: all is estimated.",
             "To export it, profile the model at this batch.",
-            lead if known else ("Leave it so", self._window.notice.hide),
+            ("Leave it so", self._window.notice.hide)
+            if scale.way_back is None or scale.base is None
+            else (f"Back to batch {scale.base.batch_size:,}", scale.way_back),
         )
 
     def _explore(self, answer: BatchAnswer) -> None:
         """Explore the scaled graph, with the schedule that was found for it."""
         session, graph = self._window.session, answer.question.graph
         if graph is session.exploration.graph:
-            self._before = graph.name, graph.batch_size, session.way_back()
+            self._window.batch_scale.remember()
         session.open_scaled(answer.graph_and_schedule)
 
-    def _go_back(self) -> None:
-        self._window.notice.hide()
-        if self._before is not None:
-            self._before[2]()
+    def profile_at(self, batch: int) -> None:
+        """Profile the model of the explored graph at a batch."""
+        base = self._window.batch_scale.base
+        if base is not None:
+            self._window.profile_again(ModelRequest.from_json(base.metadata["request"]).at_batch(batch))
 
     def _profile(self, answer: BatchAnswer) -> None:
         request = answer.question.request

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QFileDialog
 
 from app.models.other_graph import OtherGraph
@@ -68,6 +69,13 @@ class Comparing:
         dialog.other_wanted.connect(self.ask)
         dialog.finished.connect(lambda _: self._forget(dialog))
         self.dialog = dialog
+        QTimer.singleShot(0, dialog, lambda: self._fill(dialog))  # in one turn, both would hold up the window
+
+    def _fill(self, dialog: GraphCompareDialog) -> None:
+        if dialog is not self.dialog:
+            return
+        window, other = self._window, dialog.other
+        dialog.refresh()
         dialog.show()
         window.statusBar().showMessage(f"Compared with {other.file}.", 10000)
 

@@ -9,6 +9,7 @@ import numpy as np
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QSplitter, QWidget
 
+from app.models.batch_scale import BatchScale
 from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
 from app.models.memory_lines import LineChoice, MemoryLines
@@ -20,6 +21,7 @@ from app.presenters.paper import FigureFile, Shows
 from app.presenters.standing_text import in_brief, on_screen
 from app.state.solve import LONGER_SECONDS
 from app.theme import CurrentTheme
+from app.views.budget.batch_row import BatchRow
 from app.views.budget.budget_panel import BudgetPanel
 from app.views.budget.solving_panel import SolvingPanel
 from app.views.common.command_button import command_button
@@ -70,6 +72,7 @@ class Explorer(QWidget):
         what_ifs: WhatIfs,
         theme: CurrentTheme,
         line_choice: LineChoice,
+        scale: BatchScale,
     ) -> None:
         super().__init__()
         self._what_ifs, self._line_choice = what_ifs, line_choice
@@ -80,7 +83,8 @@ class Explorer(QWidget):
         self.comparison = Comparison(exploration, self)
         self.shown_edits = ShownEdits(exploration, self.comparison, what_ifs.stack)
         self.span = StepSpan(exploration, self)
-        self.budget = BudgetPanel(exploration, theme)
+        self.budget, self.batch = BudgetPanel(exploration, theme), BatchRow(exploration, scale)
+        self.budget.body.addWidget(self.batch)
         self.solving = SolvingPanel(exploration, theme)
         self.layers = LayersPanel(exploration, selection, theme)
         self.inspector = Inspector(
@@ -120,6 +124,7 @@ class Explorer(QWidget):
     def _connect(self) -> None:
         session, exploration = self._session, self._session.exploration
         self.layers.zoom_wanted.connect(self.graph_view.zoom_to)
+        self.batch.room_wanted.connect(self._give_batch_room)
         self.saver.noticed.connect(session.noticed)
         self.saver.failed.connect(session.failed)
         self.saver.figure_wanted.connect(self.open_figure)
@@ -152,6 +157,10 @@ class Explorer(QWidget):
             "solving": PanelDock(self.solving, "solving", scrolls=True),
             "inspector": PanelDock(self.inspector, "inspector"),
         }
+
+    def _give_batch_room(self, pixels: int) -> None:
+        self.budget.setMinimumHeight(_LEAST_BUDGET + (pixels + self.budget.body.spacing() if pixels else 0))
+        self.area.fit()
 
     def _graph_panel(self) -> Panel:
         panel = Panel("Training graph")

@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.actions import action
+from app.models.batch_scale import BatchScale
 from app.models.cursors import Playhead, Selection
 from app.models.memory_lines import LineChoice
 from app.models.recent import Explored, Recent
@@ -92,7 +93,7 @@ class MainWindow(QMainWindow):
         super().__init__()
         self.recovery, self._settings = recovery, settings
         self.session, self.theme, self._batch_size = session, theme, batch_size
-        self.line_choice = LineChoice(self)
+        self.line_choice, self.batch_scale = LineChoice(self), BatchScale(session, self)
         self.preferences = Preferences(settings, theme, session, self.line_choice, self)
         self.playhead, self.selection = Playhead(self), Selection(self)
         self.what_ifs = WhatIfs(session, self.selection, self)
@@ -241,8 +242,16 @@ class MainWindow(QMainWindow):
         from app.views.window.explorer import Explorer
 
         self._explorer = Explorer(
-            self.session, self.playhead, self.selection, self.what_ifs, self.theme, self.line_choice
+            self.session,
+            self.playhead,
+            self.selection,
+            self.what_ifs,
+            self.theme,
+            self.line_choice,
+            self.batch_scale,
         )
+        self._explorer.batch.largest_wanted.connect(self.batches.open)
+        self._explorer.batch.profile_wanted.connect(self.batches.profile_at)
         self._stack.addWidget(self._explorer)
         area = self._explorer.area
         area.changed.connect(self.panels_changed)
@@ -305,7 +314,8 @@ class MainWindow(QMainWindow):
         self.show_explorer()
         self._start.show_start()
         self.notice.hide()
-        self.explorer.budget.setFocus()
+        if not self.explorer.batch.isAncestorOf(self.focusWidget()):  # there, the hand may go on
+            self.explorer.budget.setFocus()
         batch = f"{batch_text(graph)} · " if graph.batch_size else ""
         device = f" · {graph.device.name}" if graph.device is not None and graph.device.kind != "none" else ""
         self._name.setText(graph.name)
@@ -505,6 +515,7 @@ class MainWindow(QMainWindow):
         self.records.close()
         self.comparing.close()
         self.batches.close()
+        self.batch_scale.close()
         self.session.close()
         if self.recovery is not None:
             self.recovery.close()

@@ -24,6 +24,7 @@ from app.views.common.panel import label
 from app.views.lists.rows import DETAIL, FIGURE, BarDelegate
 
 _WIDTH, _HEIGHT, _EMPTY_HEIGHT, _TOP = 560, 440, 104, 70
+_AROUND = 76  # pixels: the field, and the space around it and the list
 
 
 class Palette(QFrame):
@@ -61,9 +62,11 @@ class Palette(QFrame):
         self._on_text("")
 
     def _fit(self) -> None:
-        """Take the room for a list, or the little that a sentence needs."""
-        width = min(_WIDTH, self._over.width() - 40)
-        height = min(_HEIGHT, self._over.height() - 2 * _TOP) if self.found else _EMPTY_HEIGHT
+        """Take the room that the list needs, or the little that a sentence needs."""
+        width, height = min(_WIDTH, self._over.width() - 40), _EMPTY_HEIGHT
+        if self.found:
+            rows = len(self.found) * self.list.sizeHintForRow(0)
+            height = min(_HEIGHT, self._over.height() - 2 * _TOP, _AROUND + rows)
         self.setGeometry((self._over.width() - width) // 2, _TOP, width, height)
 
     def open(self) -> None:

@@ -22,6 +22,7 @@ _LEAST_MIDDLE = (300, 180)  # pixels
 _HEIGHTS = {"layers": 430, "schedules": 330, "budget": 350, "solving": 290, "inspector": 220}
 _COLUMNS = (("layers", "schedules"), ("budget", "solving", "inspector"))
 _LOW_COLUMNS = (("layers", "schedules"), ("budget", "solving"))  # the inspector is a tab beside solving
+_MOST_BUDGET = 0.55  # of the height
 _BORDER = 8  # pixels between two docks, as in the style sheet
 _TIMELINE_SHARE, _HIGH_TIMELINE_SHARE = 0.45, 0.6  # of the height, with one or two plots over the steps
 
@@ -107,6 +108,10 @@ class PanelArea(QMainWindow):
             if wanted > high.height():
                 self.resizeDocks([high, low], [wanted, max(0, both - wanted)], Qt.Orientation.Vertical)
 
+    def fit(self) -> None:
+        """Share the room anew, because a panel needs more or less; sizes chosen by hand stay."""
+        self._resize()
+
     def want_high_timeline(self, high: bool) -> None:
         """Let the timeline be higher, or as high as ever.
 
@@ -155,9 +160,13 @@ class PanelArea(QMainWindow):
         # A drag of a border between panels begins and ends here; so may a click that no panel wants.
         if event.type() == QEvent.Type.MouseButtonPress:
             self._pressed = self._dock_sizes()
+            self.docks["budget"].setMinimumHeight(0)  # the hand may make it lower
         done = super().event(event)
-        if event.type() == QEvent.Type.MouseButtonRelease and self._dock_sizes() != self._pressed:
-            self._on_moved()
+        if event.type() == QEvent.Type.MouseButtonRelease:
+            if self._dock_sizes() != self._pressed:
+                self._on_moved()
+            elif not self._own:
+                self._hold_budget()
         return done
 
     def _dock_sizes(self) -> list[tuple[int, int]]:
@@ -239,9 +248,16 @@ class PanelArea(QMainWindow):
             shares[1:] = [round(each * (room - shares[0]) / rest) for each in wanted[1:]]
         return [max(1, share) for share in shares]
 
+    def _hold_budget(self) -> None:
+        """Keep the budget's panel as high as its content needs, whatever those below it want."""
+        budget = self.docks["budget"]
+        if not budget.folded:
+            budget.setMinimumHeight(min(budget.needed_height, round(_MOST_BUDGET * self.height())))
+
     def _resize(self) -> None:
         if self._own:
             return
+        self._hold_budget()
         docks, across, down = self.docks, Qt.Orientation.Horizontal, Qt.Orientation.Vertical
         widths = _WIDTHS if self.width() >= _NARROW else _LEAST_WIDTHS
         self.resizeDocks([docks["layers"], docks["budget"]], widths, across)

@@ -12,7 +12,7 @@ from app.views.common.panel import label
 from checkmate.catalog.shown_samples import ShownSample
 
 _SIDE = 12  # pixels
-_HIGH = 74  # pixels of the picture
+_HIGH = 62  # pixels of the picture
 _ROOM = 1.06  # of the plain peak; above it is nothing
 
 

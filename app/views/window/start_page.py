@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.models.recent import Explored
 from app.presenters.wording import as_sentence
@@ -17,6 +17,7 @@ from app.theme import CurrentTheme
 from app.views.common.command_button import command_button
 from app.views.common.elided_label import ElidedLabel
 from app.views.common.panel import Panel, label
+from app.views.common.wrapped_label import WrappedLabel
 from app.views.window.profiling_panel import ProfilingPanel
 from app.views.window.sample_card import SampleCard
 from checkmate.catalog.samples import SAMPLES
@@ -61,6 +62,7 @@ class StartPage(QScrollArea):
         self._problem.setVisible(False)
         page = QWidget()
         column = QVBoxLayout(page)
+        column.setContentsMargins(0, 4, 0, 4)
         column.addStretch(1)
         for part, wide in ((self._problem, _NARROW), (self._begin, _WIDE), (self.work, _NARROW)):
             part.setFixedWidth(wide)
@@ -77,8 +79,8 @@ class StartPage(QScrollArea):
         column.addWidget(self._make_samples(theme))
         row = QHBoxLayout()
         row.setSpacing(10)
-        for panel in (self._make_own(), self._recent, self._make_models()):
-            row.addWidget(panel, 1)
+        for panel, share in ((self._make_own(), 7), (self._recent, 6), (self._make_models(), 8)):
+            row.addWidget(panel, share)
         column.addLayout(row)
         return begin
 
@@ -123,11 +125,11 @@ class StartPage(QScrollArea):
         panel = Panel("Sample models")
         panel.note.setText("Profiled on this machine")
         for sample in SAMPLES:
-            panel.body.addWidget(self._link(sample.name, sample.description, sample.name))
+            panel.body.addWidget(self._link(sample.name, WrappedLabel(sample.description), sample.name))
         panel.body.addStretch(1)
         return panel
 
-    def _link(self, name: str, text: str, target: str) -> QWidget:
+    def _link(self, name: str, words: QLabel, target: str) -> QWidget:
         row = QWidget()
         layout = QHBoxLayout(row)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -137,8 +139,6 @@ class StartPage(QScrollArea):
         button.setAccessibleName(f"Open {name}")
         button.clicked.connect(lambda: self.wanted.emit(target))
         layout.addWidget(button)
-        words = ElidedLabel("muted")
-        words.set_whole(text)
         layout.addWidget(words, 1, Qt.AlignmentFlag.AlignVCenter)
         return row
 
@@ -150,10 +150,12 @@ class StartPage(QScrollArea):
                 row.deleteLater()
         for explored in recent:
             at = time.strftime("%d %B, %H:%M", time.localtime(explored.closed_at)).lstrip("0")
-            self._recent.body.addWidget(self._link(explored.name, at, str(explored.path)))
+            words = ElidedLabel("muted")
+            words.set_whole(at)
+            self._recent.body.addWidget(self._link(explored.name, words, str(explored.path)))
         if not recent:
-            words = "Nothing was explored yet. What you explore is kept here, with every schedule found."
-            self._recent.body.addWidget(label(words, muted=True, wrap=True))
+            said = "Nothing was explored yet. What you explore is kept here, with every schedule found."
+            self._recent.body.addWidget(label(said, muted=True, wrap=True))
         self._recent.body.addStretch(1)
 
     def show_work(self, name: str) -> None:

@@ -293,11 +293,11 @@ class Planner:
 
     def _make_ready(self, step: LiveStep, schedule: Schedule, small_chunks: SmallChunks) -> None:
         """Prepare the allocator for a kept plan, which was measured after this, too."""
-        assert self._limit is not None  # it came with the plan
+        assert self._limit.now is not None  # it came with the plan
         mark = Mark(meter_of(step.graph))
         fetch_region(step.graph, schedule)
         small_chunks.make()
-        mark.start_anew_over(self._limit.bytes)
+        mark.start_anew_over(self._limit.now.bytes)
 
     def _names_of(self, step: LiveStep) -> tuple[str, ...]:
         """Return the names that the plan of ``step`` may be kept under, if any.

@@ -1,0 +1,156 @@
+"""Test the batch as a second slider: what it says at once, what is explored there, and the way back."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from PySide6.QtCore import Qt
+
+from app.presenters.batch_reach import coming_words, reach_words
+from app.state.constraint_targets import ConstraintKind
+from app.state.standing import Fit
+from checkmate.largest.scaling import BatchScaling
+from checkmate.memory.check import check
+from tests.app.windows import training_chain
+
+PATIENCE_MS = 60_000
+
+
+def at_four(**more):
+    """Return a chain whose sizes are those of batch 4."""
+    return dataclasses.replace(training_chain(), batch_size=4, **more)
+
+
+@pytest.fixture
+def row(window, qtbot):
+    """Return the row for a chain at batch 4, once some schedules are known."""
+    window.session.use_graph(at_four())
+    row, exploration = window.explorer.batch, window.session.exploration
+    qtbot.waitUntil(lambda: row.isEnabled() and len(exploration.known) > 3, timeout=PATIENCE_MS)
+    assert row.isVisible()
+    return row
+
+
+def explored(window, qtbot, batch: int) -> None:
+    """Wait until the graph is explored at this batch."""
+    qtbot.waitUntil(lambda: window.session.exploration.graph.batch_size == batch, timeout=PATIENCE_MS)
+
+
+def test_words() -> None:
+    assert reach_words(8, 6, 25) == "This budget fits to batch 25, all kept to 6"
+    assert reach_words(8, 25, 25) == reach_words(8, 0, 25) == "This budget fits to batch 25"
+    assert reach_words(30, 6, 25) == "This budget fits to batch 25 only"
+    assert reach_words(8, 0, 0) == "No batch is known to fit this budget"
+    assert coming_words(16, 2**30) == "Batch 16: 1.00 GiB all kept, estimated"
+
+
+def test_another_batch_is_said_at_once_and_then_explored_within_the_same_budget(window, qtbot, row) -> None:
+    exploration = window.session.exploration
+    own, budget = exploration.graph, exploration.plain.peak_bytes
+    row.slider.setValue(8)
+    assert row.spin.value() == 8 and "Batch 8: " in row.words.whole and "estimated" in row.words.whole
+    assert exploration.graph is own  # the views follow later
+    explored(window, qtbot, 8)
+    assert exploration.graph.fingerprint == BatchScaling(own).at(8).fingerprint
+    assert exploration.budget_bytes == budget < exploration.plain.peak_bytes
+    assert len(exploration.known) > 2  # what was known at batch 4 is known here
+    for found in exploration.known:
+        report = check(exploration.graph, found.schedule.steps.tolist())
+        assert not report.violations and report.peak_bytes == found.peak_bytes
+    assert "scaled from 4, estimated" in window._facts.text() and "measured" not in window._facts.text()
+    assert not window.notice.isVisible()
+    qtbot.waitUntil(
+        lambda: exploration.solve is not None and not exploration.solve.running, timeout=PATIENCE_MS
+    )
+    assert exploration.standing.fit is Fit.BEST and exploration.shown.peak_bytes <= budget
+    assert not window.export_button.isEnabled() and "scaled" in window.export_button.toolTip()
+
+
+def test_one_click_leads_back_to_all_that_was_known(window, qtbot, row) -> None:
+    exploration = window.session.exploration
+    exploration.set_budget(int(0.8 * exploration.plain.peak_bytes))
+    own, budget, known = exploration.graph, exploration.budget_bytes, len(exploration.known)
+    row.spin.setValue(7)
+    explored(window, qtbot, 7)
+    row.spin.setValue(12)
+    explored(window, qtbot, 12)
+    assert row.back.text() == "Back to 4" and row.back.isVisible()
+    qtbot.mouseClick(row.back, Qt.MouseButton.LeftButton)
+    explored(window, qtbot, 4)
+    assert exploration.graph is own and exploration.budget_bytes == budget
+    assert len(exploration.known) >= known and not row.back.isVisible() and row.spin.value() == 4
+
+
+def test_a_budget_holds_for_all_batches_and_constraints_stay(window, qtbot, row) -> None:
+    exploration = window.session.exploration
+    window.selection.select(2)
+    window.what_ifs.switch(ConstraintKind.KEEP)
+    constraints, plain = exploration.constraints, exploration.plain.peak_bytes
+    row.spin.setValue(2)
+    explored(window, qtbot, 2)
+    assert exploration.budget_bytes == exploration.plain.peak_bytes < plain  # more is never needed here
+    assert exploration.constraints == constraints and not constraints.is_empty
+    row.spin.setValue(6)
+    explored(window, qtbot, 6)
+    assert exploration.budget_bytes == plain
+
+
+def test_the_slider_goes_past_the_batch_that_fits(window, qtbot, row) -> None:
+    exploration, reach = window.session.exploration, window.batch_scale.reach
+    budget = exploration.budget_bytes
+    fits = reach.fits(budget)
+    assert reach.kept(budget) == 4 <= fits < row.slider.maximum()
+    row.spin.setValue(5 * row.slider.maximum())
+    explored(window, qtbot, row.spin.value())
+    qtbot.waitUntil(lambda: row.words.whole.endswith("only"), timeout=PATIENCE_MS)
+    assert exploration.shown.peak_bytes > budget
+
+
+def test_the_model_is_profiled_at_the_batch(window, qtbot, monkeypatch) -> None:
+    asked = []
+    told = {"model": "zoo.two_io", "batch_size": 4}
+    window.session.use_graph(at_four(metadata={"request": told}))
+    row = window.explorer.batch
+    qtbot.waitUntil(row.isEnabled, timeout=PATIENCE_MS)
+    row.spin.setValue(9)
+    explored(window, qtbot, 9)
+    monkeypatch.setattr(window.session, "profile", asked.append)
+    qtbot.mouseClick(row.profile, Qt.MouseButton.LeftButton)
+    assert (asked[0].model, asked[0].batch_size) == ("zoo.two_io", 9)
+
+
+def test_the_budget_panel_has_room_for_it(window, qtbot, row) -> None:
+    area, budget = window.explorer.area, window.explorer.budget
+    for size in ((1366, 768), (1400, 900)):
+        window.resize(*size)
+        qtbot.waitUntil(lambda: area.docks["budget"].height() >= area.docks["budget"].needed_height)
+        bottom = row.mapTo(budget, row.rect().bottomLeft()).y()
+        assert bottom <= budget.height() and budget.frontier.geometry().bottom() < row.y()
+
+
+def test_without_a_batch_there_is_no_slider(window, qtbot) -> None:
+    window.session.use_graph(training_chain())
+    qtbot.waitUntil(lambda: len(window.session.exploration.known) > 3, timeout=PATIENCE_MS)
+    assert not window.explorer.batch.isVisible()
+
+
+def test_what_is_scaled_from_a_scaled_graph_leads_back_to_the_first(window, qtbot, row) -> None:
+    exploration = window.session.exploration
+    own = exploration.graph
+    row.spin.setValue(8)
+    explored(window, qtbot, 8)
+    window.session.use_graph(BatchScaling(exploration.graph).at(10))  # as the search's answers are
+    assert window.batch_scale.base is own and row.spin.value() == 10
+    window.batch_scale.way_back()
+    explored(window, qtbot, 4)
+    assert exploration.graph is own
+
+
+def test_another_graph_is_another_beginning(window, qtbot, row) -> None:
+    row.spin.setValue(8)
+    explored(window, qtbot, 8)
+    other = dataclasses.replace(training_chain(9), batch_size=3)
+    window.session.use_graph(other)
+    assert window.batch_scale.base is other and window.batch_scale.way_back is None
+    qtbot.waitUntil(lambda: row.isEnabled() and row.spin.value() == 3, timeout=PATIENCE_MS)
