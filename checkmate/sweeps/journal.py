@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from checkmate.errors import FormatError, SchemaVersionError, UsageError
 from checkmate.formats.files import require_writable
@@ -177,10 +177,15 @@ def _require_header(path: Path, header: Any) -> None:
 
 
 def _json(line: bytes) -> Any:
+    """Return what is in a line; None where it is not JSON, or holds what is no number."""
     try:
-        return json.loads(line.decode("utf-8"))
-    except ValueError:
+        return json.loads(line.decode("utf-8"), parse_constant=_refuse)
+    except (ValueError, RecursionError):
         return None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
 
 
 def _hold(file: IO[bytes], path: Path) -> None:
