@@ -20,7 +20,7 @@ from checkmate.formats.exploration import read_exploration
 from checkmate.formats.files import read_json
 from checkmate.ipc.protocol import FrameDecoder, ProtocolError
 from checkmate.ir import GraphBuilder
-from checkmate.machine.cost_store import CostStore
+from checkmate.machine.cost_store import CostStore, KnownCost
 from checkmate.reports.recognize import gather
 from checkmate.sweeps.journal import read_entries
 from tests.fuzz.judge import judged, tried
@@ -156,3 +156,11 @@ def test_a_cost_cache_that_is_no_database_is_replaced(tmp_path: Path) -> None:
     path.write_bytes(b"x" * 4096)
     store = CostStore(path)
     assert store.look_up(["a"]) == {} and "damaged" in store.problem and not path.exists()
+
+
+def test_a_cost_cache_whose_damage_has_line_breaks(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    CostStore(path).keep({"a": KnownCost(0.5, 0.1, 5, 0, 1.0, "cpu", "2.21", "2026-01-01", 0.1, 2, 0.1, 1)})
+    path.write_bytes(path.read_bytes().replace(b"tablecostscosts", b"table\nost\ncosts"))
+    store = CostStore(path)
+    assert store.look_up(["a"]) == {} and store.problem.isprintable() and "damaged" in store.problem
