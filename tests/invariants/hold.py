@@ -71,7 +71,7 @@ def hold(seed: int, held: Held) -> None:
         for budget, name, result in found:
             where = f"seed {seed}, {name} at {budget}, {constraints.assumptions}"
             held.broken += [f"{where}: {problem}" for problem in replayed(graph, result, budget, once)]
-        held.broken += [f"seed {seed}: {problem}" for problem in together(found)]
+        held.broken += [f"seed {seed}: {problem}" for problem in together(found, constraints.assumptions)]
     budget = budgets[len(budgets) // 2]
     for name in SEED_SAYS_ALL:
         first, second = (answer(graph, budget, name, free, held, moves=300) for _ in "ab")
@@ -118,30 +118,26 @@ def replayed(graph: Graph, result: SolveResult, budget: int, once: set[int]) -> 
     return problems
 
 
-def together(found: list[tuple[int, str, SolveResult]]) -> list[str]:
-    """Return where answers to several budgets, or of several solvers, contradict each other."""
+def together(found: list[tuple[int, str, SolveResult]], assumed: tuple[str, ...]) -> list[str]:
+    """Return where answers to several budgets, or of several solvers, contradict each other.
+
+    A proof that assumes more than ``assumed``, such as a given order, says nothing of other solvers.
+    """
     problems, best = [], math.inf
-    for budget, name, result in sorted(found, key=lambda entry: -entry[0]):
-        covered = [
-            (other, each.cost, who)
+    proofs = [entry for entry in found if set(entry[2].assumptions) <= set(assumed)]
+    for budget, name, result in proofs:
+        bound = math.inf if result.status is SolveStatus.INFEASIBLE else result.lower_bound
+        problems += [
+            f"{name} proves {bound} at {budget}, and {who} costs {each.cost} at {other}"
             for other, who, each in found
-            if each.cost is not None and (each.peak_bytes or 0) <= budget
+            if bound is not None and each.cost is not None and (each.peak_bytes or 0) <= budget
+            if bound > each.cost * (1 + 1e-6) + 1e-9
         ]
-        bound = result.lower_bound
-        if result.status is SolveStatus.INFEASIBLE:
-            bound = math.inf
-        if bound is not None:
-            problems += [
-                f"{name} proves {bound} at {budget}, and {who} costs {cost} at {other}"
-                for other, cost, who in covered
-                if bound > cost * (1 + 1e-6) + 1e-9
-            ]
-    for budget in sorted({entry[0] for entry in found}):
-        optimal = [each.cost for at, _, each in found if at == budget and each.status is SolveStatus.OPTIMAL]
-        for cost in optimal:
-            if cost is not None and cost > best * (1 + 1e-6) + 1e-9:
-                problems.append(f"the least cost rises to {cost} at {budget}")
-            best = min(best, cost if cost is not None else best)
+    for budget, name, result in sorted(proofs, key=lambda entry: entry[0]):
+        if result.status is SolveStatus.OPTIMAL and result.cost is not None:
+            if result.cost > best * (1 + 1e-6) + 1e-9:
+                problems.append(f"{name}: the least cost rises to {result.cost} at {budget}")
+            best = min(best, result.cost)
     return problems
 
 
