@@ -6,17 +6,18 @@ Each has a sentence, a hint, machine-readable details and an exit code.
 
     CheckmateError
     ├─ UsageError: UnknownNameError
-    ├─ LoadError: UnsupportedFormatError, ModelReadError, UnsafeModelError
+    ├─ ContentError: those below that are marked with *, and ``checkmate.ipc``'s ProtocolError
+    ├─ LoadError*: UnsupportedFormatError, ModelReadError, UnsafeModelError
     ├─ TraceError: DynamicShapeError, OnlySmallTensorsError
     ├─ ProfileError: StepTooLargeError, MeterMissingError
-    ├─ GraphError
-    ├─ ScheduleError: FingerprintMismatchError, OtherStepError
+    ├─ GraphError*
+    ├─ ScheduleError*: FingerprintMismatchError, OtherStepError
     ├─ SolveError: SolverUnavailableError, SolverCrashedError
     │   └─ NoScheduleError: InfeasibleError (BudgetBelowMinimumError), SolveCancelledError, SolveFailedError
     ├─ ExportError: CycleError, JitCompiledError
-    ├─ VerificationError
+    ├─ VerificationError*
     ├─ NotApplicableError
-    ├─ FormatError: SchemaVersionError
+    ├─ FormatError*: SchemaVersionError
     ├─ WorkerDiedError
     ├─ EngineUnavailableError
     ├─ UnsupportedVersionError
@@ -28,6 +29,7 @@ raises.
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from typing import Any, ClassVar
 
@@ -63,6 +65,28 @@ class CheckmateError(Exception):
             self.add_note(hint)
 
 
+class ContentError(CheckmateError):
+    """What came from a file or from another process is wrong.
+
+    The sentence is one line of at most ``LONGEST`` characters, whatever names are in it.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", details: dict[str, Any] | None = None) -> None:
+        super().__init__(one_line(message), hint=hint, details=details)
+
+
+LONGEST = 280  # characters of a sentence about what came from outside
+_CUT = 200  # of them before what is left out
+_UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def one_line(text: str) -> str:
+    """Return ``text`` without line breaks and control characters, cut in the middle if it is long."""
+    if len(text) > LONGEST:
+        text = f"{text[:_CUT]} … {text[_CUT + 3 - LONGEST :]}"
+    return _UNSHOWN.sub("\ufffd", text)
+
+
 class UsageError(CheckmateError):
     """The command line or the arguments of a call are wrong."""
 
@@ -84,7 +108,7 @@ class UnknownNameError(UsageError):
         )
 
 
-class LoadError(CheckmateError):
+class LoadError(ContentError):
     """A model could not be loaded."""
 
 
@@ -141,11 +165,11 @@ class MeterMissingError(ProfileError):
         )
 
 
-class GraphError(CheckmateError):
+class GraphError(ContentError):
     """A graph breaks a rule of ``checkmate.ir.graph``."""
 
 
-class ScheduleError(CheckmateError):
+class ScheduleError(ContentError):
     """A schedule breaks a rule of ``checkmate.ir.schedule``."""
 
 
@@ -274,7 +298,7 @@ class JitCompiledError(ExportError):
     """The target is compiled by XLA, which merges recomputed ops again."""
 
 
-class VerificationError(CheckmateError):
+class VerificationError(ContentError):
     """The emitted step's loss, gradients or peak are not what was promised."""
 
     exit_code = ExitCode.NOT_AS_PROMISED
@@ -284,7 +308,7 @@ class NotApplicableError(CheckmateError):
     """A way of training that is compared does not exist for this model."""
 
 
-class FormatError(CheckmateError):
+class FormatError(ContentError):
     """A file is not what it should be.
 
     The message names the file and the field.

@@ -77,6 +77,6 @@ def parse_shape(text: str) -> tuple[int, ...]:
         ValueError: ``text`` is not such a shape; the sentence says how to write one.
     """
     parts = [part.strip() for part in text.strip("()[] ").replace("x", ",").split(",") if part.strip()]
-    if not all(part.isdigit() and int(part) > 0 for part in parts):
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise ValueError(f"{text!r} is not a shape; write it like 224,224,3")
     return tuple(map(int, parts))

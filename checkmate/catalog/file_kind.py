@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from pathlib import Path
 
 from checkmate.errors import ModelReadError, UnsupportedFormatError
 
 KERAS, HDF5 = ".keras", ".h5"
+MOST_UNPACKED, MOST_TIMES = 64 * 2**20, 100  # bytes, or times the file
 
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _SAVE_HINT = "save it with model.save('model.keras')"
@@ -74,8 +76,11 @@ def keras_config(path: Path) -> dict[str, object]:
                 raise UnsupportedFormatError(
                     f"{path} is {_archive(names)}, not a .keras model", hint=_SAVE_HINT
                 )
+            _require_plain_archive(path, archive)
             config = json.loads(archive.read("config.json"))
-    except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+    except RecursionError as error:
+        raise ModelReadError(f"the config.json in {path} is nested too deeply", hint=_AGAIN_HINT) from error
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError) as error:
         raise ModelReadError(
             f"{path} is a zip archive that is cut short or damaged, so no .keras model can be read from it",
             hint=_AGAIN_HINT,
@@ -92,6 +97,20 @@ def _require_keras_archive(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         if not any(name.startswith("model.weights") for name in archive.namelist()):
             raise ModelReadError(f"{path} is a .keras archive without weights", hint=_AGAIN_HINT)
+
+
+def _require_plain_archive(path: Path, archive: zipfile.ZipFile) -> None:
+    """Raise where a part would be written outside, or is far larger than its archive."""
+    for part in archive.infolist():
+        if part.filename.startswith(("/", "\\")) or ".." in part.filename.replace("\\", "/").split("/"):
+            raise ModelReadError(
+                f"{path} holds a file that would be unpacked elsewhere ({part.filename!r})", hint=_AGAIN_HINT
+            )
+    unpacked = sum(part.file_size for part in archive.infolist())
+    if unpacked > max(MOST_UNPACKED, MOST_TIMES * path.stat().st_size):
+        raise ModelReadError(
+            f"{path} unpacks to {unpacked:,} bytes, more than {MOST_TIMES} times its size", hint=_AGAIN_HINT
+        )
 
 
 def _archive(names: list[str]) -> str:

@@ -71,8 +71,9 @@ class CutRows:
 
     def owner(self, value: int) -> int:
         """Return the value whose buffer ``value`` is in."""
-        above = self.values[value].get("alias_of")
-        return value if above is None else self.owner(above)
+        while (above := self.values[value].get("alias_of")) is not None:
+            value = above
+        return value
 
     def box(self, var: Var) -> tuple[int, int]:
         """Return the least and the greatest that an unknown can be."""

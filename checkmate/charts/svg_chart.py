@@ -7,6 +7,7 @@ presentation attributes only, no style sheet and no script, so that every viewer
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 
 from checkmate.axis import round_values
@@ -18,6 +19,12 @@ _WIDTH, _PLOT_HEIGHT = 960.0, 420.0
 _LEFT, _RIGHT, _TOP = 74.0, 24.0, 66.0
 _AXIS, _LEGEND_LINE = 52.0, 20.0  # below the plot: ticks and title; one line of the legend
 _CHARACTER = 6.1  # mean width of a character at 11 pixels
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def escaped(text: str) -> str:
+    """Return a text as it stands in a picture; what XML cannot hold is replaced."""
+    return html.escape(_NOT_IN_XML.sub("\ufffd", text))
 
 
 class Chart:
@@ -92,7 +99,7 @@ class Chart:
         height = self.bottom - self.top
         self._parts.append(
             f'<rect x="{x0}" y="{self.top:g}" width="{x1 - x0:.1f}" height="{height:g}" fill="{color}">'
-            f"<title>{html.escape(name)}</title></rect>"
+            f"<title>{escaped(name)}</title></rect>"
         )
         if x1 - x0 >= 14:
             turned = text(0, 0, name, anchor="middle")
@@ -111,7 +118,7 @@ class Chart:
         shape = f'd="M{x} {y + 14}V{y + 2}M{x - 4} {y + 7}L{x} {y + 2}L{x + 4} {y + 7}"'
         self._over.append(
             f'<path {shape} fill="none" stroke="{color}" stroke-width="1.6">'
-            f"<title>{html.escape(title)}</title></path>"
+            f"<title>{escaped(title)}</title></path>"
         )
 
     def write(self, x: float, y: float, words: str, color: str, anchor: str) -> None:
@@ -148,7 +155,7 @@ class Chart:
             '<?xml version="1.0" encoding="UTF-8"?>\n'
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH:g}" height="{height:g}" '
             f'viewBox="0 0 {_WIDTH:g} {height:g}" role="img" font-family="{_FONT}" font-size="11">\n'
-            f"<title>{html.escape(title)}</title>\n<desc>{html.escape(subtitle)}</desc>\n"
+            f"<title>{escaped(title)}</title>\n<desc>{escaped(subtitle)}</desc>\n"
             f'<rect width="{_WIDTH:g}" height="{height:g}" fill="{WINDOW}"/>\n{body}\n</svg>\n'
         )
 
@@ -233,7 +240,7 @@ def text(
 ) -> str:
     """Return one line of words; ``y`` is its base line."""
     where = f'x="{x:.5g}" y="{y:.5g}"' + (f' text-anchor="{anchor}"' if anchor != "start" else "")
-    return f'<text {where} font-size="{size}" fill="{color}"{more}>{html.escape(words)}</text>'
+    return f'<text {where} font-size="{size}" fill="{color}"{more}>{escaped(words)}</text>'
 
 
 _SHAPES = {
@@ -257,5 +264,5 @@ def mark(kind: str, x: float, y: float, color: str, title: str) -> str:
     stroke, width = (color, 2) if thin or kind == "ring" else (PANEL, 1)
     return (
         f'<path transform="translate({x:g} {y:g})" d="{_SHAPES[kind]}" fill="{fill}" stroke="{stroke}" '
-        f'stroke-width="{width}"><title>{html.escape(title)}</title></path>'
+        f'stroke-width="{width}"><title>{escaped(title)}</title></path>'
     )

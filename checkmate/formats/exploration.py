@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import math
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -137,23 +138,35 @@ def exploration_from_json(path: Path, data: Any) -> SavedExploration:
         _schedule(path, i, entry, graph) for i, entry in enumerate(fields.get("schedules", list, []))
     )
     bounds = tuple(_bound(path, i, entry) for i, entry in enumerate(fields.get("bounds", list, [])))
-    for budget, bound in bounds:
-        for result in schedules:
-            cost = float(
-                graph.cost[result.require_schedule().steps].sum()
-            )  # the file's own figure may be wrong
-            # A file may leave out the peak; it is then 0.
-            if result.peak_bytes and result.peak_bytes <= budget and cost < bound * (1 - 1e-9):
-                raise FormatError(
-                    f"{path}: the bound for {budget} bytes contradicts a schedule of {result.peak_bytes} "
-                    "bytes",
-                    hint="remove the field bounds; they can be proved again",
-                )
+    _require_agreement(path, graph, schedules, bounds)
     constraints = fields.get("constraints", dict, None)
     measured = tuple(_measured(path, i, entry) for i, entry in enumerate(fields.get("measured", list, [])))
     budget_bytes = fields.whole("budget_bytes", 0)
     own = _own(path, fields.get("schedules", list, []))
     return SavedExploration(graph, budget_bytes, schedules, bounds, constraints, measured, own)
+
+
+def _require_agreement(
+    path: Path, graph: Graph, schedules: tuple[SolveResult, ...], bounds: tuple[tuple[int, float], ...]
+) -> None:
+    """Raise where a bound is above the cost of a schedule that it covers.
+
+    Each schedule is compared with the highest bound of the budgets that it keeps, so many of both are quick.
+    """
+    by_budget = sorted(bounds, reverse=True)
+    highest: list[tuple[int, float]] = []  # up to each of them
+    for entry in by_budget:
+        highest.append(entry if not highest or entry[1] > highest[-1][1] else highest[-1])
+    for result in schedules:
+        cost = float(graph.cost[result.require_schedule().steps].sum())  # the file's own figure may be wrong
+        peak = result.peak_bytes  # a file may leave it out; it is then 0
+        covered = bisect_right(by_budget, -(peak or 0), key=lambda entry: -entry[0])
+        if peak and covered and cost < highest[covered - 1][1] * (1 - 1e-9):
+            raise FormatError(
+                f"{path}: the bound for {highest[covered - 1][0]} bytes contradicts a schedule of {peak} "
+                "bytes",
+                hint="remove the field bounds; they can be proved again",
+            )
 
 
 def _own_to_json(own: SavedOwn) -> dict[str, Any]:

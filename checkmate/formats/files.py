@@ -6,6 +6,7 @@ Compression goes by the name's ending, JSON is strict, and files are written bes
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
 import os
@@ -19,6 +20,7 @@ from checkmate.errors import ExportError, FormatError
 
 _LARGEST = 2**62  # no size, count or id is larger; keeps every sum inside int64
 _LARGEST_FLOAT = 10**300
+_MOST_UNPACKED, _MOST_TIMES = 16 * 2**20, 100  # bytes, or times the file; graphs take 9 to 16 times
 _WORDS = ("true", "false", "null", "-", ".", "e-", "e+", "E-", "E+")  # and how a number may continue
 _AGAIN = "write the file again, or fetch it again"
 
@@ -33,7 +35,7 @@ def read_json(path: Path) -> Any:
     """
     try:
         data = path.read_bytes()
-        text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8")
+        text = (_unpacked(path, data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8")
     except FileNotFoundError:
         raise FormatError(f"there is no file {path}", hint="check the path") from None
     except IsADirectoryError:
@@ -49,7 +51,9 @@ def read_json(path: Path) -> Any:
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from error
     try:
-        return json.loads(text, parse_constant=_refuse(path))
+        found = json.loads(text, parse_constant=_refuse(path))
+        _require_whole_characters(path, text, found)
+        return found
     except json.JSONDecodeError as error:
         if not text.strip():
             raise FormatError(f"{path} is empty", hint=_AGAIN) from None
@@ -64,6 +68,31 @@ def read_json(path: Path) -> Any:
         raise FormatError(f"{path} is not valid JSON: nested too deeply") from None
     except ValueError as error:  # a number with more digits than Python accepts
         raise FormatError(f"{path} is not valid JSON: it has a number of thousands of digits") from error
+
+
+def _unpacked(path: Path, data: bytes) -> bytes:
+    """Return what is in a gzip file, unless it is far too much for a file of its size."""
+    most = max(_MOST_UNPACKED, _MOST_TIMES * len(data))
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        found = file.read(most + 1)
+    if len(found) > most:
+        raise FormatError(
+            f"{path} unpacks to more than {_MOST_TIMES} times its size, which no file of this program does",
+            hint="unpack it yourself if you trust it",
+        )
+    return found
+
+
+def _require_whole_characters(path: Path, text: str, found: Any) -> None:
+    """Raise where a text holds half of a character, which no file can be written with."""
+    if "\\ud" not in text and "\\uD" not in text:
+        return
+    try:
+        json.dumps(found, ensure_ascii=False).encode("utf-8")
+    except (UnicodeEncodeError, RecursionError):
+        raise FormatError(
+            f"{path} has a text with half of a character (\\ud800 to \\udfff)", hint=_AGAIN
+        ) from None
 
 
 def _refuse(path: Path) -> Any:

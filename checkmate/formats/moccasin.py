@@ -8,12 +8,15 @@ value, there are no fixed bytes, and only the last node's value is kept.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from checkmate.errors import FormatError, GraphError
 from checkmate.formats.files import Fields
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph, Op, Phase, Value
+
+_NUMBER = re.compile("[0-9]{1,18}")
 
 
 def looks_like_node_link(data: Any) -> bool:
@@ -35,7 +38,7 @@ def graph_from_node_link(path: Path, data: Any) -> Graph:
     names = [_key(node, "id" if "id" in node.data else "name") for node in nodes]
     order = [_plain(name) for name in _order(fields, names)]
     position = {name: i for i, name in enumerate(order)}
-    if len(position) != len(names) or set(position) != set(names):
+    if len(order) != len(names) or set(position) != set(names):
         raise FormatError(f"{path}: graph.order is not a permutation of the nodes")
     inputs: list[list[int]] = [[] for _ in nodes]
     key = "links" if "links" in data else "edges"
@@ -88,4 +91,4 @@ def _plain(name: Any) -> Any:
 
     Names appear as numbers in one place and as texts in another.
     """
-    return int(name) if isinstance(name, str) and name.isdigit() else name
+    return int(name) if isinstance(name, str) and _NUMBER.fullmatch(name) else name

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from checkmate.errors import CheckmateError, ExitCode
+from checkmate.errors import ContentError, ExitCode
 
 _LENGTHS = struct.Struct("<II")
 _LARGEST_HEADER = 16 * 2**20
@@ -20,7 +20,7 @@ _LARGEST_BODY = 512 * 2**20
 _JSON = json.JSONEncoder(separators=(",", ":"), default=str)
 
 
-class ProtocolError(CheckmateError):
+class ProtocolError(ContentError):
     """The other process sent bytes that cannot be read.
 
     The connection cannot be used any more.
@@ -68,7 +68,7 @@ class FrameDecoder:
             del self._pending[:end]
             try:
                 header = json.loads(head.decode("utf-8"))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ProtocolError("a frame's header is not JSON") from error
             if not isinstance(header, dict) or "type" not in header:
                 raise ProtocolError("a frame's header has no type")

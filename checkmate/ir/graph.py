@@ -395,8 +395,9 @@ def _check_structure(graph: Graph) -> None:
 
 def _check_takes_over(graph: Graph, index: int, op: Op) -> None:
     """Raise if a take-over pair is not an output and an input of its op."""
+    outputs, inputs = (set(op.outputs), set(op.inputs)) if op.takes_over else (set(), set())
     for pair in op.takes_over:
-        if len(pair) != 2 or pair[0] not in op.outputs or pair[1] not in op.inputs:
+        if len(pair) != 2 or pair[0] not in outputs or pair[1] not in inputs:
             raise GraphError(
                 f"ops[{index}].takes_over ({op.name!r}) has {list(pair)}, "
                 "not an output and an input of that op"
@@ -409,6 +410,8 @@ def _check_views(graph: Graph, producer: Mapping[int, int]) -> None:
     A view of a produced value must have that value among its op's inputs, or among the outputs before it. A
     fixed value can only be a view of an earlier fixed value.
     """
+    place = {value: at for op in graph.ops for at, value in enumerate(op.outputs)}
+    inputs: dict[int, set[int]] = {}  # of the ops that make views
     for value, entry in enumerate(graph.values):
         parent = entry.alias_of
         if parent is None:
@@ -425,8 +428,10 @@ def _check_views(graph: Graph, producer: Mapping[int, int]) -> None:
                 )
             continue
         op = graph.ops[op_index]
-        earlier = op.outputs[: op.outputs.index(value)]
-        if parent in producer and parent not in op.inputs and parent not in earlier:
+        earlier = producer.get(parent) == op_index and place[parent] < place[value]
+        if op_index not in inputs:
+            inputs[op_index] = set(op.inputs)
+        if parent in producer and not earlier and parent not in inputs[op_index]:
             raise GraphError(
                 f"values[{value}].alias_of ({entry.name!r}) is {parent} {graph.values[parent].name!r}, "
                 f"which its op {op_index} {op.name!r} does not read"

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import platformdirs
 
+from checkmate.errors import one_line
 from checkmate.machine.readings import Reading
 
 MOST_ENTRIES = 50_000  # about 15 MB
@@ -176,9 +177,9 @@ class CostStore:
             # Extended codes hold the plain one in their lowest byte.
             if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _DAMAGED:
                 self._remove(seen)
-                self.problem = f"the cost cache {self._path} was damaged ({error}); it is replaced"
+                self.problem = one_line(f"the cost cache {self._path} was damaged ({error}); it is replaced")
             else:
-                self.problem = f"the cost cache {self._path} cannot be used: {error}"
+                self.problem = one_line(f"the cost cache {self._path} cannot be used: {error}")
             return False
         except (OSError, UnicodeError) as error:
             self.problem = (

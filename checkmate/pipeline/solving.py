@@ -20,6 +20,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.pipeline.following import Following
 from checkmate.progress import Cancelled, Report
 from checkmate.solvers.bounds import WorkingSet, below_minimum, working_set_bound
+from checkmate.solvers.certify import require_true_bound
 from checkmate.solvers.constraints import (
     ConstrainedListener,
     ConstrainedMemoryListener,
@@ -283,3 +284,5 @@ def _require_true(graph: Graph, result: SolveResult) -> None:
             f"solver {result.solver!r} returned a schedule that the independent check rejects: {what}",
             hint="choose another solver, and please report the graph",
         )
+    if not result.assumptions:
+        require_true_bound(result.solver, result.lower_bound, found.cost)

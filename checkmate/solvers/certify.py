@@ -13,7 +13,7 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.solvers.problem import Problem
-from checkmate.solvers.tolerances import PROVED
+from checkmate.solvers.tolerances import FALSE, PROVED
 
 
 def with_schedule(
@@ -31,13 +31,16 @@ def with_schedule(
     A bound under assumptions gives FEASIBLE too.
 
     Raises:
-        SolverCrashedError: the schedule is not valid or is over the budget, which is a fault of the solver.
+        SolverCrashedError: the schedule is not valid or is over the budget, or the bound contradicts it: a
+        fault of the solver.
     """
     plan = [int(step) for step in steps]
     report = check(problem.graph, plan, budget_bytes=problem.budget_bytes)
     if not report.ok:
         what = report.violations[0].message if report.violations else f"its peak is {report.peak_bytes} bytes"
         raise SolverCrashedError(f"solver {solver!r} made a schedule that does not hold: {what}")
+    if not assumptions:
+        require_true_bound(solver, lower_bound, report.cost)
     proved = lower_bound is not None and lower_bound >= report.cost * PROVED and not assumptions
     return SolveResult(
         status=SolveStatus.OPTIMAL if proved else SolveStatus.FEASIBLE,
@@ -52,6 +55,20 @@ def with_schedule(
         assumptions=assumptions,
         statistics=statistics or {},
     )
+
+
+def require_true_bound(solver: str, lower_bound: float | None, cost: float) -> None:
+    """Require that a bound without assumptions is not above the cost of a schedule that was replayed.
+
+    Raises:
+        SolverCrashedError: it is, by more than rounding.
+    """
+    if lower_bound is not None and lower_bound > cost * (1 + FALSE) + FALSE:
+        raise SolverCrashedError(
+            f"solver {solver!r} proved that no schedule costs less than {lower_bound:g}, and one that was "
+            f"replayed costs {cost:g}: the proof is false",
+            hint="choose another solver, and please report the graph",
+        )
 
 
 def cancelled_before(problem: Problem, solver: str, seconds: float = 0.0) -> SolveResult:

@@ -19,6 +19,9 @@ PROVED = 1 - ROUNDING
 # The same for a bound by a solver library, whose own tolerance on a proof is larger.
 PROVED_BY_LIBRARY = 1 - 1e-6
 
+# A bound above a known cost by this share, or by this cost, is no rounding: it is false.
+FALSE = 1e-4
+
 # A share of the mean op cost that counts as nothing.
 NEGLIGIBLE = 1e-6
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, NoReturn
 
 from checkmate.errors import FormatError, SchemaVersionError, UsageError
 from checkmate.formats.files import require_writable
@@ -28,7 +29,7 @@ class Journal:
     Use ``open_journal``.
     """
 
-    def __init__(self, file: IO[bytes], found: dict[str, dict[str, Any]]) -> None:
+    def __init__(self, file: FileIO, found: dict[str, dict[str, Any]]) -> None:
         self._file, self._found = file, found
 
     def get(self, key: str) -> dict[str, Any] | None:
@@ -47,16 +48,7 @@ class Journal:
         Raises:
             FormatError: the disk is full.
         """
-        line = _line({"key": key, "name": name, "data": dict(data)})
-        try:
-            self._file.write(line)
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            raise FormatError(
-                f"cannot write {self._file.name}: {error.strerror or error}",
-                hint="free some space; the lines before this one are intact",
-            ) from error
+        _append(self._file, _line({"key": key, "name": name, "data": dict(data)}))
         self._found[key] = dict(data)
 
 
@@ -73,7 +65,7 @@ def open_journal(path: Path) -> Iterator[Journal]:
     """
     require_writable(path)
     try:
-        file = open(path, "a+b")  # noqa: SIM115 - closed below, whatever happens
+        file = open(path, "a+b", buffering=0)  # noqa: SIM115 - closed below, whatever happens
     except OSError as error:
         raise FormatError(
             f"cannot write {path}: {error.strerror or error}", hint="choose another place"
@@ -85,9 +77,29 @@ def open_journal(path: Path) -> Iterator[Journal]:
         found, whole = _parsed(path, body)
         file.truncate(whole)
         if whole == 0:
-            file.write(_header())
-            file.flush()
+            _append(file, _header())
         yield Journal(file, found)
+
+
+def _append(file: FileIO, line: bytes) -> None:
+    """Write a whole line and wait for the disk; leave nothing of it where that cannot be.
+
+    Raises:
+        FormatError: the disk is full.
+    """
+    end = file.seek(0, os.SEEK_END)
+    left = memoryview(line)
+    try:
+        while left:
+            left = left[file.write(left) :]
+        os.fsync(file.fileno())
+    except OSError as error:
+        with suppress(OSError):
+            file.truncate(end)  # else the next line would continue it
+        raise FormatError(
+            f"cannot write {file.name}: {error.strerror or error}",
+            hint="free some space; the lines before this one are intact",
+        ) from error
 
 
 def read_journal(path: Path) -> dict[str, dict[str, Any]]:
@@ -177,13 +189,18 @@ def _require_header(path: Path, header: Any) -> None:
 
 
 def _json(line: bytes) -> Any:
+    """Return what is in a line; None where it is not JSON, or holds what is no number."""
     try:
-        return json.loads(line.decode("utf-8"))
-    except ValueError:
+        return json.loads(line.decode("utf-8"), parse_constant=_refuse)
+    except (ValueError, RecursionError):
         return None
 
 
-def _hold(file: IO[bytes], path: Path) -> None:
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _hold(file: FileIO, path: Path) -> None:
     """Lock the file where the system can.
 
     The lock ends with the process, however it ends.

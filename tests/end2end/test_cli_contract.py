@@ -70,6 +70,12 @@ SUCCEEDS: list[tuple[str, int, Keys]] = [
     ("solve g.json --budget 39", 3, {"": SCHEDULE}),
     ("solve g.json --budget 60 --solver keep-all", 4, {"": SCHEDULE}),
     ("solve g.json --max-overhead 20% --time-limit 1", 0, {"": f"{SCHEDULE} least_memory"}),
+    (
+        "solve g.json --budget 60 --time-limit 5 --certificate c.json",
+        0,
+        {"": f"{SCHEDULE} certificate"},
+    ),
+    ("solve g.json --budget 39 --certificate c.json", 3, {"": f"{SCHEDULE} certificate"}),
     ("check g.json s.json", 0, {"": CHECKED}),
     ("check g.json s.json --budget 41", 5, {"": CHECKED}),
     (
@@ -168,6 +174,8 @@ REFUSED = [
     "profile nofile.keras -o x.json",
     "info none.json",
     "solve none.json --budget 60",
+    "solve g.json --budget 60 --keep a0 --certificate c.json",
+    "solve g.json --max-overhead 5% --certificate c.json",
     "max-batch none.json --budget 60",
     "frontier none.json",
     "cards none.json",

@@ -129,15 +129,15 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.pipeline": (
         "catalog certificate formats machine memory pipeline.fitting pipeline.verification solvers.bounds "
-        "solvers.certificates solvers.compile solvers.constraints solvers.listeners solvers.once_bound "
-        "solvers.portfolio solvers.problem solvers.registry solvers.warm_up tf.allocator tf.costs tf.emit "
-        "tf.environment tf.fresh tf.measure tf.trace"
+        "solvers.certificates solvers.certify solvers.compile solvers.constraints solvers.listeners "
+        "solvers.once_bound solvers.portfolio solvers.problem solvers.registry solvers.warm_up tf.allocator "
+        "tf.costs tf.emit tf.environment tf.fresh tf.measure tf.trace"
     ),
     "checkmate.tf.peers": "catalog tf.costs tf.devices tf.measure tf.models tf.trace",
     "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem text_table",
     "checkmate.cli.shared": (
-        "catalog formats graphs machine pipeline solvers.constraints solvers.problem solvers.registry sweeps "
-        "terminal text_table"
+        "catalog formats graphs machine pipeline solvers.certificates solvers.constraints solvers.problem "
+        "solvers.registry sweeps terminal text_table"
     ),
     "checkmate.doctor.prove": (
         "doctor.child doctor.diagnosis doctor.tell formats ipc pipeline solvers.problem text_table "
@@ -215,7 +215,7 @@ LAYERS: dict[str, str] = {
         "app.bootstrap app.presenters bench.common bench.fidelity bench.paper bench.peers bench.solvers "
         "catalog charts cli.shared doctor.diagnosis doctor.lines doctor.look doctor.prove doctor.screen "
         "formats frontiers graphs largest listing machine memory pipeline records reports.write "
-        "solvers.certificates solvers.constraints solvers.portfolio solvers.problem solvers.registry "
+        "solvers.constraints solvers.portfolio solvers.problem solvers.registry "
         "terminal text_table"
     ),
     "checkmate.python_api": (

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output
-from checkmate.cli.shared.proved import Proved
+from checkmate.cli.shared.certified import certified
 from checkmate.errors import ExitCode, UsageError
 from checkmate.ir.graph import Graph
 from checkmate.terminal import Interrupt, progress_line
-from checkmate.units import format_bytes, format_overhead, plural
+from checkmate.units import format_bytes
 
 if TYPE_CHECKING:
     from checkmate.ir.result import SolveResult
-    from checkmate.solvers.certificates.make import Certificate
 
 _SECONDS = 60.0
 
@@ -55,7 +54,6 @@ def add_certify(commands: Any, common: Any) -> None:
 def _certify(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from checkmate import pipeline
     from checkmate.formats import read_schedule
-    from checkmate.formats.certificate import write_certificate
     from checkmate.formats.files import require_writable
     from checkmate.graphs.by_name import read_or_build
 
@@ -67,9 +65,10 @@ def _certify(options: argparse.Namespace, interrupt: Interrupt) -> int:
     budget = given.budget_bytes if options.budget is None else pipeline.resolve_budget(graph, options.budget)  # type: ignore[union-attr]
     known = math.inf if given is None else _cost_of(graph, given, budget)
     with progress_line(quiet=options.quiet) as report:
-        found = pipeline.certify(
+        found = certified(
             graph,
             budget,
+            options.output,
             known_cost=known,
             seconds=options.time_limit,
             report=report,
@@ -79,8 +78,7 @@ def _certify(options: argparse.Namespace, interrupt: Interrupt) -> int:
         sentence = f"no certificate was made in {options.time_limit:g} s"
         output.complain(sentence, "give it more time: --time-limit 600")
         return ExitCode.NO_SCHEDULE
-    write_certificate(options.output, found.data)
-    output.show(options.json, _facts(graph, found, known), _text(graph, found, known, options.output))
+    output.show(options.json, found.facts(), found.text())
     return 0
 
 
@@ -94,22 +92,3 @@ def _cost_of(graph: Graph, given: SolveResult, budget: int) -> float:
             f"the schedule does not keep {format_bytes(budget)}", hint="checkmate check says what is wrong"
         )
     return checked.cost
-
-
-def _facts(graph: Graph, found: Certificate, known: float) -> dict[str, Any]:
-    return {
-        **Proved(found.budget_bytes, found.cost, known).facts(),
-        "bound": found.bound if math.isfinite(found.bound) else None,
-        "base_cost": graph.base_cost,
-        "cases": found.cases,
-    }
-
-
-def _text(graph: Graph, found: Certificate, known: float, path: Path) -> str:
-    """Return what ``certify`` prints."""
-    lines = [Proved(found.budget_bytes, found.cost, known).text(graph)]
-    if found.cost is not None and found.bound > found.cost * (1 + 1e-7):
-        more = format_overhead(found.bound, graph.base_cost)
-        lines.append(f"  a solver proves {more}; with more time the certificate may prove it too")
-    lines.append(f"wrote {path}: {plural(found.cases, 'case')}")
-    return "\n".join(lines)

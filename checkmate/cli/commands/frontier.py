@@ -252,7 +252,7 @@ def _budgets(text: str) -> int | tuple[Budget, ...]:
 
     A number of a thousand and more is bytes.
     """
-    if text.strip().isdigit() and int(text) <= _MOST:
+    if text.strip().isdecimal() and int(text) <= _MOST:
         if int(text) < 2:
             raise ValueError("a curve needs at least two budgets; write 12, or a list like 25%,50%,8GiB")
         return int(text)

@@ -7,6 +7,7 @@ pipeline's.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output
-from checkmate.errors import CancelledError, UsageError
+from checkmate.cli.shared.certified import certified
+from checkmate.errors import CancelledError, ExitCode, UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.machine.cost_origin import cost_text, origin_words
@@ -54,6 +56,13 @@ def add_solve(commands: Any, common: Any) -> None:
     parser.add_argument(
         "--matrices", type=Path, metavar="FILE.npz", help="write the paper's matrices R and S to this file"
     )
+    parser.add_argument(
+        "--certificate",
+        type=Path,
+        metavar="C.json",
+        help="also write a proof that others can check: how near the schedule is to the best, or that none "
+        "fits; it takes at most --time-limit again. The exit code is 4 if there was not enough time for any",
+    )
     cli_options.add_solver(parser, limit_s=60.0)
 
 
@@ -63,17 +72,63 @@ def _solve(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from checkmate.solvers.registry import find_solver
 
     find_solver(options.solver)
-    for path in filter(None, (options.output, options.matrices)):
+    for path in filter(None, (options.output, options.matrices, options.certificate)):
         require_writable(path)
     graph = read_or_build(options.graph)
     asked = question(graph, options, cli_options.solve_options(options))
+    if options.certificate is not None:
+        _require_certifiable(asked)
     with progress_line(quiet=options.quiet) as report:
         found = answer(asked, report, interrupt)
     if interrupt.asked:
         raise CancelledError("cancelled")  # an unfinished result is not the answer
     write(found, options.output, options.matrices)
+    if options.certificate is not None:
+        return _certify(asked, found, options, interrupt)
     output.show(options.json, found.facts(), found.text(options.output))
     return output.solve_exit_code(found.result.status)
+
+
+def _require_certifiable(asked: Question) -> None:
+    """Raise where no certificate could say what was asked.
+
+    Raises:
+        UsageError: the question has constraints, or is not for a budget.
+    """
+    if not asked.constraints.is_empty:
+        raise UsageError(
+            "a certificate holds for every schedule; it knows no --keep, --never-recompute or "
+            "--no-gradient-recompute",
+            hint="leave them out, or leave out --certificate",
+        )
+    if asked.budget is None:
+        raise UsageError(
+            "a certificate is for a budget, not for the least memory within a cost",
+            hint="give a --budget, or leave out --certificate",
+        )
+
+
+def _certify(asked: Question, found: SolveAnswer, options: argparse.Namespace, interrupt: Interrupt) -> int:
+    """Certify what was found, and show both."""
+    result = found.result
+    with progress_line(quiet=options.quiet) as report:
+        proof = certified(
+            asked.graph,
+            result.budget_bytes,
+            options.certificate,
+            known_cost=math.inf if result.cost is None else result.cost,
+            seconds=options.time_limit,
+            report=report,
+            cancelled=interrupt,
+        )
+    if proof is None:
+        output.show(options.json, found.facts(), found.text(options.output))
+        sentence = f"no certificate was made in {options.time_limit:g} s"
+        output.complain(sentence, "give it more time: --time-limit 600")
+        return ExitCode.NO_SCHEDULE
+    facts = {**found.facts(), "certificate": proof.facts()}
+    output.show(options.json, facts, f"{found.text(options.output)}\n{proof.text()}")
+    return output.solve_exit_code(result.status)
 
 
 def add_overhead(parser: Any) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from checkmate.errors import one_line
 from checkmate.machine.gpus import is_device
 from checkmate.request import ModelRequest, parse_shape
 from checkmate.units import Budget, parse_budget, parse_bytes, parse_overhead
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 ALLOW_CODE_HELP = "allow the model's own code to run; use it only for a file that you trust"
 DEFAULT_BATCH = 32
+_DIGITS = 18  # of a whole number; nothing is counted with more
 GRAPH_HELP = "a graph file, a bundled graph's name, or paper.NAME (a network of the paper)"
 
 
@@ -33,7 +35,7 @@ def typed(convert: Callable[[str], Any]) -> Callable[[str], Any]:
         try:
             return convert(text)
         except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
+            raise argparse.ArgumentTypeError(one_line(str(error))) from None
 
     return converted
 
@@ -55,7 +57,7 @@ def fixed_budget(text: str) -> int:
 @typed
 def positive(text: str) -> int:
     """Return a whole number of at least 1."""
-    if not text.isdigit() or int(text) < 1:
+    if _whole(text) < 1:
         raise ValueError(f"{text!r} is not a whole number of at least 1")
     return int(text)
 
@@ -81,6 +83,10 @@ def fraction(text: str) -> float:
 def names(text: str) -> list[str]:
     """Return the names in ``text``, separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) <= _DIGITS else -1
 
 
 def _number(text: str) -> float:
@@ -118,7 +124,7 @@ def device(text: str) -> str:
 def window_size(text: str) -> tuple[int, int]:
     """Return width and height in pixels."""
     width, _, height = text.lower().partition("x")
-    if not (width.isdigit() and height.isdigit() and int(width) > 0 and int(height) > 0):
+    if _whole(width) < 1 or _whole(height) < 1:
         raise ValueError(f"{text!r} is not a window size; write it like 1600x1000")
     return int(width), int(height)
 

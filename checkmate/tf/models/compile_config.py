@@ -15,7 +15,7 @@ import keras
 from checkmate.errors import ModelReadError
 from checkmate.request import ModelRequest
 
-_DESERIALIZE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ImportError)
+_DESERIALIZE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ImportError, RecursionError)
 
 
 def compile_as_saved(model: Any, config: Any, path: Path, request: ModelRequest) -> list[str]:

@@ -26,6 +26,7 @@ from checkmate.errors import ModelReadError, UnsafeModelError
 from checkmate.request import ModelRequest
 from checkmate.tf.error_text import reason
 from checkmate.tf.models.compile_config import compile_as_saved
+from checkmate.tf.models.declared import require_own_data
 
 # Errors that Keras, h5py and zipfile were seen to raise for damaged or foreign files.
 _READ_ERRORS = (
@@ -57,6 +58,7 @@ def read_model(path: Path, request: ModelRequest) -> tuple[Any, list[str]]:
         UnsafeModelError: opening the file would run code.
     """
     kind = model_file_kind(path)
+    require_own_data(path, kind)
     with _named_by_kind(path, kind) as readable:
         if kind == KERAS:
             try:

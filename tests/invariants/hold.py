@@ -1,0 +1,171 @@
+"""Ask solvers about random graphs, and hold what must be true of every answer.
+
+``python -m tests.invariants.hold FIRST COUNT`` does it in earnest, and prints what was tried and what broke.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+
+from checkmate import pipeline
+from checkmate.graphs.generate import random_dag, random_layered, training_dag
+from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
+from checkmate.memory.check import check
+from checkmate.memory.simulate import simulate
+from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.constraints import Constraints
+from checkmate.solvers.problem import SolveOptions
+from tests.graphs_strategies import as_file, random_constraints, random_graph, replay_tool
+
+QUICK = ("greedy", "keep-all", "chen-sqrt", "chen-greedy", "griewank")
+TIMED = ("auto", "local-search", "tight-milp")
+SEED_SAYS_ALL = (*QUICK, "local-search")  # by counted moves, the same seed gives the same answer
+_LARGE = (120, 400, 1500, 5000)  # ops, one graph of a hundred
+
+
+@dataclass
+class Held:
+    """Count what was asked and what broke."""
+
+    tried: Counter[str] = field(default_factory=Counter)
+    broken: list[str] = field(default_factory=list)
+
+
+def graph_of(seed: int) -> Graph:
+    """Return the graph of a seed: small with everything odd in it, or large."""
+    dice = Random(seed)
+    if seed % 100 == 99:
+        return random_layered(seed, _LARGE[seed // 100 % len(_LARGE)], edges_per_op=2)
+    kind = seed % 5
+    if kind == 3:
+        return training_dag(seed, 3 + seed % 9)
+    if kind == 4:
+        return random_dag(seed, 5 + seed % 25, extras=True)
+    return random_graph(dice, most_ops=dice.choice([1, 5, 9, 20]))
+
+
+def hold(seed: int, held: Held) -> None:
+    """Ask every solver about one graph, at several budgets, with and without constraints."""
+    dice, graph = Random(seed), graph_of(seed)
+    low, high = working_set_bound(graph).bytes, pipeline.keep_everything_peak(graph)
+    budgets = sorted(
+        {max(0, low - 1), low, *(low + (high - low) * dice.randrange(1, 8) // 8 for _ in "ab"), high}
+    )
+    free, limited = Constraints(), random_constraints(dice, graph)
+    large = graph.n > 100
+    names = (*QUICK, "local-search") if large else (*QUICK, *TIMED)
+    for constraints, once in ((free, set[int]()), limited):
+        if large and constraints is not free:
+            continue
+        found = [
+            (budget, name, answer(graph, budget, name, constraints, held))
+            for budget in budgets
+            for name in names
+        ]
+        for budget, name, result in found:
+            where = f"seed {seed}, {name} at {budget}, {constraints.assumptions}"
+            held.broken += [f"{where}: {problem}" for problem in replayed(graph, result, budget, once)]
+        held.broken += [f"seed {seed}: {problem}" for problem in together(found, constraints.assumptions)]
+    budget = budgets[len(budgets) // 2]
+    for name in SEED_SAYS_ALL:
+        first, second = (answer(graph, budget, name, free, held, moves=300) for _ in "ab")
+        if steps_of(first) != steps_of(second):
+            held.broken.append(f"seed {seed}, {name} at {budget}: two answers from one seed")
+
+
+def answer(
+    graph: Graph, budget: int, name: str, constraints: Constraints, held: Held, moves: int = 0
+) -> SolveResult:
+    """Return what a solver answers; a small limit of time or of moves will do."""
+    seconds = 0.15 if name in TIMED else 20.0
+    options = SolveOptions(time_limit_s=60.0 if moves else seconds, seed=5, moves=moves or None)
+    held.tried[name] += 1
+    return pipeline.solve(graph, budget, solver=name, options=options, constraints=constraints)
+
+
+def steps_of(result: SolveResult) -> list[int]:
+    """Return the steps; none where there is no schedule."""
+    return [] if result.schedule is None else result.schedule.steps.tolist()
+
+
+def replayed(graph: Graph, result: SolveResult, budget: int, once: set[int]) -> list[str]:
+    """Return where the replays and the answer differ."""
+    steps = steps_of(result)
+    if not steps:
+        return []
+    found = check(graph, steps, budget_bytes=budget)
+    if not found.ok:
+        return [f"it does not check: {found.violations}"]
+    timeline = simulate(graph, Schedule.of(graph, steps))
+    problems = []
+    if timeline.peak_bytes != found.peak_bytes or result.peak_bytes != found.peak_bytes:
+        problems.append(f"peaks {timeline.peak_bytes}, {found.peak_bytes}, {result.peak_bytes}")
+    if not math.isclose(result.cost or 0.0, found.cost, rel_tol=1e-9):
+        problems.append(f"costs {result.cost}, {found.cost}")
+    if TOOL is not None:
+        told = TOOL.replay(as_file(graph), steps)
+        peak, cost = told["peak_bytes"], told["cost"]
+        if peak != found.peak_bytes or not math.isclose(cost, found.cost, rel_tol=1e-9):
+            problems.append(f"the plain replay finds {peak}, {cost}")
+    if any(steps.count(op) > 1 for op in once):
+        problems.append("an op runs again that must not")
+    return problems
+
+
+def together(found: list[tuple[int, str, SolveResult]], assumed: tuple[str, ...]) -> list[str]:
+    """Return where answers to several budgets, or of several solvers, contradict each other.
+
+    A proof that assumes more than ``assumed``, such as a given order, says nothing of other solvers.
+    """
+    problems, best = [], math.inf
+    proofs = [entry for entry in found if set(entry[2].assumptions) <= set(assumed)]
+    for budget, name, result in proofs:
+        bound = math.inf if result.status is SolveStatus.INFEASIBLE else result.lower_bound
+        problems += [
+            f"{name} proves {bound} at {budget}, and {who} costs {each.cost} at {other}"
+            for other, who, each in found
+            if bound is not None and each.cost is not None and (each.peak_bytes or 0) <= budget
+            if bound > each.cost * (1 + 1e-6) + 1e-9
+        ]
+    for budget, name, result in sorted(proofs, key=lambda entry: entry[0]):
+        if result.status is SolveStatus.OPTIMAL and result.cost is not None:
+            if result.cost > best * (1 + 1e-6) + 1e-9:
+                problems.append(f"{name}: the least cost rises to {result.cost} at {budget}")
+            best = min(best, result.cost)
+    return problems
+
+
+TOOL = replay_tool()
+
+
+def hold_many(first: int, count: int) -> Held:
+    """Hold the invariants for ``count`` seeds."""
+    held = Held()
+    for seed in range(first, first + count):
+        try:
+            hold(seed, held)
+        except Exception:
+            held.broken.append(f"seed {seed}: {traceback.format_exc()[-600:]}")
+    return held
+
+
+if __name__ == "__main__":
+    start, many = int(sys.argv[1]), int(sys.argv[2])
+    os.nice(5)
+    done = 0
+    total = Held()
+    while done < many:
+        part = hold_many(start + done, min(50, many - done))
+        total.tried += part.tried
+        done += min(50, many - done)
+        for line in part.broken:
+            print("BROKEN", line, flush=True)
+        total.broken += part.broken
+        print(done, "graphs", sum(total.tried.values()), "solves", len(total.broken), "broken", flush=True)
+    print(dict(total.tried))
