@@ -274,6 +274,10 @@ class JitCompiledError(ExportError):
     """The target is compiled by XLA, which merges recomputed ops again."""
 
 
+class NotCompiledError(ExportError):
+    """XLA cannot compile the step, or tells nothing of its memory."""
+
+
 class VerificationError(CheckmateError):
     """The emitted step's loss, gradients or peak are not what was promised."""
 

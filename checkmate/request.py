@@ -21,6 +21,16 @@ class OnMiss(StrEnum):
     RAISE = "raise"
 
 
+class Target(StrEnum):
+    """Name what runs the training step.
+
+    TensorFlow's executor runs one op after the other; XLA compiles the step as a whole.
+    """
+
+    EXECUTOR = "executor"
+    XLA = "xla"
+
+
 @dataclass(frozen=True)
 class ModelRequest:
     """A model and the training step wanted of it.
