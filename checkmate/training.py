@@ -11,7 +11,7 @@ import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from checkmate.arguments import budget_of, on_miss_of
+from checkmate.arguments import budget_of, on_miss_of, target_of
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
@@ -22,7 +22,7 @@ from checkmate.pipeline import Following, known_minimum, solve
 from checkmate.pipeline.counted import solve_counted
 from checkmate.pipeline.quick import schedule_before_compiling
 from checkmate.progress import Cancelled, Report, never
-from checkmate.request import OnMiss
+from checkmate.request import OnMiss, Target
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.terminal import progress_here
@@ -51,6 +51,7 @@ def rematerialize(
     cache: bool = True,
     quiet: bool = False,
     wait: bool = True,
+    target: Target | str | None = None,
 ) -> Model:
     """Let a compiled Keras ``model`` train within ``budget``.
 
@@ -78,6 +79,7 @@ def rematerialize(
     With ``jit_compile=True`` the scheduled step is compiled by XLA too. The budget is then for the bytes that
     XLA assigns (arguments, results, temporaries), and a share is of the plain step as XLA compiles it. They
     are read from compiled steps, and none is run. What XLA cannot compile runs on TensorFlow's executor.
+    ``target`` (``"executor"`` or ``"xla"``) is for another choice than the model's own.
 
     Where no schedule keeps the budget, it trains with the one whose measured peak is closest. A sentence says
     by how much that is over, why, and what to do. With ``on_miss="raise"`` it raises an error instead.
@@ -103,7 +105,8 @@ def rematerialize(
     """
     from checkmate.tf.training.keras_model import prepare, replace_training
 
-    replace_training(model, _plan_request(budget, on_miss, solver, options, cache, quiet, wait))
+    request = _plan_request(budget, on_miss, solver, options, cache, quiet, wait)
+    replace_training(model, dataclasses.replace(request, target=target_of(target)))
     if example is not None:
         prepare(model, example)
     return model

@@ -178,14 +178,14 @@ class CompiledTraining:
     def __init__(self, model: Any, request: PlanRequest) -> None:
         self.model, self._request = model, request
         self.flatten = flatten_data if has_own_step(model) else flatten
-        self._compiled = CompiledSteps(model, request, _tracer(model))
+        self.compiled = CompiledSteps(model, request, _tracer(model))
         self._executor: Training | None = None
 
     def prepare(self, layout: BatchLayout, tensors: list[tf.Tensor]) -> None:
         """Make the plan for such batches now."""
         if self._executor is None:
             try:
-                self._compiled.planner.plan(layout)
+                self.compiled.planner.plan(layout)
             except NotCompiledError as error:
                 self._request.tell(executor_sentence(error))
                 self._executor = _on_executor(self.model, self._request)
@@ -204,7 +204,7 @@ class CompiledTraining:
             self.prepare(layout, tensors)
         if self._executor is not None:
             return self._executor.step(data)
-        return self._compiled.run(layout, tensors)
+        return self.compiled.run(layout, tensors)
 
 
 def _share_a_meter(strategy: Any) -> bool:

@@ -31,10 +31,11 @@ Solve = Callable[[int], Schedule | None]
 class XlaAttempt:
     """Hold one schedule, and what XLA made of it.
 
-    ``overhead``: predicted, as a share of computing everything once.
+    ``extra_steps``: its recomputations. ``overhead``: predicted, as a share of computing everything once.
     """
 
     schedule: Schedule
+    extra_steps: int
     overhead: float
     memory: XlaMemory
 
@@ -67,6 +68,11 @@ class XlaFit:
     def overhead(self) -> float:
         """Return the predicted extra computation, a share."""
         return 0.0 if self.chosen is None else self.chosen.overhead
+
+    @property
+    def extra_steps(self) -> int:
+        """Return how many recomputations the chosen schedule has."""
+        return 0 if self.chosen is None else self.chosen.extra_steps
 
     @property
     def fits(self) -> bool:
@@ -109,7 +115,7 @@ def fit_compiled(
         made = compile(schedule)
         seconds += made.seconds
         overhead = simulate(graph, schedule).cost / graph.base_cost - 1 if graph.base_cost else 0.0
-        attempts.append(XlaAttempt(schedule, overhead, made.memory))
+        attempts.append(XlaAttempt(schedule, len(schedule.steps) - graph.n, overhead, made.memory))
         search.answered(asked, made.memory)
     return XlaFit(
         plain.memory, budget_bytes, _best(attempts, plain.memory, budget_bytes), tuple(attempts), seconds

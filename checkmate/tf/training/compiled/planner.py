@@ -50,12 +50,12 @@ class CompiledPlanner:
 
     def __init__(self, model: Any, request: PlanRequest, trace: Trace, body: Body) -> None:
         self.model, self.request, self._trace, self._body = model, request, trace, body
-        self._plans: dict[Key, CompiledPlan] = {}
+        self.plans: dict[Key, CompiledPlan] = {}
         self._limit: int | None = None  # until a first step tells what a share is of
 
     def planned(self, layout: BatchLayout) -> CompiledPlan | None:
         """Return the plan for ``layout``; None where there is none yet."""
-        return self._plans.get(layout.key)
+        return self.plans.get(layout.key)
 
     def plan(self, layout: BatchLayout) -> CompiledPlan:
         """Return the plan for ``layout``; make it now if there is none.
@@ -68,7 +68,7 @@ class CompiledPlanner:
         found = self.planned(layout)
         if found is None:
             with self.request.progress() as report:
-                found = self._plans[layout.key] = self._made(layout, report)
+                found = self.plans[layout.key] = self._made(layout, report)
             self.request.tell(found.sentence)
         return found
 
@@ -128,7 +128,7 @@ def _sentence(step: LiveStep, fit: XlaFit) -> str:
     if fit.schedule is None:
         what = "plain training, without recomputation"
     else:
-        count = plural(len(fit.schedule.steps) - step.graph.n, "recomputation")
+        count = plural(fit.extra_steps, "recomputation")
         what = f"{count}, {100 * fit.overhead:+.1f} % computation"
     tried = f"{plural(len(fit.attempts), 'schedule')} compiled in {fit.compile_seconds:.0f} s"
     said = f"{step.layout.describe()}, compiled by XLA: {what}; {peak} of {budget} ({plain}); {tried}"
