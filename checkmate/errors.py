@@ -271,7 +271,7 @@ class CycleError(ExportError):
 
 
 class JitCompiledError(ExportError):
-    """The target is compiled by XLA, which merges recomputed ops again."""
+    """The target is compiled by XLA, where only the executor is supported."""
 
 
 class NotCompiledError(ExportError):

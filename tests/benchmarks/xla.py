@@ -4,8 +4,8 @@
 
 For each network the plain step is compiled, then a schedule for 75, 60, 45 and 30 % of its temporaries, then
 the same step under the peers' methods. Bytes are read from the compiled steps. Then all of them run in turn,
-and the processor seconds of each are compared with those of the plain step of the same round. Gradients are
-compared by the momentum that a first step leaves.
+and the processor seconds of each are compared with those of the plain step of the same round. So are all
+variables after a first step: weights, momenta, statistics.
 """
 
 from __future__ import annotations

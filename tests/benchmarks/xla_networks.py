@@ -1,6 +1,6 @@
 """Build the networks of ``python -m tests.benchmarks.xla``.
 
-Momentum shows the gradients of a step: after the first one it is the gradient times the learning rate.
+After a first step their momenta are the gradients times the learning rate.
 """
 
 from __future__ import annotations
