@@ -13,7 +13,7 @@ from typing import TypeVar
 from checkmate.errors import UsageError
 from checkmate.graphs.by_name import read_or_build
 from checkmate.ir.graph import Graph
-from checkmate.request import OnMiss
+from checkmate.request import OnMiss, Target
 from checkmate.units import Budget, parse_budget, parse_bytes, parse_overhead
 
 GraphLike = Graph | str | Path
@@ -100,6 +100,21 @@ def on_miss_of(given: OnMiss | str) -> OnMiss:
             f"on_miss={given!r} is not known",
             hint='write on_miss="closest" (train with the schedule that is least over the budget) or '
             'on_miss="raise"',
+        ) from error
+
+
+def target_of(given: Target | str | None) -> Target | None:
+    """Return what is to run the step; None: what the model says.
+
+    Raises:
+        UsageError: it is neither ``"executor"`` nor ``"xla"``.
+    """
+    try:
+        return None if given is None else Target(given)
+    except ValueError as error:
+        raise UsageError(
+            f"target={given!r} is not known",
+            hint='write target="executor" (TensorFlow runs op after op) or target="xla" (compiled)',
         ) from error
 
 

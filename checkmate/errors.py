@@ -295,7 +295,11 @@ class CycleError(ExportError):
 
 
 class JitCompiledError(ExportError):
-    """The target is compiled by XLA, which merges recomputed ops again."""
+    """The target is compiled by XLA, where only the executor is supported."""
+
+
+class NotCompiledError(ExportError):
+    """XLA cannot compile the step, or tells nothing of its memory."""
 
 
 class VerificationError(ContentError):

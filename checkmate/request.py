@@ -21,6 +21,16 @@ class OnMiss(StrEnum):
     RAISE = "raise"
 
 
+class Target(StrEnum):
+    """Name what runs the training step.
+
+    TensorFlow's executor runs one op after the other; XLA compiles the step as a whole.
+    """
+
+    EXECUTOR = "executor"
+    XLA = "xla"
+
+
 @dataclass(frozen=True)
 class ModelRequest:
     """A model and the training step wanted of it.
@@ -34,7 +44,8 @@ class ModelRequest:
     (``mixed_float16``…); None: the model's own. ``device`` is ``cpu``, ``gpu`` or ``gpu:1`` (TensorFlow's
     second); None: the first GPU that TensorFlow sees, else the CPU. ``allow_code`` allows running code that
     comes with the model (``file.py``, Lambda layers). ``kernels`` is the library of kernels whose memory
-    rules the graph follows (``onednn``, ``eigen``, ``cuda``); None: the one that runs here.
+    rules the graph follows (``onednn``, ``eigen``, ``cuda``); None: the one that runs here. ``target``
+    is what runs the step, a value of ``Target``; None: XLA where the model has ``jit_compile=True``.
     """
 
     model: str
@@ -47,6 +58,7 @@ class ModelRequest:
     allow_code: bool = False
     kernels: str | None = None
     batch_chosen: bool = False
+    target: str | None = None
 
     def at_batch(self, size: int) -> ModelRequest:
         """Return the request for batches of ``size`` and no other."""

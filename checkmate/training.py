@@ -11,7 +11,7 @@ import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from checkmate.arguments import budget_of, on_miss_of
+from checkmate.arguments import budget_of, on_miss_of, target_of
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
@@ -22,7 +22,7 @@ from checkmate.pipeline import Following, known_minimum, solve
 from checkmate.pipeline.counted import solve_counted
 from checkmate.pipeline.quick import schedule_before_compiling
 from checkmate.progress import Cancelled, Report, never
-from checkmate.request import OnMiss
+from checkmate.request import OnMiss, Target
 from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.registry import find_solver
@@ -52,6 +52,7 @@ def rematerialize(
     cache: bool = True,
     quiet: bool = False,
     wait: bool = True,
+    target: Target | str | None = None,
 ) -> Model:
     """Let a compiled Keras ``model`` train within ``budget``.
 
@@ -78,6 +79,11 @@ def rematerialize(
     A ``train_step`` of the model's own is traced as it is, with all that it writes: several optimizers and
     tapes, metrics, averages of weights. Its logs come back. ``example`` is then the data as it takes it.
 
+    With ``jit_compile=True`` the scheduled step is compiled by XLA too. The budget is then for the bytes that
+    XLA assigns (arguments, results, temporaries), and a share is of the plain step as XLA compiles it. They
+    are read from compiled steps, and none is run. What XLA cannot compile runs on TensorFlow's executor.
+    ``target`` (``"executor"`` or ``"xla"``) is for another choice than the model's own.
+
     Where no schedule keeps the budget, it trains with the one whose measured peak is closest. A sentence says
     by how much that is over, why, and what to do. With ``on_miss="raise"`` it raises an error instead.
 
@@ -96,15 +102,15 @@ def rematerialize(
 
     Raises:
         UsageError: ``model`` is not compiled, runs eagerly, or an argument cannot be read. TraceError: it has
-        a ``train_step`` of its own and runs on several replicas. JitCompiledError: it is compiled with
-        ``jit_compile=True``.
+        a ``train_step`` of its own and runs on several replicas.
         NoScheduleError: nothing that was tried runs in the device's memory; with ``on_miss="raise"`` also
         where no schedule keeps the budget. Like errors of tracing and measuring (TraceError, ProfileError)
         it is raised by ``fit`` where no ``example`` was given.
     """
     from checkmate.tf.training.keras_model import prepare, replace_training
 
-    replace_training(model, _plan_request(budget, on_miss, solver, options, cache, quiet, wait))
+    request = _plan_request(budget, on_miss, solver, options, cache, quiet, wait)
+    replace_training(model, dataclasses.replace(request, target=target_of(target)))
     if example is not None:
         prepare(model, example)
     return model
@@ -127,7 +133,8 @@ def train_step(
     It is for a loop of one's own. ``loss, predictions = step(x, y)`` updates weights, statistics and
     optimizer within ``budget``; metrics are the caller's. ``model.fit`` stays as it is. ``example`` is
     ``(x, y)`` or ``(x, y, sample_weight)``. Other arguments and errors are as for ``rematerialize``, but a
-    model with a ``train_step`` of its own is a TraceError. The allocator is not watched later. See
+    model with a ``train_step`` of its own is a TraceError, and ``jit_compile=True`` a JitCompiledError. The
+    allocator is not watched later. See
     ``checkmate.tf.training.train_step.TrainStep`` for use inside ``tf.function`` and with distribution
     strategies.
     """

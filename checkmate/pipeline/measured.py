@@ -27,7 +27,7 @@ from checkmate.pipeline.verification.comparing import compare_where_it_fits
 from checkmate.pipeline.verification.plain import measure_plain
 from checkmate.pipeline.verification.report import Measurements, allocated_per_requested, verification_report
 from checkmate.progress import Cancelled, Progress, Report
-from checkmate.request import ModelRequest
+from checkmate.request import ModelRequest, Target
 from checkmate.solvers.bounds import below_minimum, working_set_bound
 from checkmate.tf.costs import session
 from checkmate.tf.costs.fresh import with_costs_in_child, with_costs_of_scheduled_step
@@ -75,8 +75,11 @@ def verify(
 
     Raises:
         OtherStepError: ``graph`` is not this model's. StepTooLargeError: the scheduled step does not fit.
+        JitCompiledError: the target that was asked for is XLA.
     """
     step, result, retraced = retraced_step(request, graph, result, report, cancelled)
+    if request.target == Target.XLA:
+        require_no_xla(step.folded)
     measured = step.measure(result)
     compared = compare_where_it_fits(
         step.request, step.folded, result.require_schedule(), step.plain, report=report, cancelled=cancelled

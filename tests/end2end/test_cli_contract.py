@@ -31,7 +31,7 @@ Keys = dict[str, str]
 
 GRAPH = (
     "name ops values phases batch_size device cost_unit cost_origin cost_cache cost_reading base_cost "
-    "fixed_bytes fixed keep_everything_peak_bytes fingerprint"
+    "fixed_bytes fixed keep_everything_peak_bytes fingerprint target"
 )
 SCHEDULE = (
     "format version graph_fingerprint graph_digest graph_name steps solver status budget_bytes peak_bytes "

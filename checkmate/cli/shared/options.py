@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from checkmate.errors import one_line
 from checkmate.machine.gpus import is_device
-from checkmate.request import ModelRequest, parse_shape
+from checkmate.request import ModelRequest, Target, parse_shape
 from checkmate.units import Budget, parse_budget, parse_bytes, parse_overhead
 
 if TYPE_CHECKING:
@@ -144,6 +144,17 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         help="examples per step (default 32, or those of the example that comes with a step)",
     )
     add_training(parser)
+    add_target(parser)
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """Add what runs the step."""
+    parser.add_argument(
+        "--target",
+        choices=[target.value for target in Target],
+        help="what runs the step: TensorFlow's executor, or XLA (default: XLA for a model compiled with "
+        "jit_compile=True); run, export and verify are for the executor",
+    )
 
 
 def add_training(parser: argparse.ArgumentParser) -> None:
@@ -204,6 +215,7 @@ def model_request(options: argparse.Namespace) -> ModelRequest:
         mixed_precision=options.mixed_precision,
         device=options.device,
         allow_code=options.allow_code,
+        target=getattr(options, "target", None),  # max-batch is for the executor alone
     )
 
 

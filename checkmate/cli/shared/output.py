@@ -20,6 +20,7 @@ from checkmate.machine.cost_origin import (
     reading_words,
 )
 from checkmate.machine.describe import elsewhere_words
+from checkmate.request import Target
 from checkmate.solvers.constraints import list_assumptions
 from checkmate.terminal import complain as complain
 from checkmate.terminal import emit as emit
@@ -56,6 +57,11 @@ def graph_facts(graph: Graph, *, detailed: bool = False) -> dict[str, Any]:
     return graph_info.graph_info(graph).to_json() if detailed else graph_info.graph_facts(graph)
 
 
+def target_words(graph: Graph) -> str:
+    """Return that XLA is to compile the step, or nothing."""
+    return ", for XLA" if graph.metadata.get("target") == Target.XLA else ""
+
+
 def profile_text(graph: Graph, path: Path) -> str:
     """Return what ``profile`` prints."""
     facts = graph_facts(graph)
@@ -72,7 +78,7 @@ def profile_text(graph: Graph, path: Path) -> str:
         [
             f"{graph.name}: {graph.n} ops made from {graph.metadata.get('tensorflow_ops', '?')} "
             f"TensorFlow ops, batch {graph.batch_size}, on "
-            f"{graph.device.name if graph.device else 'no device'}",
+            f"{graph.device.name if graph.device else 'no device'}{target_words(graph)}",
             f"  keep everything: {format_bytes(facts['keep_everything_peak_bytes'])} (requested bytes, "
             f"predicted), {format_bytes(graph.fixed_bytes)} of it fixed",
             f"  one step:        {cost_text(graph, graph.base_cost)} ({how})",
@@ -117,7 +123,8 @@ def info_text(graph: Graph, facts: Mapping[str, Any]) -> str:
     lines = [
         f"{graph.name}: {graph.n} ops, {graph.m} values"
         + (f", batch {graph.batch_size}" if graph.batch_size else "")
-        + (f", profiled on {device.name}" if device and device.kind in ("cpu", "gpu") else ""),
+        + (f", profiled on {device.name}" if device and device.kind in ("cpu", "gpu") else "")
+        + target_words(graph),
         "  phases            " + ", ".join(f"{count} {phase}" for phase, count in facts["phases"].items()),
         f"  one step          {cost_text(graph, graph.base_cost)} ({origin_words(graph)})",
         *(f"  note              {words}" for words in (elsewhere_note(graph), reading_words(graph)) if words),

@@ -25,6 +25,7 @@ def add_scheduled(parser: argparse.ArgumentParser) -> None:
         help="the most memory that the device's allocator may show; 60%% is of the plain step's peak "
         "(default: from the schedule's own budget)",
     )
+    cli_options.add_target(parser)
     parser.add_argument("--allow-code", action="store_true", help=cli_options.ALLOW_CODE_HELP)
 
 
@@ -45,5 +46,7 @@ def read_scheduled(options: argparse.Namespace) -> tuple[ModelRequest, Any, Any,
         )
     # Batch size, loss and shapes come from the graph; only the model's place comes from the user.
     recorded = {**recorded, "model": options.model, "allow_code": options.allow_code}
+    if options.target is not None:
+        recorded["target"] = options.target
     result = read_schedule(options.schedule, graph)
     return ModelRequest.from_json(recorded), graph, result, options.budget

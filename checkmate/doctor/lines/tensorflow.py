@@ -186,4 +186,9 @@ def _xla(probe: Probe) -> Line:
     if "xla" in probe.errors:
         text = f"XLA cannot compile: {probe.errors['xla']}."
         return Line("xla", "XLA", PartState.LIMITED, text, "compile models with jit_compile=False")
-    return Line("xla", "XLA", PartState.OK, "XLA can compile. Scheduled steps do not use it.")
+    return Line(
+        "xla",
+        "XLA",
+        PartState.OK,
+        "XLA can compile. Models with jit_compile=True train by schedules under it.",
+    )

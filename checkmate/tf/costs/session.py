@@ -19,7 +19,7 @@ from checkmate.machine.gpus import gpu_in_use, gpu_number, is_device
 from checkmate.machine.model_file import file_facts
 from checkmate.machine.processor import processor_name
 from checkmate.progress import Cancelled, Progress, Report, stop_if
-from checkmate.request import ModelRequest
+from checkmate.request import ModelRequest, Target
 from checkmate.tf import private
 from checkmate.tf.costs.options import CostOptions
 from checkmate.tf.costs.profile import analytic_costs, measured_costs
@@ -162,6 +162,7 @@ def _metadata(request: ModelRequest, traced: TracedStep, device: Device) -> dict
         "notes": [*traced.loaded.notes, *_allocator_notes(device)],
         "tensorflow": tf.__version__,
         "tensorflow_ops": len(traced.ops),
+        "target": (Target.XLA if traced.loaded.jit_compiled else Target.EXECUTOR).value,
     }
     facts = file_facts(request.model)
     if facts is not None:

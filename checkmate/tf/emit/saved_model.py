@@ -35,9 +35,9 @@ def require_no_xla(folded: FoldedStep) -> None:
     loaded = folded.traced.loaded
     if loaded.jit_compiled:
         raise JitCompiledError(
-            f"{loaded.name!r} is compiled with jit_compile=True; "
-            "XLA merges recomputed ops and undoes the schedule",
-            hint="compile the model with jit_compile=False",
+            f"{loaded.name!r} is for XLA (jit_compile=True), and what is measured and exported runs on "
+            "TensorFlow's executor",
+            hint="add --target executor, or train by checkmate.rematerialize, compiled by XLA",
         )
 
 

@@ -16,7 +16,7 @@ from checkmate.catalog.model_names import is_built_here, is_in_zoo, require_name
 from checkmate.catalog.samples import find_sample
 from checkmate.catalog.zoo import PREFIX as ZOO_PREFIX
 from checkmate.errors import CheckmateError, TraceError
-from checkmate.request import ModelRequest
+from checkmate.request import ModelRequest, Target
 from checkmate.tf.builtin import applications
 from checkmate.tf.builtin.build import build_zoo_model
 from checkmate.tf.builtin.dtype_policy import dtype_policy
@@ -67,7 +67,7 @@ def load_model(request: ModelRequest) -> LoadedModel:
                 hint="set trainable = True where the model is built",
             )
         model.optimizer.build(model.trainable_variables)
-    jit_compiled, jit_notes = _jit(model)
+    jit_compiled, jit_notes = _jit(model, request)
     return LoadedModel(
         model=model,
         name=name,
@@ -162,12 +162,14 @@ def _outputs(model: Any, inputs: Inputs) -> Any:
     return keras.tree.map_structure(lambda index: tensors[index], index_structure(output_structure(model)))
 
 
-def _jit(model: Any) -> tuple[bool, tuple[str, ...]]:
-    """Return whether the user compiled the model for XLA, and notes.
+def _jit(model: Any, request: ModelRequest) -> tuple[bool, tuple[str, ...]]:
+    """Return whether XLA is to compile the model's step, and notes.
 
     Keras itself chooses XLA ("auto") where there is a GPU, and keeps only the outcome. There, True does not
     tell what the user wanted, and the step without XLA is the one to schedule.
     """
+    if request.target is not None:
+        return request.target == Target.XLA, ()
     if getattr(model, "jit_compile", None) is not True:
         return False, ()
     if any(device.device_type != "CPU" for device in tf.config.list_physical_devices()):

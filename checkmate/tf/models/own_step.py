@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from checkmate.errors import CheckmateError, DynamicShapeError, JitCompiledError, TraceError, UsageError
-from checkmate.request import ModelRequest
+from checkmate.request import ModelRequest, Target
 from checkmate.tf.error_text import first_line, reason
 from checkmate.tf.models.batch import BatchLayout, flatten_arguments, flatten_data
 from checkmate.tf.models.closures import layers_of
@@ -290,11 +290,13 @@ def _require_compiled(model: Any, request: ModelRequest) -> None:
             hint="compile it with run_eagerly=False",
         )
     on_cpu = all(device.device_type == "CPU" for device in tf.config.list_physical_devices())
-    if model.jit_compile and on_cpu:  # elsewhere it may be Keras's own choice
+    if (
+        model.jit_compile and on_cpu and request.target != Target.EXECUTOR
+    ):  # elsewhere it may be Keras's own choice
         raise JitCompiledError(
-            f"the model of {request.model} is compiled with jit_compile=True; "
-            "XLA merges recomputed ops and undoes any schedule",
-            hint="compile the model with jit_compile=False",
+            f"the model of {request.model} is compiled with jit_compile=True, "
+            "and its own train_step is scheduled for XLA by checkmate.rematerialize alone",
+            hint="add --target executor to schedule it for TensorFlow's executor",
         )
 
 

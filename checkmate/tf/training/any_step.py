@@ -24,7 +24,7 @@ from checkmate.tf.trace.of_function import Returned, fixed_bytes, trace_function
 from checkmate.tf.training.functions import Functions
 from checkmate.tf.training.plan import PlanRequest, StepPlan
 from checkmate.tf.training.planner import Planner
-from checkmate.tf.training.trace import folded_here
+from checkmate.tf.training.trace import Emit, folded_here
 from checkmate.tf.training.watch import reading_of, went_over
 
 
@@ -64,12 +64,14 @@ class AnyStep:
         """Return the step as TensorFlow runs it: a loss, and all that it returns."""
         return lambda *arguments: self.unplanned(*arguments)
 
-    def run(self, schedule: Schedule, tensors: Sequence[tf.Tensor]) -> tuple[Any, list[tf.Operation]]:
+    def run(
+        self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = step_from_schedule
+    ) -> tuple[Any, list[tf.Operation]]:
         """Emit the scheduled step into the graph that is being traced.
 
         Returns what the step returns, and the last ops of the schedule.
         """
-        outputs = step_from_schedule(self.folded, schedule)(*tensors)
+        outputs = emit(self.folded, schedule)(*tensors)
         return self.returned.pack(outputs.predictions), list(outputs.last)
 
 

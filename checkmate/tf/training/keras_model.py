@@ -12,14 +12,17 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from checkmate.tf.models.batch import flatten, flatten_data, require_examples
+from checkmate.errors import NotCompiledError
+from checkmate.request import Target
+from checkmate.tf.models.batch import BatchLayout, flatten, flatten_data, require_examples
 from checkmate.tf.training.any_step import own_train_step, require_one_replica
+from checkmate.tf.training.compiled.training import CompiledSteps, executor_sentence, why_executor
 from checkmate.tf.training.functions import Functions
 from checkmate.tf.training.keras_step import has_own_step, require_trainable, update_metrics
 from checkmate.tf.training.limit import Phases
 from checkmate.tf.training.plan import PlanRequest
 from checkmate.tf.training.planner import Planner
-from checkmate.tf.training.trace import live_step
+from checkmate.tf.training.trace import LiveStep, live_step
 from checkmate.tf.training.watch import reading_of, went_over
 
 Logs = dict[str, tf.Tensor]
@@ -32,7 +35,7 @@ def replace_training(model: Any, request: PlanRequest) -> None:
     layout and kept until the model is compiled again.
 
     Raises:
-        UsageError, TraceError, JitCompiledError: its training step cannot be replaced.
+        UsageError, TraceError: its training step cannot be replaced.
     """
     _require(model)
     phases = Phases()
@@ -40,7 +43,7 @@ def replace_training(model: Any, request: PlanRequest) -> None:
     def make_train_function(force: bool = False) -> Callable[[Iterator[Any]], Logs]:
         if model.train_function is None or force:
             _require(model)
-            model.train_function = _train_function(Training(model, _planner(model, request, phases)))
+            model.train_function = _train_function(_training(model, request, phases))
         function: Callable[[Iterator[Any]], Logs] = model.train_function
         return function
 
@@ -79,10 +82,10 @@ def prepare(model: Any, example: Any) -> None:
         As ``Planner.plan``.
     """
     model.make_train_function()
-    training: Training = model.train_function.training
+    training: Training | CompiledTraining = model.train_function.training
     layout, tensors = training.flatten(example)
     require_examples(layout)
-    training.planner.plan(layout, tensors)
+    training.prepare(layout, tensors)
 
 
 def _require(model: Any) -> None:
@@ -91,11 +94,25 @@ def _require(model: Any) -> None:
         require_one_replica(model)
 
 
-def _planner(model: Any, request: PlanRequest, phases: Phases) -> Planner:
-    return Planner(model, request, own_train_step if has_own_step(model) else live_step, phases)
+def _training(model: Any, request: PlanRequest, phases: Phases) -> Training | CompiledTraining:
+    """Return what runs the batches: XLA where it compiles the model, else the executor."""
+    if request.target is Target.EXECUTOR or not (model.jit_compile or request.target is Target.XLA):
+        return _on_executor(model, request, phases)
+    if why := why_executor(model):
+        request.tell(why)
+        return _on_executor(model, request, phases)
+    return CompiledTraining(model, request, phases)
 
 
-def _train_function(training: Training) -> Callable[[Iterator[Any]], Logs]:
+def _on_executor(model: Any, request: PlanRequest, phases: Phases) -> Training:
+    return Training(model, Planner(model, request, _tracer(model), phases))
+
+
+def _tracer(model: Any) -> Callable[[Any, BatchLayout], LiveStep]:
+    return own_train_step if has_own_step(model) else live_step
+
+
+def _train_function(training: Training | CompiledTraining) -> Callable[[Iterator[Any]], Logs]:
     model = training.model
 
     def train(iterator: Iterator[Any]) -> Logs:
@@ -128,6 +145,10 @@ class Training:
         self.flatten = flatten_data if self._own else flatten
         self._watched = not _share_a_meter(model.distribute_strategy)
         self._functions = Functions(planner)
+
+    def prepare(self, layout: BatchLayout, tensors: list[tf.Tensor]) -> None:
+        """Make the plan for such batches now."""
+        self.planner.plan(layout, tensors)
 
     def step(self, data: Any) -> Logs:
         """Train on one batch; return the results of the metrics.
@@ -171,6 +192,44 @@ class Training:
         # Compute the metrics after the schedule: at the same time they would add to its peak.
         with tf.control_dependencies(last):
             return update_metrics(self.model, x, y, predictions, weights, loss)
+
+
+class CompiledTraining:
+    """Run batches of any layout, compiled by XLA.
+
+    From the first step that XLA cannot compile, TensorFlow's executor runs all.
+    """
+
+    def __init__(self, model: Any, request: PlanRequest, phases: Phases) -> None:
+        self.model, self._request, self._phases = model, request, phases
+        self.flatten = flatten_data if has_own_step(model) else flatten
+        self.compiled = CompiledSteps(model, request, _tracer(model))
+        self._executor: Training | None = None
+
+    def prepare(self, layout: BatchLayout, tensors: list[tf.Tensor]) -> None:
+        """Make the plan for such batches now."""
+        if self._executor is None:
+            try:
+                self.compiled.planner.plan(layout)
+            except NotCompiledError as error:
+                self._request.tell(executor_sentence(error))
+                self._executor = _on_executor(self.model, self._request, self._phases)
+        if self._executor is not None:
+            self._executor.prepare(layout, tensors)
+
+    def step(self, data: Any) -> Logs:
+        """Train on one batch; return the results of the metrics.
+
+        Raises:
+            As ``CompiledPlanner.plan`` and ``Planner.plan``.
+        """
+        data = keras.tree.map_structure(_as_tensor, data)
+        layout, tensors = self.flatten(data)
+        if self._executor is None:
+            self.prepare(layout, tensors)
+        if self._executor is not None:
+            return self._executor.step(data)
+        return self.compiled.run(layout, tensors)
 
 
 def _share_a_meter(strategy: Any) -> bool:

@@ -23,10 +23,11 @@ from checkmate.tf.models.own_step import explained
 def require_trainable(model: Any) -> None:
     """Raise an error unless the training step of ``model`` can be replaced.
 
+    XLA may compile it.
+
     Raises:
         UsageError: it is no Keras model, not compiled, or runs eagerly.
         CheckmateError: Keras runs on another backend.
-        JitCompiledError: XLA compiles it.
     """
     if keras.config.backend() != "tensorflow":
         raise CheckmateError(
@@ -46,11 +47,20 @@ def require_trainable(model: Any) -> None:
             f"the model {model.name!r} runs eagerly, and only a traced step can be scheduled",
             hint="compile it with run_eagerly=False",
         )
+
+
+def require_no_xla(model: Any) -> None:
+    """Raise an error if the user has XLA compile ``model``.
+
+    Raises:
+        JitCompiledError: it is so.
+    """
     if model.jit_compile and not _chosen_by_keras():
         raise JitCompiledError(
-            f"{model.name!r} is compiled with jit_compile=True; "
-            "XLA merges recomputed ops and undoes any schedule",
-            hint="compile the model with jit_compile=False",
+            f"{model.name!r} is compiled with jit_compile=True, "
+            "and a bare step runs on TensorFlow's executor",
+            hint="compile the model with jit_compile=False, "
+            "or call checkmate.rematerialize and train by fit, compiled by XLA",
         )
 
 

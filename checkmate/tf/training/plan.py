@@ -16,7 +16,7 @@ from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.plan_store import PlanStore
 from checkmate.progress import Cancelled, Report, never
-from checkmate.request import OnMiss
+from checkmate.request import OnMiss, Target
 from checkmate.tf.devices import has_meter, held_bytes
 from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.models.batch import BatchLayout
@@ -70,6 +70,7 @@ class PlanRequest:
     None: none are kept. ``decides``: what else decides a plan, such as the solver and its options. ``wait``:
     training waits until the search is over. ``quick`` may give a first schedule within a budget where
     ``solve`` would take long to begin. ``bound`` gives bytes that any schedule of a graph requests.
+    ``target``: what runs the step; None: what the model says.
     """
 
     budget: Budget
@@ -83,6 +84,7 @@ class PlanRequest:
     wait: bool = True
     quick: Callable[[Graph, int], Schedule | None] | None = None
     bound: Callable[[Graph], int] = lambda graph: 0
+    target: Target | None = None
 
     def answer(self, ask: Ask, report: Report, cancelled: Cancelled = never) -> SolveResult:
         """Have the solver answer."""

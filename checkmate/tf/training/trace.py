@@ -22,7 +22,7 @@ from checkmate.ir.graph import Device, Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.tf.costs.profile import analytic_costs
 from checkmate.tf.devices import kernels_here
-from checkmate.tf.emit.emit import step_from_schedule
+from checkmate.tf.emit.emit import EmittedOutputs, step_from_schedule
 from checkmate.tf.models.batch import BatchLayout
 from checkmate.tf.models.load import optimizer_bytes, parameter_bytes
 from checkmate.tf.models.model import LoadedModel
@@ -32,6 +32,7 @@ from checkmate.tf.trace.trace import StepOutputs, TracedStep, trace_step, train_
 from checkmate.tf.training.keras_step import attach_mask, build, masks_of, total_loss
 
 Note = Callable[[str], None]
+Emit = Callable[[FoldedStep, Schedule], Callable[..., EmittedOutputs]]
 
 
 @dataclass(eq=False)
@@ -93,10 +94,12 @@ class LiveStep(Protocol):
         It is a function of the arguments, for measurements: first of what it returns is the loss.
         """
 
-    def run(self, schedule: Schedule, tensors: Sequence[tf.Tensor]) -> tuple[Any, list[tf.Operation]]:
+    def run(
+        self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = step_from_schedule
+    ) -> tuple[Any, list[tf.Operation]]:
         """Emit the scheduled step into the graph that is being traced.
 
-        Returns what the step returns, and the last ops of the schedule.
+        Returns what the step returns, and the last ops of the schedule. ``emit``: for what runs it.
         """
 
 
@@ -159,13 +162,13 @@ class KerasStep:
         return one_replica
 
     def run(
-        self, schedule: Schedule, tensors: Sequence[tf.Tensor]
+        self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = step_from_schedule
     ) -> tuple[tuple[tf.Tensor, Any], list[tf.Operation]]:
         """Emit the scheduled step into the graph that is being traced.
 
         Updates are included. Returns the loss and the predictions, and the last ops of the schedule.
         """
-        outputs = step_from_schedule(self.folded, schedule)(*self.arguments(tensors))
+        outputs = emit(self.folded, schedule)(*self.arguments(tensors))
         flat = outputs.predictions
         if self.distributed:
             self._apply(flat)

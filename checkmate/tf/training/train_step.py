@@ -9,7 +9,7 @@ import tensorflow as tf
 from checkmate.errors import UsageError
 from checkmate.tf.models.batch import flatten, require_examples
 from checkmate.tf.training.functions import Functions
-from checkmate.tf.training.keras_step import require_keras_step, require_trainable
+from checkmate.tf.training.keras_step import require_keras_step, require_no_xla, require_trainable
 from checkmate.tf.training.limit import Phases
 from checkmate.tf.training.plan import PlanRequest, StepPlan
 from checkmate.tf.training.planner import Planner
@@ -27,6 +27,7 @@ class TrainStep:
 
     def __init__(self, model: Any, request: PlanRequest) -> None:
         require_trainable(model)
+        require_no_xla(model)
         require_keras_step(model)
         self.model, self._request, self._phases = model, request, Phases()
         self._trained: tuple[int, ...] | None = None  # what the plans are for

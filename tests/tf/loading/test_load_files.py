@@ -170,3 +170,5 @@ def test_compiled_for_xla_is_known(tmp_path: Path) -> None:
     assert load(tmp_path / "jit.keras").jit_compiled
     assert load(tmp_path / "jit.keras", loss="mae").jit_compiled
     assert not load(tmp_path / "plain.keras").jit_compiled
+    assert not load(tmp_path / "jit.keras", target="executor").jit_compiled
+    assert load(tmp_path / "plain.keras", target="xla").jit_compiled

@@ -1,0 +1,4 @@
+"""Train compiled by XLA within a budget.
+
+Others may import ``training``.
+"""

@@ -1,0 +1,155 @@
+"""Plan each batch layout of a model that XLA compiles.
+
+The plain step and each schedule are compiled, and their memory is read. Nothing is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from checkmate.errors import NoScheduleError, OnlySmallTensorsError
+from checkmate.ir.schedule import Schedule
+from checkmate.progress import Progress, Report
+from checkmate.request import OnMiss
+from checkmate.tf.models.batch import BatchLayout, Key
+from checkmate.tf.training.plan import Ask, PlanRequest
+from checkmate.tf.training.trace import LiveStep
+from checkmate.tf.xla.compiled import Compilation, compile_step
+from checkmate.tf.xla.fit import XlaFit, fit_compiled
+from checkmate.units import format_bytes, format_bytes_apart, format_bytes_up, plural
+
+Trace = Callable[[Any, BatchLayout], LiveStep]
+Body = Callable[[BatchLayout, LiveStep | None, Schedule | None], Callable[..., Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledPlan:
+    """How the compiled step of one layout runs.
+
+    ``step``: None where there is nothing to schedule. ``fit``: what was compiled for it.
+    """
+
+    layout: BatchLayout
+    step: LiveStep | None
+    fit: XlaFit | None
+    sentence: str
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """Return the schedule; None: the plain step is compiled."""
+        return None if self.fit is None else self.fit.schedule
+
+
+class CompiledPlanner:
+    """Hold the plans of one model for one budget, by batch layout.
+
+    ``body``: makes the function that is compiled, of a layout's tensors.
+    """
+
+    def __init__(self, model: Any, request: PlanRequest, trace: Trace, body: Body) -> None:
+        self.model, self.request, self._trace, self._body = model, request, trace, body
+        self.plans: dict[Key, CompiledPlan] = {}
+        self._limit: int | None = None  # until a first step tells what a share is of
+
+    def planned(self, layout: BatchLayout) -> CompiledPlan | None:
+        """Return the plan for ``layout``; None where there is none yet."""
+        return self.plans.get(layout.key)
+
+    def plan(self, layout: BatchLayout) -> CompiledPlan:
+        """Return the plan for ``layout``; make it now if there is none.
+
+        Raises:
+            NotCompiledError: XLA cannot compile the step.
+            NoScheduleError: no schedule keeps the budget, and that is wanted.
+            TraceError, DynamicShapeError: the step could not be traced.
+        """
+        found = self.planned(layout)
+        if found is None:
+            with self.request.progress() as report:
+                found = self.plans[layout.key] = self._made(layout, report)
+            self.request.tell(found.sentence)
+        return found
+
+    def _made(self, layout: BatchLayout, report: Report) -> CompiledPlan:
+        report(Progress("trace", message=f"tracing the training step, {layout.describe()}"))
+        try:
+            step = self._trace(self.model, layout)
+        except OnlySmallTensorsError:
+            sentence = f"{layout.describe()}: nothing big enough to recompute; XLA compiles it as it is"
+            return CompiledPlan(layout, None, None, sentence)
+        report(Progress("compile", message="compiling the plain step with XLA"))
+        plain = self._compiled(step, None)
+        limit = self._limit_of(step, plain, report)
+        fit = self._fitted(step, plain, limit, report)
+        if not fit.fits and self.request.on_miss is OnMiss.RAISE:
+            raise _impossible(step, fit)
+        return CompiledPlan(layout, step, fit, _sentence(step, fit))
+
+    def _compiled(self, step: LiveStep, schedule: Schedule | None) -> Compilation:
+        return compile_step(self._body(step.layout, step, schedule), step.layout.specs)
+
+    def _limit_of(self, step: LiveStep, plain: Compilation, report: Report) -> int:
+        """Return what arguments, results and temporaries may take in all.
+
+        A share is of the plain step as XLA compiles it. ``min`` is what the schedule with the least memory
+        known takes.
+        """
+        if self._limit is None:
+            budget, least = self.request.budget, 0
+            if budget.bytes_ is None and budget.share is None:
+                least = self._compiled(step, self._least(step, report)).memory.peak_bytes
+            self._limit = budget.resolve(keep_everything_peak=plain.memory.peak_bytes, minimum=least)
+        return self._limit
+
+    def _least(self, step: LiveStep, report: Report) -> Schedule:
+        return self.request.least(step.graph, report).schedule
+
+    def _fitted(self, step: LiveStep, plain: Compilation, limit: int, report: Report) -> XlaFit:
+        def solved(asked: int) -> Schedule | None:
+            return self.request.answer(Ask(step.graph, asked, None, None), report).schedule
+
+        return fit_compiled(
+            step.graph,
+            plain,
+            limit,
+            compile=lambda schedule: self._compiled(step, schedule),
+            solve=solved,
+            least=lambda: self._least(step, report),
+            report=report,
+        )
+
+
+def _sentence(step: LiveStep, fit: XlaFit) -> str:
+    """Say what was planned."""
+    peak, budget = format_bytes_apart(fit.memory.peak_bytes, fit.budget_bytes)
+    plain = f"the plain step compiles to {format_bytes(fit.plain.peak_bytes)}"
+    if fit.schedule is None:
+        what = "plain training, without recomputation"
+    else:
+        count = plural(fit.extra_steps, "recomputation")
+        what = f"{count}, {100 * fit.overhead:+.1f} % computation"
+    tried = f"{plural(len(fit.attempts), 'schedule')} compiled in {fit.compile_seconds:.0f} s"
+    said = f"{step.layout.describe()}, compiled by XLA: {what}; {peak} of {budget} ({plain}); {tried}"
+    if fit.fits:
+        return said
+    over = format_bytes(fit.memory.peak_bytes - fit.budget_bytes)
+    return (
+        f"{said}; no schedule that was compiled keeps the budget, this one is {over} over it; {_remedy(fit)}"
+    )
+
+
+def _remedy(fit: XlaFit) -> str:
+    return f"raise the budget to {format_bytes_up(fit.memory.peak_bytes)} or more, or use a smaller batch"
+
+
+def _impossible(step: LiveStep, fit: XlaFit) -> NoScheduleError:
+    least = fit.memory.peak_bytes
+    return NoScheduleError(
+        f"no schedule was found with which XLA keeps a training step of {step.name!r} with a "
+        f"{step.layout.describe()} within {format_bytes(fit.budget_bytes)}: the least that was compiled "
+        f"takes {format_bytes(least)}",
+        hint=_remedy(fit),
+        details={"budget_bytes": fit.budget_bytes, "needed_bytes": least},
+    )

@@ -1,0 +1,4 @@
+"""Compile scheduled steps with XLA: emission with ties, and XLA's memory.
+
+Others may import ``memory``, ``emit``, ``compiled`` and ``fit``.
+"""

@@ -1,0 +1,59 @@
+"""Tie a recomputation to the step before it, so that XLA keeps both.
+
+XLA merges an op with an earlier one that reads the same, and drops control edges. It cannot merge an op whose
+input is a *select* on a predicate that it does not know. The predicate is computed from a value of the step
+before, so the op also starts after that step. It is always true, and the select is always its first operand,
+bit by bit. The select fuses into the op that reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+
+_BITS = {1: tf.uint8, 2: tf.uint16, 4: tf.uint32, 8: tf.uint64}  # by the bytes of an element
+
+
+@dataclass(eq=False)
+class Ties:
+    """Hold the predicates and selects made so far in ``graph``."""
+
+    graph: Any
+    predicates: dict[str, tf.Tensor] = field(default_factory=dict)
+    count: int = 0
+
+    def tie(self, operand: tf.Tensor, after: tf.Tensor, scope: str) -> tf.Tensor:
+        """Return ``operand``, not known before ``after`` is."""
+        self.count += 1
+        with tf.control_dependencies(None), tf.name_scope(f"{scope}/tie"):
+            return tf.where(self._predicate(after), operand, tf.zeros((), operand.dtype))
+
+    def _predicate(self, value: tf.Tensor) -> tf.Tensor:
+        """Return a scalar that is true, computed from the first bits of ``value``."""
+        if value.name not in self.predicates:
+            first = tf.reshape(value, [-1])[0]
+            self.predicates[value.name] = tf.not_equal(_bits(first) | 1, 0)
+        return self.predicates[value.name]
+
+
+def can_be_tied(tensor: tf.Tensor) -> bool:
+    """Return whether a select can hand ``tensor`` on."""
+    return tensor.dtype in _TIED and tensor.shape.is_fully_defined() and tensor.shape.num_elements() > 0
+
+
+_TIED = frozenset(
+    {
+        tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.int8, tf.uint8, tf.int16, tf.uint16, tf.int32,
+        tf.uint32, tf.int64, tf.uint64, tf.bool,
+    }
+)  # fmt: skip
+
+
+def _bits(scalar: tf.Tensor) -> Any:
+    """Return the bits of ``scalar`` as an unsigned number."""
+    if scalar.dtype == tf.bool:
+        return tf.cast(scalar, tf.uint8)
+    bits = _BITS[scalar.dtype.size]
+    return scalar if scalar.dtype == bits else tf.bitcast(scalar, bits)

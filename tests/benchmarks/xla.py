@@ -1,0 +1,244 @@
+"""Measure schedules under XLA beside XLA alone and its peers.
+
+``python -m tests.benchmarks.xla [-o FILE.json] [--rounds 5] [NETWORK …]``
+
+For each network the plain step is compiled, then a schedule for 75, 60, 45 and 30 % of its temporaries, then
+the same step under the peers' methods. Bytes are read from the compiled steps. Then all of them run in turn,
+and the processor seconds of each are compared with those of the plain step of the same round. So are all
+variables after a first step: weights, momenta, statistics.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from checkmate.bench.common.machine import this_machine
+from checkmate.catalog.peers import find_method
+from checkmate.errors import CheckmateError
+from checkmate.ir.schedule import Schedule
+from checkmate.pipeline.counted import solve_counted
+from checkmate.progress import silent
+from checkmate.request import ModelRequest
+from checkmate.solvers.listeners import SilentListener
+from checkmate.solvers.problem import SolveOptions
+from checkmate.tf.models.batch import flatten
+from checkmate.tf.models.load import load_model
+from checkmate.tf.peers.build import build, recomputable_layers
+from checkmate.tf.training.measure import restored
+from checkmate.tf.training.trace import KerasStep, live_step
+from checkmate.tf.xla.compiled import Compilation, compile_step
+from checkmate.tf.xla.emit import tied_step
+from checkmate.tf.xla.fit import XlaFit, fit_compiled
+
+NETWORKS = {"dense": 4096, "transformer": 32, "gpt": 16, "mixer": 32, "resnet": 16}
+SHARES = (0.75, 0.60, 0.45, 0.30)
+PEERS = ("recompute-blocks", "recompute-sqrt-layers", "scope-full", "scope-layers")
+FILE = Path(__file__).with_name("xla_networks.py")
+_SOLVER_S = 5.0
+
+
+@dataclass(eq=False)
+class Way:
+    """Hold one way to run a step: what was read of it, and what is measured."""
+
+    facts: dict[str, Any]
+    body: Callable[..., Any]
+    variables: Sequence[Any]
+    seconds: list[float] = field(default_factory=list)
+    loss: float = 0.0
+    state: list[np.ndarray] = field(default_factory=list)
+    function: Any = None
+
+    def first_step(self, start: Sequence[np.ndarray], tensors: Sequence[tf.Tensor]) -> None:
+        """Compile, run one step from ``start``, and note what it leaves."""
+        self.function = tf.function(self.body, autograph=False, jit_compile=True)
+        for variable, value in zip(self.variables, start, strict=True):
+            variable.assign(value)
+        self.loss = float(self.function(*tensors))
+        self.state = [np.asarray(variable, np.float64) for variable in self.variables]
+
+    def timed_step(self, tensors: Sequence[tf.Tensor]) -> None:
+        """Run one step and note its processor seconds."""
+        started = time.process_time()
+        self.function(*tensors).numpy()
+        self.seconds.append(time.process_time() - started)
+
+
+def measure(name: str, rounds: int) -> dict[str, Any]:
+    """Return what was measured of the network ``name``."""
+    keras.utils.set_random_seed(1)
+    request = ModelRequest(f"{FILE}:{name}", NETWORKS[name], allow_code=True, batch_chosen=True)
+    loaded = load_model(request)
+    tensors = [_random(spec, label=False) for spec in loaded.input_specs]
+    tensors += [_random(spec, label=True) for spec in loaded.label_specs]
+    layout, _ = flatten((tensors[0], tensors[1]))
+    step = live_step(loaded.model, layout)
+    variables = [*loaded.model.variables, *loaded.model.optimizer.variables]
+    start = [np.array(variable) for variable in variables]
+    plain = compile_step(step.plain(), layout.specs)
+    ways = [Way({"way": "plain", **_facts(plain)}, lambda *given: step.plain()(*given)[0], variables)]
+    again = compile_step(_both(step, Schedule.plain(step.graph)), layout.specs)
+    print(name, "plain", ways[0].facts, "emitted", again.memory.temp_bytes, flush=True)
+    for share in SHARES:
+        fit = _fit(step, plain, share)
+        facts = {"way": f"{100 * share:.0f} %", **_fit_facts(fit)}
+        print(name, facts, flush=True)
+        if fit.schedule is not None:
+            ways.append(Way(facts, _scheduled(step, fit.schedule), variables))
+    refused: list[dict[str, str]] = []
+    for peer in PEERS:
+        try:
+            ways.append(_peer(request, peer, loaded, layout.specs))
+            print(name, ways[-1].facts, flush=True)
+        except (CheckmateError, ValueError, TypeError, AttributeError, tf.errors.OpError) as error:
+            refused.append({"way": find_method(peer).label, "why": str(error).splitlines()[0][:200]})
+    _run(ways, start, tensors, rounds)
+    return {
+        "network": name,
+        "batch": NETWORKS[name],
+        "ops": step.graph.n,
+        "emitted_temp_bytes": again.memory.temp_bytes,
+        "ways": [_measured(way, ways[0]) for way in ways],
+        "refused": refused,
+    }
+
+
+def _run(ways: Sequence[Way], start: Sequence[np.ndarray], tensors: Sequence[tf.Tensor], rounds: int) -> None:
+    """Run all ways in turn: a first step each, then ``rounds`` that are timed."""
+    for way in ways:
+        with restored(way.variables):
+            way.first_step(start, tensors)
+    for _ in range(rounds):
+        for way in ways:
+            way.timed_step(tensors)
+
+
+def _measured(way: Way, plain: Way) -> dict[str, Any]:
+    ratios = [one / other for one, other in zip(way.seconds, plain.seconds, strict=True)]
+    moved = [np.linalg.norm(value) for value in plain.state]
+    errors = [
+        float(np.linalg.norm(found - wanted) / max(norm, 1e-4 * max(moved)))
+        for found, wanted, norm in zip(way.state, plain.state, moved, strict=True)
+        if wanted.ndim
+    ]
+    return {
+        **way.facts,
+        "cpu_ratio": statistics.median(ratios),
+        "loss_difference": abs(way.loss - plain.loss),
+        "state_error": max(errors),
+        "bitwise": all(
+            np.array_equal(found, wanted) for found, wanted in zip(way.state, plain.state, strict=True)
+        ),
+    }
+
+
+def _facts(found: Compilation) -> dict[str, Any]:
+    return {
+        "temp_bytes": found.memory.temp_bytes,
+        "argument_bytes": found.memory.argument_bytes,
+        "compile_seconds": round(found.seconds, 1),
+    }
+
+
+def _fit_facts(fit: XlaFit) -> dict[str, Any]:
+    room = fit.budget_bytes - (fit.plain.peak_bytes - fit.plain.temp_bytes)
+    return {
+        "temp_bytes": fit.memory.temp_bytes,
+        "room_bytes": room,
+        "fits": fit.fits,
+        "attempts": len(fit.attempts),
+        "compile_seconds": round(fit.compile_seconds, 1),
+        "recomputations": fit.extra_steps,
+        "predicted_overhead": fit.overhead,
+    }
+
+
+def _fit(step: KerasStep, plain: Compilation, share: float) -> XlaFit:
+    fixed = plain.memory.peak_bytes - plain.memory.temp_bytes
+    options = SolveOptions(time_limit_s=_SOLVER_S)
+
+    def solve(asked: int) -> Schedule | None:
+        return solve_counted(step.graph, asked, options=options, listener=SilentListener()).schedule
+
+    def least() -> Schedule:
+        from checkmate.pipeline import known_minimum
+
+        found = solve(known_minimum(step.graph).bytes)
+        assert found is not None
+        return found
+
+    return fit_compiled(
+        step.graph,
+        plain,
+        fixed + int(share * plain.memory.temp_bytes),
+        compile=lambda schedule: compile_step(_both(step, schedule), step.layout.specs),
+        solve=solve,
+        least=least,
+        report=silent,
+    )
+
+
+def _both(step: KerasStep, schedule: Schedule | None) -> Callable[..., Any]:
+    assert schedule is not None
+    emitted = tied_step(step.folded, schedule)
+
+    def body(*tensors: tf.Tensor) -> Any:
+        outputs = emitted(*tensors)
+        return outputs.loss, outputs.predictions
+
+    return body
+
+
+def _scheduled(step: KerasStep, schedule: Schedule) -> Callable[..., Any]:
+    emitted = tied_step(step.folded, schedule)
+    return lambda *tensors: emitted(*tensors).loss
+
+
+def _peer(request: ModelRequest, peer: str, loaded: Any, specs: Sequence[tf.TensorSpec]) -> Way:
+    method = find_method(peer)
+    keras.utils.set_random_seed(1)
+    built = build(request, method, recomputable_layers(loaded.model))
+    found = compile_step(lambda *given: built.function(*given), specs)
+    facts = {"way": method.label, **_facts(found), "note": built.note}
+    return Way(facts, lambda *given: tf.nest.flatten(built.function(*given))[0], built.variables)
+
+
+def _random(spec: tf.TensorSpec, *, label: bool) -> tf.Tensor:
+    random = np.random.default_rng(0)
+    if spec.dtype.is_floating and not label:
+        return tf.constant(random.normal(size=spec.shape), spec.dtype)
+    return tf.constant(random.integers(0, 10, spec.shape), spec.dtype)
+
+
+def main() -> None:
+    """Measure the networks that are named; all by default."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("networks", nargs="*", metavar="NETWORK", help=", ".join(NETWORKS))
+    parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--rounds", type=int, default=5)
+    chosen = parser.parse_args()
+    machine = this_machine().to_json()
+    libraries = {"tensorflow": tf.__version__, "keras": keras.__version__}
+    rows: list[dict[str, Any]] = []
+    for name in chosen.networks or NETWORKS:
+        rows.append(measure(name, chosen.rounds))
+        keras.backend.clear_session()
+        found = {"machine": {**machine, **libraries}, "rounds": chosen.rounds, "networks": rows}
+        if chosen.output is not None:
+            chosen.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()

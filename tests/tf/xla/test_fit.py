@@ -1,0 +1,99 @@
+"""Test how a budget is met by compiling, with a compiler of which all is known."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from checkmate.ir.graph import Graph, GraphBuilder
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.pipeline.counted import solve_counted
+from checkmate.progress import silent
+from checkmate.solvers.listeners import SilentListener
+from checkmate.solvers.problem import SolveOptions
+from checkmate.tf.xla.compiled import Compilation
+from checkmate.tf.xla.fit import MOST_ATTEMPTS, XlaFit, fit_compiled
+from checkmate.tf.xla.memory import XlaMemory
+
+FIXED = 1000
+
+
+def _compilation(temp_bytes: float) -> Compilation:
+    memory = XlaMemory(FIXED, 0, int(temp_bytes), np.zeros(0, np.int64))
+    return Compilation(memory, 1.0)
+
+
+def _fit(graph: Graph, share: float, rate: float, floor: float = 0.0) -> tuple[XlaFit, list[int]]:
+    """Fit to a share of the plain temporaries, where XLA takes ``rate`` bytes for each of the graph's."""
+    plain = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
+    asked: list[int] = []
+
+    def compiled(schedule: Schedule | None) -> Compilation:
+        assert schedule is not None
+        return _compilation(max(floor, rate * (simulate(graph, schedule).peak_bytes - graph.fixed_bytes)))
+
+    def solve(bytes_: int) -> Schedule | None:
+        asked.append(bytes_)
+        options = SolveOptions(time_limit_s=1)
+        return solve_counted(graph, bytes_, options=options, listener=SilentListener()).schedule
+
+    fit = fit_compiled(
+        graph,
+        _compilation(max(floor, plain)),
+        FIXED + int(share * plain),
+        compile=compiled,
+        solve=solve,
+        least=lambda: Schedule.plain(graph),
+        report=silent,
+    )
+    return fit, asked
+
+
+def test_a_plain_step_that_fits_stays_plain() -> None:
+    fit, asked = _fit(_long_chain(), 1.0, 1.0)
+    assert fit.fits and fit.schedule is None and not asked
+    assert (fit.overhead, fit.extra_steps, fit.compile_seconds) == (0.0, 0, 1.0)
+
+
+def test_xla_that_takes_more_than_the_graph_is_asked_for_less() -> None:
+    graph = _long_chain()
+    fit, asked = _fit(graph, 0.7, 1.3)
+    assert fit.fits and fit.schedule is not None
+    assert len(fit.attempts) >= 2
+    assert min(asked) < asked[0]
+    assert fit.compile_seconds == 1.0 + len(fit.attempts)
+    fitting = [each for each in fit.attempts if each.memory.peak_bytes <= fit.budget_bytes]
+    assert fit.overhead == min(each.overhead for each in fitting)
+
+
+def test_the_same_step_is_fitted_the_same_way() -> None:
+    first, again = _fit(_long_chain(), 0.6, 1.2), _fit(_long_chain(), 0.6, 1.2)
+    assert first[1] == again[1]
+    assert first[0].schedule is not None and again[0].schedule is not None
+    assert first[0].schedule.steps.tolist() == again[0].schedule.steps.tolist()
+
+
+def test_where_nothing_fits_the_search_ends_and_says_so() -> None:
+    graph = _long_chain()
+    plain = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
+    fit, asked = _fit(graph, 0.5, 1.0, floor=0.9 * plain)
+    assert not fit.fits
+    assert fit.memory.peak_bytes <= fit.plain.peak_bytes
+    assert len(asked) <= 3 * MOST_ATTEMPTS
+
+
+def _long_chain() -> Graph:
+    """Return twenty layers, forward and back; each gradient reads the layer's input."""
+    builder = GraphBuilder("chain")
+    values = [builder.value("a0", 100)]
+    builder.op("f0", outputs=[values[0]], cost=1.0)
+    for i in range(1, 20):
+        values.append(builder.value(f"a{i}", 100))
+        builder.op(f"f{i}", [values[-2]], [values[-1]], cost=1.0)
+    gradient = builder.value("g20", 100)
+    builder.op("loss", [values[-1]], [gradient], cost=1.0)
+    for i in range(19, -1, -1):
+        found = builder.value(f"g{i}", 100, keep=i == 0)
+        builder.op(f"b{i}", [gradient, values[i]], [found], cost=1.0)
+        gradient = found
+    return builder.build()

@@ -1,0 +1,100 @@
+"""Test that a schedule holds when XLA compiles it, and only because of its ties."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.pipeline.counted import solve_counted
+from checkmate.solvers.listeners import SilentListener
+from checkmate.solvers.problem import SolveOptions
+from checkmate.tf.models.batch import flatten
+from checkmate.tf.training.measure import restored
+from checkmate.tf.training.trace import KerasStep, live_step
+from checkmate.tf.xla.compiled import compile_step
+from checkmate.tf.xla.emit import tied_step
+from tests.tf.xla.networks import NETWORKS
+
+ALL = ("dense", "transformer", "mixer", "normalized")
+
+
+@functools.cache
+def _step(name: str, policy: str = "float32") -> tuple[KerasStep, list[tf.Tensor]]:
+    keras.utils.set_random_seed(1)
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        model, batch = NETWORKS[name]()
+    finally:
+        keras.config.set_dtype_policy(before)
+    layout, tensors = flatten(batch)
+    return live_step(model, layout), tensors
+
+
+@functools.cache
+def _schedule(name: str, share: float, policy: str = "float32") -> Schedule:
+    graph = _step(name, policy)[0].graph
+    everything = simulate(graph, Schedule.plain(graph)).peak_bytes
+    budget = graph.fixed_bytes + int(share * (everything - graph.fixed_bytes))
+    options = SolveOptions(time_limit_s=5)
+    found = solve_counted(graph, budget, options=options, listener=SilentListener()).schedule
+    assert found is not None
+    return found
+
+
+def _temp_bytes(step: KerasStep, schedule: Schedule, **options: Any) -> int:
+    emitted = tied_step(step.folded, schedule, **options)
+
+    def body(*tensors: tf.Tensor) -> Any:
+        outputs = emitted(*tensors)
+        return outputs.loss, outputs.predictions
+
+    return compile_step(body, step.layout.specs).memory.temp_bytes
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", ALL)
+def test_temporaries_fall_with_the_schedule_and_only_with_ties(name: str) -> None:
+    step, _ = _step(name)
+    plain = compile_step(step.plain(), step.layout.specs).memory.temp_bytes
+    found = [_temp_bytes(step, _schedule(name, share)) for share in (0.75, 0.45)]
+    untied = _temp_bytes(step, _schedule(name, 0.45), ties=False)
+    assert found[0] < plain
+    assert found[1] < 0.75 * plain
+    assert found[1] < 0.8 * untied
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("name", "policy"), [*((name, "float32") for name in ALL), ("transformer", "mixed_bfloat16")]
+)
+def test_loss_gradients_and_state_are_those_of_the_plain_step(name: str, policy: str) -> None:
+    step, tensors = _step(name, policy)
+    traced = step.folded.traced
+
+    def run(schedule: Schedule) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        emitted = tied_step(step.folded, schedule, with_gradients=True)
+
+        @tf.function(autograph=False, jit_compile=True)  # type: ignore[untyped-decorator]
+        def body(*tensors: tf.Tensor) -> Any:
+            outputs = emitted(*tensors)
+            return [outputs.loss, *tf.nest.flatten(outputs.gradients)]
+
+        with restored(traced.variables):
+            results = [tensor.numpy().astype(np.float64) for tensor in body(*tensors)]
+            return results, [variable.numpy().astype(np.float64) for variable in traced.variables]
+
+    plain, plain_state = run(Schedule.plain(step.graph))
+    scheduled, state = run(_schedule(name, 0.45, policy))
+    largest = max(float(np.linalg.norm(each)) for each in plain[1:])
+    close = 1e-6 if policy == "float32" else 1e-2  # XLA may round bfloat16 at other places
+    for before, after in zip(plain + plain_state, scheduled + state, strict=True):
+        error = float(np.linalg.norm(after - before))
+        assert error <= close * max(float(np.linalg.norm(before)), 1e-2 * largest)

@@ -1,0 +1,85 @@
+"""Test that a model with jit_compile=True trains compiled, within its budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import checkmate
+from checkmate.errors import NoScheduleError
+from tests.tf.xla.networks import NETWORKS
+
+SHARE = 0.6
+
+
+def _model(name: str, **options: Any) -> tuple[Any, Any, Any]:
+    keras.utils.set_random_seed(1)
+    model, (x, y) = NETWORKS[name](**options)
+    return model, x, y
+
+
+def _losses(model: Any, x: Any, y: Any, steps: int) -> np.ndarray:
+    return np.array([model.train_on_batch(x, y) for _ in range(steps)], np.float64)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", ["dense", "transformer"])
+def test_fit_keeps_the_budget_and_the_losses(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    model, x, y = _model(name)
+    options = checkmate.SolveOptions(time_limit_s=5)
+    assert checkmate.rematerialize(model, "60%", options=options) is model
+    found = _losses(model, x, y, 20)
+    (layout,) = model.train_function.training.compiled.planner.plans
+    fit = model.train_function.training.compiled.planner.plans[layout].fit
+    assert fit.schedule is not None
+    assert fit.budget_bytes == int(SHARE * fit.plain.peak_bytes)
+    assert fit.memory.peak_bytes <= fit.budget_bytes
+    assert "compiled by XLA" in capfd.readouterr().err
+
+    plain, x, y = _model(name)
+    expected = _losses(plain, x, y, 20)
+    np.testing.assert_allclose(found[:, 0], expected[:, 0], rtol=1e-6)
+    assert model.predict(x[:2], verbose=0).shape == (2, 10)
+
+
+@pytest.mark.heavy
+def test_a_budget_that_cannot_be_kept_is_missed_or_an_error(capfd: pytest.CaptureFixture[str]) -> None:
+    options = checkmate.SolveOptions(time_limit_s=1)
+    model, x, y = _model("normalized")
+    checkmate.rematerialize(model, "1MiB", options=options)
+    assert np.isfinite(_losses(model, x, y, 1)).all()
+    assert "no schedule that was compiled keeps the budget" in capfd.readouterr().err
+    model, x, y = _model("normalized")
+    with pytest.raises(NoScheduleError, match="the least that was compiled takes") as caught:
+        checkmate.rematerialize(model, "1MiB", options=options, on_miss="raise", example=(x, y))
+    assert caught.value.details["needed_bytes"] > caught.value.details["budget_bytes"] == 2**20
+
+
+@pytest.mark.heavy
+def test_what_xla_cannot_compile_trains_on_the_executor(capfd: pytest.CaptureFixture[str]) -> None:
+    class Texts(keras.layers.Layer):
+        def call(self, x: Any) -> Any:
+            return x + tf.cast(tf.strings.length(tf.strings.as_string(tf.stop_gradient(x[0, 0]))), x.dtype)
+
+    keras.utils.set_random_seed(1)
+    inputs = keras.Input((64,))
+    model = keras.Model(inputs, keras.layers.Dense(10)(Texts()(keras.layers.Dense(512)(inputs))))
+    model.compile("sgd", "mse", jit_compile=True)
+    checkmate.rematerialize(model, "1GiB")
+    x = np.ones((256, 64), np.float32)
+    loss = model.train_on_batch(x, np.ones((256, 10), np.float32))
+    assert np.isfinite(loss)
+    said = capfd.readouterr().err
+    assert "XLA cannot compile the step" in said
+    assert "TensorFlow's executor runs it instead" in said
+
+
+def test_target_executor_is_the_way_out(capfd: pytest.CaptureFixture[str]) -> None:
+    model, x, y = _model("normalized")
+    checkmate.rematerialize(model, "1GiB", target="executor")
+    assert np.isfinite(model.train_on_batch(x, y)).all()
+    assert "compiled by XLA" not in capfd.readouterr().err
