@@ -9,12 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from checkmate.jax.keras_model import report_of
     from checkmate.jax.report import JaxReport
     from checkmate.jax.transform import rematerialize
 
-_HOMES = {"JaxReport": "checkmate.jax.report", "rematerialize": "checkmate.jax.transform"}
+_HOMES = {
+    "JaxReport": "checkmate.jax.report",
+    "rematerialize": "checkmate.jax.transform",
+    "report_of": "checkmate.jax.keras_model",
+}
 
-__all__ = ["JaxReport", "rematerialize"]
+__all__ = ["JaxReport", "rematerialize", "report_of"]
 
 
 def __getattr__(name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Any
 
 from jax.extend.core import Literal
@@ -14,8 +15,20 @@ from checkmate.jax.program import Equation, Program, aval_bytes
 from checkmate.jax.tie import Tie, can_anchor
 
 
+class Ties(Enum):
+    """Which steps wait for the step before them.
+
+    Recomputations do, or XLA would merge them away. Where all do, XLA keeps nearer to the schedule's order,
+    but fuses less.
+    """
+
+    NONE = auto()
+    RECOMPUTED = auto()
+    ALL = auto()
+
+
 def scheduled(
-    program: Program, fused: Sequence[Fusion], schedule: Schedule, platform: str, *, ties: bool = True
+    program: Program, fused: Sequence[Fusion], schedule: Schedule, platform: str, ties: Ties
 ) -> Callable[..., list[Any]]:
     """Return a function of the flat arguments that runs by ``schedule``."""
     steps = schedule.steps.tolist()
@@ -35,12 +48,12 @@ def scheduled(
 class _Emission:
     """The values so far, while a function is traced.
 
-    ``fresh`` are the values that were computed again since the last first computation: they are tied already.
+    ``fresh`` are the values that wait for the current ``tie`` already.
     """
 
     values: dict[int, Any]
     platform: str
-    ties: bool
+    ties: Ties
     done: set[int] = field(default_factory=set)
     fresh: set[int] = field(default_factory=set)
     anchor: Any = None
@@ -49,18 +62,19 @@ class _Emission:
     def step(self, index: int, fusion: Fusion) -> None:
         """Emit one step of the schedule."""
         again = index in self.done
-        if not again:
-            self.done.add(index)
+        self.done.add(index)
+        if not again or self.ties is Ties.ALL:
             self.fresh, self.tie = set(), None
-        elif self.tie is None and self.anchor is not None and self.ties:
+        tied = self.ties is Ties.ALL or (again and self.ties is Ties.RECOMPUTED)
+        if tied and self.tie is None and self.anchor is not None:
             self.tie = Tie(self.anchor, self.platform)
-        made = self._run(fusion, self.tie if again else None)
+        made = self._run(fusion, self.tie if tied else None)
         self.values.update((value, made[value]) for value in fusion.writes)
         if again:
             self.fresh.update(fusion.writes)
-            return
-        anchors = [made[value] for value in reversed(fusion.writes) if can_anchor(made[value])]
-        self.anchor = anchors[0] if anchors else self.anchor
+        if not again or self.ties is Ties.ALL:
+            anchors = [made[value] for value in fusion.writes if can_anchor(made[value])]
+            self.anchor = anchors[-1] if anchors else self.anchor
 
     def _run(self, fusion: Fusion, tie: Tie | None) -> dict[int, Any]:
         made: dict[int, Any] = {}

@@ -58,9 +58,13 @@ class Traced:
 
 @dataclass(frozen=True, eq=False)
 class StepPlan:
-    """How the step of one layout runs: by ``jitted``, a function of flat arguments."""
+    """How the step of one layout runs.
+
+    ``executable`` is a function of flat arguments; ``jitted`` is the same inside of other functions of JAX.
+    """
 
     jitted: Callable[..., Any]
+    executable: Callable[..., Any]
     results: Any
     static: tuple[int, ...]
     report: JaxReport
@@ -70,7 +74,9 @@ class StepPlan:
     def call(self, args: Sequence[Any]) -> Any:
         """Run the step."""
         flat = jax.tree.leaves(_dynamic(args, self.static))
-        return jax.tree.unflatten(self.results, self.jitted(*flat))
+        inside = any(isinstance(leaf, jax.core.Tracer) for leaf in flat)
+        run = self.jitted if inside else self.executable
+        return jax.tree.unflatten(self.results, run(*flat))
 
 
 @dataclass
@@ -96,15 +102,18 @@ class Planner:
         traced = trace(self.step, args, request.static, request.donated)
         started = time.perf_counter()
         flat = jax.jit(jaxpr_as_fun(traced.jaxpr), donate_argnums=traced.donated)
-        plain = memory_of(flat.lower(*traced.jaxpr.in_avals).compile())
+        executable = flat.lower(*traced.jaxpr.in_avals).compile()
+        plain = memory_of(executable)
         compile_seconds = time.perf_counter() - started
         budget = _budget_bytes(request, plain)
         if plain.whole <= budget:
             report = JaxReport(budget, plain, plain, 0.0, 0, 0, None, None, 1, compile_seconds, 0.0)
-            return self._told(StepPlan(flat, traced.results, request.static, report, None, None))
+            return self._told(StepPlan(flat, executable, traced.results, request.static, report, None, None))
         search = self._search(traced, plain, budget)
-        search.run()
-        return self._told(self._chosen(traced, search, compile_seconds))
+        best = search.run()
+        if best is None or (best.memory.whole > budget and request.on_miss is OnMiss.RAISE):
+            raise _impossible(search, best)
+        return self._told(self._plan(traced, search, best, compile_seconds))
 
     def _search(self, traced: Traced, plain: StepMemory, budget: int) -> Search:
         request, platform = self.request, jax.default_backend()
@@ -123,10 +132,7 @@ class Planner:
 
         return Search(program, fused, graph, platform, traced.donated, plain, budget, solve_here)
 
-    def _chosen(self, traced: Traced, search: Search, compile_seconds: float) -> StepPlan:
-        best = search.best()
-        if best is None or (best.memory.whole > search.budget and self.request.on_miss is OnMiss.RAISE):
-            raise _impossible(search, best)
+    def _plan(self, traced: Traced, search: Search, best: Compiled, compile_seconds: float) -> StepPlan:
         schedule = best.result.require_schedule()
         report = JaxReport(
             budget_bytes=search.budget,
@@ -137,11 +143,19 @@ class Planner:
             ops=search.graph.n,
             status=best.result.status,
             gap=best.result.gap,
-            compilations=1 + len(search.tried),
+            compilations=1 + search.compilations,
             compile_seconds=compile_seconds + search.compile_seconds,
             solve_seconds=sum(each.result.solve_seconds for each in search.tried),
         )
-        return StepPlan(best.jitted, traced.results, self.request.static, report, search.graph, best.result)
+        return StepPlan(
+            best.jitted,
+            best.executable,
+            traced.results,
+            self.request.static,
+            report,
+            search.graph,
+            best.result,
+        )
 
     def _told(self, plan: StepPlan) -> StepPlan:
         self.request.tell(plan.report.sentence)

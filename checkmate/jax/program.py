@@ -6,13 +6,12 @@ Calls are inlined, what nobody reads is left out, and equal equations are one, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 Atom: TypeAlias = int | Literal  # a value's number, or a constant
 
@@ -54,23 +53,12 @@ class Equation:
         """Return the values that it reads."""
         return tuple(atom for atom in self.inputs if isinstance(atom, int))
 
-    @cached_property
-    def _function(self) -> Callable[..., list[Any]]:
-        """Return the equation alone as a function of its operands."""
-        source = self.source
-        operands = tuple(dict.fromkeys(atom for atom in source.invars if not isinstance(atom, Literal)))
-        alone = Jaxpr((), operands, source.outvars, (source,), source.effects)
-        found: Callable[..., list[Any]] = jaxpr_as_fun(ClosedJaxpr(alone, ()))
-        return found
-
     def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """Run the equation on ``inputs``, while a function is traced."""
-        operands = {
-            atom: value
-            for atom, value in zip(self.source.invars, inputs, strict=True)
-            if not isinstance(atom, Literal)
-        }
-        return list(self._function(*operands.values()))
+        """Run the equation on ``inputs``, while a function is traced or not."""
+        primitive = self.source.primitive
+        with self.source.ctx.manager:
+            found = primitive.bind(*inputs, **primitive.get_bind_params(self.source.params))
+        return list(found) if primitive.multiple_results else [found]
 
 
 @dataclass(frozen=True, eq=False)

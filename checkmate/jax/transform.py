@@ -102,6 +102,44 @@ def rematerialize(
     """
     if not callable(step):
         raise UsageError(f"{step!r} is no function", hint="pass the training step itself, not its result")
+    request = request_of(
+        budget,
+        donate_argnums=donate_argnums,
+        static_argnums=static_argnums,
+        of=of,
+        on_miss=on_miss,
+        solver=solver,
+        options=options,
+        quiet=quiet,
+    )
+    found = Rematerialized(step, request)
+    if example is not None:
+        found.prepare(*example)
+    return found
+
+
+def request_of(
+    budget: BudgetLike,
+    *,
+    donate_argnums: int | Sequence[int] | None = None,
+    static_argnums: int | Sequence[int] = (),
+    of: str = "whole",
+    on_miss: OnMiss | str = "closest",
+    solver: str = "auto",
+    options: SolveOptions | None = None,
+    quiet: bool = False,
+) -> StepRequest:
+    """Return what is wanted, read and checked.
+
+    Raises:
+        UsageError: an argument cannot be read. SolverUnavailableError: there is no such solver.
+    """
+    wanted = budget_of(budget)
+    if wanted.bytes_ is None and wanted.share is None:
+        raise UsageError(
+            "the least that XLA needs is not known before a step is compiled",
+            hint='write the budget as a size or a share, like "6GiB" or "40%"',
+        )
     if of not in ("whole", "temporary"):
         raise UsageError(f"of={of!r} is not known", hint='write of="whole" or of="temporary"')
     find_solver(solver).load()  # a wrong name is reported now, not at the first call
@@ -110,22 +148,16 @@ def rematerialize(
         if not quiet:
             sys.stderr.write(f"checkmate: {sentence}\n")
 
-    found = Rematerialized(
-        step,
-        StepRequest(
-            budget=budget_of(budget),
-            whole=of == "whole",
-            donated=None if donate_argnums is None else _numbers(donate_argnums),
-            static=_numbers(static_argnums),
-            on_miss=on_miss_of(on_miss),
-            solver=solver,
-            options=options or SolveOptions(time_limit_s=_SECONDS),
-            tell=tell,
-        ),
+    return StepRequest(
+        budget=wanted,
+        whole=of == "whole",
+        donated=None if donate_argnums is None else _numbers(donate_argnums),
+        static=_numbers(static_argnums),
+        on_miss=on_miss_of(on_miss),
+        solver=solver,
+        options=options or SolveOptions(time_limit_s=_SECONDS),
+        tell=tell,
     )
-    if example is not None:
-        found.prepare(*example)
-    return found
 
 
 def _numbers(given: int | Sequence[int]) -> tuple[int, ...]:

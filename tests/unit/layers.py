@@ -149,8 +149,10 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.listing": "catalog graphs machine pipeline solvers.registry",
     "checkmate.tf.look": "pipeline tf.devices tf.profiler",
-    "checkmate.training": "arguments machine pipeline solvers.problem solvers.registry terminal tf.training",
     "checkmate.jax": "arguments memory pipeline solvers.listeners solvers.problem solvers.registry",
+    "checkmate.training": (
+        "arguments jax machine pipeline solvers.problem solvers.registry terminal tf.training"
+    ),
     "checkmate.workers": (
         "formats ipc machine memory pipeline solvers.compile solvers.constraints "
         "solvers.known_frontier solvers.once_bound solvers.portfolio solvers.problem tf.environment"
