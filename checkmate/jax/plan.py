@@ -179,12 +179,16 @@ def trace(
     try:
         jaxpr, results = jax.make_jaxpr(step, static_argnums=static, return_shape=True)(*args)
     except (TypeError, ValueError, jax.errors.JAXTypeError) as error:
-        raise TraceError(
-            f"JAX cannot trace the step: {str(error).splitlines()[0]}",
-            hint="the step must run under jax.jit with these arguments",
-        ) from error
+        raise _untraceable(error) from error
     found = _own_donation(jaxpr) if donated is None else _flat_numbers(args, static, donated)
     return Traced(jaxpr, jax.tree.structure(results), found)
+
+
+def _untraceable(error: Exception) -> TraceError:
+    return TraceError(
+        f"JAX cannot trace the step: {str(error).splitlines()[0]}",
+        hint="the step must run under jax.jit with these arguments; static_argnums names those that are no arrays",
+    )
 
 
 def _dynamic(args: Sequence[Any], static: tuple[int, ...]) -> list[Any]:
@@ -193,7 +197,10 @@ def _dynamic(args: Sequence[Any], static: tuple[int, ...]) -> list[Any]:
 
 def _layout(args: Sequence[Any], static: tuple[int, ...]) -> Hashable:
     leaves, structure = jax.tree.flatten(_dynamic(args, static))
-    kinds = tuple(jax.typeof(leaf) if not _is_shape(leaf) else _aval(leaf) for leaf in leaves)
+    try:
+        kinds = tuple(_aval(leaf) if _is_shape(leaf) else jax.typeof(leaf) for leaf in leaves)
+    except TypeError as error:
+        raise _untraceable(error) from error
     return structure, kinds, tuple(args[number] for number in static if number < len(args))
 
 
