@@ -187,7 +187,7 @@ def trace(
 def _untraceable(error: Exception) -> TraceError:
     return TraceError(
         f"JAX cannot trace the step: {str(error).splitlines()[0]}",
-        hint="the step must run under jax.jit with these arguments; static_argnums names those that are no arrays",
+        hint="it must run under jax.jit with these arguments; static_argnums names those that are no arrays",
     )
 
 

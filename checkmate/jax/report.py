@@ -49,9 +49,10 @@ class JaxReport:
         if self.is_plain:
             return f"{whole} of {budget}: training plainly fits (compiled, not run)"
         temp = f"{format_bytes(self.plain.temporary)} to {format_bytes(self.reached.temporary)}"
+        extra = max(0.0, 100 * self.predicted_overhead)
         what = (
             f"{plural(self.recomputations, 'recomputation')} among {plural(self.ops, 'op')}, "
-            f"predicted {100 * self.predicted_overhead:+.1f} %; temporary {temp}, {plain} (compiled, not run)"
+            f"predicted {extra:+.1f} %; temporary {temp}, {plain} (compiled, not run)"
         )
         if self.over_bytes:
             return f"{whole}, over the budget of {budget} by {format_bytes(self.over_bytes)}: {what}"

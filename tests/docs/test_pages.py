@@ -25,7 +25,8 @@ _PATH = re.compile(r"`((?:app|checkmate|tests|docs|resources)/[\w/.-]+)`")
 
 
 @pytest.mark.parametrize(
-    "script", ["generate_commands.py", "render_results.py", "render_examples.py", "render_window.py"]
+    "script",
+    ["generate_commands.py", "render_results.py", "render_examples.py", "render_window.py", "render_jax.py"],
 )
 def test_generated_pages_are_up_to_date(script: str) -> None:
     done = subprocess.run(
