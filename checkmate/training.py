@@ -87,6 +87,9 @@ def rematerialize(
     Where no schedule keeps the budget, it trains with the one whose measured peak is closest. A sentence says
     by how much that is over, why, and what to do. With ``on_miss="raise"`` it raises an error instead.
 
+    With Keras on JAX the budget counts what XLA's compiled step holds: see ``checkmate.jax.rematerialize``.
+    ``cache`` and ``wait`` then mean nothing: no step is run for a plan, and none is kept.
+
     Plans are kept in the user's cache folder. A later run of the same step on the same device, with the same
     budget, settings and versions, uses its plan without searching or measuring again, and the line says so.
     With ``cache=False`` no plan is read or kept.
@@ -107,6 +110,12 @@ def rematerialize(
         where no schedule keeps the budget. Like errors of tracing and measuring (TraceError, ProfileError)
         it is raised by ``fit`` where no ``example`` was given.
     """
+    if _keras_backend() == "jax":
+        from checkmate.jax.keras_model import rematerialize_model
+
+        wanted = {"on_miss": on_miss, "solver": solver, "options": options, "quiet": quiet}
+        rematerialize_model(model, budget, example, **wanted)
+        return model
     from checkmate.tf.training.keras_model import prepare, replace_training
 
     request = _plan_request(budget, on_miss, solver, options, cache, quiet, wait)
@@ -138,6 +147,12 @@ def train_step(
     ``checkmate.tf.training.train_step.TrainStep`` for use inside ``tf.function`` and with distribution
     strategies.
     """
+    if _keras_backend() == "jax":
+        raise UsageError(
+            "with Keras on JAX a step is a function, and has no variables of its own",
+            hint="call checkmate.rematerialize(model, budget) and train by fit, or "
+            "checkmate.jax.rematerialize(model.train_step, budget, donate_argnums=0)",
+        )
     from checkmate.tf.training.train_step import TrainStep
 
     step = TrainStep(model, _plan_request(budget, on_miss, solver, options, cache, quiet, wait))
@@ -238,6 +253,22 @@ def _plan_request(
         wait=wait,
         quick=None if wait or solver != "auto" else quick_here,
     )
+
+
+def _keras_backend() -> str:
+    """Return what Keras computes with, without importing it.
+
+    Raises:
+        UsageError: it is neither TensorFlow nor JAX.
+    """
+    keras = sys.modules.get("keras")
+    found = "tensorflow" if keras is None else str(keras.backend.backend())
+    if found not in ("tensorflow", "jax"):
+        raise UsageError(
+            f"Keras computes with {found} here, whose steps cannot be scheduled",
+            hint='set KERAS_BACKEND to "tensorflow" or "jax" before Keras is imported',
+        )
+    return found
 
 
 def _budget_of(given: str | int | Budget) -> Budget:

@@ -33,6 +33,7 @@ _PATH = re.compile(r"`((?:app|checkmate|tests|docs|resources)/[\w/.-]+)`")
         "render_window.py",
         "render_figures.py",
         "render_xla.py",
+        "render_jax.py",
     ],
 )
 def test_generated_pages_are_up_to_date(script: str) -> None:

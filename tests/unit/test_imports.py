@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOLVER_LIBRARIES = {"highspy", "ortools", "pulp", "numba", "scipy"}
 TENSORFLOW = {"tensorflow", "keras", "h5py"}
 QT = {"PySide6", "pyqtgraph", "shiboken6"}
-HEAVY = TENSORFLOW | SOLVER_LIBRARIES | QT
+HEAVY = TENSORFLOW | SOLVER_LIBRARIES | QT | {"jax", "jaxlib"}
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,12 @@ def test_the_doctor_imports_nothing_that_may_be_broken() -> None:
 
 
 def test_only_the_tensorflow_room_imports_tensorflow() -> None:
-    assert users(TENSORFLOW, "checkmate.tf") == []
+    assert users(TENSORFLOW - {"keras"}, "checkmate.tf") == []
+    assert users({"keras"}, "checkmate.tf", "checkmate.jax") == []
+
+
+def test_only_the_jax_room_imports_jax() -> None:
+    assert users({"jax", "jaxlib"}, "checkmate.jax") == []
 
 
 def test_only_the_solvers_import_solver_libraries() -> None:
@@ -282,11 +287,13 @@ def test_the_layers_of_the_window() -> None:
         if within(f.module, *quiet) and f.top in QT and not within(f.target, "PySide6.QtCore")
         if f.module != "app.models.undo"  # Qt keeps its undo stack in QtGui
     ] == []
-    assert users(TENSORFLOW | SOLVER_LIBRARIES, "checkmate.tf", "checkmate.solvers") == []
+    rooms = ("checkmate.tf", "checkmate.jax", "checkmate.solvers")
+    assert users(TENSORFLOW | SOLVER_LIBRARIES, *rooms) == []
     assert [
         str(f)
         for f in all_imports()
-        if f.top == "checkmate" and within(f.module, "app") and "checkmate.tf" in f.target
+        if f.top == "checkmate" and within(f.module, "app")
+        if within(f.target, "checkmate.tf", "checkmate.jax")
     ] == []
 
 
@@ -305,6 +312,7 @@ def loaded_by(statement: str) -> set[str]:
     [
         "import checkmate",
         "import checkmate.cli.main",
+        "import checkmate.jax",
         "import checkmate.pipeline",
         "import checkmate.listing",
         "import checkmate.solvers.registry",

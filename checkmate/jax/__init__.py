@@ -1,0 +1,30 @@
+"""Schedule JAX training steps within a memory budget.
+
+``rematerialize`` is a transform, as ``jax.checkpoint`` is one: it takes a step and returns a step. Only this
+package imports JAX, and only where something of it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from checkmate.jax.keras_model import report_of
+    from checkmate.jax.report import JaxReport
+    from checkmate.jax.transform import rematerialize
+
+_HOMES = {
+    "JaxReport": "checkmate.jax.report",
+    "rematerialize": "checkmate.jax.transform",
+    "report_of": "checkmate.jax.keras_model",
+}
+
+__all__ = ["JaxReport", "rematerialize", "report_of"]
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,108 @@
+"""What the primitives of JAX cost, and which of them XLA fuses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from jax.extend.core import ClosedJaxpr, Jaxpr
+
+from checkmate.jax.program import aval_bytes
+
+# Operations for an element, of those that take more than one. Counted roughly: what matters is their ratio.
+_HEAVY = {
+    **dict.fromkeys(("exp", "exp2", "log", "log1p", "expm1", "logistic", "tanh", "sin", "cos", "tan"), 20),
+    **dict.fromkeys(("erf", "erfc", "erf_inv", "pow", "cbrt", "lgamma", "digamma", "atan2"), 30),
+    **dict.fromkeys(("div", "rem", "sqrt", "rsqrt"), 4),
+    **dict.fromkeys(("random_bits", "threefry2x32", "random_wrap", "random_gamma"), 60),
+}
+# fmt: off
+_ELEMENTWISE = frozenset(
+    (
+        "abs", "add", "add_any", "and", "bitcast_convert_type", "ceil", "clamp",
+        "convert_element_type", "copy", "copy_p", "cos", "div", "eq", "erf", "erf_inv", "erfc",
+        "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le",
+        "log", "log1p", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "not",
+        "or", "pow", "real", "rem", "round", "rsqrt", "select_n", "shift_left",
+        "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sqrt", "square",
+        "stop_gradient", "sub", "tan", "tanh", "xor",
+    )
+)
+# fmt: on
+_MOVING = frozenset(("broadcast_in_dim", "iota", "rev", "slice", "transpose", "pad"))
+VIEWS = frozenset(("reshape", "squeeze", "expand_dims"))
+REDUCTIONS = frozenset(
+    ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "argmax", "argmin")
+)
+PRODUCTS = frozenset(("dot_general", "conv_general_dilated", "ragged_dot_general"))
+FUSIBLE = _ELEMENTWISE | _MOVING | VIEWS
+
+
+def operations(name: str, params: Any, inputs: Iterable[Any], outputs: Iterable[Any]) -> float:
+    """Return about how many operations an equation takes."""
+    ins, outs = list(inputs), list(outputs)
+    made = sum(_size(aval) for aval in outs)
+    if name == "dot_general":
+        (contracted, _), _ = params["dimension_numbers"]
+        return 2.0 * made * float(math.prod(ins[0].shape[axis] for axis in contracted))
+    if name == "conv_general_dilated":
+        kernel = ins[1].shape
+        features = kernel[params["dimension_numbers"].rhs_spec[0]]
+        return 2.0 * made * float(math.prod(kernel)) / max(1, int(features))
+    if name in REDUCTIONS or name.startswith(("reduce_", "cum")):
+        return float(sum(_size(aval) for aval in ins))
+    inside = sum(jaxpr_operations(body) for body in bodies(params))
+    if inside:
+        return inside * int(params.get("length", 1))
+    return float(_HEAVY.get(name, 0 if name in VIEWS else 1) * made)
+
+
+def bodies(params: Any) -> list[Jaxpr]:
+    """Return the functions inside an equation: loops, branches."""
+    found: list[Jaxpr] = []
+    for value in params.values():
+        for entry in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(entry, ClosedJaxpr):
+                found.append(entry.jaxpr)
+            elif isinstance(entry, Jaxpr):
+                found.append(entry)
+    return found
+
+
+def jaxpr_operations(jaxpr: Jaxpr) -> float:
+    """Return about how many operations one run of ``jaxpr`` takes."""
+    return sum(
+        operations(
+            str(each.primitive.name),
+            each.params,
+            (atom.aval for atom in each.invars),
+            (var.aval for var in each.outvars),
+        )
+        for each in jaxpr.eqns
+    )
+
+
+def body_bytes(jaxpr: Jaxpr) -> int:
+    """Return the bytes that one run of ``jaxpr`` holds at most.
+
+    What goes in and out is not counted: it is an operand of the loop.
+    """
+    last: dict[Any, int] = {}
+    for index, each in enumerate(jaxpr.eqns):
+        last.update((atom, index) for atom in each.invars if not hasattr(atom, "val"))
+    outside = {*jaxpr.invars, *jaxpr.constvars}
+    outside.update(var for var in jaxpr.outvars if not hasattr(var, "val"))
+    live = peak = 0
+    for index, each in enumerate(jaxpr.eqns):
+        made = sum(aval_bytes(var.aval) for var in each.outvars if var not in outside)
+        inside = max((body_bytes(body) for body in bodies(each.params)), default=0)
+        live += made
+        peak = max(peak, live + inside)
+        dead = {var for var in (*each.invars, *each.outvars) if not hasattr(var, "val")} - outside
+        live -= sum(aval_bytes(var.aval) for var in dead if last.get(var, index) == index)
+    return peak
+
+
+def _size(aval: Any) -> int:
+    return int(getattr(aval, "size", 0))

@@ -1,0 +1,195 @@
+"""A JAX step as one flat list of equations.
+
+Calls are inlined, what nobody reads is left out, and equal equations are one, as XLA would have it. So a
+``jax.checkpoint`` in the step leaves no trace: what is computed twice is the solver's decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+
+Atom: TypeAlias = int | Literal  # a value's number, or a constant
+
+# Calls whose body is inlined, and the parameter that holds it.
+_CALLS: Mapping[str, str] = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+    "remat": "jaxpr",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Equation:
+    """One equation: ``source`` is JAX's, the numbers are this program's."""
+
+    source: JaxprEqn
+    inputs: tuple[Atom, ...]
+    outputs: tuple[int, ...]
+    stack: str
+
+    @property
+    def name(self) -> str:
+        """Return the primitive's name."""
+        return str(self.source.primitive.name)
+
+    @property
+    def has_effects(self) -> bool:
+        """Return whether running it twice would be seen."""
+        return bool(self.source.effects)
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """Return the values that it reads."""
+        return tuple(atom for atom in self.inputs if isinstance(atom, int))
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """Run the equation on ``inputs``, while a function is traced or not."""
+        primitive = self.source.primitive
+        with self.source.ctx.manager:
+            found = primitive.bind(*inputs, **primitive.get_bind_params(self.source.params))
+        return list(found) if primitive.multiple_results else [found]
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Equations in a valid order.
+
+    ``arguments`` are the values that come in, ``constants`` those that were captured, ``results`` what goes
+    out. ``avals`` has the shape and type of each value.
+    """
+
+    arguments: tuple[int, ...]
+    constants: Mapping[int, Any]
+    equations: tuple[Equation, ...]
+    results: tuple[Atom, ...]
+    avals: tuple[Any, ...]
+
+    def bytes_of(self, value: int) -> int:
+        """Return the size of a value in bytes."""
+        return aval_bytes(self.avals[value])
+
+
+def aval_bytes(aval: Any) -> int:
+    """Return the bytes of an array; what is no array has none."""
+    size, dtype = getattr(aval, "size", None), getattr(aval, "dtype", None)
+    return 0 if size is None or dtype is None else int(size) * int(dtype.itemsize)
+
+
+def read_program(closed: ClosedJaxpr) -> Program:
+    """Return a traced function as a program."""
+    reader = _Reader()
+    arguments = tuple(reader.new(var.aval) for var in closed.jaxpr.invars)
+    results = reader.inline(closed.jaxpr, closed.consts, arguments, "")
+    wanted = _needed(reader.equations, results)
+    constants = {value: array for value, array in reader.constants.items() if value in wanted.values}
+    return Program(arguments, constants, wanted.equations, tuple(results), tuple(reader.avals))
+
+
+@dataclass
+class _Reader:
+    """Collects equations while calls are inlined."""
+
+    equations: list[Equation] = field(default_factory=list)
+    avals: list[Any] = field(default_factory=list)
+    constants: dict[int, Any] = field(default_factory=dict)
+    _known: dict[Hashable, tuple[int, ...]] = field(default_factory=dict)
+    _constant_of: dict[int, int] = field(default_factory=dict)
+
+    def new(self, aval: Any) -> int:
+        """Return the number of a new value."""
+        self.avals.append(aval)
+        return len(self.avals) - 1
+
+    def inline(self, jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[Atom], stack: str) -> list[Atom]:
+        """Add the equations of ``jaxpr``; return its results."""
+        values: dict[Any, Atom] = dict(zip(jaxpr.invars, inputs, strict=True))
+        values.update(
+            (var, self._constant(array)) for var, array in zip(jaxpr.constvars, consts, strict=True)
+        )
+
+        def read(atom: Any) -> Atom:
+            found: Atom = atom if isinstance(atom, Literal) else values[atom]
+            return found
+
+        for equation in jaxpr.eqns:
+            here = _joined(stack, str(equation.source_info.name_stack))
+            found = self._equation(equation, [read(atom) for atom in equation.invars], here)
+            values.update(zip(equation.outvars, found, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def _equation(self, equation: JaxprEqn, inputs: list[Atom], stack: str) -> Sequence[Atom]:
+        body = _body_of(equation)
+        if body is not None:
+            return self.inline(body[0], body[1], inputs, stack)
+        key = _key_of(equation, inputs)
+        if key is not None and key in self._known:
+            return self._known[key]
+        outputs = tuple(self.new(var.aval) for var in equation.outvars)
+        self.equations.append(Equation(equation, tuple(inputs), outputs, stack))
+        if key is not None:
+            self._known[key] = outputs
+        return outputs
+
+    def _constant(self, array: Any) -> int:
+        if id(array) not in self._constant_of:
+            value = self.new(jax.typeof(array))
+            self._constant_of[id(array)], self.constants[value] = value, array
+        return self._constant_of[id(array)]
+
+
+def _joined(outer: str, inner: str) -> str:
+    return f"{outer}/{inner}" if outer and inner else outer or inner
+
+
+def _body_of(equation: JaxprEqn) -> tuple[Jaxpr, Sequence[Any]] | None:
+    """Return the body of a call that can be inlined, with its constants."""
+    name = _CALLS.get(str(equation.primitive.name))
+    body = None if name is None else equation.params.get(name)
+    if isinstance(body, ClosedJaxpr):
+        jaxpr, consts = body.jaxpr, body.consts
+    elif isinstance(body, Jaxpr) and not body.constvars:
+        jaxpr, consts = body, ()
+    else:
+        return None
+    return (jaxpr, consts) if len(jaxpr.invars) == len(equation.invars) else None
+
+
+def _key_of(equation: JaxprEqn, inputs: Sequence[Atom]) -> Hashable | None:
+    """Return what equal equations have in common, or None if it is unknown."""
+    if equation.effects:
+        return None
+    atoms = tuple(atom if isinstance(atom, int) else (str(atom.aval), repr(atom.val)) for atom in inputs)
+    key = (equation.primitive, atoms, tuple(sorted(equation.params.items(), key=lambda item: item[0])))
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+@dataclass(frozen=True, eq=False)
+class _Needed:
+    equations: tuple[Equation, ...]
+    values: set[int]
+
+
+def _needed(equations: Sequence[Equation], results: Sequence[Atom]) -> _Needed:
+    """Return the equations that the results or an effect need."""
+    wanted = {atom for atom in results if isinstance(atom, int)}
+    kept: list[Equation] = []
+    for equation in reversed(equations):
+        if equation.has_effects or wanted.intersection(equation.outputs):
+            kept.append(equation)
+            wanted.update(equation.reads)
+    return _Needed(tuple(reversed(kept)), wanted)

@@ -1,0 +1,59 @@
+"""What is known of a scheduled JAX step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from checkmate.ir.result import SolveStatus
+from checkmate.jax.memory import StepMemory
+from checkmate.units import format_bytes, format_bytes_apart, plural
+
+
+@dataclass(frozen=True)
+class JaxReport:
+    """What was asked, and what XLA's compiled step takes.
+
+    ``budget_bytes`` is what the whole compiled step may hold: arguments, results and temporary buffers.
+    ``plain`` and ``reached`` are compiled, not run. ``predicted_overhead`` is the extra cost by counted
+    operations and bytes, a fraction. ``status`` and ``gap`` are the solver's, for its own model of memory.
+    ``compilations`` were made, in ``compile_seconds``. ``recomputations`` are fusions that run again.
+    """
+
+    budget_bytes: int
+    plain: StepMemory
+    reached: StepMemory
+    predicted_overhead: float
+    recomputations: int
+    ops: int
+    status: SolveStatus | None
+    gap: float | None
+    compilations: int
+    compile_seconds: float
+    solve_seconds: float
+
+    @property
+    def over_bytes(self) -> int:
+        """Return by how much the step is over the budget."""
+        return max(0, self.reached.whole - self.budget_bytes)
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether the step fits as it is."""
+        return self.recomputations == 0 and self.reached == self.plain
+
+    @property
+    def sentence(self) -> str:
+        """Return the report in one sentence."""
+        whole, budget = format_bytes_apart(self.reached.whole, self.budget_bytes)
+        plain = f"plain {format_bytes(self.plain.whole)}"
+        if self.is_plain:
+            return f"{whole} of {budget}: training plainly fits (compiled, not run)"
+        temp = f"{format_bytes(self.plain.temporary)} to {format_bytes(self.reached.temporary)}"
+        extra = max(0.0, 100 * self.predicted_overhead)
+        what = (
+            f"{plural(self.recomputations, 'recomputation')} among {plural(self.ops, 'op')}, "
+            f"predicted {extra:+.1f} %; temporary {temp}, {plain} (compiled, not run)"
+        )
+        if self.over_bytes:
+            return f"{whole}, over the budget of {budget} by {format_bytes(self.over_bytes)}: {what}"
+        return f"{whole} of {budget}: {what}"

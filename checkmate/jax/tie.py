@@ -1,0 +1,54 @@
+"""Hold a recomputation back until the value before it is there.
+
+XLA merges equal computations. A copy that depends on a later value is no equal one. On CPUs the operand goes
+through a select whose predicate is always true, but is computed from that value: a barrier is dropped there
+before memory is planned. On GPUs and TPUs a barrier stays until memory is planned, and costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+
+def can_anchor(value: Any) -> bool:
+    """Return whether a predicate can be computed from ``value``."""
+    aval = jax.typeof(value)
+    dtype = getattr(aval, "dtype", None)
+    return dtype is not None and aval.size > 0 and not jnp.issubdtype(dtype, jax.dtypes.extended)
+
+
+class Tie:
+    """Makes operands depend on ``anchor``, without changing them."""
+
+    def __init__(self, anchor: Any, platform: str) -> None:
+        self._anchor, self._platform = anchor, platform
+        self._predicate: Any = None
+
+    def operand(self, value: Any) -> Any:
+        """Return ``value``, bit by bit, as something that needs the anchor."""
+        if self._platform != "cpu":
+            return lax.optimization_barrier((value, self._anchor))[0]
+        if self._predicate is None:
+            self._predicate = _always(self._anchor)
+        return jnp.where(self._predicate, value, jnp.zeros_like(value))
+
+
+def _always(anchor: Any) -> Any:
+    """Return a predicate that is true whatever ``anchor`` holds.
+
+    It is not known to be true before the first element is there: the element's bits, or 1, are not 0.
+    """
+    element = lax.slice(anchor, (0,) * anchor.ndim, (1,) * anchor.ndim).reshape(())
+    if jnp.issubdtype(element.dtype, jnp.complexfloating):
+        element = lax.real(element)
+    if element.dtype == jnp.bool_:
+        bits = element.astype(jnp.uint32)
+    elif jnp.issubdtype(element.dtype, jnp.floating):
+        bits = lax.bitcast_convert_type(element, jnp.dtype(f"uint{8 * element.dtype.itemsize}"))
+    else:
+        bits = element
+    return (bits | jnp.ones_like(bits)) != jnp.zeros_like(bits)

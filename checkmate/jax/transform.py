@@ -1,0 +1,164 @@
+"""``rematerialize``: a JAX training step that keeps a memory budget.
+
+>>> step = checkmate.jax.rematerialize(train_step, "60%", donate_argnums=(0,))
+>>> state, loss = step(state, batch)
+>>> step.report.sentence
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from checkmate.arguments import BudgetLike, budget_of, on_miss_of
+from checkmate.errors import UsageError
+from checkmate.jax.plan import Planner, StepPlan, StepRequest
+from checkmate.jax.report import JaxReport
+from checkmate.request import OnMiss
+from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.registry import find_solver
+
+_SECONDS = 5.0  # for each solve; there are several
+
+
+class Rematerialized:
+    """A training step within a budget; it is called like the step itself.
+
+    Each layout of arguments (structure, shapes, types) has its plan, made at its first call.
+    """
+
+    def __init__(self, step: Callable[..., Any], request: StepRequest) -> None:
+        self._planner = Planner(step, request)
+        self.__wrapped__ = step
+        self.__name__ = getattr(step, "__name__", "step")
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the step."""
+        return self._planner.plan(args).call(args)
+
+    def prepare(self, *args: Any) -> JaxReport:
+        """Make the plan for such arguments now; they may be ``jax.ShapeDtypeStruct``."""
+        return self._planner.plan(args).report
+
+    @property
+    def report(self) -> JaxReport:
+        """Return the report of the plan that was made last.
+
+        Raises:
+            UsageError: there is none yet.
+        """
+        if not self._planner.plans:
+            raise UsageError(
+                "no plan was made yet", hint="call the step, or step.prepare(*arguments), or pass example="
+            )
+        return self._planner.plans[-1].report
+
+    @property
+    def plans(self) -> tuple[StepPlan, ...]:
+        """Return the plans of all layouts, in the order in which they were made."""
+        return tuple(self._planner.plans)
+
+
+def rematerialize(
+    step: Callable[..., Any],
+    budget: BudgetLike,
+    *,
+    example: tuple[Any, ...] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    static_argnums: int | Sequence[int] = (),
+    of: Literal["whole", "temporary"] = "whole",
+    on_miss: OnMiss | Literal["closest", "raise"] = "closest",
+    solver: str = "auto",
+    options: SolveOptions | None = None,
+    quiet: bool = False,
+) -> Rematerialized:
+    """Return ``step``, a JAX training step, compiled within ``budget``.
+
+    ``step`` is a function of pytrees that computes gradients and returns the new state, plain or under
+    ``jax.jit``: Flax's, Equinox's and Optax's are such functions. What is returned is called like it, with
+    positional arguments, and returns the same.
+
+    The budget is what XLA's compiled step holds: arguments, results and temporary buffers, an argument that
+    is donated and its result once. It is ``"6GiB"``, bytes, or ``"60%"`` of what the plain compiled step
+    holds. With ``of="temporary"`` it is of the temporary buffers alone. All is read from XLA's own plan of
+    its buffers: the step is compiled several times, and never run. What XLA reports is kept, not what the
+    allocator below it makes of it.
+
+    ``example`` is a tuple of arguments, or of ``jax.ShapeDtypeStruct``; without it the plan is made at the
+    first call. ``donate_argnums`` and ``static_argnums`` are as for ``jax.jit``; the donation of a step that
+    is under ``jax.jit`` is kept.
+
+    Random numbers are equal in a recomputation, since keys are values. Equations with effects (callbacks,
+    prints) run once, in their order. Loops (``scan``, ``while_loop``) and branches are one op each.
+
+    Where no schedule keeps the budget, the one that is least over it is compiled, and a sentence says by how
+    much; ``on_miss="raise"`` raises an error instead. ``options`` are for the solver, for each of several
+    solves, 5 s by default. ``quiet`` means no line for each plan on standard error.
+
+    Raises:
+        UsageError: an argument cannot be read. TraceError: the step cannot be traced. NoScheduleError: no
+        schedule keeps the budget, and ``on_miss="raise"``.
+    """
+    if not callable(step):
+        raise UsageError(f"{step!r} is no function", hint="pass the training step itself, not its result")
+    request = request_of(
+        budget,
+        donate_argnums=donate_argnums,
+        static_argnums=static_argnums,
+        of=of,
+        on_miss=on_miss,
+        solver=solver,
+        options=options,
+        quiet=quiet,
+    )
+    found = Rematerialized(step, request)
+    if example is not None:
+        found.prepare(*example)
+    return found
+
+
+def request_of(
+    budget: BudgetLike,
+    *,
+    donate_argnums: int | Sequence[int] | None = None,
+    static_argnums: int | Sequence[int] = (),
+    of: str = "whole",
+    on_miss: OnMiss | str = "closest",
+    solver: str = "auto",
+    options: SolveOptions | None = None,
+    quiet: bool = False,
+) -> StepRequest:
+    """Return what is wanted, read and checked.
+
+    Raises:
+        UsageError: an argument cannot be read. SolverUnavailableError: there is no such solver.
+    """
+    wanted = budget_of(budget)
+    if wanted.bytes_ is None and wanted.share is None:
+        raise UsageError(
+            "the least that XLA needs is not known before a step is compiled",
+            hint='write the budget as a size or a share, like "6GiB" or "40%"',
+        )
+    if of not in ("whole", "temporary"):
+        raise UsageError(f"of={of!r} is not known", hint='write of="whole" or of="temporary"')
+    find_solver(solver).load()  # a wrong name is reported now, not at the first call
+
+    def tell(sentence: str) -> None:
+        if not quiet:
+            sys.stderr.write(f"checkmate: {sentence}\n")
+
+    return StepRequest(
+        budget=wanted,
+        whole=of == "whole",
+        donated=None if donate_argnums is None else _numbers(donate_argnums),
+        static=_numbers(static_argnums),
+        on_miss=on_miss_of(on_miss),
+        solver=solver,
+        options=options or SolveOptions(time_limit_s=_SECONDS),
+        tell=tell,
+    )
+
+
+def _numbers(given: int | Sequence[int]) -> tuple[int, ...]:
+    return (given,) if isinstance(given, int) else tuple(given)

@@ -1,0 +1,75 @@
+"""Small training steps for the tests: functions of pytrees, as users write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def data(rows: int = 512, width: int = 64) -> tuple[Any, Any]:
+    made = np.random.default_rng(0)
+    x = jnp.asarray(made.normal(size=(rows, width)), jnp.float32)
+    return x, jnp.tanh(x)
+
+
+def weights(layers: int = 8, width: int = 64) -> list[Any]:
+    made = np.random.default_rng(1)
+    return [jnp.asarray(made.normal(size=(width, width)) / width**0.5, jnp.float32) for _ in range(layers)]
+
+
+def updated(params: Any, gradients: Any) -> Any:
+    return jax.tree.map(lambda value, slope: value - 0.1 * slope, params, gradients)
+
+
+def dense(params: Any, x: Any, y: Any) -> Any:
+    """Train a chain of dense layers; its steps are dear enough to see."""
+
+    def loss(params: Any) -> Any:
+        h = x
+        for w in params:
+            h = jnp.tanh(h @ w)
+        return jnp.mean((h - y) ** 2)
+
+    value, gradients = jax.value_and_grad(loss)(params)
+    return updated(params, gradients), value
+
+
+def dropout(params: Any, x: Any, y: Any, key: Any) -> Any:
+    """Train with random masks."""
+
+    def loss(params: Any) -> Any:
+        h = x
+        for w, each in zip(params, jax.random.split(key, len(params)), strict=True):
+            h = jnp.tanh(h @ w)
+            h = jnp.where(jax.random.bernoulli(each, 0.8, h.shape), h / 0.8, 0.0)
+        return jnp.mean((h - y) ** 2)
+
+    value, gradients = jax.value_and_grad(loss)(params)
+    return updated(params, gradients), value
+
+
+def scanned(params: Any, x: Any, y: Any) -> Any:
+    """Train with a loop inside, and layers around it."""
+
+    def loss(params: Any) -> Any:
+        h = x
+        for w in params[:6]:
+            h = jnp.tanh(h @ w)
+        h, _ = jax.lax.scan(lambda h, w: (jnp.tanh(h @ w), None), h, jnp.stack(params[6:]))
+        return jnp.mean((h - y) ** 2)
+
+    value, gradients = jax.value_and_grad(loss)(params)
+    return updated(params, gradients), value
+
+
+def copied(tree: Any) -> Any:
+    return jax.tree.map(jnp.copy, tree)
+
+
+def largest_difference(one: Any, other: Any) -> float:
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return max(float(jnp.max(jnp.abs(a - b))) for a, b in pairs)

@@ -1,0 +1,103 @@
+"""Test Keras on JAX, in processes of their own: Keras chooses its backend once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytest.importorskip("jax")
+
+COMMON = """
+import keras, numpy as np, checkmate, checkmate.jax
+
+def build(**compiled):
+    keras.utils.set_random_seed(1)
+    layers = [keras.layers.Input((64,))]
+    for _ in range(5):
+        layers += [keras.layers.Dense(64, activation="tanh"), keras.layers.Dropout(0.1)]
+    model = keras.Sequential([*layers, keras.layers.Dense(10)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(1e-3), loss, metrics=["accuracy"], **compiled)
+    return model
+
+made = np.random.default_rng(0)
+x = made.normal(size=(5120, 64)).astype("float32")
+y = made.integers(0, 10, size=5120)
+fit = dict(batch_size=1024, epochs=4, verbose=0, shuffle=False)  # 20 steps
+quick = dict(options=checkmate.SolveOptions(time_limit_s=1), quiet=True)
+"""
+
+
+def run(code: str, backend: str = "jax") -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", COMMON + textwrap.dedent(code)],
+        env={**os.environ, "KERAS_BACKEND": backend},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.heavy
+def test_fit_trains_as_plainly_within_the_budget() -> None:
+    out = run("""
+    plain, ours = build(), build()
+    expected = plain.fit(x, y, **fit).history
+    assert checkmate.rematerialize(ours, "70%", **quick) is ours
+    found = ours.fit(x, y, **fit).history
+    report = checkmate.jax.report_of(ours)
+    assert report.reached.whole <= report.budget_bytes < report.plain.whole, report
+    assert report.recomputations > 0
+    assert found["accuracy"] == expected["accuracy"]  # metrics and the dropouts' seeds are as plainly
+    np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-6)
+    pairs = zip(plain.get_weights(), ours.get_weights())
+    assert all(np.allclose(a, b, atol=1e-4) for a, b in pairs)
+    assert ours.evaluate(x, y, verbose=0, return_dict=True)["loss"] < found["loss"][0]
+    assert len(ours.make_train_function.step.plans) == 1
+    print("done")
+    """)
+    assert out.strip().endswith("done")
+
+
+@pytest.mark.heavy
+def test_several_steps_per_execution_and_a_scaled_loss() -> None:
+    out = run("""
+    def scaled():
+        model = build(steps_per_execution=2)
+        model.optimizer.loss_scale_factor = 128.0
+        return model
+    plain, ours = scaled(), scaled()
+    expected = plain.fit(x, y, **fit).history
+    checkmate.rematerialize(ours, "75%", example=(x[:1024], y[:1024]), **quick)
+    assert checkmate.jax.report_of(ours).recomputations > 0
+    found = ours.fit(x, y, **fit).history
+    np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-6)
+    print("done")
+    """)
+    assert out.strip().endswith("done")
+
+
+@pytest.mark.heavy
+def test_what_cannot_be_scheduled_is_said() -> None:
+    out = run("""
+    def said(model, call=checkmate.rematerialize):
+        try:
+            call(model, "60%", **quick)
+        except checkmate.CheckmateError as error:
+            assert error.hint
+            return str(error)
+    assert "not compiled by XLA" in said(build(run_eagerly=True))
+    assert "not compiled by XLA" in said(build(jit_compile=False))
+    assert "not compiled" in said(keras.Sequential([keras.layers.Dense(1)]))
+    assert "no Keras model" in said(3)
+    assert "a step is a function" in said(build(), checkmate.train_step)
+    print("done")
+    """)
+    assert out.strip().endswith("done")

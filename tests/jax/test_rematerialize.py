@@ -1,0 +1,161 @@
+"""Test the transform: XLA's own bytes keep the budget, and the step computes the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax")
+
+import jax
+import jax.numpy as jnp
+
+import checkmate.jax
+from checkmate.errors import InfeasibleError, NoScheduleError, TraceError, UsageError
+from checkmate.solvers.problem import SolveOptions
+from tests.jax.steps import copied, data, dense, dropout, largest_difference, scanned, weights
+
+QUICK: dict[str, Any] = {"options": SolveOptions(time_limit_s=1), "quiet": True}
+
+
+def args_of(step: Any) -> tuple[Any, ...]:
+    found = (weights(), *data())
+    return (*found, jax.random.key(7)) if step is dropout else found
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("step", "share"), [(dense, 75), (dense, 60), (dropout, 75), (dropout, 60), (scanned, 75)]
+)
+def test_the_compiled_step_keeps_the_budget(step: Any, share: int) -> None:
+    args = args_of(step)
+    found = checkmate.jax.rematerialize(
+        step, f"{share}%", of="temporary", donate_argnums=0, example=args, **QUICK
+    )
+    report = found.report
+    assert report.reached.whole <= report.budget_bytes < report.plain.whole
+    assert report.reached.temporary <= share / 100 * report.plain.temporary
+    assert report.recomputations > 0 and not report.over_bytes
+    assert "compiled, not run" in report.sentence
+    expected, given = jax.jit(step)(*args), copied(args[0])
+    result = found(given, *args[1:])
+    assert largest_difference(result, expected) <= 1e-6
+    assert all(leaf.is_deleted() for leaf in jax.tree.leaves(given))  # they were donated
+
+
+@pytest.mark.heavy
+def test_twenty_steps_train_as_plainly() -> None:
+    params, x, y = args_of(dense)
+    found = checkmate.jax.rematerialize(dense, "45%", of="temporary", **QUICK)
+    plain, ours = params, params
+    for _ in range(20):
+        plain, expected = jax.jit(dense)(plain, x, y)
+        ours, loss = found(ours, x, y)
+        assert float(loss) == pytest.approx(float(expected), rel=1e-5)
+    assert len(found.plans) == 1
+    assert found.report.reached.whole <= found.report.budget_bytes
+
+
+def test_what_fits_stays_plain() -> None:
+    args = args_of(dense)
+    found = checkmate.jax.rematerialize(dense, "10GiB", example=args, **QUICK)
+    assert found.report.is_plain and found.report.recomputations == 0
+    assert found.plans[0].graph is None
+    assert largest_difference(found(*args), jax.jit(dense)(*args)) == 0
+
+
+def test_the_donation_of_a_jitted_step_is_kept() -> None:
+    args = args_of(dense)
+    step = jax.jit(dense, donate_argnums=(0,))
+    report = checkmate.jax.rematerialize(step, "10GiB", example=args, **QUICK).report
+    assert report.plain.shared == sum(leaf.nbytes for leaf in args[0])
+    undonated = checkmate.jax.rematerialize(dense, "10GiB", example=args, **QUICK).report
+    assert undonated.plain.shared == 0
+
+
+def test_each_layout_has_its_plan_and_shapes_are_enough() -> None:
+    params, x, y = args_of(dense)
+    found = checkmate.jax.rematerialize(dense, "10GiB", **QUICK)
+    with pytest.raises(UsageError, match="no plan was made yet"):
+        _ = found.report
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (params, x, y))
+    found.prepare(*shapes)
+    found(params, x, y)
+    assert len(found.plans) == 1
+    found(params, x[:100], y[:100])
+    assert len(found.plans) == 2
+
+
+def test_static_arguments_are_constants_of_a_layout() -> None:
+    def step(w: Any, power: int) -> Any:
+        return w**power
+
+    found = checkmate.jax.rematerialize(step, "10GiB", static_argnums=1, **QUICK)
+    assert float(found(jnp.float32(3), 2)) == 9
+    assert float(found(jnp.float32(3), 3)) == 27
+
+
+@pytest.mark.heavy
+def test_inside_of_another_function_it_is_a_function() -> None:
+    args = args_of(dense)
+    found = checkmate.jax.rematerialize(dense, "60%", of="temporary", example=args, **QUICK)
+
+    @jax.jit
+    def twice(params: Any, x: Any, y: Any) -> Any:
+        params, _ = found(params, x, y)
+        return found(params, x, y)
+
+    params, _ = jax.jit(dense)(*args)
+    assert largest_difference(twice(*args), jax.jit(dense)(params, *args[1:])) <= 1e-6
+
+
+@pytest.mark.heavy
+def test_effects_are_seen_once_and_in_order() -> None:
+    seen: list[int] = []
+
+    def step(params: Any, x: Any, y: Any) -> Any:
+        for number in range(3):
+            jax.debug.callback(lambda value, n=number: seen.append(n), params[number][0, 0], ordered=True)
+        return dense(params, x, y)
+
+    args = args_of(dense)
+    found = checkmate.jax.rematerialize(step, "60%", of="temporary", example=args, **QUICK)
+    jax.block_until_ready(found(*args))
+    jax.effects_barrier()
+    assert found.report.recomputations > 0
+    assert seen == [0, 1, 2]
+
+
+@pytest.mark.heavy
+def test_a_budget_out_of_reach() -> None:
+    args = args_of(dense)
+    found = checkmate.jax.rematerialize(dense, "1%", of="temporary", example=args, **QUICK)
+    report = found.report
+    assert report.over_bytes > 0 and "over the budget" in report.sentence
+    assert report.reached.temporary < 0.6 * report.plain.temporary
+    assert largest_difference(found(*args), jax.jit(dense)(*args)) <= 1e-6
+    with pytest.raises(NoScheduleError, match="arguments and results") as caught:
+        checkmate.jax.rematerialize(dense, "1%", of="temporary", on_miss="raise", example=args, **QUICK)
+    assert "smaller batch" in caught.value.hint
+    assert not isinstance(caught.value, InfeasibleError)  # nothing is proved of XLA
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"step": 3, "budget": "60%"}, UsageError, "no function"),
+        ({"budget": "sixty"}, UsageError, "cannot read"),
+        ({"budget": "min"}, UsageError, "not known before"),
+        ({"budget": "60%", "of": "half"}, UsageError, "of='half'"),
+        ({"budget": "60%", "on_miss": "weep"}, UsageError, "on_miss"),
+        ({"budget": "60%", "donate_argnums": 5}, UsageError, "no argument 5"),
+        ({"budget": "60%", "example": ("word",)}, TraceError, "cannot trace"),
+    ],
+)
+def test_what_is_wrong_is_said(given: dict[str, Any], error: type[Exception], message: str) -> None:
+    given = {"step": np.tanh if "example" in given else dense, "example": args_of(dense), **given}
+    with pytest.raises(error, match=message) as caught:
+        checkmate.jax.rematerialize(given.pop("step"), given.pop("budget"), **given, **QUICK)
+    assert getattr(caught.value, "hint", "")
