@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from checkmate.jax.keras_model import report_of
     from checkmate.jax.report import JaxReport
-    from checkmate.jax.transform import rematerialize
+    from checkmate.jax.transform import profile, rematerialize
 
 _HOMES = {
     "JaxReport": "checkmate.jax.report",
+    "profile": "checkmate.jax.transform",
     "rematerialize": "checkmate.jax.transform",
     "report_of": "checkmate.jax.keras_model",
 }
 
-__all__ = ["JaxReport", "rematerialize", "report_of"]
+__all__ = ["JaxReport", "profile", "rematerialize", "report_of"]
 
 
 def __getattr__(name: str) -> Any:

@@ -97,6 +97,13 @@ class Planner:
             self.plans.append(found)
         return self._known[key]
 
+    def graph(self, args: Sequence[Any]) -> Graph:
+        """Return the graph of the step for such arguments, costs counted."""
+        traced = trace(self.step, args, self.request.static, self.request.donated)
+        flat = jax.jit(jaxpr_as_fun(traced.jaxpr), donate_argnums=traced.donated)
+        plain = memory_of(flat.lower(*traced.jaxpr.in_avals).compile())
+        return self._search(traced, plain, plain.whole).graph
+
     def _make(self, args: Sequence[Any]) -> StepPlan:
         request = self.request
         traced = trace(self.step, args, request.static, request.donated)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from checkmate.arguments import BudgetLike, budget_of, on_miss_of
 from checkmate.errors import UsageError
+from checkmate.ir.graph import Graph
 from checkmate.jax.plan import Planner, StepPlan, StepRequest
 from checkmate.jax.report import JaxReport
 from checkmate.request import OnMiss
@@ -116,6 +117,26 @@ def rematerialize(
     if example is not None:
         found.prepare(*example)
     return found
+
+
+def profile(
+    step: Callable[..., Any],
+    *args: Any,
+    donate_argnums: int | Sequence[int] | None = None,
+    static_argnums: int | Sequence[int] = (),
+) -> Graph:
+    """Return the graph of a JAX step, to solve or to look at in the window.
+
+    ``args`` are what the step is called with, or ``jax.ShapeDtypeStruct``. Ops are what XLA will probably
+    fuse; layers are JAX's name stacks. Costs are counted. Arguments and results are fixed bytes.
+
+    >>> checkmate.write_graph(Path("step.graph.json"), checkmate.jax.profile(train_step, state, batch))
+
+    Raises:
+        UsageError, TraceError: as for ``rematerialize``.
+    """
+    request = request_of("100%", donate_argnums=donate_argnums, static_argnums=static_argnums)
+    return Planner(step, request).graph(args)
 
 
 def request_of(
