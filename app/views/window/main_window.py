@@ -36,6 +36,7 @@ from app.views.common.button_keys import ButtonKeys
 from app.views.common.command_button import command_button
 from app.views.common.panel import label
 from app.views.window.batches import Batches
+from app.views.window.certifying import Certifying
 from app.views.window.comparing import Comparing
 from app.views.window.doctor_dialog import DoctorDialog
 from app.views.window.export_dialog import ExportDialog
@@ -123,6 +124,7 @@ class MainWindow(QMainWindow):
         self.setCentralWidget(central)
         self.records = RecordFiles(self, settings)
         self.comparing, self.batches = Comparing(self), Batches(self)
+        self.certifying = Certifying(self)
         self.tour = Tour(self)
         self.commands = add_commands(self)
         self._connect()
@@ -502,6 +504,7 @@ class MainWindow(QMainWindow):
         self.records.close()
         self.comparing.close()
         self.batches.close()
+        self.certifying.close()
         self.session.close()
         if self.recovery is not None:
             self.recovery.close()
