@@ -126,6 +126,13 @@ ACTIONS: tuple[Action, ...] = (
     Action("file.start", "Start page", ("Ctrl+W",), Menu.FILE, tip="Samples, and what you explored lately"),
     Action("file.save", "Save exploration…", ("Ctrl+S",), Menu.FILE),
     Action("file.save_schedule", "Save this schedule…", ("Ctrl+Shift+S",), Menu.FILE),
+    Action(
+        "file.certify",
+        "Save a certificate…",
+        (),
+        Menu.FILE,
+        tip="A proof that others can check: how near this schedule is to the best",
+    ),
     Action("file.export", "Export training graph…", ("Ctrl+E",), Menu.FILE),
     Action("file.picture", "Save a picture of the window…", ("Ctrl+Shift+P",), Menu.FILE),
     Action(

@@ -522,6 +522,53 @@ class LargestBatchFailed(Message):
     proved: bool
 
 
+# From the window to the process that certifies.
+
+
+@dataclass(frozen=True)
+class Certify(NewestJob):
+    """Prove for a budget that no schedule costs less, or that none fits, and write the certificate.
+
+    ``known_cost``: of a schedule within the budget.
+    """
+
+    name: str
+    budget_bytes: int
+    known_cost: float
+    seconds: float
+    path: Path
+    graph: bytes
+
+
+# From that process to the window.
+
+
+@dataclass(frozen=True)
+class CertifyProgress(Message):
+    """What is done for the certificate."""
+
+    job: int
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Certified(Message):
+    """The certificate is written. ``cost``: no schedule costs less; None: none fits."""
+
+    job: int
+    cost: float | None
+    cases: int
+
+
+@dataclass(frozen=True)
+class CertifyFailed(Message):
+    """Nothing was written: a sentence for the user, and what can be done."""
+
+    job: int
+    message: str
+    hint: str
+
+
 # From the window to the animation process.
 
 
@@ -628,6 +675,10 @@ WINDOW_MESSAGES = MessageTable(
     LargestBatchProgress,
     LargestBatchFound,
     LargestBatchFailed,
+    Certify,
+    CertifyProgress,
+    Certified,
+    CertifyFailed,
     BeginAnimation,
     AnimationSample,
     AnimationFrame,

@@ -207,7 +207,7 @@ LAYERS: dict[str, str] = {
         "app.actions app.models app.presenters app.state app.theme app.views.budget app.views.common "
         "app.views.compare app.views.figures app.views.graph app.views.inspector app.views.lists "
         "app.views.playback app.views.timeline app.workers catalog doctor.diagnosis doctor.lines doctor.look "
-        "frontiers graphs machine records solvers.constraints"
+        "frontiers graphs ipc machine records solvers.constraints workers"
     ),
     "checkmate.reports.write": "formats reports.page reports.recognize",
     "app.bootstrap": (

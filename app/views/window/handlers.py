@@ -38,6 +38,7 @@ def handlers(window: MainWindow) -> Mapping[str, Handler]:
         "file.start": window.show_start,
         "file.save": partial(save_dialogs.ask_save, window),
         "file.save_schedule": partial(save_dialogs.ask_save_schedule, window),
+        "file.certify": window.certifying.ask,
         "file.export": window.ask_export,
         "file.picture": partial(save_dialogs.ask_picture, window),
         "file.figure": lambda: window.explorer.open_figure(),

@@ -37,6 +37,7 @@ from app.views.common.button_keys import ButtonKeys
 from app.views.common.command_button import command_button
 from app.views.common.panel import label
 from app.views.window.batches import Batches
+from app.views.window.certifying import Certifying
 from app.views.window.comparing import Comparing
 from app.views.window.doctor_dialog import DoctorDialog
 from app.views.window.export_dialog import ExportDialog
@@ -124,6 +125,7 @@ class MainWindow(QMainWindow):
         self.setCentralWidget(central)
         self.records = RecordFiles(self, settings)
         self.comparing, self.batches = Comparing(self), Batches(self)
+        self.certifying = Certifying(self)
         self.tour = Tour(self)
         self.commands = add_commands(self)
         self._connect()
@@ -515,7 +517,11 @@ class MainWindow(QMainWindow):
         self.records.close()
         self.comparing.close()
         self.batches.close()
+<<<<<<< HEAD
         self.batch_scale.close()
+=======
+        self.certifying.close()
+>>>>>>> trust
         self.session.close()
         if self.recovery is not None:
             self.recovery.close()

@@ -1,0 +1,45 @@
+"""Test the certificate of the schedule on screen: saved, checked, cancelled, and refused under what-ifs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkmate.formats.certificate import read_certificate
+from checkmate.pipeline import check_certificate
+from checkmate.solvers.constraints import Constraints
+from tests.app.windows import open_chain
+
+pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", "propagateSizeHints")
+
+
+def test_a_certificate_is_saved_and_holds(window, qtbot, tmp_path: Path) -> None:
+    open_chain(window, qtbot)
+    shown, path, told = window.session.exploration.shown, tmp_path / "c.json", []
+    window.session.noticed.connect(told.append)
+    window.certifying.begin(shown, path)
+    assert window.certifying.progress is not None
+    qtbot.waitUntil(lambda: any("certificate" in text or "Saved" in text for text in told), timeout=120000)
+    cost = check_certificate(shown.graph, read_certificate(path, shown.graph))
+    assert cost is not None and cost <= shown.cost * (1 + 1e-9)
+    assert str(path) in told[-1] and "no schedule within" in told[-1]
+    assert window.certifying.progress is None
+
+
+def test_what_is_cancelled_writes_nothing(window, qtbot, tmp_path: Path) -> None:
+    open_chain(window, qtbot)
+    path = tmp_path / "c.json"
+    window.certifying.begin(window.session.exploration.shown, path)
+    window.certifying.progress.canceled.emit()  # as its button does
+    assert window.certifying.progress is None and "nothing was written" in window.statusBar().currentMessage()
+    assert not path.exists()
+
+
+def test_what_ifs_and_an_empty_window_are_refused(window, qtbot) -> None:
+    window.certifying.ask()
+    assert "nothing to certify" in window.statusBar().currentMessage()
+    open_chain(window, qtbot)
+    window.session.exploration.set_constraints(Constraints(keep=("a0",)))
+    window.certifying.ask()
+    assert "what-ifs" in window.statusBar().currentMessage()
