@@ -15,6 +15,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 
 from app.state.knowledge import WhatIf
+from app.state.saved import insert_saved
 from app.workers.background import Background
 from checkmate.errors import CheckmateError
 from checkmate.formats import read_any_graph
@@ -50,6 +51,8 @@ class Opened:
         """Compute everything that the window needs to show the graph."""
         body = json.dumps(graph_to_json(graph)).encode("utf-8")
         opened = cls(WhatIf(graph, Constraints()), body, saved, changed_since_profiled(graph))
+        if saved is not None:
+            insert_saved(saved, opened.what_if)  # checked here, in the thread
         plain = opened.what_if.plain
         _ = plain.timeline.peak_step, plain.matrices, graph.fingerprint, graph.late, graph.predecessors
         _ = opened.what_if.folding, opened.what_if.layers
