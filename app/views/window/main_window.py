@@ -517,11 +517,8 @@ class MainWindow(QMainWindow):
         self.records.close()
         self.comparing.close()
         self.batches.close()
-<<<<<<< HEAD
         self.batch_scale.close()
-=======
         self.certifying.close()
->>>>>>> trust
         self.session.close()
         if self.recovery is not None:
             self.recovery.close()
