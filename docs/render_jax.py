@@ -26,9 +26,9 @@ _HEAD = """\
 Small networks in plain JAX, each a chain of equal blocks (`tests/benchmarks/jax_networks.py`). *Temporary* is
 what XLA holds beside arguments and results, read from the compiled step. A share is the budget, of the plain
 step's temporary bytes. *Extra time* is **measured**: two steps in turns in one process, the least of each;
-the machine was busy, so it is rough. *Predicted* is from counted operations and bytes; it does not know what
-XLA fuses less. The *difference* is the largest of loss and updated weights. The other rows put
-`jax.checkpoint` with a policy around each block.
+the machine was busy, so it is rough: rows that hold as much as the plain step show how rough. *Predicted* is
+from counted operations and bytes; it does not know what XLA fuses less. The *difference* is the largest of
+loss and updated weights. The other rows put `jax.checkpoint` with a policy around each block.
 
 `python -m tests.benchmarks.jax -o docs/results/jax/NAME.json` measures it, and `python docs/render_jax.py`
 writes this page.
