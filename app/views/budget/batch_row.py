@@ -61,6 +61,7 @@ class BatchRow(QWidget):
         for part, share in ((search, 0), (self.slider, 1), (self.spin, 0), (self.back, 0)):
             first.addWidget(part, share)
         self.back.setObjectName("small")
+        self.back.setAccessibleName("Back to the measured batch")
         self.profile.setObjectName("link")
         self.profile.setToolTip("Load the model, and measure it at this batch")
         second.addWidget(self.words)
