@@ -81,7 +81,10 @@ _UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udff
 
 
 def one_line(text: str) -> str:
-    """Return ``text`` without line breaks and control characters, cut in the middle if it is long."""
+    """Return ``text`` without line breaks and control characters.
+
+    It is cut in the middle if it is long.
+    """
     if len(text) > LONGEST:
         text = f"{text[:_CUT]} … {text[_CUT + 3 - LONGEST :]}"
     return _UNSHOWN.sub("\ufffd", text)

@@ -17,7 +17,10 @@ STYLE_WEIGHT, CONTENT_WEIGHT, VARIATION_WEIGHT = 1e-2, 1.0, 1e-4
 
 
 def make_features(size, width, blocks):
-    """Return a network like VGG, whose weights would be loaded if this were no example."""
+    """Return a network like VGG.
+
+    Its weights would be loaded if this were no example.
+    """
     image = x = keras.Input((size, size, 3))
     outputs = {}
     for block in range(1, blocks + 1):

@@ -1,4 +1,7 @@
-"""The explored graph at other batches: scaled at once, solved there, and the way back."""
+"""The explored graph at other batches, and the way back.
+
+It is scaled at once, and solved there.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ _CARRIED, _LARGE = 24, 2000  # schedules; of a graph with more ops, the smallest
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """Hold the memory of keeping everything and of other known schedules, at any batch.
+    """Hold the memory of known schedules at any batch.
+
+    One of them keeps everything.
 
     ``base`` is the graph that is scaled; ``schedules`` tells which schedules the others are.
     """
@@ -98,16 +103,25 @@ class BatchScale(QObject):
 
     @property
     def way_back(self) -> Callable[[], None] | None:
-        """Return what opens the graph that was profiled again; None if it is open or gone."""
+        """Return what opens the graph that was profiled again.
+
+        None if it is open or gone.
+        """
         return self._back if self.scaled else None
 
     def remember(self) -> None:
-        """Remember how to open the graph that was profiled, before a scaled one takes its place."""
+        """Remember how to open the profiled graph again.
+
+        A scaled one is about to take its place.
+        """
         if not self.scaled:
             self._back = self._session.way_back()
 
     def ask(self, batch: int) -> None:
-        """Explore the graph at a batch, with the known schedules, and solve for the budget there."""
+        """Explore the graph at a batch, and solve for the budget there.
+
+        The known schedules come along.
+        """
         reach, base = self.reach, self.base
         if reach is None or base is None or batch == self.batch:
             return
@@ -131,7 +145,10 @@ class BatchScale(QObject):
         self._reading.close(0.0)
 
     def _carried(self) -> tuple[ListedSchedule, ...]:
-        """Return schedules of the explored graph, the smallest first; they run at any batch."""
+        """Return schedules of the explored graph, the smallest first.
+
+        They run at any batch.
+        """
         known = self._session.exploration.known
         most = _CARRIED if known[0].graph.n <= _LARGE else 1
         return tuple(known[:: -(-len(known) // most)])
@@ -192,7 +209,10 @@ def _scaled(
     constraints: Constraints,
     carried: Sequence[ListedSchedule],
 ) -> Opened:
-    """Scale the graph; what is known of it at another batch is known there, with other figures."""
+    """Scale the graph, with what is known of it.
+
+    What is known at another batch is known there, with other figures.
+    """
     graph = BatchScaling(base).at(batch)
     opened = Opened.of(graph, SavedExploration(graph, budget_bytes, (), (), constraints.to_json()))
     for one in carried:

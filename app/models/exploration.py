@@ -154,7 +154,10 @@ class Exploration(QObject):
         self.shown_changed.emit()
 
     def forget(self) -> None:
-        """Let go of the graph and of all that is known of it; nothing is explored here any more."""
+        """Let go of the graph and of all that is known of it.
+
+        Nothing is explored here any more.
+        """
         self.graph = self.what_if = self.unconstrained = self.shown = self.solve = self.standing = None
         self._what_ifs, self._measured = {}, {}
         self._display_queue.drop()

@@ -142,7 +142,10 @@ class Opening(QObject):
 
 
 def _read_apart(read: Callable[[], Opened]) -> Opened:
-    """Run ``read`` without the collector, which would stop the window to look at all that is read."""
+    """Run ``read`` without the garbage collector.
+
+    It would stop the window to look at all that is read.
+    """
     gc.disable()
     try:
         found = read()

@@ -11,7 +11,7 @@ TIP = (
 
 
 def coming_words(batch: int, plain_bytes: int) -> str:
-    """Say what a batch that is not explored yet needs where everything is kept."""
+    """Say what an unexplored batch needs where everything is kept."""
     return f"Batch {batch:,}: {format_bytes(plain_bytes)} all kept, estimated"
 
 

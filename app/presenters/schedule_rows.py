@@ -157,7 +157,10 @@ def _frontier_row(found: ListedSchedule, plain: ListedSchedule) -> ScheduleRow:
 
 
 def _method(found: ListedSchedule, plain: ListedSchedule) -> str:
-    """Return the name of a baseline, with the budget that it had; empty if it is none."""
+    """Return the name of a baseline, with the budget that it had.
+
+    Empty if it is none.
+    """
     if found.key == plain.key:
         return "Keep everything"
     if found.solver not in _METHODS:

@@ -23,7 +23,10 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 
 def escaped(text: str) -> str:
-    """Return a text as it stands in a picture; what XML cannot hold is replaced."""
+    """Return a text as it stands in a picture.
+
+    What XML cannot hold is replaced.
+    """
     return html.escape(_NOT_IN_XML.sub("\ufffd", text))
 
 

@@ -71,7 +71,10 @@ def read_json(path: Path) -> Any:
 
 
 def _unpacked(path: Path, data: bytes) -> bytes:
-    """Return what is in a gzip file, unless it is far too much for a file of its size."""
+    """Return what is in a gzip file, unless it is far too much.
+
+    How much may be in it depends on the size of the file.
+    """
     most = max(_MOST_UNPACKED, _MOST_TIMES * len(data))
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         found = file.read(most + 1)
@@ -84,7 +87,10 @@ def _unpacked(path: Path, data: bytes) -> bytes:
 
 
 def _require_whole_characters(path: Path, text: str, found: Any) -> None:
-    """Raise where a text holds half of a character, which no file can be written with."""
+    """Raise where a text holds half of a character.
+
+    No file can be written with it.
+    """
     if "\\ud" not in text and "\\uD" not in text:
         return
     try:

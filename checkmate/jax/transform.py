@@ -39,7 +39,10 @@ class Rematerialized:
         return self._planner.plan(args).call(args)
 
     def prepare(self, *args: Any) -> JaxReport:
-        """Make the plan for such arguments now; they may be ``jax.ShapeDtypeStruct``."""
+        """Make the plan for such arguments now.
+
+        They may be ``jax.ShapeDtypeStruct``.
+        """
         return self._planner.plan(args).report
 
     @property

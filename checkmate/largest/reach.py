@@ -1,4 +1,6 @@
-"""How large a batch a schedule leaves room for, by its memory at two batches; nothing is searched.
+"""How large a batch a schedule leaves room for.
+
+Its memory at two batches says so. Nothing is searched.
 
 At another batch each step's live bytes grow by the same bytes for each example, but for rounding. So the
 memory at two batches says what it is at all others.
@@ -19,7 +21,10 @@ from checkmate.memory.simulate import simulate
 
 @dataclass(frozen=True, eq=False)
 class GrowingMemory:
-    """Hold the live bytes of a schedule's steps: what stands still, and what each example adds."""
+    """Hold the live bytes of a schedule's steps at any batch.
+
+    They are what stands still, and what each example adds.
+    """
 
     standing: NDArray[np.float64]
     per_example: NDArray[np.float64]

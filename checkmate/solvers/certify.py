@@ -58,7 +58,9 @@ def with_schedule(
 
 
 def require_true_bound(solver: str, lower_bound: float | None, cost: float) -> None:
-    """Require that a bound without assumptions is not above the cost of a schedule that was replayed.
+    """Require that a bound is not above the cost of a replayed schedule.
+
+    The bound makes no assumptions.
 
     Raises:
         SolverCrashedError: it is, by more than rounding.

@@ -82,7 +82,9 @@ def open_journal(path: Path) -> Iterator[Journal]:
 
 
 def _append(file: FileIO, line: bytes) -> None:
-    """Write a whole line and wait for the disk; leave nothing of it where that cannot be.
+    """Write a whole line and wait for the disk.
+
+    Leave nothing of it where that cannot be.
 
     Raises:
         FormatError: the disk is full.
@@ -189,7 +191,10 @@ def _require_header(path: Path, header: Any) -> None:
 
 
 def _json(line: bytes) -> Any:
-    """Return what is in a line; None where it is not JSON, or holds what is no number."""
+    """Return what is in a line.
+
+    None where it is not JSON, or holds what is no number.
+    """
     try:
         return json.loads(line.decode("utf-8"), parse_constant=_refuse)
     except (ValueError, RecursionError):

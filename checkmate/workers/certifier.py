@@ -1,4 +1,6 @@
-"""Prove how near a schedule is to the best, for the window, and write the certificate.
+"""Prove how near a schedule is to the best, and write the certificate.
+
+This is done for the window.
 
 This is the process ``python -m checkmate.workers.certifier``.
 

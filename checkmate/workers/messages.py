@@ -527,7 +527,9 @@ class LargestBatchFailed(Message):
 
 @dataclass(frozen=True)
 class Certify(NewestJob):
-    """Prove for a budget that no schedule costs less, or that none fits, and write the certificate.
+    """Prove a bound for a budget, and write the certificate.
+
+    It says that no schedule costs less, or that none fits.
 
     ``known_cost``: of a schedule within the budget.
     """
@@ -553,7 +555,10 @@ class CertifyProgress(Message):
 
 @dataclass(frozen=True)
 class Certified(Message):
-    """The certificate is written. ``cost``: no schedule costs less; None: none fits."""
+    """The certificate is written.
+
+    ``cost``: no schedule costs less; None: none fits.
+    """
 
     job: int
     cost: float | None

@@ -1,4 +1,7 @@
-"""Test the batch as a second slider: what it says at once, what is explored there, and the way back."""
+"""Test the batch as a second slider.
+
+Test what it says at once, what is explored there, and the way back.
+"""
 
 from __future__ import annotations
 

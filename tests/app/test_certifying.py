@@ -1,4 +1,7 @@
-"""Test the certificate of the schedule on screen: saved, checked, cancelled, and refused under what-ifs."""
+"""Test the certificate of the schedule on screen.
+
+It is saved, checked, cancelled, and refused under what-ifs.
+"""
 
 from __future__ import annotations
 

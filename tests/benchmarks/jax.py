@@ -1,4 +1,6 @@
-"""Measure scheduled JAX steps beside plain ones and beside the policies of ``jax.checkpoint``.
+"""Measure scheduled JAX steps beside plain ones.
+
+They are measured beside the policies of ``jax.checkpoint``, too.
 
 ``python -m tests.benchmarks.jax -o docs/results/jax/NAME.json``. Bytes are XLA's own, of compiled steps. The
 time is a ratio: the two steps run in turns in one process, and the least of each counts. The file is written

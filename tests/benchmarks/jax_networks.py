@@ -1,4 +1,6 @@
-"""Networks for the benchmark of JAX steps, small enough to compile in seconds.
+"""Networks for the benchmark of JAX steps.
+
+They are small enough to compile in seconds.
 
 Each is a chain of equal blocks. ``wrap`` is put around the block: ``jax.checkpoint`` with a policy, or
 nothing.

@@ -1,4 +1,6 @@
-"""Hit each step of an operation that writes, by number: ``python -m tests.faults.hit OPERATION``.
+"""Hit each step of an operation that writes, by number.
+
+Run it with ``python -m tests.faults.hit OPERATION``.
 
 Steps are opens for writing, renames, removals, fsyncs and the like, as Python's audit events tell them, and
 bytes of a file, by the system's limit on the size of files. A fault is an error of the system, or the end of
@@ -79,7 +81,10 @@ def _steps(operation: Operation, folder: Path) -> int:
 
 
 def _hit(operation: Operation, folder: Path, arm: Callable[[], None]) -> int:
-    """Do the operation in a child process that ``arm`` has prepared; return how it ended."""
+    """Do the operation in a child process, and return how it ended.
+
+    ``arm`` has prepared the process.
+    """
     child = os.fork()
     if not child:
         try:

@@ -28,7 +28,10 @@ OLD, NEW = "old", "new"
 
 @dataclass(frozen=True)
 class Operation:
-    """``do(folder, which)`` writes the content; ``read(folder)`` says which is there, or "" for none."""
+    """An operation that writes, and how to read what it wrote.
+
+    ``do(folder, which)`` writes the content; ``read(folder)`` says which is there, or "" for none.
+    """
 
     do: Callable[[Path, str], None]
     read: Callable[[Path], str]

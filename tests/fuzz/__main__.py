@@ -1,4 +1,6 @@
-"""Try readers in earnest: ``python -m tests.fuzz COUNT [READER …]``, with a table of what broke.
+"""Try readers in earnest, and print a table of what broke.
+
+Run it with ``python -m tests.fuzz COUNT [READER …]``.
 
 The first input of each break is kept in the folder ``--keep``.
 """

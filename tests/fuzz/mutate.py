@@ -43,7 +43,10 @@ def junk(random: Random) -> Any:
 
 
 def json_changed(random: Random, data: Any) -> Any:
-    """Return ``data`` with one to four things in it removed, replaced, moved or repeated."""
+    """Return ``data`` with one to four things in it changed.
+
+    They are removed, replaced, moved or repeated.
+    """
     data = copy.deepcopy(data)
     for _ in range(random.choice([1, 1, 1, 2, 4])):
         if random.random() < 0.01 or not isinstance(data, (dict, list)):

@@ -1,4 +1,6 @@
-"""List every reader of files, frames and values, with samples of what it reads.
+"""List every reader of files, frames and values.
+
+Each comes with samples of what it reads.
 
 A reader is given bytes. What it returns is used as the program does: written again, replayed, checked.
 """
@@ -268,7 +270,10 @@ def _frames(table: MessageTable) -> Callable[[Path], list[bytes]]:
 
 
 def reframed(data: bytes) -> bytes:
-    """Return a frame whose lengths fit again, three times of four, so that its header is read."""
+    """Return a frame whose lengths fit again, three times of four.
+
+    Its header is then read.
+    """
     if len(data) < 8 or not sum(data[-3:]) % 4:
         return data
     _, body = struct.unpack_from("<II", data)
@@ -318,7 +323,10 @@ READERS: dict[str, Reader] = {
 
 
 def opened(name: str, folder: Path) -> tuple[Callable[[bytes], object], list[bytes]]:
-    """Return a reader and its samples; ``folder`` is for its files, and becomes the working folder."""
+    """Return a reader and its samples.
+
+    ``folder`` is for its files, and becomes the working folder.
+    """
     reader, here = READERS[name], folder / "here"
     samples = reader.samples(folder)
     here.mkdir(exist_ok=True)

@@ -1,4 +1,7 @@
-"""Test files that are small and would be huge: in a process that may not have much memory."""
+"""Test files that are small and would be huge.
+
+They are read in a process that may not have much memory.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ print(grown // 1024, time.process_time() - started)
 
 
 def spent(path: Path) -> tuple[int, float]:
-    """Return the MiB and the seconds of the processor that all readers of files took for one file."""
+    """Return the MiB and the seconds that readers took for one file.
+
+    All readers of files read it. The seconds are the processor's.
+    """
     told = subprocess.run(
         [sys.executable, "-c", CHILD, str(path)], capture_output=True, text=True, check=True, timeout=300
     )

@@ -1,4 +1,6 @@
-"""Test that no bytes break a reader: it reads them, or refuses them in a short sentence.
+"""Test that no bytes break a reader.
+
+It reads them, or refuses them in a short sentence.
 
 ``python -m tests.fuzz COUNT`` tries as many as you like, and says what broke.
 """

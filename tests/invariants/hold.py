@@ -1,4 +1,6 @@
-"""Ask solvers about random graphs, and hold what must be true of every answer.
+"""Ask solvers about random graphs.
+
+Hold what must be true of every answer.
 
 ``python -m tests.invariants.hold FIRST COUNT`` does it in earnest, and prints what was tried and what broke.
 """
@@ -51,7 +53,10 @@ def graph_of(seed: int) -> Graph:
 
 
 def hold(seed: int, held: Held) -> None:
-    """Ask every solver about one graph, at several budgets, with and without constraints."""
+    """Ask every solver about one graph, at several budgets.
+
+    Ask with and without constraints.
+    """
     dice, graph = Random(seed), graph_of(seed)
     low, high = working_set_bound(graph).bytes, pipeline.keep_everything_peak(graph)
     budgets = sorted(
@@ -119,7 +124,9 @@ def replayed(graph: Graph, result: SolveResult, budget: int, once: set[int]) -> 
 
 
 def together(found: list[tuple[int, str, SolveResult]], assumed: tuple[str, ...]) -> list[str]:
-    """Return where answers to several budgets, or of several solvers, contradict each other.
+    """Return where answers contradict each other.
+
+    The answers are to several budgets, or of several solvers.
 
     A proof that assumes more than ``assumed``, such as a given order, says nothing of other solvers.
     """

@@ -1,4 +1,7 @@
-"""Test what must be true of every answer, on random graphs, with every kind of solver."""
+"""Test what must be true of every answer, on random graphs.
+
+Every kind of solver answers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Small training steps for the tests: functions of pytrees, as users write them."""
+"""Small training steps for the tests.
+
+They are functions of pytrees, as users write them.
+"""
 
 from __future__ import annotations
 

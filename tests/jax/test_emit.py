@@ -1,4 +1,7 @@
-"""Test that a schedule computes the same, and that its recomputations stay."""
+"""Test that a schedule computes the same.
+
+Test that its recomputations stay, too.
+"""
 
 from __future__ import annotations
 

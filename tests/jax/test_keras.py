@@ -1,4 +1,7 @@
-"""Test Keras on JAX, in processes of their own: Keras chooses its backend once."""
+"""Test Keras on JAX, in processes of their own.
+
+Keras chooses its backend once.
+"""
 
 from __future__ import annotations
 

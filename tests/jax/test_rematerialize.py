@@ -1,4 +1,7 @@
-"""Test the transform: XLA's own bytes keep the budget, and the step computes the same."""
+"""Test that the transform keeps the budget.
+
+XLA's own bytes keep it, and the step computes the same.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Test a budget that is a share in trainings whose steps differ: phases, and batches of several lengths."""
+"""Test a budget that is a share, where a training's steps differ.
+
+They differ by phases, and by batches of several lengths.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,19 @@ PEAK = "75 % of the plain step's measured peak of "
 
 @pytest.fixture(autouse=True)
 def few_bytes_held() -> None:
-    """Begin without the models of earlier tests: the budgets here are a few MiB."""
+    """Begin without the models of earlier tests.
+
+    The budgets here are a few MiB.
+    """
     keras.backend.clear_session()
     gc.collect()
 
 
 def two_phases(*, frozen: int) -> Any:
-    """Return a network whose first ``frozen`` layers are not trained, below a head that is."""
+    """Return a network with a head that is trained.
+
+    Its first ``frozen`` layers, below the head, are not trained.
+    """
     keras.utils.set_random_seed(2)
     image = keras.Input((32, 32, 3))
     base = keras.Sequential([layers.Conv2D(16, 3, padding="same", activation="relu") for _ in range(8)])
@@ -71,7 +80,10 @@ def test_a_frozen_phase_with_nothing_to_save_is_plain_and_the_next_is_planned(
 def test_a_frozen_phase_within_what_the_phase_before_may_hold_is_plain(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """The step of the second phase could be saved something, and has no need to be."""
+    """The step of the second phase need not be saved anything.
+
+    Something could be saved.
+    """
     x, y = data(32)
     model, plain = two_phases(frozen=0), two_phases(frozen=0)
     within(model, "60%", quiet=False)
@@ -101,7 +113,10 @@ def test_the_bare_step_is_planned_again_in_the_next_phase() -> None:
 
 
 def test_a_longer_batch_tells_anew_what_a_share_is_of(capfd: pytest.CaptureFixture[str]) -> None:
-    """The shorter one then trains plainly where the longer one's share has room for that."""
+    """The shorter batch trains plainly where it has room for that.
+
+    The room is in the longer one's share.
+    """
     model, plain = within(reader(), "75%", quiet=False), reader()
     for length in (64, 128, 64, 128):
         tokens = np.arange(16 * length).reshape(16, length) % 50

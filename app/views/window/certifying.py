@@ -1,4 +1,7 @@
-"""Save a certificate of the schedule on screen: a proof that others can check."""
+"""Save a certificate of the schedule on screen.
+
+It is a proof that others can check.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _CONSTRAINED = "A certificate holds for every schedule. It knows no what-ifs: re
 
 
 class Certifying:
-    """Asks where to, proves in a process of its own, and says what is certified."""
+    """Asks where to, proves in its own process, and says what is certified."""
 
     def __init__(self, window: MainWindow) -> None:
         self._window, self._jobs, self._job = window, itertools.count(1), 0

@@ -109,7 +109,10 @@ class PanelArea(QMainWindow):
                 self.resizeDocks([high, low], [wanted, max(0, both - wanted)], Qt.Orientation.Vertical)
 
     def fit(self) -> None:
-        """Share the room anew, because a panel needs more or less; sizes chosen by hand stay."""
+        """Share the room anew, because a panel needs more or less.
+
+        Sizes chosen by hand stay.
+        """
         self._resize()
 
     def want_high_timeline(self, high: bool) -> None:
@@ -249,7 +252,10 @@ class PanelArea(QMainWindow):
         return [max(1, share) for share in shares]
 
     def _hold_budget(self) -> None:
-        """Keep the budget's panel as high as its content needs, whatever those below it want."""
+        """Keep the budget's panel as high as its content needs.
+
+        What the panels below it want does not matter.
+        """
         budget = self.docks["budget"]
         if not budget.folded:
             budget.setMinimumHeight(min(budget.needed_height, round(_MOST_BUDGET * self.height())))

@@ -59,7 +59,9 @@ def certified(
     report: Report,
     cancelled: Cancelled,
 ) -> Certified | None:
-    """Make a certificate and write it; None where there was not enough time for any.
+    """Make a certificate and write it.
+
+    None where there was not enough time for any.
 
     Raises:
         FormatError: the file cannot be written.

@@ -37,7 +37,9 @@ class Declared:
 
 
 def require_own_data(path: Path, kind: str) -> None:
-    """Raise unless the model file, of this kind, holds by itself what it declares.
+    """Raise unless the model file itself holds what it declares.
+
+    ``kind`` is the kind of the file.
 
     What HDF5 says it cannot read is left to Keras, which says why.
 
@@ -88,7 +90,10 @@ def _look(path: Path, kind: str) -> Declared:
 
 
 def _look_into(file: Any, found: Declared) -> None:
-    """Look at every dataset and every attribute once; links to groups may form circles."""
+    """Look at every dataset and every attribute once.
+
+    Links to groups may form circles.
+    """
     import h5py
 
     with h5py.File(file, "r") as opened:

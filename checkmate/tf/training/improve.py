@@ -96,7 +96,9 @@ class Improvement:
             self.go_on_until(lambda: False)
 
     def rest(self, report: Report) -> None:
-        """End the thread's solve, and measure what it has found by now, on the first batch.
+        """End the thread's solve, and measure what it has found by now.
+
+        It is measured on the first batch.
 
         ``begin`` goes on from there.
         """

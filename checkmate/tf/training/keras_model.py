@@ -95,7 +95,10 @@ def _require(model: Any) -> None:
 
 
 def _training(model: Any, request: PlanRequest, phases: Phases) -> Training | CompiledTraining:
-    """Return what runs the batches: XLA where it compiles the model, else the executor."""
+    """Return what runs the batches.
+
+    It is XLA where it compiles the model, else the executor.
+    """
     if request.target is Target.EXECUTOR or not (model.jit_compile or request.target is Target.XLA):
         return _on_executor(model, request, phases)
     if why := why_executor(model):

@@ -25,7 +25,9 @@ class Limit:
 
 @dataclass
 class Phases:
-    """Hold the largest limit that a phase of a training had; None before the first.
+    """Hold the largest limit that a phase of a training had.
+
+    None before the first.
 
     A phase begins where a model is compiled again.
     """

@@ -292,7 +292,10 @@ class Planner:
         return plan if plan.schedule is None else dataclasses.replace(plan, small_chunks=small_chunks)
 
     def _make_ready(self, step: LiveStep, schedule: Schedule, small_chunks: SmallChunks) -> None:
-        """Prepare the allocator for a kept plan, which was measured after this, too."""
+        """Prepare the allocator for a kept plan.
+
+        The plan was measured after this, too.
+        """
         assert self._limit.now is not None  # it came with the plan
         mark = Mark(meter_of(step.graph))
         fetch_region(step.graph, schedule)
@@ -365,7 +368,10 @@ class Planner:
             self._told(self._limit.told(trials.step, limit, trials.plain))
 
     def _told(self, rose: bool) -> None:
-        """Let smaller layouts train plainly where the limit ``rose`` over what that takes."""
+        """Let smaller layouts train plainly where the limit allows it.
+
+        It does where it ``rose`` over what plain training takes.
+        """
         for key, plan in list(self._plans.items()) if rose else ():
             peak = self._plain.get(key)
             if plan.schedule is None or peak is None or peak > (self.allowed_bytes or 0):

@@ -78,7 +78,10 @@ class TrainStep:
         return found
 
     def _begin_phase(self) -> None:
-        """Plan anew if the model was compiled again since, or layers of it frozen or thawed."""
+        """Plan anew if the model was compiled again or its layers changed.
+
+        Layers change when they are frozen or thawed.
+        """
         if self._trained is not None and self._trained != _trained(self.model):
             require_trainable(self.model)
             self._plan_anew()
@@ -99,5 +102,8 @@ class TrainStep:
 
 
 def _trained(model: Any) -> tuple[int, ...]:
-    """Return what tells one phase of a training from the next: its optimizer and what it trains."""
+    """Return what tells one phase of a training from the next.
+
+    It is its optimizer and what it trains.
+    """
     return id(model.optimizer), *map(id, model.trainable_variables)

@@ -39,7 +39,9 @@ def sentence_of(trials: Trials, tried: Tried, limit: Limit, proof: Least | None,
 
 
 def nothing_to_save(trials: Trials, plain: Tried, limit: Limit, bound: int) -> str:
-    """Say that plain training goes on over the budget, because no schedule requests less.
+    """Say that plain training goes on over the budget.
+
+    No schedule requests less.
 
     ``bound``: it is proved that any requests as many bytes.
     """

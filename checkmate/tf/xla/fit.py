@@ -1,4 +1,6 @@
-"""Meet a budget by compiling: solve, compile, read the memory, ask for less.
+"""Meet a budget by compiling.
+
+Solve, compile, read the memory, ask for less.
 
 XLA's bytes are not the graph's: it fuses ops, whose values then need no memory, and it orders what is not
 tied. So the solver's budget is corrected by what XLA answers. No step is run, and the same step gives the
@@ -166,7 +168,10 @@ class _Search:
 
 
 def _best(attempts: list[XlaAttempt], plain: XlaMemory, budget_bytes: int) -> XlaAttempt | None:
-    """Return the cheapest that fits, else the smallest; None: the plain step is that."""
+    """Return the cheapest that fits, else the smallest.
+
+    None: the plain step is the one to take.
+    """
     fitting = [each for each in attempts if each.memory.peak_bytes <= budget_bytes]
     if fitting:
         return min(fitting, key=lambda each: (each.overhead, each.memory.peak_bytes))

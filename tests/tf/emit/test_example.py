@@ -1,4 +1,7 @@
-"""Test that an export's script says where it runs with other kernels than were measured."""
+"""Test that an export's script says where it runs with other kernels.
+
+Other kernels are those that were not measured.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,10 @@ SIZE = 20 << 20  # the allocator's region for it has 32 MiB: less than twice tha
 
 
 def held_for_a_large_buffer(*words: str) -> tuple[int, int]:
-    """Return the bytes held for a buffer of ``SIZE``, and those held before it."""
+    """Return the bytes held for a large buffer, and those before it.
+
+    The buffer has ``SIZE`` bytes.
+    """
     command = [sys.executable, "-m", "tests.tf.emit.held_in_region", str(SIZE), *words]
     done = subprocess.run(
         command, env={**os.environ, **METERED}, capture_output=True, text=True, check=True, timeout=300

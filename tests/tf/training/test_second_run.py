@@ -1,4 +1,7 @@
-"""Test that what a plan was measured to hold is what a later run holds, from its first step on."""
+"""Test that a later run holds what its plan was measured to hold.
+
+It does so from its first step on.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Test how a budget is met by compiling, with a compiler of which all is known."""
+"""Test how a budget is met by compiling.
+
+All is known of the compiler here.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ def _compilation(temp_bytes: float) -> Compilation:
 
 
 def _fit(graph: Graph, share: float, rate: float, floor: float = 0.0) -> tuple[XlaFit, list[int]]:
-    """Fit to a share of the plain temporaries, where XLA takes ``rate`` bytes for each of the graph's."""
+    """Fit to a share of the plain temporaries.
+
+    XLA takes ``rate`` bytes for each of the graph's.
+    """
     plain = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
     asked: list[int] = []
 
@@ -83,7 +89,10 @@ def test_where_nothing_fits_the_search_ends_and_says_so() -> None:
 
 
 def _long_chain() -> Graph:
-    """Return twenty layers, forward and back; each gradient reads the layer's input."""
+    """Return twenty layers, forward and back.
+
+    Each gradient reads the layer's input.
+    """
     builder = GraphBuilder("chain")
     values = [builder.value("a0", 100)]
     builder.op("f0", outputs=[values[0]], cost=1.0)

@@ -1,4 +1,7 @@
-"""Test that a schedule holds when XLA compiles it, and only because of its ties."""
+"""Test that a schedule holds when XLA compiles it.
+
+Test that it holds only because of its ties, too.
+"""
 
 from __future__ import annotations
 

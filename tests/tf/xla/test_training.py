@@ -1,4 +1,7 @@
-"""Test that a model with jit_compile=True trains compiled, within its budget."""
+"""Test that a model with jit_compile=True trains compiled.
+
+It trains within its budget.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Test solvers and provers that lie: nothing false is ever shown, and it is said who was wrong."""
+"""Test solvers and provers that lie.
+
+Nothing false is ever shown, and it is said who was wrong.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ class Liar:
 
 
 def told(graph: Graph, lies: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> SolveResult:
-    """Return what the pipeline makes of a result that was true before the ``lies``."""
+    """Return what the pipeline makes of a result with ``lies`` in it.
+
+    The result was true before.
+    """
     honest = pipeline.solve(graph, BUDGET, solver="greedy")
     monkeypatch.setattr(SolverEntry, "load", lambda entry: Liar(replace(honest, **lies)))
     return pipeline.solve(graph, BUDGET, solver="greedy")

@@ -51,7 +51,10 @@ class CompiledSteps:
     def _body(
         self, layout: BatchLayout, step: LiveStep | None, schedule: Schedule | None
     ) -> Callable[..., Logs]:
-        """Return the step of ``layout``, metrics included, as a function of its tensors."""
+        """Return the step of ``layout`` as a function of its tensors.
+
+        Metrics are included.
+        """
 
         def train(*tensors: tf.Tensor) -> Logs:
             if step is None or schedule is None:
