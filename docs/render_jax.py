@@ -54,7 +54,7 @@ def page(results: Path = RESULTS) -> str:
         loads = facts["load"]
         parts.append(
             f"*{facts['processor']}, {facts['cores']} cores, load {min(loads):.0f} to {max(loads):.0f}, "
-            f"JAX {facts['jax']} on {facts['platform']}.*\n"
+            f"JAX {facts['jax']} on {facts['platform']}. From `docs/results/jax/{path.name}`.*\n"
         )
         for name in dict.fromkeys(row["network"] for row in facts["rows"]):
             parts += [f"## {name}\n", _table([row for row in facts["rows"] if row["network"] == name])]
