@@ -55,6 +55,38 @@ def _layout(facts: dict[str, Any]) -> str:
     return table(("net", *ways), rows)
 
 
+def _blocks(facts: dict[str, Any]) -> str:
+    columns = ("ops", "budget", "first schedule", "within 1 %", "best", "bound", "greedy")
+    rows = facts["rows"]
+    greedy = {(row["ops"], row["share"]): row for row in rows if row["solver"] == "greedy"}
+    return table(
+        columns,
+        (
+            [
+                f"{row['ops']:,}",
+                f"{row['share']:.0%}",
+                _first(row),
+                "–" if row["within_a_percent_s"] is None else f"{row['within_a_percent_s']:.1f} s",
+                _more(row["overhead"]),
+                _more(row["bound_overhead"]),
+                _first(greedy[row["ops"], row["share"]]),
+            ]
+            for row in rows
+            if row["solver"] == "auto"
+        ),
+    )
+
+
+def _first(row: dict[str, Any]) -> str:
+    if row["first_s"] is None:
+        return f"none in {row['time_limit_s']:.0f} s"
+    return f"{row['first_s']:.1f} s, {_more(row['first_overhead'])}"
+
+
+def _more(overhead: float | None) -> str:
+    return "–" if overhead is None else f"+{100 * overhead:.2f} %"
+
+
 def _change(peak: dict[str, int]) -> str:
     return f"{peak['before_bytes'] / _MIB:.1f} → {peak['after_bytes'] / _MIB:.1f}"
 
@@ -73,7 +105,12 @@ def _made(facts: dict[str, Any]) -> str:
     )
 
 
-_KINDS = {"checkmate-record": _record, "checkmate-requested": _requested, "checkmate-layout": _layout}
+_KINDS = {
+    "checkmate-record": _record,
+    "checkmate-requested": _requested,
+    "checkmate-layout": _layout,
+    "checkmate-blocks": _blocks,
+}
 
 if __name__ == "__main__":
     codes = []
