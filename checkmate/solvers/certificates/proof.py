@@ -67,10 +67,13 @@ class CaseProver:
         whole = all(cost.denominator == 1 for cost in costs)
         needed = self._needed(whole)
         program = RelaxedProgram(rows, [float(cost) for cost in costs])
-        first = self._solved(program, {}, needed)
-        if first is None:
-            return None
-        self._split_weakest(program, rows, first, needed)
+        try:
+            first = self._solved(program, {}, needed)
+            if first is None:
+                return None
+            self._split_weakest(program, rows, first, needed)
+        finally:
+            program.close()
         return self._written(rows, first, costs, whole)
 
     def _needed(self, whole: bool) -> float:

@@ -86,6 +86,8 @@ class RelaxedProgram:
         lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
         lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = whole
         highs = silent_highs()
+        # What ran in this thread before may have left a scheduler of other threads, with which HiGHS refuses.
+        highs.resetGlobalScheduler(True)
         highs.setOptionValue("threads", 1)
         highs.setOptionValue("solver", "simplex")
         highs.setOptionValue("presolve", "off")  # each case starts from the basis of the one before
@@ -106,6 +108,10 @@ class RelaxedProgram:
                 values.append(1.0)
             first.append(len(where))
         return np.array(first, np.int32), np.array(where, np.int32), np.array(values, np.float64)
+
+    def close(self) -> None:
+        """Leave this thread to whatever runs HiGHS in it next."""
+        self._highs.resetGlobalScheduler(True)
 
     def raise_price(self, factor: float) -> None:
         """Make memory beyond the budget dearer."""

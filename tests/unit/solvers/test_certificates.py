@@ -22,6 +22,7 @@ from checkmate.pipeline import certify, keep_everything_peak, solve
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.certificates.proof import CaseProver
 from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.shared.highs_thread import silent_highs
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 
@@ -41,6 +42,17 @@ def made(graph: Graph, budget: int) -> dict[str, Any]:
     found = certify(graph, budget, seconds=SECONDS)
     assert found is not None
     return dict(found.data)
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_a_thread_that_has_run_highs_before_can_certify(threads: int) -> None:
+    """HiGHS refuses to run with another number of threads than its scheduler has."""
+    other = silent_highs()
+    other.setOptionValue("threads", threads)
+    other.addConstr(other.addVariable(0, 1, -1.0) <= 0.5)
+    assert "kOk" in str(other.run())
+    assert certify(training_chain(8), 60, seconds=SECONDS) is not None
+    assert "kOk" in str(other.run())
 
 
 def test_the_checker_is_short_and_needs_python_alone() -> None:
