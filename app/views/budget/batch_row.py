@@ -55,6 +55,7 @@ class BatchRow(QWidget):
         search.setObjectName("link")
         self.slider.setAccessibleName("Batch, on a slider")
         self.spin.setAccessibleName("Batch")
+        self.spin.lineEdit().setAccessibleName("Batch")
         self.spin.setKeyboardTracking(False)
         self.spin.setRange(1, _MOST)
         self.spin.setFixedWidth(_FIELD)

@@ -56,6 +56,7 @@ class Run:
         self._begun = time.perf_counter()
         self._until = self._begun + options.time_limit_s
         self._bound, self._cuts, self._programs = max(problem.graph.base_cost, bound), 0, 0
+        self._asked = False  # until then, what the prover knows is of the budget before
         if options.workers > 1:
             self._ask(options.time_limit_s)
         self._scaled = build_model(problem.graph)
@@ -237,6 +238,7 @@ class Run:
     def _ask(self, seconds: float) -> None:
         """Let the prover work on this budget."""
         workers = max(1, self._options.workers - (1 if self._options.workers == 2 else 2))
+        self._asked = True
         self._prover.prove(self._problem.budget_bytes, seconds=max(0.0, seconds), workers=workers)
 
     def _begin_second(self) -> SequenceSearch:
@@ -255,14 +257,16 @@ class Run:
             self._prover.offer(self._search.best)
 
     def _prover_state(self) -> ProverState:
-        """Return how far the prover is."""
+        """Return how far the prover is with this budget."""
+        if not self._asked:
+            return ProverState(self._problem.graph.base_cost, 0, 0, over=True)
         return self._prover.state()
 
     def _has_news(self) -> bool:
         """Return whether ``_take_news`` would find anything."""
         return (
             self._second.has_news()
-            or self._prover.has_schedules()
+            or (self._asked and self._prover.has_schedules())
             or self._prover_state().bound > self._bound
         )
 
@@ -293,7 +297,7 @@ class Run:
         state = self._prover_state()
         self._cuts, self._programs = max(self._cuts, state.cuts), max(self._programs, state.programs)
         self._raise_bound(state.bound)
-        for steps in self._prover.take_schedules():
+        for steps in self._prover.take_schedules() if self._asked else ():
             if not self._over():
                 self._fit(steps)
 

@@ -8,12 +8,14 @@ from random import Random
 
 import pytest
 
+from checkmate import pipeline
 from checkmate.graphs.generate import training_dag
 from checkmate.ir import GraphBuilder, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.portfolio.auto import AutoSolver
+from checkmate.solvers.pathcut.in_thread import background_prover
+from checkmate.solvers.portfolio.auto import AutoSolver, solve_with
 from checkmate.solvers.portfolio.core_sharing import SecondCore
 from checkmate.solvers.problem import Problem, SolveOptions
 from tests.graphs_strategies import random_graph, training_chain
@@ -75,6 +77,21 @@ def test_graphs_with_everything(seed: int) -> None:
             assert result.cost == pytest.approx(min(recorder.costs))
         else:
             assert result.status in (SolveStatus.LIMIT, SolveStatus.INFEASIBLE)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_warm_prover_brings_no_bound_of_the_budget_before(seed: int) -> None:
+    """What is proved of a smaller budget does not hold for a larger one."""
+    graph = training_dag(seed, 70)
+    plain = pipeline.keep_everything_peak(graph)
+    with background_prover(graph) as prover:
+        for share in (0.5, 0.8, 0.6, 0.9):
+            problem = Problem(graph, int(share * plain))
+            options = SolveOptions(time_limit_s=1.5)
+            warm = solve_with(problem, options, SilentListener(), prover)
+            alone = pipeline.solve(graph, problem.budget_bytes, options=options)
+            assert warm.cost is not None and warm.lower_bound is not None and alone.cost is not None
+            assert warm.lower_bound <= min(warm.cost, alone.cost) * (1 + 1e-6)
 
 
 def test_cancelled_with_a_schedule_keeps_it_and_is_quick() -> None:
