@@ -109,18 +109,18 @@ class ScheduleTree(QTreeWidget):
     def fill(self, groups: Mapping[Group, tuple[ScheduleRow, ...]]) -> None:
         """Show these rows; what is current or scrolled to stays."""
         rows = {row.found.key: row for group in groups.values() for row in group}
-        self.blockSignals(True)
-        if list(rows) != list(self._rows) or [r.group for r in rows.values()] != [
-            r.group for r in self._rows.values()
+        blocked = self.blockSignals(True)
+        before, self._rows = self._rows, rows  # a scroll bar that comes meanwhile resizes the new rows
+        if list(rows) != list(before) or [r.group for r in rows.values()] != [
+            r.group for r in before.values()
         ]:
             self._rebuild(groups)
-        self._rows = rows
         for key, row in rows.items():
             self._set(self._items[key], row)
         for group, head in self._heads.items():
             count = len(groups[group])
             head.setData(0, FIGURE, str(count) if count else "")
-        self.blockSignals(False)
+        self.blockSignals(blocked)
         self._tell_folded()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -128,10 +128,10 @@ class ScheduleTree(QTreeWidget):
         narrow = self.viewport().width() < _ROOMY
         if narrow != self._narrow:
             self._narrow = narrow
-            self.blockSignals(True)
+            blocked = self.blockSignals(True)
             for key, item in self._items.items():
                 self._set(item, self._rows[key])
-            self.blockSignals(False)
+            self.blockSignals(blocked)
             self.scheduleDelayedItemsLayout()
 
     def _rebuild(self, groups: Mapping[Group, tuple[ScheduleRow, ...]]) -> None:
@@ -163,7 +163,7 @@ class ScheduleTree(QTreeWidget):
         self, shown: ListedSchedule | None, mark: Callable[[ListedSchedule], str | None]
     ) -> None:
         """Make the schedule on screen the current one, and mark A and B."""
-        self.blockSignals(True)
+        blocked = self.blockSignals(True)
         key = None if shown is None else shown.key
         if key != self._shown or self.current() is None:
             self._shown = key
@@ -177,13 +177,13 @@ class ScheduleTree(QTreeWidget):
                 self.scrollToItem(seen)
         for found_key, item in self._items.items():
             item.setData(0, MARK, mark(self._rows[found_key].found))
-        self.blockSignals(False)
+        self.blockSignals(blocked)
         self._tell_folded()
 
     def _tell_folded(self) -> None:
         """Say below a folded head what of its group is on screen."""
         shown = None if self._shown is None else self._rows.get(self._shown)
-        self.blockSignals(True)
+        blocked = self.blockSignals(True)
         for group, head in self._heads.items():
             head.setText(0, f"{'▾' if head.isExpanded() else '▸'} {group.value}")
             head.setData(0, Qt.ItemDataRole.AccessibleTextRole, group.value)
@@ -191,7 +191,7 @@ class ScheduleTree(QTreeWidget):
             hides = shown is not None and shown.group is group and not head.isExpanded()
             head.setData(0, DETAIL, f"on screen: {shown.name}" if shown is not None and hides else empty)
             head.setToolTip(0, "" if head.childCount() == 0 else "Click to open or fold")
-        self.blockSignals(False)
+        self.blockSignals(blocked)
         self.viewport().update()
 
     def _on_clicked(self, item: QTreeWidgetItem) -> None:
