@@ -13,10 +13,14 @@ from tests.benchmarks.training import PROGRAMS, exact_row
 
 # A sum of three terms or more begins with the one whose memory can be reused.
 ROUNDED = 1e-6
+# One of each kind: its own ``train_step``, a loop with two tapes, no Keras. Half a minute each.
+FEW = ("vae.py", "dcgan.py", "plain_tensorflow.py")
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    "program",
+    [pytest.param(name, marks=pytest.mark.heavy if name in FEW else pytest.mark.long) for name in PROGRAMS],
+)
 def test_an_example_computes_the_same_with_the_same_kernels(program: str) -> None:
     found = exact_row(program, small=True, compiled=True)
     assert "problem" not in found, found["problem"]
