@@ -1,6 +1,6 @@
 """Measure how fast steps of many equal blocks are solved, and how well.
 
-``python -m tests.benchmarks.blocks -o docs/results/blocks.json`` solves steps of up to 100,000 ops
+``python -m tests.benchmarks.blocks -o docs/results/solvers/blocks.json`` solves steps of up to 100,000 ops
 (``checkmate.graphs.blocks``) by ``auto`` and by greedy, for the table of docs/pages/benchmarks/blocks.md.
 """
 
