@@ -46,7 +46,7 @@ def made(graph: Graph, budget: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("threads", [0, 2])
 def test_a_thread_that_has_run_highs_before_can_certify(threads: int) -> None:
-    """HiGHS refuses to run with another number of threads than its scheduler has."""
+    """HiGHS refuses another number of threads than its scheduler has."""
     other = silent_highs()
     other.setOptionValue("threads", threads)
     other.addConstr(other.addVariable(0, 1, -1.0) <= 0.5)
