@@ -32,7 +32,8 @@ from checkmate.tf.costs.cached import KnownCosts, NodeCosts
 from checkmate.tf.costs.launches import NO_KERNEL_TIMES, launched_seconds, share_by_operations
 from checkmate.tf.costs.operations import node_operations
 from checkmate.tf.devices import peak_bytes, reset_peak, settings_here
-from checkmate.tf.emit.emit import EmittedOutputs, step_from_schedule
+from checkmate.tf.emit.copies import EmittedOutputs
+from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.profiler import StepTrace, trace_run
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.xla_calls import node_seconds

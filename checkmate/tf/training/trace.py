@@ -22,7 +22,8 @@ from checkmate.ir.graph import Device, Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.tf.costs.profile import analytic_costs
 from checkmate.tf.devices import kernels_here
-from checkmate.tf.emit.emit import EmittedOutputs, step_from_schedule
+from checkmate.tf.emit.copies import EmittedOutputs
+from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.models.batch import BatchLayout
 from checkmate.tf.models.load import optimizer_bytes, parameter_bytes
 from checkmate.tf.models.model import LoadedModel

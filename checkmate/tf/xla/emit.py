@@ -10,18 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import tensorflow as tf
 
-from checkmate.errors import ExportError
 from checkmate.ir.schedule import Schedule
 from checkmate.tf import private
-from checkmate.tf.emit.constants import constant_ops, static_shape
-from checkmate.tf.emit.emit import EmittedOutputs
+from checkmate.tf.emit.copies import Copies, EmittedOutputs
 from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.trace.dataflow import Structure, source
-from checkmate.tf.trace.op_kinds import SHAPE_TYPES, OpKind
+from checkmate.tf.trace.dataflow import source
 from checkmate.tf.xla.ties import Ties, can_be_tied
 
 
@@ -50,39 +46,17 @@ def tied_step(
 
 
 @dataclass(eq=False)
-class _TiedEmitter:
+class _TiedEmitter(Copies):
     """Hold the state of one emission into ``graph``."""
 
-    folded: FoldedStep
-    graph: Any
-    arguments: Sequence[tf.Tensor]
     tied: bool
-    copied_once: dict[int, tf.Operation] = field(default_factory=dict)
-    placeholders: dict[str, tf.Tensor] = field(default_factory=dict)
-    current: dict[int, tf.Operation] = field(default_factory=dict)  # newest copy of each heavy op
-    views: dict[tuple[int, tuple[str, ...]], tf.Operation] = field(default_factory=dict)
     runs: dict[int, int] = field(default_factory=dict)  # how often each node was emitted
     before: tuple[tf.Tensor, ...] = ()  # what the last step with a usable result made
     scope: str = "start"
 
     def __post_init__(self) -> None:
-        private.copy_functions(self.traced_graph, self.graph)
-        arguments = [tensor for tensor in self.folded.traced.function.inputs if tensor.dtype != tf.resource]
-        self._captured = {inner.name: external for external, inner in private.captures(self.traced_graph)}
-        plain = [tensor for tensor in arguments if tensor.name not in self._captured]
-        self.placeholders = {inner.name: given for inner, given in zip(plain, self.arguments, strict=True)}
-        self._constant = constant_ops(self.structure)
+        super().__post_init__()
         self._ties = Ties(self.graph)
-
-    @property
-    def structure(self) -> Structure:
-        """Return what is known of the traced step."""
-        return self.folded.structure
-
-    @property
-    def traced_graph(self) -> Any:
-        """Return the graph that the step was traced into."""
-        return self.folded.traced.graph
 
     def emit_node(self, position: int, node: int) -> None:
         """Copy the ops of ``node``, tied to the step before if they run again."""
@@ -94,11 +68,10 @@ class _TiedEmitter:
         copies: list[tf.Operation] = []
         fresh: set[str] = set()  # ops that wait for the step before
         for member in members:
-            original = self.structure.ops[member]
-            inputs = [self._tensor(tensor) for tensor in original.inputs]
+            inputs = self._inputs(member)
             if again and self.tied and not self._waits(inputs, fresh):
                 inputs = self._tie(member, inputs)
-            copy = self._copy(member, inputs, self._controls(original))
+            copy = self._copy(member, inputs, self._controls(member))
             fresh.add(copy.name)
             self.current[member] = copy
             copies.append(copy)
@@ -137,18 +110,12 @@ class _TiedEmitter:
     def emit_side_effects(self) -> None:
         """Copy the light stateful ops that nothing has asked for yet."""
         self.scope = "end"
-        for index, kind in enumerate(self.structure.kinds):
-            op = self.structure.ops[index]
-            if kind is OpKind.LIGHT and private.is_stateful(op) and op.type != "ReadVariableOp":
-                self._operation(op)
+        for index in self._light_stateful():
+            self._operation(self.structure.ops[index])
 
     def outputs(self, with_gradients: bool) -> EmittedOutputs:
         """Return the tensors that leave the step, read from the newest copies."""
-        traced = self.folded.traced
-        kept = traced.gradients.values() if with_gradients else ()
-        gradients = tuple(tuple(self._tensor(tensor) for tensor in tensors) for tensors in kept)
-        predictions = tuple(self._tensor(tensor) for tensor in traced.predictions)
-        return EmittedOutputs(self._tensor(traced.loss), predictions, gradients)
+        return self._outputs(with_gradients=with_gradients)
 
     def _copy(
         self, index: int, inputs: Sequence[tf.Tensor], controls: Sequence[tf.Operation]
@@ -156,72 +123,6 @@ class _TiedEmitter:
         original = self.structure.ops[index]
         name = f"{self.scope}/{original.name.rsplit('/', 1)[-1]}"
         return private.create_op(self.graph, original, inputs, list(controls), name)
-
-    def _tensor(self, tensor: tf.Tensor) -> tf.Tensor:
-        """Return what stands for the traced ``tensor`` at this place."""
-        tensor = source(tensor)
-        if tensor.op.type == "Placeholder":
-            if tensor.name not in self.placeholders:
-                self.placeholders[tensor.name] = private.capture(self.graph, self._captured[tensor.name])
-            return self.placeholders[tensor.name]
-        index = self.structure.index[tensor.op.name]
-        if self.structure.kinds[index] is OpKind.FIXED and tensor.op.type in SHAPE_TYPES:
-            return self._static_shape(index, tensor)
-        return self._operation(tensor.op).outputs[tensor.value_index]
-
-    def _operation(self, original: tf.Operation) -> tf.Operation:
-        """Return what stands for the traced op ``original`` at this place."""
-        index = self.structure.index[original.name]
-        kind = self.structure.kinds[index]
-        if kind is OpKind.HEAVY:
-            if index not in self.current:
-                raise ExportError(f"the schedule reads {original.name!r} before it is computed")
-            return self.current[index]
-        if kind is OpKind.VIEW:
-            inputs = [self._tensor(tensor) for tensor in original.inputs]
-            key = index, tuple(tensor.name for tensor in inputs)
-            if key not in self.views:
-                self.views[key] = self._copy(index, inputs, self._controls(original))
-            return self.views[key]
-        if index not in self.copied_once:
-            self._copy_once(index)
-        return self.copied_once[index]
-
-    def _copy_once(self, index: int) -> None:
-        """Copy a light or fixed op and every light op it needs, in their order."""
-        wanted: set[int] = set()
-        stack = [self.structure.ops[index]]
-        while stack:
-            op = stack.pop()
-            number = self.structure.index[op.name]
-            kind = self.structure.kinds[number]
-            known = number in wanted or number in self.copied_once
-            if known or kind in (OpKind.HEAVY, OpKind.DEAD) or op.type == "Placeholder":
-                continue
-            if kind is not OpKind.FIXED or op.type not in SHAPE_TYPES:
-                stack.extend(source(tensor).op for tensor in op.inputs)
-                stack.extend(op.control_inputs)
-            wanted.add(number)
-        for number in sorted(wanted):
-            op = self.structure.ops[number]
-            if self.structure.kinds[number] is not OpKind.VIEW and op.type not in SHAPE_TYPES:
-                inputs = [self._tensor(tensor) for tensor in op.inputs]
-                self.copied_once[number] = self._copy(number, inputs, self._controls(op))
-
-    def _controls(self, original: tf.Operation) -> list[tf.Operation]:
-        return [
-            self._operation(control)
-            for control in original.control_inputs
-            if self.structure.kinds[self.structure.index[control.name]] is not OpKind.DEAD
-        ]
-
-    def _static_shape(self, index: int, tensor: tf.Tensor) -> tf.Tensor:
-        key = (-1 - index, (str(tensor.value_index),))
-        if key not in self.views:
-            value = static_shape(tensor.op, tensor.value_index)
-            with tf.control_dependencies(None):
-                self.views[key] = tf.constant(value, dtype=tensor.dtype, name="shape").op
-        return self.views[key].outputs[0]
 
 
 def _behind_views(tensor: tf.Tensor, fresh: set[str]) -> bool:
