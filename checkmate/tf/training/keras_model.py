@@ -66,7 +66,7 @@ def _ending(model: Any) -> Callable[..., Any]:
         finally:
             training = getattr(model.train_function, "training", None)
             if training is not None:
-                training.planner.end(well=well)
+                training.end(well=well)
         return history
 
     fit.plain = plain  # type: ignore[attr-defined]
@@ -153,6 +153,10 @@ class Training:
         """Make the plan for such batches now."""
         self.planner.plan(layout, tensors)
 
+    def end(self, *, well: bool) -> None:
+        """Stop what goes on beside training; it ended ``well`` or by an error."""
+        self.planner.end(well=well)
+
     def step(self, data: Any) -> Logs:
         """Train on one batch; return the results of the metrics.
 
@@ -219,6 +223,11 @@ class CompiledTraining:
                 self._executor = _on_executor(self.model, self._request, self._phases)
         if self._executor is not None:
             self._executor.prepare(layout, tensors)
+
+    def end(self, *, well: bool) -> None:
+        """Stop what goes on beside training, which only the executor has."""
+        if self._executor is not None:
+            self._executor.end(well=well)
 
     def step(self, data: Any) -> Logs:
         """Train on one batch; return the results of the metrics.

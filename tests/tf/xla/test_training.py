@@ -62,6 +62,13 @@ def test_a_budget_that_cannot_be_kept_is_missed_or_an_error(capfd: pytest.Captur
     assert caught.value.details["needed_bytes"] > caught.value.details["budget_bytes"] == 2**20
 
 
+def test_fit_ends_where_training_need_not_wait() -> None:
+    """There is nothing beside compiled training that would have to be ended."""
+    model, x, y = _model("normalized")
+    checkmate.rematerialize(model, "2GiB", wait=False, quiet=True)
+    assert np.isfinite(model.fit(x, y, verbose=0).history["loss"]).all()
+
+
 @pytest.mark.heavy
 def test_what_xla_cannot_compile_trains_on_the_executor(capfd: pytest.CaptureFixture[str]) -> None:
     class Texts(keras.layers.Layer):
