@@ -28,6 +28,8 @@ from checkmate.tf.training.trace import LiveStep
 from checkmate.tf.xla_calls import node_seconds
 
 _RUNS = 2  # the first is cold: its peak counts, its seconds do not
+# TensorFlow orders the ops of a plain step anew in each run: two showed 20 to 31 MiB of one step.
+_PLAIN_RUNS = 4
 # Of fewer, a busy machine lets the costs of the same step differ twice as much. On a quiet one they settle
 # sooner: with a further run, the sum of the least seconds falls by no more than this share.
 _RUNS_FOR_COSTS, _LEAST_FOR_COSTS, _SETTLED = 6, 4, 0.01
@@ -121,14 +123,14 @@ def measure_scheduled(
 class _Peaks:
     """Say when the peaks of the runs are known well enough.
 
-    One that is over ``within`` bytes is.
+    They are after ``runs``, or when one is over ``within`` bytes.
     """
 
-    def __init__(self, within: int | None = None) -> None:
-        self._within = math.inf if within is None else within
+    def __init__(self, within: int | None = None, runs: int = _RUNS) -> None:
+        self._within, self._runs = math.inf if within is None else within, runs
 
     def enough(self, traces: Sequence[StepTrace]) -> bool:
-        return len(traces) >= _RUNS or any(_peak(trace) > self._within for trace in traces)
+        return len(traces) >= self._runs or any(_peak(trace) > self._within for trace in traces)
 
 
 class _Costs:
@@ -157,7 +159,7 @@ def measure_plain(step: LiveStep, tensors: Sequence[tf.Tensor]) -> StepMeasureme
     Raises:
         ProfileError: the step could not be run (it may not fit), or not be profiled.
     """
-    return _measured(_traces(step, lambda _: step.plain(), tensors, _Peaks()), ())
+    return _measured(_traces(step, lambda _: step.plain(), tensors, _Peaks(runs=_PLAIN_RUNS)), ())
 
 
 def _traces(
