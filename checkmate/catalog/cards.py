@@ -89,9 +89,7 @@ def _card(row: dict[str, Any]) -> Card:
 def cards_called(names: Sequence[str]) -> tuple[Card, ...]:
     """Return the cards that ``names`` mean; all if there is no name.
 
-    They come by rising memory.
-
-    A name is a card's, or else a part of it. Case does not matter.
+    They come by rising memory. A name is a card's, or else a part of it. Case does not matter.
 
     Raises:
         UsageError: a name fits no card.

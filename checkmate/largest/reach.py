@@ -1,9 +1,7 @@
 """How large a batch a schedule leaves room for.
 
-Its memory at two batches says so. Nothing is searched.
-
 At another batch each step's live bytes grow by the same bytes for each example, but for rounding. So the
-memory at two batches says what it is at all others.
+memory at two batches says what it is at all others. Nothing is searched.
 """
 
 from __future__ import annotations

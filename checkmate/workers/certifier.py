@@ -1,6 +1,4 @@
-"""Prove how near a schedule is to the best, and write the certificate.
-
-This is done for the window.
+"""Make a certificate for the window.
 
 This is the process ``python -m checkmate.workers.certifier``.
 

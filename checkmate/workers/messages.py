@@ -529,9 +529,7 @@ class LargestBatchFailed(Message):
 class Certify(NewestJob):
     """Prove a bound for a budget, and write the certificate.
 
-    It says that no schedule costs less, or that none fits.
-
-    ``known_cost``: of a schedule within the budget.
+    It says that no schedule costs less, or that none fits. ``known_cost``: of a schedule within the budget.
     """
 
     name: str

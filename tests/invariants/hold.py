@@ -126,9 +126,8 @@ def replayed(graph: Graph, result: SolveResult, budget: int, once: set[int]) -> 
 def together(found: list[tuple[int, str, SolveResult]], assumed: tuple[str, ...]) -> list[str]:
     """Return where answers contradict each other.
 
-    The answers are to several budgets, or of several solvers.
-
-    A proof that assumes more than ``assumed``, such as a given order, says nothing of other solvers.
+    The answers are to several budgets, or of several solvers. A proof that assumes more than ``assumed``,
+    such as a given order, says nothing of other solvers.
     """
     problems, best = [], math.inf
     proofs = [entry for entry in found if set(entry[2].assumptions) <= set(assumed)]

@@ -1,7 +1,5 @@
 """Train the VAE of ``examples/`` for a few steps within a budget.
 
-It tells each step's peak.
-
 ``python -m tests.tf.example_steps ANSWER.json``: ``peaks``, in bytes, ``told``, the lines about plans,
 ``held``, what was not the step's own, and ``requested``, what the ops of its plan request.
 """

@@ -39,9 +39,7 @@ class Declared:
 def require_own_data(path: Path, kind: str) -> None:
     """Raise unless the model file itself holds what it declares.
 
-    ``kind`` is the kind of the file.
-
-    What HDF5 says it cannot read is left to Keras, which says why.
+    ``kind`` is the kind of the file. What HDF5 says it cannot read is left to Keras, which says why.
 
     Raises:
         UnsafeModelError: it links to another file. ModelReadError: it declares far more than its size, or

@@ -98,9 +98,7 @@ class Improvement:
     def rest(self, report: Report) -> None:
         """End the thread's solve, and measure what it has found by now.
 
-        It is measured on the first batch.
-
-        ``begin`` goes on from there.
+        It is measured on the first batch. ``begin`` goes on from there.
         """
         solving, self._solving = self._solving, None
         found = None if solving is None else solving.cut_short()

@@ -27,9 +27,7 @@ class Limit:
 class Phases:
     """Hold the largest limit that a phase of a training had.
 
-    None before the first.
-
-    A phase begins where a model is compiled again.
+    ``largest`` is None before the first. A phase begins where a model is compiled again.
     """
 
     largest: Limit | None = None

@@ -41,9 +41,7 @@ def sentence_of(trials: Trials, tried: Tried, limit: Limit, proof: Least | None,
 def nothing_to_save(trials: Trials, plain: Tried, limit: Limit, bound: int) -> str:
     """Say that plain training goes on over the budget.
 
-    No schedule requests less.
-
-    ``bound``: it is proved that any requests as many bytes.
+    ``bound``: it is proved that any schedule requests at least as many bytes.
     """
     kept, least = format_bytes(trials.everything), format_bytes(bound)
     how = "" if trials.metered else f"; this process has no memory meter: {HOW_TO_METER}"

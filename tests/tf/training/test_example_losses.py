@@ -1,6 +1,4 @@
-"""Test that the example programs compute the same within a budget.
-
-They compute the same as without one.
+"""Test that a budget does not change what the examples compute.
 
 Kernels and fusions are the same in both runs, so what is left of a difference would be the schedule's.
 """

@@ -81,7 +81,7 @@ def test_graphs_with_everything(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_warm_prover_brings_no_bound_of_the_budget_before(seed: int) -> None:
-    """What is proved of a smaller budget does not hold for a larger one."""
+    """Solve for several budgets with one prover, and alone, and compare."""
     graph = training_dag(seed, 70)
     plain = pipeline.keep_everything_peak(graph)
     with background_prover(graph) as prover:
