@@ -157,6 +157,21 @@ class Desk:
             self.hand.key("ctrl+a")
         raise AssertionError(f"{text!r} was typed; in the field is {self.state['focus']}")
 
+    def choose_file(self, keys: str, path: Path, chosen: Callable[[], bool]) -> None:
+        """Open a file dialog by ``keys``, and type a file into it.
+
+        ``chosen``: whether the window took it. A list of completions may take the first Return.
+        """
+        self.hand.key(keys)
+        self.until(lambda: self.state["dialog"], "the dialog that asks for a file came up")
+        self.still()
+        self.type(str(path))
+        for _ in range(3):
+            self.hand.key("Return")
+            self.still()
+            if chosen():
+                return
+
     def until_open(self, ops: int) -> None:
         """Wait until a graph of so many ops is on screen, and the solver knows it."""
         self.until(lambda: self.state["ops"] == ops and self.state["ranged"], f"{ops} ops on screen")

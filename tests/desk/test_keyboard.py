@@ -119,15 +119,7 @@ def test_a_models_file_becomes_an_exported_step_by_the_keyboard_alone(tmp_path: 
     with Desk(None) as desk:
         desk.until(lambda: bool(desk.state.get("places")), "the start page came up")
         desk.still()
-        desk.hand.key("ctrl+o")
-        desk.until(lambda: desk.state["dialog"], "the dialog came up")
-        desk.still()
-        desk.type(str(model))
-        for _ in range(3):
-            desk.hand.key("Return")
-            desk.still()
-            if not desk.state["dialog"]:  # else the list of completions took the key
-                break
+        desk.choose_file("ctrl+o", model, lambda: not desk.state["dialog"])
         desk.until(lambda: desk.state["ranged"] and not desk.state["measuring"], "it is measured", _LONG_S)
         desk.still()
         desk.hand.key("ctrl+2")

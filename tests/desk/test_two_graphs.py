@@ -70,15 +70,7 @@ def test_lines_and_a_card_are_chosen_by_the_keyboard(desk) -> None:
 def test_two_graphs_are_compared_by_the_keyboard(desk, tmp_path: Path) -> None:
     other = tmp_path / "double.json.gz"
     write_graph(other, BatchScaling(read_graph(find_graph("unet-b8.graph"))).at(16))
-    desk.hand.key("ctrl+shift+d")
-    desk.until(lambda: desk.state["dialog"], "the dialog that asks for a file came up")
-    desk.still()
-    desk.type(str(other))
-    for _ in range(3):
-        desk.hand.key("Return")
-        desk.still()
-        if desk.state["compared"]:  # else the list of completions took the key
-            break
+    desk.choose_file("ctrl+shift+d", other, lambda: bool(desk.state["compared"]))
     desk.until(lambda: bool(desk.state["compared"].get("layers")), "the layers are compared")
     assert desk.state["compared"]["title"] == "Compare unet, batch 8 (A) with unet, batch 16 (B)"
     desk.until(lambda: desk.state["compared"]["known"][1] > 3, "B has a frontier of its own")
