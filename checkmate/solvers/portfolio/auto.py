@@ -23,6 +23,7 @@ from checkmate.solvers.pathcut.in_process import BackgroundProver
 from checkmate.solvers.pathcut.in_thread import background_prover
 from checkmate.solvers.portfolio.run import NAME, Run
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.repeats.start import BlocksOf
 from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.solvers.warm_up.preliminary import PreliminarySolver
 
@@ -54,17 +55,18 @@ def solve_with(
     prover: BackgroundProver,
     *,
     bound: float = 0.0,
+    blocks: BlocksOf | None = None,
 ) -> SolveResult:
     """Solve with the caller's prover and a lower bound that is known already.
 
-    The prover stays warm for the next budget.
+    The prover stays warm for the next budget. ``blocks``: of the graph, if the caller solves it again.
     """
     started = time.perf_counter()
     settled = _settle(problem, options, listener, started)
     if settled is not None:
         return settled
     warm_up()
-    run = Run(problem, options, listener, prover, bound)
+    run = Run(problem, options, listener, prover, bound, blocks or BlocksOf(problem.graph))
     try:
         if options.workers > 1:
             run.side_by_side()

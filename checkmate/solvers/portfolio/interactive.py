@@ -39,7 +39,7 @@ from checkmate.solvers.portfolio.auto import cancelled_while_compiling, solve_wi
 from checkmate.solvers.portfolio.baseline_points import baseline_points
 from checkmate.solvers.portfolio.least_memory import LeastMemory, least_memory
 from checkmate.solvers.problem import Listener, MemoryListener, Problem, SolveOptions
-from checkmate.solvers.repeats.start import Blocks, blocks_of, repeated_schedules
+from checkmate.solvers.repeats.start import BlocksOf, repeated_schedules
 from checkmate.solvers.sequence.greedy_solver import QUICK, greedy_steps
 from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.solvers.sequence.model import ScaledModel, build_model
@@ -103,8 +103,7 @@ class LiveSolver:
         self._scaled: ScaledModel | None = None
         # The budget that the descent has not reached yet, and the steps where it is.
         self._reached: tuple[int, Steps] | None = None
-        self._blocks: Blocks | None = None  # of a large graph, from the first descent on
-        self._looked_for_blocks = False
+        self._blocks = BlocksOf(graph)
         self._compilation, self._own_compilation = compilation, False
         self._preliminary: PreliminarySolver | None = None  # used until the search can run
         self._todo: Iterator[None] = self._idle_work()
@@ -169,7 +168,9 @@ class LiveSolver:
             if listener.cancelled():
                 return cancelled_while_compiling(problem, options, 0.0)
         both = _BoundRecorder(self.frontier, budget_bytes, listener)
-        result = solve_with(problem, options, both, self._prover, bound=known.lower_bound)
+        result = solve_with(
+            problem, options, both, self._prover, bound=known.lower_bound, blocks=self._blocks
+        )
         point = self.frontier.add_result(result)
         if point is not None:
             self._listener.point(point)
@@ -373,14 +374,12 @@ class LiveSolver:
 
     def _from_repeats(self, budget: int) -> bool:
         """Return whether the step's equal blocks gave a schedule for ``budget``."""
-        if not self._looked_for_blocks:
-            self._looked_for_blocks, self._blocks = True, blocks_of(self.graph)
-        if self._blocks is None:
+        blocks, found = self._blocks.found, False
+        if blocks is None:
             return False
-        found = False
         for steps in repeated_schedules(
             Problem(self.graph, budget),
-            self._blocks,
+            blocks,
             until=math.inf,
             cancelled=self._busy,
             rounds=_FEW_ROUNDS,

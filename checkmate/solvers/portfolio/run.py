@@ -22,7 +22,7 @@ from checkmate.solvers.portfolio.chain_handover import ChainTurn
 from checkmate.solvers.portfolio.core_sharing import SecondCore
 from checkmate.solvers.portfolio.second_search import SecondSearch
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
-from checkmate.solvers.repeats.start import blocks_of, repeated_schedules
+from checkmate.solvers.repeats.start import BlocksOf, repeated_schedules
 from checkmate.solvers.sequence.greedy_solver import greedy_steps
 from checkmate.solvers.sequence.local_search import SequenceSearch, close_enough, first_search
 from checkmate.solvers.sequence.model import build_model
@@ -51,7 +51,9 @@ class Run:
         listener: Listener,
         prover: BackgroundProver,
         bound: float,
+        blocks: BlocksOf,
     ) -> None:
+        self._blocks = blocks
         self._problem, self._options, self._listener, self._prover = problem, options, listener, prover
         self._begun = time.perf_counter()
         self._until = self._begun + options.time_limit_s
@@ -70,8 +72,8 @@ class Run:
 
     def _from_repeats(self) -> Steps | None:
         """Return the best schedule made from equal blocks; None if none fits."""
-        blocks = None if self._is_good(self._options.start) else blocks_of(self._problem.graph)
-        if blocks is None:
+        blocks = self._blocks.found
+        if blocks is None or self._is_good(self._options.start):
             return None
         share = _REPEATS_SHARE * self._options.time_limit_s if self._options.moves is None else math.inf
         best: CostedSteps | None = None

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,18 @@ class Blocks:
 
     repeats: Repeats
     shrunk: Shrunk
+
+
+class BlocksOf:
+    """The blocks of one graph, looked for once, when they are first asked for."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    @cached_property
+    def found(self) -> Blocks | None:
+        """Return the blocks to begin from; None where there are too few."""
+        return blocks_of(self._graph)
 
 
 def blocks_of(graph: Graph) -> Blocks | None:
