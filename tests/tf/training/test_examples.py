@@ -17,6 +17,8 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 PROGRAMS = [(path.name,) for path in sorted(EXAMPLES.glob("*.py")) if path.name != "hub.py"]
 # Little is won there: at this size most of the memory is the state of short loops, and a base is not trained.
 FIXED = {"translation.py", "fine_tuning.py"}
+# Its plain step varies from run to run, so at 80 % the order of a schedule may be enough.
+BY_ORDER = {"dcgan.py"}
 TWICE = {"vae.py", "physics.py"}
 HUB = [("hub.py", network) for network in ("bert", "gpt2", "resnet")]
 SIZE = r"([\d.,]+ [KMG]?i?B)"
@@ -60,7 +62,7 @@ def test_an_example_trains_within_its_budget(words: tuple[str, ...]) -> None:
         assert not within or bytes_of(within[1]) <= bytes_of(within[2])
         assert words[0] in FIXED or not over or bytes_of(over[1]) <= 1.1 * bytes_of(over[2]), plan
     recomputed = max(int(count) for count in re.findall(r"(\d+) recomputation", "\n".join(plans)))
-    assert words[0] in FIXED or recomputed > 0, said[-3000:]
+    assert words[0] in FIXED | BY_ORDER or recomputed > 0, said[-3000:]
     assert EARLIER not in said and {"trace", "measure", "solve"} <= set(STAGE.findall(said))
     losses = re.findall(r"loss: (-?[\d.]+)", said)
     assert len(losses) >= 2 and len(set(losses)) > 1
