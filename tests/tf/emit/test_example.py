@@ -43,6 +43,7 @@ def said_by(script: Path, *, onednn: bool) -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith("note: ")]
 
 
+@pytest.mark.heavy
 def test_the_same_kernels_are_not_worth_a_word(export: Path) -> None:
     assert said_by(export, onednn=kernels_here("cpu") is Kernels.ONEDNN) == []
 
@@ -56,6 +57,7 @@ def test_other_kernels_are_named_and_it_trains_all_the_same(export: Path) -> Non
     ]
 
 
+@pytest.mark.heavy
 def test_another_version_is_named(export: Path, tmp_path: Path) -> None:
     text = export.read_text()
     start = text.index("'tensorflow': '") + len("'tensorflow': '")

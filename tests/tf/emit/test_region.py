@@ -33,6 +33,7 @@ def held_for_a_large_buffer(*words: str) -> tuple[int, int]:
     return int(held), int(before)
 
 
+@pytest.mark.heavy
 def test_a_buffer_takes_a_whole_region_without_it_and_its_own_size_with_it() -> None:
     wasteful, before = held_for_a_large_buffer()
     exact, beside = held_for_a_large_buffer("region")

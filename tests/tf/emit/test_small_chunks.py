@@ -78,9 +78,8 @@ def test_there_are_as_many_as_a_step_holds(folded: FoldedStep) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "name", ["convnet", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("encoder", "two_heads"))]
-)
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", ["convnet", "encoder", "two_heads"])
 def test_small_buffers_find_them(name: str) -> None:
     # In a process of its own: here, chunks that other tests gave back would serve first.
     done = subprocess.run(

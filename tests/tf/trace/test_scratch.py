@@ -40,12 +40,13 @@ print(json.dumps({"kernels": folded.graph.metadata["kernels"], "peaks": found}))
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("spec", "batch"),
     [
         (f"{SMALL}:convnet", 16),
-        pytest.param(f"{SMALL}:convnet", 1, marks=pytest.mark.heavy),
-        pytest.param(f"{SMALL}:two_heads", 16, marks=pytest.mark.heavy),
+        (f"{SMALL}:convnet", 1),
+        (f"{SMALL}:two_heads", 16),
     ],
 )
 def test_requested_peak_with_eigen_s_kernels_is_known_before_measuring(spec: str, batch: int) -> None:
