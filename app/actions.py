@@ -226,7 +226,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "solve.fill",
-        "Fill in the frontier",
+        "Fill the frontier",
         (),
         Menu.SOLVE,
         tip="Whether other budgets are solved while nothing is asked",

@@ -309,6 +309,8 @@ QListView::item, QTreeView::item { padding: 4px 4px; border-radius: 4px; }
 QListView::item:selected, QTreeView::item:selected { background: @selected@; color: @text@; }
 QCheckBox { border: 2px solid transparent; border-radius: 4px; }
 QCheckBox:focus { border-color: @accent@; }
+QComboBox, QSpinBox, QDoubleSpinBox { min-height: 24px; }
+QDialogButtonBox { dialogbuttonbox-buttons-have-icons: 0; }
 QLineEdit#inline { padding: 0px 3px; border-radius: 3px; }
 QLineEdit#inline:focus { padding: 0px 2px; }
 QProgressBar { background: @raised@; border: none; border-radius: 3px; max-height: 6px; }
@@ -325,7 +327,7 @@ QMenu::item:disabled { color: @freed@; }
 #tourcard { background: @panel@; border: 2px solid @accent@; border-radius: 8px; }
 QTableView::item { padding: 0 8px; }
 QTableView::item:selected { background: @selected@; color: @text@; }
-QHeaderView::section { background: @panel@; padding: 4px 8px; border: 0; border-bottom: 1px solid @border@; }
+QHeaderView::section { background: @panel@; padding: 4px 11px; border: 0; border-bottom: 1px solid @border@; }
 #drop { border: 2px dashed @accent@; border-radius: 8px; }
 QScrollArea, QScrollArea > QWidget > QWidget { background: transparent; }
 #scrolled { border: 2px solid transparent; border-radius: 8px; }

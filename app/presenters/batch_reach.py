@@ -20,7 +20,7 @@ def reach_words(batch: int, kept: int, fits: int) -> str:
     if not fits:
         return "No batch is known to fit this budget"
     if batch > fits:
-        return f"This budget fits to batch {fits:,} only"
+        return f"This budget fits only up to batch {fits:,}"
     if kept in (0, fits):
-        return f"This budget fits to batch {fits:,}"
-    return f"This budget fits to batch {fits:,}, all kept to {kept:,}"
+        return f"This budget fits up to batch {fits:,}"
+    return f"Fits up to batch {fits:,}; all kept up to {kept:,}"

@@ -118,10 +118,11 @@ def summary(shown: ListedSchedule, chosen: tuple[int, int], rows: Iterable[Range
     live = shown.timeline.live_bytes[first : last + 1]
     at, listed = first + int(np.argmax(live)), list(rows)
     waiting = [row for row in listed if row.waits]
+    idle = format_bytes(sum(row.bytes for row in waiting))
     return (
         f"Steps {first + 1:,} to {last + 1:,}: {plural(len(listed), 'value')}, at most "
-        f"{format_bytes(int(live.max()))} live, in step {at + 1:,}. No step here uses "
-        f"{plural(len(waiting), 'value')} of {format_bytes(sum(row.bytes for row in waiting))}."
+        f"{format_bytes(int(live.max()))} live, in step {at + 1:,}. Held but not used in these steps: "
+        + (f"{plural(len(waiting), 'value')}, {idle}." if waiting else "none.")
     )
 
 

@@ -57,7 +57,7 @@ def remeasuring_hint(graph: Graph) -> str:
     """Say what a new profile would do about ``doubts``."""
     if doubt_words(graph):
         return "Profile again when the machine is quiet. These ops are then measured again."
-    return "A profile measures its ops here."
+    return "Profile it again to measure the ops on this machine."
 
 
 def as_sentence(text: str) -> str:
@@ -184,11 +184,11 @@ def fill_text(on: bool, state: FillState | None, *, solving: bool, found: int) -
     if not on:
         return f"off · {known}"
     if solving:
-        return f"waits · {known}"
+        return f"waiting · {known}"
     return {
         FillState.WORKING: f"working · {known}",
         FillState.DONE: f"done · {known}",
-        FillState.RESTING: f"stopped · {known}",
+        FillState.RESTING: known,  # the button beside it lets it go on
         None: "",
     }[state]
 

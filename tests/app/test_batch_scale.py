@@ -41,9 +41,9 @@ def explored(window, qtbot, batch: int) -> None:
 
 
 def test_words() -> None:
-    assert reach_words(8, 6, 25) == "This budget fits to batch 25, all kept to 6"
-    assert reach_words(8, 25, 25) == reach_words(8, 0, 25) == "This budget fits to batch 25"
-    assert reach_words(30, 6, 25) == "This budget fits to batch 25 only"
+    assert reach_words(8, 6, 25) == "Fits up to batch 25; all kept up to 6"
+    assert reach_words(8, 25, 25) == reach_words(8, 0, 25) == "This budget fits up to batch 25"
+    assert reach_words(30, 6, 25) == "This budget fits only up to batch 25"
     assert reach_words(8, 0, 0) == "No batch is known to fit this budget"
     assert coming_words(16, 2**30) == "Batch 16: 1.00 GiB all kept, estimated"
 
@@ -106,7 +106,7 @@ def test_the_slider_goes_past_the_batch_that_fits(window, qtbot, row) -> None:
     assert reach.kept(budget) == 4 <= fits < row.slider.maximum()
     row.spin.setValue(5 * row.slider.maximum())
     explored(window, qtbot, row.spin.value())
-    qtbot.waitUntil(lambda: row.words.whole.endswith("only"), timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: "fits only up to" in row.words.whole, timeout=PATIENCE_MS)
     assert exploration.shown.peak_bytes > budget
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel
+from PySide6.QtGui import QStatusTipEvent
+from PySide6.QtWidgets import QApplication, QLabel
 
 from app.presenters.hotspot_rows import View
 from app.presenters.op_page import facts
@@ -62,6 +63,14 @@ def test_the_whole_status_is_in_its_tooltip(window) -> None:
     text = "Saved " + "/a/very/long/folder" * 20
     window.session.noticed.emit(text)
     assert window.statusBar().currentMessage() == window.statusBar().toolTip() == text
+
+
+def test_a_menu_that_clears_the_status_does_not_lose_the_step(window, qtbot) -> None:
+    window.session.exploration.set_graph(training_chain())
+    window.playhead.seek(3)
+    said = window.statusBar().currentMessage()
+    QApplication.sendEvent(window, QStatusTipEvent(""))  # as the pointer over a menu does
+    assert window.statusBar().currentMessage() == said and said.startswith("Step 4 of")
 
 
 def test_an_ops_page_cuts_nothing_and_says_how_much_it_leaves_out(window, qtbot) -> None:

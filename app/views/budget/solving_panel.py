@@ -63,10 +63,10 @@ class SolvingPanel(Panel):
         self._on_screen = label("", name="standing", wrap=True)
         self.body.addWidget(self._status)
         self.body.addWidget(self._under_row())
-        self.body.addWidget(self._make_plot(), 9)  # it takes the free space, before the empty end does
         self.body.addWidget(self._details)
         self.body.addWidget(self._on_screen)
         self.body.addLayout(self._button_rows())
+        self.body.addWidget(self._make_plot(), 9)  # last: in a low window, the words and buttons are seen
         self.body.addStretch(1)  # keeps the texts together at the top
         self._clock = QTimer(self)
         self._clock.setInterval(250)

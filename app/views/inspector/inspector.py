@@ -5,7 +5,7 @@ It says why the op's output is in memory now.
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
@@ -42,7 +42,11 @@ class Inspector(Panel):
     """Shows the facts of the selected op, and its constraints.
 
     If nothing is selected, it shows what fills memory at the playhead, and what would help.
+
+    Signals: ``changed_height``: it needs more height than before, or less.
     """
+
+    changed_height = Signal()
 
     def __init__(
         self,
@@ -118,9 +122,12 @@ class Inspector(Panel):
         if shown is None:
             return
         selected = 0 <= self._selection.op < shown.graph.n
+        was_selected = not self._area.isHidden()
         for part in (self._area, self.back):
             part.setVisible(selected)
         self.memory.setVisible(not selected)
+        if selected != was_selected:
+            self.changed_height.emit()
         if not selected:
             self._on_memory()
             return

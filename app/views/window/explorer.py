@@ -6,7 +6,7 @@ They are lists, graph, timeline, budget, solving, and inspector.
 from __future__ import annotations
 
 import numpy as np
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QSplitter, QWidget
 
 from app.models.batch_scale import BatchScale
@@ -138,6 +138,7 @@ class Explorer(QWidget):
         self.solving.op_wanted.connect(self._show_op)
         self.solving.budget_wanted.connect(self.budget.choose)
         self.solving.best_wanted.connect(self.shown_edits.show_best)
+        self.inspector.changed_height.connect(lambda: QTimer.singleShot(0, self, self.area.fit))
         self.solving.room_wanted.connect(lambda pixels: self.area.give_room("solving", "inspector", pixels))
         exploration.graph_changed.connect(self._on_graph)
         exploration.shown_changed.connect(self.turns.begin)

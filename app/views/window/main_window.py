@@ -131,10 +131,9 @@ class MainWindow(QMainWindow):
         self._connect()
         self._saved = label("", muted=True)
         self.statusBar().addPermanentWidget(self._saved)
-        self.statusBar().messageChanged.connect(
-            lambda text: self.statusBar().setToolTip(text)  # whole, however narrow the window is
-        )
-        self.statusBar().showMessage("Ready. Nothing leaves this machine.")
+        self._said = "Ready. Nothing leaves this machine."  # then of the playhead
+        self.statusBar().messageChanged.connect(self._on_message)
+        self.statusBar().showMessage(self._said)
 
     def recent_entries(self) -> list[Explored]:
         """Return what was explored lately, newest first."""
@@ -373,9 +372,17 @@ class MainWindow(QMainWindow):
         if shown is not None and step < len(shown.schedule.steps):
             op = int(shown.schedule.steps[step])
             live, peak = int(shown.timeline.live_bytes[step]), shown.timeline.peak_bytes
-            self.statusBar().showMessage(
-                playhead_text(shown.graph, op, step, len(shown.schedule.steps), live, peak)
-            )
+            self._said = playhead_text(shown.graph, op, step, len(shown.schedule.steps), live, peak)
+            self.statusBar().showMessage(self._said)
+
+    def _on_message(self, text: str) -> None:
+        """Say where the playhead is when nothing else is said any more.
+
+        A menu that the pointer passes over clears the status bar; so does time.
+        """
+        self.statusBar().setToolTip(text)  # whole, however narrow the window is
+        if not text and self._said:
+            self.statusBar().showMessage(self._said)
 
     def _on_failed(self, sentence: str, hint: str) -> None:
         if self.session.exploration.graph is None and not self.session.device_busy:

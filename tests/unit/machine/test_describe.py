@@ -37,4 +37,4 @@ def test_a_graph_of_another_machine_says_which_and_what_that_means(chain: Graph)
     )
     assert elsewhere_note(graph).endswith("may differ; export and verify work both out again")
     assert doubts(graph).startswith("Profiled on another machine (Abacus 3000)")
-    assert remeasuring_hint(graph) == "A profile measures its ops here."
+    assert remeasuring_hint(graph) == "Profile it again to measure the ops on this machine."
