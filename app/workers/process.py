@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import deque
 
@@ -10,6 +9,7 @@ from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signa
 
 from checkmate.ipc.messages import Hello, Message, MessageTable
 from checkmate.ipc.protocol import ProtocolError
+from checkmate.machine.own_modules import module_command
 
 _MOST_RESTARTS = 3
 _TURN_S = 0.008  # of handling messages at a time; many at once must not hold up the window
@@ -72,7 +72,8 @@ class WorkerProcess(QObject):
         process.readyReadStandardError.connect(self._on_error_output)
         process.finished.connect(self._on_finished)
         self._process = process
-        process.start(sys.executable, ["-m", self._module])
+        program, *arguments = module_command(self._module)
+        process.start(program, arguments)
 
     def send(self, message: Message) -> None:
         """Send one message, starting the process where needed."""

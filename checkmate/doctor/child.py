@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import IO, Any
 
 from checkmate.doctor.facts.values import Probe
 from checkmate.errors import CancelledError
+from checkmate.machine.own_modules import module_command
 from checkmate.progress import Cancelled
 
 _POLL_S = 0.05
@@ -41,7 +41,7 @@ def probe(
     """
     started = time.monotonic()
     process = subprocess.Popen(
-        [sys.executable, "-m", *module],
+        module_command(*module),
         stdin=subprocess.PIPE,  # closes when this process ends, and then the child ends
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

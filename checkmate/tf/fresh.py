@@ -10,7 +10,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 
 from checkmate import errors
 from checkmate.errors import CancelledError, CheckmateError, StepTooLargeError, WorkerDiedError
+from checkmate.machine.own_modules import module_command
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.tf.environment import measuring_environment
 
@@ -53,7 +53,7 @@ def run_task(
         task_file.write_text(json.dumps(task), encoding="utf-8")
         progress_file.touch()
         files = [str(task_file), str(answer_file), str(progress_file)]
-        command = [sys.executable, "-m", "checkmate.tf.child", *files]
+        command = module_command("checkmate.tf.child", *files)
         relay = _ProgressRelay(progress_file, report)
         output, code = run_to_end(
             command, message=message, report=relay, cancelled=cancelled, environment=environment

@@ -41,17 +41,17 @@ LAYERS: dict[str, str] = {
     "checkmate.tf.devices": "tf.kernels tf.private",
     "app.theme": "catalog",
     "checkmate.tf.builtin": "catalog tf.error_text",
-    "app.workers": "ipc",
     "app.layout": "",
     "checkmate.formats": "",
     "checkmate.memory": "",
     "checkmate.records": "",
     "checkmate.solvers.problem": "",
     "checkmate.terminal": "",
-    "checkmate.tf.models": "catalog tf.builtin tf.error_text tf.private",
     "checkmate.graphs": "catalog formats",
     "checkmate.machine": "catalog formats",
+    "checkmate.tf.models": "catalog machine tf.builtin tf.error_text tf.private",
     "checkmate.solvers.compile": "ipc machine",
+    "app.workers": "ipc machine",
     "checkmate.reports.grouping": "formats reports.loaded",
     "checkmate.sweeps": "formats",
     "checkmate.solvers.known_frontier": "memory solvers.tolerances",
@@ -68,9 +68,9 @@ LAYERS: dict[str, str] = {
     "checkmate.solvers.shared": "memory solvers.certify solvers.problem solvers.tolerances",
     "checkmate.bench.common": "formats machine solvers.listeners solvers.problem",
     "checkmate.tf.xla_calls": "tf.profiler tf.trace",
-    "checkmate.doctor.child": "doctor.facts",
+    "checkmate.doctor.child": "doctor.facts machine",
     "checkmate.doctor.lines": "doctor.diagnosis doctor.facts",
-    "checkmate.tf.fresh": "tf.environment",
+    "checkmate.tf.fresh": "machine tf.environment",
     "checkmate.tf.room": "machine memory tf.environment",
     "checkmate.solvers.once_bound": "solvers.bounds solvers.shared",
     "checkmate.solvers.baselines": "memory solvers.certify solvers.problem solvers.shared",
@@ -79,14 +79,14 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.solvers.constraints": "memory solvers.listeners solvers.problem solvers.shared",
     "checkmate.solvers.cpsat": (
-        "solvers.bounds solvers.compile solvers.problem solvers.sequence solvers.shared"
+        "machine solvers.bounds solvers.compile solvers.problem solvers.sequence solvers.shared"
     ),
     "checkmate.solvers.milp": (
         "memory solvers.bounds solvers.certify solvers.compile solvers.listeners solvers.problem "
         "solvers.sequence solvers.shared solvers.tolerances"
     ),
     "checkmate.solvers.pathcut": (
-        "ipc memory solvers.certify solvers.problem solvers.shared solvers.tolerances"
+        "ipc machine memory solvers.certify solvers.problem solvers.shared solvers.tolerances"
     ),
     "checkmate.solvers.repeats": "memory solvers.problem solvers.sequence",
     "checkmate.solvers.certificates": (
@@ -97,7 +97,7 @@ LAYERS: dict[str, str] = {
     "checkmate.doctor.look": "doctor.child doctor.facts",
     "app.state": "app.layout formats memory solvers.constraints solvers.known_frontier",
     "checkmate.solvers.warm_up": (
-        "ipc memory solvers.compile solvers.listeners solvers.pathcut solvers.problem "
+        "ipc machine memory solvers.compile solvers.listeners solvers.pathcut solvers.problem "
         "solvers.registry solvers.sequence"
     ),
     "checkmate.tf.emit": "memory tf.allocator tf.environment tf.fresh tf.private tf.room tf.trace",

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from graphlib import TopologicalSorter
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -55,18 +54,14 @@ def module_name(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def started_module(command: ast.List) -> str:
-    """Return the module of ours that a command line starts.
+def started_module(call: ast.Call) -> str:
+    """Return the module of ours that ``module_command(name, …)`` starts.
 
-    The command is ``[sys.executable, "-m", name]``; for any other, return an empty string.
+    For any other call, return an empty string.
     """
-    words = [part.value if isinstance(part, ast.Constant) else None for part in command.elts]
-    found = [
-        str(name)
-        for flag, name in pairwise(words)
-        if flag == "-m" and str(name).startswith(("checkmate.", "app."))
-    ]
-    return found[0] if found else ""
+    if not (isinstance(call.func, ast.Name) and call.func.id == "module_command" and call.args):
+        return ""
+    return str(call.args[0].value) if isinstance(call.args[0], ast.Constant) else ""
 
 
 def imports_of(path: Path) -> Iterator[Import]:
@@ -77,7 +72,7 @@ def imports_of(path: Path) -> Iterator[Import]:
 
     def walk(node: ast.AST, lazy: bool, typing: bool) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.List) and (started := started_module(child)):
+            if isinstance(child, ast.Call) and (started := started_module(child)):
                 yield Import(module_name(path), started, child.lineno, True, False, started=True)
             if isinstance(child, ast.Import):
                 for alias in child.names:

@@ -8,7 +8,6 @@ here.
 from __future__ import annotations
 
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from checkmate.errors import CheckmateError
 from checkmate.machine.cores import usable_cores
+from checkmate.machine.own_modules import module_command
 from checkmate.progress import Cancelled, never
 from checkmate.solvers.compile.cache import is_compiled, make_folder, note_compiled
 from checkmate.solvers.compile.messages import COMPILE_MESSAGES, Compile, Compiled
@@ -123,7 +123,7 @@ class Compilation:
             if self._given_up:
                 return
             child = subprocess.Popen(
-                [sys.executable, "-m", "checkmate.solvers.compile.child"],
+                module_command("checkmate.solvers.compile.child"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

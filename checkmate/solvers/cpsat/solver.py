@@ -11,7 +11,6 @@ import math
 import os
 import queue
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -25,6 +24,7 @@ import checkmate
 from checkmate.errors import SolverCrashedError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.machine.own_modules import module_command
 from checkmate.progress import Cancelled
 from checkmate.solvers.bounds import below_working_set
 from checkmate.solvers.compile.cache import is_compiled
@@ -194,7 +194,7 @@ def _answers(task: IntervalTask, cancelled: Cancelled) -> Iterator[dict[str, Any
     root = str(Path(checkmate.__file__).parents[1])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(
-        [sys.executable, "-m", "checkmate.solvers.cpsat.child"],
+        module_command("checkmate.solvers.cpsat.child"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

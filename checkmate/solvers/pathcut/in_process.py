@@ -11,7 +11,6 @@ from __future__ import annotations
 import pickle
 import queue
 import subprocess
-import sys
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -26,6 +25,7 @@ from checkmate.errors import CheckmateError, WorkerDiedError
 from checkmate.ipc.messages import Cancel, Message, MessageTable
 from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
+from checkmate.machine.own_modules import module_command
 from checkmate.solvers.pathcut.cuts import Reach
 from checkmate.solvers.pathcut.messages import (
     PROVER_MESSAGES,
@@ -203,7 +203,7 @@ class ProverProcess(BackgroundProver):
     def _start(self) -> None:
         """Start a child, a thread that listens to it and one that writes to it."""
         child = subprocess.Popen(
-            [sys.executable, "-m", "checkmate.solvers.pathcut.child"],
+            module_command("checkmate.solvers.pathcut.child"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import queue
 import subprocess
-import sys
 import threading
 from collections import deque
 
@@ -20,6 +19,7 @@ from checkmate.errors import CheckmateError
 from checkmate.ipc.messages import Message
 from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
+from checkmate.machine.own_modules import module_command
 from checkmate.solvers.pathcut.in_process import feed_child
 from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES, Fit, Fitted
 
@@ -34,7 +34,7 @@ class PlainGreedy:
         self._found: deque[tuple[int, Steps]] = deque()
         self._asked = self._answered = 0
         self._child = child = subprocess.Popen(
-            [sys.executable, "-m", "checkmate.solvers.warm_up.plain_greedy_child"],
+            module_command("checkmate.solvers.warm_up.plain_greedy_child"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

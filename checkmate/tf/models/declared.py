@@ -19,6 +19,7 @@ from typing import Any
 
 from checkmate.catalog.file_kind import HDF5, MOST_TIMES, MOST_UNPACKED
 from checkmate.errors import ModelReadError, UnsafeModelError
+from checkmate.machine.own_modules import module_command
 
 _CPU_S, _MEMORY = 10, 4 * 2**30
 _UNREADABLE = (OSError, ValueError, RuntimeError, LookupError, TypeError, NotImplementedError, EOFError)
@@ -45,7 +46,7 @@ def require_own_data(path: Path, kind: str) -> None:
         UnsafeModelError: it links to another file. ModelReadError: it declares far more than its size, or
         looking into it does not end.
     """
-    command = [sys.executable, "-m", "checkmate.tf.models.declared", str(path), kind]
+    command = module_command("checkmate.tf.models.declared", str(path), kind)
     ended = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
     if ended.returncode < 0:
         raise ModelReadError(
