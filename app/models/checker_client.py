@@ -13,13 +13,8 @@ from app.state.knowledge import WhatIf
 from app.workers.process import WorkerProcess
 from checkmate.ipc.messages import Message
 from checkmate.ir.graph import Graph
-from checkmate.workers.messages import (
-    WINDOW_MESSAGES,
-    Checked,
-    CheckSchedule,
-    ConstraintsToCheck,
-    GraphToCheck,
-)
+from checkmate.workers.messages.checker import Checked, CheckSchedule, ConstraintsToCheck, GraphToCheck
+from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 
 class Checking(QObject):

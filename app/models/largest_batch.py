@@ -9,13 +9,13 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from app.presenters.batch_rows import BatchAnswer, BatchQuestion
 from app.workers.process import WorkerProcess
 from checkmate.ipc.messages import Cancel, Message
-from checkmate.workers.messages import (
-    WINDOW_MESSAGES,
+from checkmate.workers.messages.batches import (
     FindLargestBatch,
     LargestBatchFailed,
     LargestBatchFound,
     LargestBatchProgress,
 )
+from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 _MOST = 12  # answers that are kept
 _PATIENCE_MS = 4000  # after a search was told to stop

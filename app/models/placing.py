@@ -17,14 +17,10 @@ from app.workers.process import WorkerProcess
 from checkmate.ipc.messages import Message
 from checkmate.ir.graph import Graph
 from checkmate.memory.placement import Placement
-from checkmate.workers.messages import (
-    WINDOW_MESSAGES,
-    GraphToCheck,
-    Placed,
-    PlaceSchedule,
-    PlacingProgress,
-    pack_steps,
-)
+from checkmate.workers.messages.checker import GraphToCheck
+from checkmate.workers.messages.placer import Placed, PlaceSchedule, PlacingProgress
+from checkmate.workers.messages.steps import pack_steps
+from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 _TOLD_AFTER_S = 1.0
 _MOST_KEPT = 12  # placements, so that going back to a schedule takes no time

@@ -37,8 +37,7 @@ from checkmate.request import ModelRequest
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.constraints import Constraints
 from checkmate.units import Budget
-from checkmate.workers.messages import (
-    WINDOW_MESSAGES,
+from checkmate.workers.messages.device import (
     DeviceCancelled,
     DeviceFailed,
     DeviceProgress,
@@ -49,6 +48,7 @@ from checkmate.workers.messages import (
     ProfiledGraph,
     StepChanged,
 )
+from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 _LAST_S = 5.0  # for what is being written when the window closes
 

@@ -20,10 +20,9 @@ from checkmate.ipc.messages import Cancel, Message
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveStatus
 from checkmate.machine.cores import usable_cores
-from checkmate.workers.messages import (
-    WINDOW_MESSAGES,
+from checkmate.workers.messages.checker import Checked
+from checkmate.workers.messages.solver import (
     BaselineSchedule,
-    Checked,
     CostBound,
     FillFrontier,
     Filling,
@@ -44,9 +43,9 @@ from checkmate.workers.messages import (
     SolveEnded,
     SolverFailed,
     SolveSkipped,
-    pack_steps,
-    unpack_steps,
 )
+from checkmate.workers.messages.steps import pack_steps, unpack_steps
+from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 SOLVE_SECONDS = 10.0
 _CANCEL_PATIENCE_MS, _PER_OP_MS = 300, 0.2  # of a large graph even the last check takes a while

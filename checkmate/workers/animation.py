@@ -16,8 +16,7 @@ from checkmate.errors import CheckmateError
 from checkmate.formats.animation import Animation
 from checkmate.ipc.child import Channel, Inbox, begin
 from checkmate.ipc.messages import Message, MessageError
-from checkmate.workers.messages import (
-    WINDOW_MESSAGES,
+from checkmate.workers.messages.animation import (
     AnimationFailed,
     AnimationFrame,
     AnimationSample,
@@ -25,6 +24,7 @@ from checkmate.workers.messages import (
     BeginAnimation,
     FrameTaken,
 )
+from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 _M = TypeVar("_M", bound=Message)
 

@@ -20,13 +20,13 @@ from checkmate.ipc.child import Channel, Inbox, begin
 from checkmate.largest.batch import MaxBatch, max_batch
 from checkmate.progress import Progress
 from checkmate.solvers.problem import SolveOptions
-from checkmate.workers.messages import (
-    WINDOW_MESSAGES,
+from checkmate.workers.messages.batches import (
     FindLargestBatch,
     LargestBatchFailed,
     LargestBatchFound,
     LargestBatchProgress,
 )
+from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 
 def main() -> int:

@@ -18,13 +18,8 @@ from checkmate.formats.certificate import write_certificate
 from checkmate.formats.graph import graph_from_json
 from checkmate.ipc.child import Channel, Inbox, begin
 from checkmate.progress import Progress
-from checkmate.workers.messages import (
-    WINDOW_MESSAGES,
-    Certified,
-    Certify,
-    CertifyFailed,
-    CertifyProgress,
-)
+from checkmate.workers.messages.certifier import Certified, Certify, CertifyFailed, CertifyProgress
+from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 
 def main() -> int:

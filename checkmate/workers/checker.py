@@ -17,14 +17,9 @@ from checkmate.ipc.child import Inbox, begin
 from checkmate.ir.graph import Graph
 from checkmate.memory.check import check
 from checkmate.solvers.constraints import constrained
-from checkmate.workers.messages import (
-    WINDOW_MESSAGES,
-    Checked,
-    CheckSchedule,
-    ConstraintsToCheck,
-    GraphToCheck,
-    unpack_steps,
-)
+from checkmate.workers.messages.checker import Checked, CheckSchedule, ConstraintsToCheck, GraphToCheck
+from checkmate.workers.messages.steps import unpack_steps
+from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 
 def main() -> int:

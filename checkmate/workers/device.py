@@ -26,8 +26,7 @@ from checkmate.ir.graph import Graph
 from checkmate.machine.supported import why_unsupported
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.request import ModelRequest
-from checkmate.workers.messages import (
-    WINDOW_MESSAGES,
+from checkmate.workers.messages.device import (
     DeviceCancelled,
     DeviceFailed,
     DeviceProgress,
@@ -38,6 +37,7 @@ from checkmate.workers.messages import (
     ProfiledGraph,
     StepChanged,
 )
+from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 
 def main() -> int:

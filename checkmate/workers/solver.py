@@ -35,8 +35,7 @@ from checkmate.solvers.known_frontier import FrontierPoint
 from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.portfolio.interactive import LiveSolver
 from checkmate.solvers.problem import SolveOptions
-from checkmate.workers.messages import (
-    WINDOW_MESSAGES,
+from checkmate.workers.messages.solver import (
     BaselineSchedule,
     CostBound,
     FillFrontier,
@@ -58,9 +57,9 @@ from checkmate.workers.messages import (
     SolveEnded,
     SolverFailed,
     SolveSkipped,
-    pack_steps,
-    unpack_steps,
 )
+from checkmate.workers.messages.steps import pack_steps, unpack_steps
+from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 # Seconds of work on other budgets, for a question: so many, and so many more per op.
 _FILL_S, _FILL_PER_OP_S = 120.0, 0.06

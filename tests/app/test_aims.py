@@ -18,7 +18,8 @@ from checkmate import pipeline
 from checkmate.ipc.messages import NewestJob
 from checkmate.memory.check import check
 from checkmate.solvers.constraints import Constraints
-from checkmate.workers.messages import WINDOW_MESSAGES, FindLeastMemory
+from checkmate.workers.messages.solver import FindLeastMemory
+from checkmate.workers.messages.table import WINDOW_MESSAGES
 from tests.app.windows import open_chain, training_chain
 
 pytestmark = pytest.mark.heavy  # each solves in a process of its own

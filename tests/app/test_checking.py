@@ -18,7 +18,8 @@ from app.state.knowledge import WhatIf
 from app.state.solve import Aim
 from checkmate.memory.check import check
 from checkmate.solvers.constraints import Constraints
-from checkmate.workers.messages import Checked, FrontierSchedule, SolveEnded, SolveSkipped
+from checkmate.workers.messages.checker import Checked
+from checkmate.workers.messages.solver import FrontierSchedule, SolveEnded, SolveSkipped
 from tests.app.windows import open_chain, training_chain
 
 pytestmark = pytest.mark.heavy  # each solves and checks in processes of its own

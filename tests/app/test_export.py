@@ -29,7 +29,7 @@ from checkmate.ir.result import SolveResult
 from checkmate.pipeline import solve
 from checkmate.request import ModelRequest
 from checkmate.units import Budget
-from checkmate.workers.messages import DeviceCancelled, Export, Exported
+from checkmate.workers.messages.device import DeviceCancelled, Export, Exported
 from tests.app.windows import open_chain, training_chain
 
 pytest.importorskip("tensorflow")

@@ -23,7 +23,7 @@ from checkmate.ir.graph import Graph
 from checkmate.progress import Progress
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
-from checkmate.workers.messages import (
+from checkmate.workers.messages.device import (
     DeviceCancelled,
     DeviceFailed,
     DeviceProgress,

@@ -18,7 +18,7 @@ from app.views.window.profiling_panel import ProfilingPanel
 from checkmate.formats import write_graph
 from checkmate.ir.graph import CostOrigin, CostUnit
 from checkmate.request import ModelRequest
-from checkmate.workers.messages import ProfiledGraph
+from checkmate.workers.messages.device import ProfiledGraph
 from tests.app.windows import open_chain, training_chain
 
 pytestmark = pytest.mark.heavy  # each opens a window, and a solver with it

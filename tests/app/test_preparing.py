@@ -5,7 +5,7 @@ The message goes when that is over or the process has ended.
 
 from __future__ import annotations
 
-from checkmate.workers.messages import Prepared, Preparing
+from checkmate.workers.messages.solver import Prepared, Preparing
 from tests.graphs_strategies import training_chain
 
 SENTENCE = "compiling the search, once for this machine: 3 s, 7 of 43 parts"

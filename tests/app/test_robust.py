@@ -21,7 +21,7 @@ from app.crash_log import open_log
 from app.state.solve import Aim
 from app.workers.process import WorkerProcess
 from checkmate.request import ModelRequest
-from checkmate.workers.messages import WINDOW_MESSAGES
+from checkmate.workers.messages.table import WINDOW_MESSAGES
 from tests.app.windows import open_chain
 
 pytestmark = pytest.mark.heavy  # processes are killed and start again
@@ -153,7 +153,8 @@ def test_everything_that_takes_the_focus_has_a_name(window, qtbot) -> None:
 
 CHATTY = """
 import sys, time
-from checkmate.workers.messages import WINDOW_MESSAGES, FrameTaken
+from checkmate.workers.messages.animation import FrameTaken
+from checkmate.workers.messages.table import WINDOW_MESSAGES
 for number in range(200):
     sys.stdout.buffer.write(WINDOW_MESSAGES.encode(FrameTaken(number)))
 sys.stdout.buffer.flush()

@@ -19,7 +19,7 @@ from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.units import format_bytes
-from checkmate.workers.messages import Preparing
+from checkmate.workers.messages.solver import Preparing
 from tests.app.windows import open_chain, training_chain
 
 pytestmark = pytest.mark.heavy  # each solves in a process of its own

@@ -26,8 +26,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.constraints import Constraints
-from checkmate.workers.messages import (
-    WINDOW_MESSAGES,
+from checkmate.workers.messages.solver import (
     Incumbent,
     OpenQuestion,
     Prepared,
@@ -35,6 +34,7 @@ from checkmate.workers.messages import (
     SolveBudget,
     SolveEnded,
 )
+from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 SAMPLE = Path(__file__).parents[2] / "resources" / "graphs" / "unet-b8.json.gz"
 _SOLVE_S = 3.0

@@ -35,7 +35,7 @@ from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES
 from checkmate.sweeps.engine import parse_engine
 from checkmate.sweeps.journal import open_journal, read_entries
-from checkmate.workers.messages import WINDOW_MESSAGES
+from checkmate.workers.messages.table import WINDOW_MESSAGES
 from tests.graphs_strategies import training_chain
 from tests.unit.reports import writers
 

@@ -22,8 +22,7 @@ from checkmate.formats.animation import require_animation
 from checkmate.formats.files import require_writable
 from checkmate.ipc.messages import Message
 from checkmate.units import format_bytes
-from checkmate.workers.messages import (
-    WINDOW_MESSAGES,
+from checkmate.workers.messages.animation import (
     AnimationFailed,
     AnimationFrame,
     AnimationSample,
@@ -31,6 +30,7 @@ from checkmate.workers.messages import (
     BeginAnimation,
     FrameTaken,
 )
+from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 _AHEAD = 2  # frames that wait to be sent: they take the window's memory, those in the process do not
 _PAUSE_MS = 4  # between two parts of a frame, for everything else

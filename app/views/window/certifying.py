@@ -15,13 +15,8 @@ from app.state.knowledge import ListedSchedule
 from app.workers.process import WorkerProcess
 from checkmate.ipc.messages import Cancel, Message
 from checkmate.units import format_bytes, format_overhead, plural
-from checkmate.workers.messages import (
-    WINDOW_MESSAGES,
-    Certified,
-    Certify,
-    CertifyFailed,
-    CertifyProgress,
-)
+from checkmate.workers.messages.certifier import Certified, Certify, CertifyFailed, CertifyProgress
+from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 if TYPE_CHECKING:
     from app.views.window.main_window import MainWindow

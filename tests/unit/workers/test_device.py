@@ -10,7 +10,7 @@ from checkmate.ipc.child import Inbox
 from checkmate.ipc.messages import Message
 from checkmate.request import ModelRequest
 from checkmate.workers import device
-from checkmate.workers.messages import DeviceCancelled, DeviceFailed, Profile, StepChanged
+from checkmate.workers.messages.device import DeviceCancelled, DeviceFailed, Profile, StepChanged
 
 
 class Sent:

@@ -16,7 +16,8 @@ from checkmate.progress import FillState
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.workers import solver
-from checkmate.workers.messages import BaselineSchedule, Filling, OpenQuestion, unpack_steps
+from checkmate.workers.messages.solver import BaselineSchedule, Filling, OpenQuestion
+from checkmate.workers.messages.steps import unpack_steps
 from checkmate.workers.solver import LiveQuestion
 from tests.graphs_strategies import training_chain
 

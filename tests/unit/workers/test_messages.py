@@ -26,7 +26,10 @@ from checkmate.ipc.protocol import FrameDecoder
 from checkmate.solvers.compile.messages import COMPILE_MESSAGES
 from checkmate.solvers.pathcut.messages import PROVER_MESSAGES
 from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES
-from checkmate.workers.messages import WINDOW_MESSAGES, Checked, SolveEnded, pack_steps, unpack_steps
+from checkmate.workers.messages.checker import Checked
+from checkmate.workers.messages.solver import SolveEnded
+from checkmate.workers.messages.steps import pack_steps, unpack_steps
+from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 ROOT = Path(__file__).resolve().parents[3]
 TABLES = {
@@ -177,7 +180,8 @@ def test_no_header_is_written_by_hand() -> None:
 
 
 def test_the_messages_load_nothing_heavy() -> None:
-    code = "import checkmate.workers.messages, sys; print(*{name.partition('.')[0] for name in sys.modules})"
+    loaded = "print(*{name.partition('.')[0] for name in sys.modules})"
+    code = f"import checkmate.workers.messages.table, sys; {loaded}"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     heavy = {"PySide6", "tensorflow", "keras", "highspy", "ortools", "pulp", "numba", "scipy", "PIL"}
     assert not heavy & set(done.stdout.split())

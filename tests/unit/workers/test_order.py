@@ -11,15 +11,10 @@ from checkmate.ipc.child import Inbox
 from checkmate.ipc.messages import Cancel, Message, MessageError
 from checkmate.memory.placement import Placement
 from checkmate.workers import animation, placer, solver
-from checkmate.workers.messages import (
-    AnimationFrame,
-    FindLeastMemory,
-    Placed,
-    PlaceSchedule,
-    SolveBudget,
-    SolveSkipped,
-    pack_steps,
-)
+from checkmate.workers.messages.animation import AnimationFrame
+from checkmate.workers.messages.placer import Placed, PlaceSchedule
+from checkmate.workers.messages.solver import FindLeastMemory, SolveBudget, SolveSkipped
+from checkmate.workers.messages.steps import pack_steps
 from tests.graphs_strategies import training_chain
 
 
