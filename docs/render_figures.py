@@ -105,11 +105,19 @@ def _made(facts: dict[str, Any]) -> str:
     )
 
 
+def _tried(facts: dict[str, Any]) -> str:
+    rows = ([row["what"], f"{row['tried']:,}", f"{row['broke']:,}"] for row in facts["rows"])
+    return (
+        table(("what", "how many", "broke"), rows) + "".join(f"\n- {note}" for note in facts["notes"]) + "\n"
+    )
+
+
 _KINDS = {
     "checkmate-record": _record,
     "checkmate-requested": _requested,
     "checkmate-layout": _layout,
     "checkmate-blocks": _blocks,
+    "checkmate-tried": _tried,
 }
 
 if __name__ == "__main__":

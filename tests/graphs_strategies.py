@@ -19,8 +19,8 @@ from checkmate.solvers.constraints import Constraints
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
-def random_graph(random: Random, *, most_ops: int = 9) -> Graph:
-    """Return a small graph with everything that memory depends on.
+def random_graph(random: Random, *, least_ops: int = 1, most_ops: int = 9) -> Graph:
+    """Return a graph with everything that memory depends on.
 
     That is several outputs per op, views (of fixed values, of inputs, of sibling outputs), take-overs (also
     impossible ones), zero sizes, workspace, ops that must run once, values nobody reads, values that are
@@ -28,7 +28,7 @@ def random_graph(random: Random, *, most_ops: int = 9) -> Graph:
     """
     builder = GraphBuilder("random")
     available = [builder.value(f"fixed{i}", random.choice([0, 1, 2, 3])) for i in range(random.randint(0, 2))]
-    for i in range(random.randint(1, most_ops)):
+    for i in range(random.randint(least_ops, most_ops)):
         inputs = random.sample(available, min(len(available), random.randint(0, 3)))
         outputs: list[int] = []
         pairs: list[tuple[int, int]] = []

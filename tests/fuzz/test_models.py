@@ -135,6 +135,7 @@ def test_links_in_a_circle_end(tmp_path: Path) -> None:
     assert load(str(path)).model.trainable_variables
 
 
+@pytest.mark.heavy
 def test_a_file_that_hdf5_reads_for_ever_is_refused() -> None:
     """Test a file that the mutator made.
 
