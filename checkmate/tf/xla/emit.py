@@ -1,8 +1,9 @@
 """Emit a schedule as a TensorFlow function for XLA to compile.
 
 XLA orders the ops of a step itself, by their data alone. So there are no control edges and no gates; only
-recomputations are *tied* (``checkmate.tf.xla.ties``): they read through a select that waits for the step of
-the schedule before them. What runs once is left to XLA. Light ops are copied once, when first needed; views
+recomputations are *tied* (``checkmate.tf.xla.ties``): they read through a select that waits for a value of
+the steps of the schedule before them. That is the value with the longest path of computation behind it
+(``checkmate.tf.xla.depth``): what is computed early would hold nothing back. What runs once is left to XLA. Light ops are copied once, when first needed; views
 once per buffer that they look at.
 """
 
@@ -18,6 +19,7 @@ from checkmate.tf import private
 from checkmate.tf.emit.copies import Copies, EmittedOutputs
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.dataflow import source
+from checkmate.tf.xla.depth import Depths
 from checkmate.tf.xla.ties import Ties, can_be_tied
 
 
@@ -51,12 +53,13 @@ class _TiedEmitter(Copies):
 
     tied: bool
     runs: dict[int, int] = field(default_factory=dict)  # how often each node was emitted
-    before: tuple[tf.Tensor, ...] = ()  # what the last step with a usable result made
+    before: tf.Tensor | None = None  # of what was made so far, what can be known last
     scope: str = "start"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._ties = Ties(self.graph)
+        self._depths = Depths()
 
     def emit_node(self, position: int, node: int) -> None:
         """Copy the ops of ``node``, tied to the step before if they run again."""
@@ -75,8 +78,15 @@ class _TiedEmitter(Copies):
             fresh.add(copy.name)
             self.current[member] = copy
             copies.append(copy)
-        made = tuple(tensor for copy in copies for tensor in copy.outputs if can_be_tied(tensor))
-        self.before = made or self.before
+        self._look_for_deepest(copies, self.folded.graph.ops[node].cost)
+
+    def _look_for_deepest(self, copies: Sequence[tf.Operation], cost: float) -> None:
+        """Remember what the next recomputation is to wait for."""
+        for copy in copies:
+            self._depths.add(copy, cost / len(copies))
+        for tensor in (tensor for copy in copies for tensor in copy.outputs if can_be_tied(tensor)):
+            if self.before is None or self._depths.of(tensor) >= self._depths.of(self.before):
+                self.before = tensor
 
     def _waits(self, inputs: Sequence[tf.Tensor], fresh: set[str]) -> bool:
         """Return whether one of ``inputs`` is of this step, and so tied already."""
@@ -85,9 +95,9 @@ class _TiedEmitter(Copies):
     def _tie(self, member: int, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         """Return ``inputs`` with the smallest one tied to the step before."""
         number = self._operand(member, inputs)
-        if number is None or not self.before:
+        if number is None or self.before is None:
             return inputs
-        inputs[number] = self._ties.tie(inputs[number], self.before[-1], self.scope)
+        inputs[number] = self._ties.tie(inputs[number], self.before, self.scope)
         return inputs
 
     def _operand(self, member: int, inputs: Sequence[tf.Tensor]) -> int | None:
