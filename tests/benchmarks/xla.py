@@ -40,6 +40,7 @@ from checkmate.tf.training.trace import KerasStep, live_step
 from checkmate.tf.xla.compiled import Compilation, compile_step
 from checkmate.tf.xla.emit import tied_step
 from checkmate.tf.xla.fit import XlaFit, fit_compiled
+from checkmate.tf.xla.ties import Tied
 
 NETWORKS = {"dense": 4096, "transformer": 32, "gpt": 16, "mixer": 32, "resnet": 16}
 SHARES = (0.75, 0.60, 0.45, 0.30)
@@ -95,7 +96,7 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
         facts = {"way": f"{100 * share:.0f} %", **_fit_facts(fit)}
         print(name, facts, flush=True)
         if fit.schedule is not None:
-            ways.append(Way(facts, _scheduled(step, fit.schedule), variables))
+            ways.append(Way(facts, _scheduled(step, fit.schedule, fit.tied), variables))
     refused: list[dict[str, str]] = []
     for peer in PEERS:
         try:
@@ -182,16 +183,15 @@ def _fit(step: KerasStep, plain: Compilation, share: float) -> XlaFit:
         step.graph,
         plain,
         fixed + int(share * plain.memory.temp_bytes),
-        compile=lambda schedule: compile_step(_both(step, schedule), step.layout.specs),
+        compile=lambda schedule, tied: compile_step(_both(step, schedule, tied), step.layout.specs),
         solve=solve,
         least=least,
         report=silent,
     )
 
 
-def _both(step: KerasStep, schedule: Schedule | None) -> Callable[..., Any]:
-    assert schedule is not None
-    emitted = tied_step(step.folded, schedule)
+def _both(step: KerasStep, schedule: Schedule, tied: Tied) -> Callable[..., Any]:
+    emitted = tied_step(step.folded, schedule, tied=tied)
 
     def body(*tensors: tf.Tensor) -> Any:
         outputs = emitted(*tensors)
@@ -200,8 +200,8 @@ def _both(step: KerasStep, schedule: Schedule | None) -> Callable[..., Any]:
     return body
 
 
-def _scheduled(step: KerasStep, schedule: Schedule) -> Callable[..., Any]:
-    emitted = tied_step(step.folded, schedule)
+def _scheduled(step: KerasStep, schedule: Schedule, tied: Tied) -> Callable[..., Any]:
+    emitted = tied_step(step.folded, schedule, tied=tied)
     return lambda *tensors: emitted(*tensors).loss
 
 

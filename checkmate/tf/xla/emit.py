@@ -2,9 +2,10 @@
 
 XLA orders the ops of a step itself, by their data alone. So there are no control edges and no gates; only
 recomputations are *tied* (``checkmate.tf.xla.ties``): they read through a select that waits for a value of
-the steps of the schedule before them. That is the value with the longest path of computation behind it
-(``checkmate.tf.xla.depth``): what is computed early would hold nothing back. What runs once is left to XLA. Light ops are copied once, when first needed; views
-once per buffer that they look at.
+the steps before them. That is the value with the longest path of computation behind it
+(``checkmate.tf.xla.depth``): what is computed early would hold nothing back. What runs once is left to XLA,
+unless all steps are tied. Light ops are copied once, when first needed; views once per buffer that they look
+at.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from checkmate.tf.emit.copies import Copies, EmittedOutputs
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.dataflow import source
 from checkmate.tf.xla.depth import Depths
-from checkmate.tf.xla.ties import Ties, can_be_tied
+from checkmate.tf.xla.ties import Tied, Ties, can_be_tied
 
 
 def tied_step(
-    folded: FoldedStep, schedule: Schedule, *, with_gradients: bool = False, ties: bool = True
+    folded: FoldedStep, schedule: Schedule, *, with_gradients: bool = False, tied: Tied = Tied.RECOMPUTED
 ) -> Callable[..., EmittedOutputs]:
     """Return the scheduled training step as a Python function for XLA.
 
     It takes flat inputs and labels, and is to be traced by ``tf.function`` with ``jit_compile=True``.
-    ``with_gradients`` returns every gradient, for comparisons. Without ``ties`` XLA merges what is
-    recomputed; that is for measurements of what ties do.
+    ``with_gradients`` returns every gradient, for comparisons. Where nothing is ``tied`` XLA merges
+    what is recomputed; that is for measurements of what ties do.
 
     Raises:
         ExportError: (when traced) the schedule reads what it has not computed.
@@ -38,7 +39,7 @@ def tied_step(
     schedule.require_graph(folded.graph)
 
     def step(*tensors: tf.Tensor) -> EmittedOutputs:
-        emitter = _TiedEmitter(folded, tf.compat.v1.get_default_graph(), tensors, ties)
+        emitter = _TiedEmitter(folded, tf.compat.v1.get_default_graph(), tensors, tied)
         for position, node in enumerate(schedule.steps.tolist()):
             emitter.emit_node(position, node)
         emitter.emit_side_effects()
@@ -51,7 +52,7 @@ def tied_step(
 class _TiedEmitter(Copies):
     """Hold the state of one emission into ``graph``."""
 
-    tied: bool
+    tied: Tied
     runs: dict[int, int] = field(default_factory=dict)  # how often each node was emitted
     before: tf.Tensor | None = None  # of what was made so far, what can be known last
     scope: str = "start"
@@ -66,13 +67,13 @@ class _TiedEmitter(Copies):
         members = self.folded.nodes[node]
         leaf = self.folded.graph.ops[node].name.rsplit("/", 1)[-1]
         self.scope = f"step{position}/{leaf}"
-        again = self.runs.get(node, 0) > 0
+        waits = self.tied is Tied.ALL or (self.tied is Tied.RECOMPUTED and self.runs.get(node, 0) > 0)
         self.runs[node] = self.runs.get(node, 0) + 1
         copies: list[tf.Operation] = []
         fresh: set[str] = set()  # ops that wait for the step before
         for member in members:
             inputs = self._inputs(member)
-            if again and self.tied and not self._waits(inputs, fresh):
+            if waits and not self._waits(inputs, fresh):
                 inputs = self._tie(member, inputs)
             copy = self._copy(member, inputs, self._controls(member))
             fresh.add(copy.name)

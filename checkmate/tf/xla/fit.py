@@ -18,6 +18,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress, Report
 from checkmate.tf.xla.compiled import Compilation
 from checkmate.tf.xla.memory import XlaMemory
+from checkmate.tf.xla.ties import Tied
 from checkmate.units import format_bytes
 
 MOST_ATTEMPTS = 6
@@ -25,7 +26,7 @@ _NEAR = 0.93  # of the budget's room for temporaries: a step that takes as much 
 _SURE = 0.98  # of the bytes that the last answer suggests
 _STEP = 0.92  # of the bytes that were asked for: the next attempt asks for no more
 
-Compile = Callable[[Schedule | None], Compilation]
+Compile = Callable[[Schedule, Tied], Compilation]
 Solve = Callable[[int], Schedule | None]
 
 
@@ -33,10 +34,12 @@ Solve = Callable[[int], Schedule | None]
 class XlaAttempt:
     """Hold one schedule, and what XLA made of it.
 
-    ``extra_steps``: its recomputations. ``overhead``: predicted, as a share of computing everything once.
+    ``tied``: which of its steps wait. ``extra_steps``: its recomputations. ``overhead``: predicted, as a share
+    of computing everything once.
     """
 
     schedule: Schedule
+    tied: Tied
     extra_steps: int
     overhead: float
     memory: XlaMemory
@@ -67,6 +70,11 @@ class XlaFit:
         return None if self.chosen is None else self.chosen.schedule
 
     @property
+    def tied(self) -> Tied:
+        """Return which steps of the chosen schedule wait."""
+        return Tied.RECOMPUTED if self.chosen is None else self.chosen.tied
+
+    @property
     def overhead(self) -> float:
         """Return the predicted extra computation, a share."""
         return 0.0 if self.chosen is None else self.chosen.overhead
@@ -95,33 +103,44 @@ def fit_compiled(
     """Return the cheapest schedule whose compiled step keeps ``budget_bytes``.
 
     The bytes are arguments, results and temporaries together. ``solve``: bytes of the graph → a schedule
-    within them, or None. ``least``: the schedule with the least memory known. Where nothing keeps the budget
-    the closest is chosen.
+    within them, or None. ``least``: the schedule with the least memory known; where nothing else keeps the
+    budget it is tried, and then with all its steps tied. Where nothing does, the closest is chosen.
     """
-    seconds = plain.seconds
     attempts: list[XlaAttempt] = []
+    seconds = [plain.seconds]
+
+    def attempt(schedule: Schedule, tied: Tied) -> XlaMemory:
+        report(Progress("compile", message=f"compiling attempt {len(attempts) + 1} with XLA"))
+        made = compile(schedule, tied)
+        seconds.append(made.seconds)
+        overhead = simulate(graph, schedule).cost / graph.base_cost - 1 if graph.base_cost else 0.0
+        extra = len(schedule.steps) - graph.n
+        attempts.append(XlaAttempt(schedule, tied, extra, overhead, made.memory))
+        return made.memory
+
+    def known(schedule: Schedule, tied: Tied = Tied.RECOMPUTED) -> bool:
+        steps = schedule.steps.tolist()
+        return any(tied is each.tied and steps == each.schedule.steps.tolist() for each in attempts)
+
     search = _Search(graph, plain.memory, budget_bytes)
     while not search.over and len(attempts) < MOST_ATTEMPTS:
         asked = search.next_bytes()
         report(Progress("solve", message=f"solving for {format_bytes(asked)}"))
         schedule = solve(asked)
         if schedule is None:
-            if attempts:
-                break
-            schedule = least()
-            search.over = True
-        if any(schedule.steps.tolist() == each.schedule.steps.tolist() for each in attempts):
+            break
+        if known(schedule):
             search.repeated(asked)
-            continue
-        report(Progress("compile", message=f"compiling attempt {len(attempts) + 1} with XLA"))
-        made = compile(schedule)
-        seconds += made.seconds
-        overhead = simulate(graph, schedule).cost / graph.base_cost - 1 if graph.base_cost else 0.0
-        attempts.append(XlaAttempt(schedule, len(schedule.steps) - graph.n, overhead, made.memory))
-        search.answered(asked, made.memory)
-    return XlaFit(
-        plain.memory, budget_bytes, _best(attempts, plain.memory, budget_bytes), tuple(attempts), seconds
-    )
+        else:
+            search.answered(asked, attempt(schedule, Tied.RECOMPUTED))
+    memories = (plain.memory, *(each.memory for each in attempts))
+    if all(memory.peak_bytes > budget_bytes for memory in memories):
+        smallest = least()
+        for tied in (Tied.RECOMPUTED, Tied.ALL):
+            if not known(smallest, tied) and attempt(smallest, tied).peak_bytes <= budget_bytes:
+                break
+    best = _best(attempts, plain.memory, budget_bytes)
+    return XlaFit(plain.memory, budget_bytes, best, tuple(attempts), sum(seconds))
 
 
 class _Search:

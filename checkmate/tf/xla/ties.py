@@ -9,11 +9,24 @@ bit by bit. The select fuses into the op that reads it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Any
 
 import tensorflow as tf
 
 _BITS = {1: tf.uint8, 2: tf.uint16, 4: tf.uint32, 8: tf.uint64}  # by the bytes of an element
+
+
+class Tied(Enum):
+    """Which steps wait for those before them.
+
+    Recomputations do, or XLA would merge them away. Where all do, XLA keeps nearer to the schedule's order
+    and fuses less; that may take less memory, and compiles slower.
+    """
+
+    NONE = auto()
+    RECOMPUTED = auto()
+    ALL = auto()
 
 
 @dataclass(eq=False)

@@ -17,6 +17,7 @@ from checkmate.solvers.problem import SolveOptions
 from checkmate.tf.xla.compiled import Compilation
 from checkmate.tf.xla.fit import MOST_ATTEMPTS, XlaFit, fit_compiled
 from checkmate.tf.xla.memory import XlaMemory
+from checkmate.tf.xla.ties import Tied
 
 FIXED = 1000
 
@@ -26,17 +27,20 @@ def _compilation(temp_bytes: float) -> Compilation:
     return Compilation(memory, 1.0)
 
 
-def _fit(graph: Graph, share: float, rate: float, floor: float = 0.0) -> tuple[XlaFit, list[int]]:
+def _fit(
+    graph: Graph, share: float, rate: float, floor: float = 0.0, all_tied: float = 1.0
+) -> tuple[XlaFit, list[int]]:
     """Fit to a share of the plain temporaries.
 
-    XLA takes ``rate`` bytes for each of the graph's.
+    XLA takes ``rate`` bytes for each of the graph's, but no less than ``floor``. Where all steps are tied it
+    takes ``all_tied`` times as much.
     """
     plain = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
     asked: list[int] = []
 
-    def compiled(schedule: Schedule | None) -> Compilation:
-        assert schedule is not None
-        return _compilation(max(floor, rate * (simulate(graph, schedule).peak_bytes - graph.fixed_bytes)))
+    def compiled(schedule: Schedule, tied: Tied) -> Compilation:
+        taken = rate * (simulate(graph, schedule).peak_bytes - graph.fixed_bytes)
+        return _compilation(max(floor, taken) * (all_tied if tied is Tied.ALL else 1.0))
 
     def solve(bytes_: int) -> Schedule | None:
         asked.append(bytes_)
@@ -86,6 +90,15 @@ def test_where_nothing_fits_the_search_ends_and_says_so() -> None:
     assert not fit.fits
     assert fit.memory.peak_bytes <= fit.plain.peak_bytes
     assert len(asked) <= 3 * MOST_ATTEMPTS
+
+
+def test_where_nothing_else_fits_all_steps_are_tied() -> None:
+    graph = _long_chain()
+    plain = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
+    fit, _ = _fit(graph, 0.5, 1.0, floor=0.6 * plain, all_tied=0.4)
+    assert fit.fits and fit.tied is Tied.ALL
+    assert [each.tied for each in fit.attempts].count(Tied.ALL) == 1
+    assert all(each.tied is Tied.RECOMPUTED for each in _fit(graph, 0.7, 1.3, all_tied=0.4)[0].attempts)
 
 
 def _long_chain() -> Graph:

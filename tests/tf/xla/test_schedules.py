@@ -23,6 +23,7 @@ from checkmate.tf.training.measure import restored
 from checkmate.tf.training.trace import KerasStep, live_step
 from checkmate.tf.xla.compiled import compile_step
 from checkmate.tf.xla.emit import tied_step
+from checkmate.tf.xla.ties import Tied
 from tests.tf.xla.networks import NETWORKS
 
 ALL = ("dense", "transformer", "mixer", "normalized")
@@ -68,7 +69,7 @@ def test_temporaries_fall_with_the_schedule_and_only_with_ties(name: str) -> Non
     step, _ = _step(name)
     plain = compile_step(step.plain(), step.layout.specs).memory.temp_bytes
     found = [_temp_bytes(step, _schedule(name, share)) for share in (0.75, 0.45)]
-    untied = _temp_bytes(step, _schedule(name, 0.45), ties=False)
+    untied = _temp_bytes(step, _schedule(name, 0.45), tied=Tied.NONE)
     assert found[0] < plain
     assert found[1] < 0.75 * plain
     assert found[1] < 0.8 * untied

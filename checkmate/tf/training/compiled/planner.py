@@ -18,10 +18,11 @@ from checkmate.tf.training.plan import Ask, PlanRequest
 from checkmate.tf.training.trace import LiveStep
 from checkmate.tf.xla.compiled import Compilation, compile_step
 from checkmate.tf.xla.fit import XlaFit, fit_compiled
+from checkmate.tf.xla.ties import Tied
 from checkmate.units import format_bytes, format_bytes_apart, format_bytes_up, plural
 
 Trace = Callable[[Any, BatchLayout], LiveStep]
-Body = Callable[[BatchLayout, LiveStep | None, Schedule | None], Callable[..., Any]]
+Body = Callable[[BatchLayout, LiveStep | None, Schedule | None, Tied], Callable[..., Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,11 @@ class CompiledPlan:
     def schedule(self) -> Schedule | None:
         """Return the schedule; None: the plain step is compiled."""
         return None if self.fit is None else self.fit.schedule
+
+    @property
+    def tied(self) -> Tied:
+        """Return which steps of the schedule wait for those before them."""
+        return Tied.RECOMPUTED if self.fit is None else self.fit.tied
 
 
 class CompiledPlanner:
@@ -87,8 +93,10 @@ class CompiledPlanner:
             raise _impossible(step, fit)
         return CompiledPlan(layout, step, fit, _sentence(step, fit))
 
-    def _compiled(self, step: LiveStep, schedule: Schedule | None) -> Compilation:
-        return compile_step(self._body(step.layout, step, schedule), step.layout.specs)
+    def _compiled(
+        self, step: LiveStep, schedule: Schedule | None, tied: Tied = Tied.RECOMPUTED
+    ) -> Compilation:
+        return compile_step(self._body(step.layout, step, schedule, tied), step.layout.specs)
 
     def _limit_of(self, step: LiveStep, plain: Compilation, report: Report) -> int:
         """Return what arguments, results and temporaries may take in all.
@@ -114,7 +122,7 @@ class CompiledPlanner:
             step.graph,
             plain,
             limit,
-            compile=lambda schedule: self._compiled(step, schedule),
+            compile=lambda schedule, tied: self._compiled(step, schedule, tied),
             solve=solved,
             least=lambda: self._least(step, report),
             report=report,

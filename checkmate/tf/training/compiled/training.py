@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -16,6 +17,7 @@ from checkmate.tf.training.keras_step import has_own_step, update_metrics
 from checkmate.tf.training.plan import PlanRequest
 from checkmate.tf.training.trace import LiveStep
 from checkmate.tf.xla.emit import tied_step
+from checkmate.tf.xla.ties import Tied
 
 Logs = dict[str, tf.Tensor]
 
@@ -42,14 +44,14 @@ class CompiledSteps:
         """
         plan = self.planner.plan(layout)
         if self._made.get(layout.key, (None,))[0] is not plan:
-            body = self._body(layout, plan.step, plan.schedule)
+            body = self._body(layout, plan.step, plan.schedule, plan.tied)
             function = tf.function(body, autograph=False, jit_compile=True)
             self._made[layout.key] = plan, without_retracing_warning(function)
         logs: Logs = self._made[layout.key][1](*tensors)
         return logs
 
     def _body(
-        self, layout: BatchLayout, step: LiveStep | None, schedule: Schedule | None
+        self, layout: BatchLayout, step: LiveStep | None, schedule: Schedule | None, tied: Tied
     ) -> Callable[..., Logs]:
         """Return the step of ``layout`` as a function of its tensors.
 
@@ -60,7 +62,7 @@ class CompiledSteps:
             if step is None or schedule is None:
                 plainly: Logs = self.model.train_step(layout.pack(tensors))
                 return plainly
-            found, _ = step.run(schedule, tensors, emit=tied_step)
+            found, _ = step.run(schedule, tensors, emit=partial(tied_step, tied=tied))
             if self._own:
                 logs: Logs = found
                 return logs
