@@ -34,8 +34,8 @@ Solve = Callable[[int], Schedule | None]
 class XlaAttempt:
     """Hold one schedule, and what XLA made of it.
 
-    ``tied``: which of its steps wait. ``extra_steps``: its recomputations. ``overhead``: predicted, as a share
-    of computing everything once.
+    ``tied``: which of its steps wait. ``extra_steps``: its recomputations. ``overhead``: predicted, as a
+    share of computing everything once.
     """
 
     schedule: Schedule
