@@ -74,7 +74,7 @@ def test_the_types_that_kernels_are_compiled_with_are_those_they_are_called_with
 
 def test_processes_that_cannot_start_are_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
     warm_up()
-    monkeypatch.setattr(compile_all.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     compilation = Compilation(processes=2)
     said: list[str] = []
     wait_for(compilation, said.append, lambda: False)
