@@ -267,9 +267,8 @@ def test_texts_of_the_solving_panel_cover_nothing_in_a_small_window(window, qtbo
     qtbot.waitUntil(
         lambda: panel.height() >= panel.body.totalMinimumHeightForWidth(panel.width()), timeout=5000
     )
-    shown = [
-        child for child in (panel._status, panel.under, panel._plot, panel._details) if child.isVisible()
-    ]
+    texts = (panel._status, panel.under, panel._plot, panel._details)
+    shown = sorted((child for child in texts if child.isVisible()), key=lambda child: child.geometry().top())
     for upper, lower in pairwise(shown):
         assert upper.geometry().bottom() < lower.geometry().top()
 
