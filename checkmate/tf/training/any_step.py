@@ -22,6 +22,7 @@ from checkmate.tf.models.own_step import as_function, explained
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.of_function import Returned, fixed_bytes, trace_function
 from checkmate.tf.training.functions import Functions
+from checkmate.tf.training.keras_step import require_graphs
 from checkmate.tf.training.plan import PlanRequest, StepPlan
 from checkmate.tf.training.planner import Planner
 from checkmate.tf.training.trace import Emit, folded_here
@@ -81,10 +82,12 @@ def any_step(body: Callable[..., Any], subject: Any, layout: BatchLayout) -> Any
     ``subject``: the Keras model whose step it is, or a stand-in with a name.
 
     Raises:
+        UsageError: functions run eagerly.
         TraceError, JitCompiledError: it cannot be traced, or not be tried without lasting effects.
         DynamicShapeError: the size of a tensor is not known.
         OnlySmallTensorsError: it computes nothing worth scheduling.
     """
+    require_graphs()
     traced, returned, unplanned = trace_function(body, layout.specs, subject, batch_size=layout.batch_size)
     folded = folded_here(traced, fixed_bytes(traced, len(layout.specs)))
     return AnyStep(str(subject.name), layout, folded, returned, unplanned)
