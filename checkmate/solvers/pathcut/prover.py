@@ -2,10 +2,10 @@
 
 This decides which cuts to take, and in which order. First comes the single cut that forces the most bytes, as
 an integer program: it takes milliseconds and is often within a percent. If it shows next to nothing, the
-relaxations of other single cuts tell which is better, and the path leads through that one. Then the linear relaxation with many
-cuts along a heaviest path shows by its prices at which cuts the budget matters; those few make a small
-integer program. Each further round looks at the schedule that the program's solution describes, and adds the
-cuts at which it is most over the budget. If a described schedule fits, it is optimal.
+relaxations of other single cuts tell which is better, and the path leads through that one. Then the linear
+relaxation with many cuts along a heaviest path shows by its prices at which cuts the budget matters; those
+few make a small integer program. Each further round looks at the schedule that the program's solution
+describes, and adds the cuts at which it is most over the budget. If a described schedule fits, it is optimal.
 """
 
 from __future__ import annotations
@@ -157,6 +157,8 @@ class Prover:
         self.bound = self.graph.base_cost
         self._reach = self.reach or Reach.of(self.graph)
         self._single = tightest_cut(self._reach)
+        self._scanned = False
+        self._through: int | None = None  # the better single cut, if the first one was poor
         self._path: list[int] = []
         self._first: list[list[int]] = []  # sets of cuts to try before cuts are added to any
         self._base: _Attempt | None = None  # the attempt that cuts are added to
@@ -202,13 +204,13 @@ class Prover:
         if self.rounds == 0:
             return [self._single]
         if not self._path:
-            other = self._better_single(task)
-            self._path = heaviest_path(self.graph, self._reach, through=other)
-            if other is None:
-                self._first = self._first_sets(task)
-            else:
-                self._single = other
-                self._first = [*self._first_sets(task), [other]]
+            other = None if self._scanned else self._better_single(task)
+            self._scanned = True
+            if other is not None:
+                self._single = self._through = other
+                return [other]
+            self._path = heaviest_path(self.graph, self._reach, through=self._through)
+            self._first = self._first_sets(task)
         if self._first:
             return self._first.pop()
         base = self._base
