@@ -40,7 +40,7 @@ _HEAVY, _SCAN_S, _SCAN_SHARE = 24, 0.5, 0.05
 _SLOW = 5000  # ops of a graph whose integer program of one cut may take seconds
 _PRICED = 24  # the most cuts that are taken from the relaxation
 # A single cut that shows less than this share of the cost is a poor one: another may show much more.
-_POOR = 0.005
+_POOR = 1e-4
 
 
 class PathCutSolver:
