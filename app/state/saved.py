@@ -29,7 +29,7 @@ def _insert(result: SolveResult, what_if: WhatIf) -> None:
 
 
 def listed_own(result: SolveResult, what_if: WhatIf) -> ListedSchedule | None:
-    """Return a schedule of the user's own list as it is listed; None if it does not hold.
+    """Return a schedule of the user's own list; None if it does not hold.
 
     It was made under the what-if's constraints, and is known there from now on.
     """

@@ -22,7 +22,7 @@ DEAR = Constraints(keep=("a2", "a5", "a8"))
 
 
 def proved_under(constraints: Constraints) -> tuple[Exploration, int, float]:
-    """Return an exploration that shows the constraints, with a bound proved under them."""
+    """Return an exploration with a bound proved under the constraints."""
     exploration = Exploration()
     exploration.set_graph(training_chain())
     budget, bound = int(exploration.plain.peak_bytes * 0.8), exploration.graph.base_cost * 1.2
