@@ -375,6 +375,7 @@ class Solving(QObject):
             self._take(ended.steps, ended.budget_bytes, ended.solver, ended.solve_seconds, solve.what_if)
         if ended.lower_bound is not None and not ended.assumptions:
             solve.proved(elapsed, ended.lower_bound)
+            self._exploration.add_bound(ended.budget_bytes, ended.lower_bound, solve.what_if)
         if ended.status is SolveStatus.INFEASIBLE and not ended.assumptions:
             self._exploration.add_bound(ended.budget_bytes, None, solve.what_if)
         self._end(ended.status, ended.message)
