@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import math
 import os
 import random
 import sys
@@ -51,12 +52,16 @@ _SOLVE_S, _PATIENCE_S = 1.0, 60.0
 
 @dataclass(frozen=True)
 class Use:
-    """The amount of each kind of use."""
+    """The amount of each kind of use.
+
+    ``seconds``: after so long, the graph that is open is the last one.
+    """
 
     moves: int = 10_000
     solves: int = 500
     opens: int = 200
     seed: int = 1
+    seconds: float = math.inf
 
 
 def graphs(folder: Path) -> list[Path]:
@@ -82,8 +87,10 @@ class User:
 
     def run(self, sample: Callable[[int], None]) -> None:
         """Do everything; call ``sample(moves so far)`` after each graph."""
-        use = self._use
+        use, begun = self._use, time.monotonic()
         for number in range(use.opens):
+            if time.monotonic() - begun > use.seconds:
+                break
             self._open()
             share = (number + 1) / use.opens
             self._explore(

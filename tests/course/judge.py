@@ -1,0 +1,61 @@
+"""Judge a long course: what grew, and how often the budget was missed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tests.tried import Tried
+
+GROWTH_MB = 64.0  # of the training process, from its first settled quarter to its last
+
+
+@dataclass(frozen=True)
+class Course:
+    """What a long course noted.
+
+    ``training``: its rounds. ``window``: what ``long_use.measure`` found. ``code``: how training ended.
+    """
+
+    training: list[dict[str, Any]]
+    window: dict[str, Any]
+    code: int
+    said: str
+
+
+def highest(rows: list[dict[str, Any]]) -> float:
+    """Return the most memory that a process held in these rounds, in MiB."""
+    return max((row["rss_mb"] for row in rows), default=0.0)
+
+
+def grown(rows: list[dict[str, Any]]) -> float:
+    """Return by how many MiB the last quarter's highest exceeds the second quarter's."""
+    quarter = max(1, len(rows) // 4)
+    return round(highest(rows[-quarter:]) - highest(rows[quarter : 2 * quarter]), 1)
+
+
+def judge(course: Course) -> tuple[list[Tried], list[str]]:
+    """Return what was tried and what broke, and notes on what was held."""
+    training, window = course.training, course.window
+    last = training[-1] if training else {"steps": 0, "over_budget": 0, "seconds": 0.0, "compiled": 0}
+    verdict, held = window["verdict"], window["samples"]
+    rows = [
+        Tried("training processes that ended by themselves", 1, int(course.code != 0 or not training)),
+        Tried("training steps within the budget", last["steps"], last["over_budget"]),
+        Tried("rounds of training without growth", len(training), int(grown(training) > GROWTH_MB)),
+        Tried("moves of the window's slider", window["moves"], len(window["warnings"])),
+        Tried("solves in the window", window["solves"], window["unsettled"]),
+        Tried("graphs opened in the window", window["opens"], len(window["problems"])),
+        Tried("the window's memory and objects", len(held), int(not verdict["flat"])),
+        Tried("processes and files left behind", 1, int(not verdict["no_orphans"])),
+    ]  # fmt: skip
+    layouts = len({(row["size"], row["batch"]) for row in training}) + len({row["size"] for row in training})
+    notes = [
+        f"{last['seconds'] / 60:.0f} minutes of training with {layouts} layouts of batches, compiled "
+        f"{last['compiled']} times; the window beside it for {window['seconds'] / 60:.0f} minutes.",
+        f"Training: {training[0]['rss_mb'] if training else 0:.0f} MiB after its first round, at most "
+        f"{highest(training):.0f} MiB, {grown(training):+.0f} MiB from its second to its last quarter.",
+        f"Window: {held[0]['rss_mb']:.0f} MiB at first, {held[-1]['rss_mb']:.0f} MiB at the end, "
+        f" {window['per_1000_moves']['rss_mb']:+.2f} MiB in 1,000 moves over its second half.",
+    ]
+    return rows, notes

@@ -1,0 +1,45 @@
+"""Test a long course in short, and the judge of long ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.course.__main__ import run
+from tests.course.judge import Course, grown, judge
+
+WINDOW = {
+    "moves": 9, "solves": 2, "opens": 1, "seconds": 60.0, "unsettled": 0, "warnings": [], "problems": [],
+    "samples": [{"rss_mb": 100.0}], "per_1000_moves": {"rss_mb": 0.0},
+    "verdict": {"flat": True, "no_orphans": True},
+}  # fmt: skip
+
+
+def rounds(*rss: float, over: int = 0) -> list[dict[str, object]]:
+    return [
+        {"rss_mb": mb, "steps": 10 * (i + 1), "over_budget": over, "seconds": i, "compiled": 1,
+         "size": 32, "batch": 8}
+        for i, mb in enumerate(rss)
+    ]  # fmt: skip
+
+
+def broke(course: Course) -> list[str]:
+    return [row.what for row in judge(course)[0] if row.broke]
+
+
+def test_a_good_course_has_nothing_broken() -> None:
+    assert broke(Course(rounds(500, 900, 900, 901), WINDOW, 0, "")) == []
+
+
+def test_a_missed_budget_a_leak_and_a_crash_are_seen() -> None:
+    leak = [500 + 10 * i for i in range(40)]
+    assert grown(rounds(*leak)) == 200  # the tops of the second and the last quarter
+    assert len(broke(Course(rounds(*leak, over=3), WINDOW, -9, ""))) == 3
+    assert len(broke(Course([], WINDOW, 0, ""))) == 1
+
+
+@pytest.mark.long
+def test_two_minutes_of_use(qapp, tmp_path: Path) -> None:
+    course = run(120, tmp_path)
+    assert broke(course) == [], course.said[-2000:]
