@@ -16,8 +16,8 @@ from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
-from checkmate.machine.plan_folder import default_folder
-from checkmate.machine.plan_store import PlanStore
+from checkmate.machine.stores.plan_folder import default_folder
+from checkmate.machine.stores.plan_store import PlanStore
 from checkmate.pipeline import Following, known_minimum, solve
 from checkmate.pipeline.counted import solve_counted
 from checkmate.pipeline.quick import schedule_before_compiling
@@ -31,7 +31,7 @@ from checkmate.units import Budget, plural
 
 if TYPE_CHECKING:
     from checkmate.tf.training.any_step import ScheduledFunction
-    from checkmate.tf.training.plan import Least, PlanRequest
+    from checkmate.tf.training.plans.plan import Least, PlanRequest
     from checkmate.tf.training.train_step import TrainStep
 
 _SECONDS = 20.0
@@ -207,7 +207,7 @@ def _plan_request(
     quiet: bool,
     wait: bool = True,
 ) -> PlanRequest:
-    from checkmate.tf.training.plan import Least, PlanRequest
+    from checkmate.tf.training.plans.plan import Least, PlanRequest
 
     chosen, missed = _options_of(options), on_miss_of(on_miss)
     find_solver(solver).load()  # a wrong name is reported now, not at the first batch

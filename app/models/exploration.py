@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from PySide6.QtCore import QObject, Signal
 
-from app.models.display_queue import DisplayQueue
-from app.models.listing import Listing
+from app.models.opening.listing import Listing
+from app.models.questions.display_queue import DisplayQueue
 from app.presenters.report.page import ReportContent
 from app.state.knowledge import ListedSchedule, WhatIf, steps_key
 from app.state.own_schedules import restored
 from app.state.proved import ProvedUnder, proved_to_save, read_proved
 from app.state.saved import insert_saved, listed_own, schedules_to_save
-from app.state.solve import Aim, Asked, Solve
+from app.state.solve import Aim, AskedFor, Solve
 from app.state.standing import Standing
 from checkmate.formats.exploration import SavedExploration
 from checkmate.ir.graph import Graph
@@ -82,7 +82,7 @@ class Exploration(QObject):
         self.solve: Solve | None = None
         self.budget_bytes = 0
         self.aim: Aim | None = None
-        self.opened_at = Asked()
+        self.opened_at = AskedFor()
         self.passing = False
         self.preparing = ""
         self.standing: Standing | None = None
@@ -312,11 +312,11 @@ class Exploration(QObject):
         self.show_best()
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> AskedFor:
         """Return where the slider stands."""
-        return Asked(self.budget_bytes) if self.aim is None else Asked(aim=self.aim)
+        return AskedFor(self.budget_bytes) if self.aim is None else AskedFor(aim=self.aim)
 
-    def move(self, asked: Asked) -> None:
+    def move(self, asked: AskedFor) -> None:
         """Move the slider to where ``asked`` says."""
         if asked.aim is None:
             self.set_budget(asked.budget_bytes)
@@ -558,7 +558,7 @@ class Exploration(QObject):
         solve = self.solve
         if solve is not None and solve.what_if is self.what_if:
             aim, what_if = solve.aim, solve.what_if
-            asked = Asked(solve.budget_bytes) if aim is None else Asked(aim=aim)
+            asked = AskedFor(solve.budget_bytes) if aim is None else AskedFor(aim=aim)
             found = (
                 what_if.best_for(solve.budget_bytes)
                 if aim is None

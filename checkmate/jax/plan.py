@@ -18,7 +18,7 @@ from checkmate.jax.graph import graph_of
 from checkmate.jax.memory import StepMemory, memory_of
 from checkmate.jax.program import read_program
 from checkmate.jax.report import JaxReport
-from checkmate.jax.search import Compiled, Search
+from checkmate.jax.search import CompiledStep, Search
 from checkmate.pipeline import solve
 from checkmate.pipeline.counted import solve_counted
 from checkmate.request import OnMiss
@@ -57,7 +57,7 @@ class Traced:
 
 
 @dataclass(frozen=True, eq=False)
-class StepPlan:
+class JaxPlan:
     """How the step of one layout runs.
 
     ``executable`` is a function of flat arguments; ``jitted`` is the same inside of other functions of JAX.
@@ -80,15 +80,15 @@ class StepPlan:
 
 
 @dataclass
-class Planner:
+class JaxPlanner:
     """Makes a plan for each layout, once."""
 
     step: Callable[..., Any]
     request: StepRequest
-    plans: list[StepPlan] = field(default_factory=list)
-    _known: dict[Hashable, StepPlan] = field(default_factory=dict)
+    plans: list[JaxPlan] = field(default_factory=list)
+    _known: dict[Hashable, JaxPlan] = field(default_factory=dict)
 
-    def plan(self, args: Sequence[Any]) -> StepPlan:
+    def plan(self, args: Sequence[Any]) -> JaxPlan:
         """Return the plan for such arguments."""
         key = _layout(args, self.request.static)
         if key not in self._known:
@@ -104,7 +104,7 @@ class Planner:
         plain = memory_of(flat.lower(*traced.jaxpr.in_avals).compile())
         return self._search(traced, plain, plain.whole).graph
 
-    def _make(self, args: Sequence[Any]) -> StepPlan:
+    def _make(self, args: Sequence[Any]) -> JaxPlan:
         request = self.request
         traced = trace(self.step, args, request.static, request.donated)
         started = time.perf_counter()
@@ -115,7 +115,7 @@ class Planner:
         budget = _budget_bytes(request, plain)
         if plain.whole <= budget:
             report = JaxReport(budget, plain, plain, 0.0, 0, 0, None, None, 1, compile_seconds, 0.0)
-            return self._told(StepPlan(flat, executable, traced.results, request.static, report, None, None))
+            return self._told(JaxPlan(flat, executable, traced.results, request.static, report, None, None))
         search = self._search(traced, plain, budget)
         best = search.run()
         if best is None or (best.memory.whole > budget and request.on_miss is OnMiss.RAISE):
@@ -139,7 +139,7 @@ class Planner:
 
         return Search(program, fused, graph, platform, traced.donated, plain, budget, solve_here)
 
-    def _plan(self, traced: Traced, search: Search, best: Compiled, compile_seconds: float) -> StepPlan:
+    def _plan(self, traced: Traced, search: Search, best: CompiledStep, compile_seconds: float) -> JaxPlan:
         schedule = best.result.require_schedule()
         report = JaxReport(
             budget_bytes=search.budget,
@@ -154,7 +154,7 @@ class Planner:
             compile_seconds=compile_seconds + search.compile_seconds,
             solve_seconds=sum(each.result.solve_seconds for each in search.tried),
         )
-        return StepPlan(
+        return JaxPlan(
             best.jitted,
             best.executable,
             traced.results,
@@ -164,7 +164,7 @@ class Planner:
             best.result,
         )
 
-    def _told(self, plan: StepPlan) -> StepPlan:
+    def _told(self, plan: JaxPlan) -> JaxPlan:
         self.request.tell(plan.report.sentence)
         return plan
 
@@ -248,7 +248,7 @@ def _budget_bytes(request: StepRequest, plain: StepMemory) -> int:
     return fixed + request.budget.resolve(keep_everything_peak=held, minimum=0)
 
 
-def _impossible(search: Search, best: Compiled | None) -> NoScheduleError:
+def _impossible(search: Search, best: CompiledStep | None) -> NoScheduleError:
     fixed = format_bytes(search.plain.fixed)
     reached = "" if best is None else f"; the least that was compiled holds {format_bytes(best.memory.whole)}"
     return NoScheduleError(

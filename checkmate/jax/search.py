@@ -17,7 +17,7 @@ import numpy as np
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
-from checkmate.jax.emit import Ties, scheduled
+from checkmate.jax.emit import TiedSteps, scheduled
 from checkmate.jax.fuse import Fusion
 from checkmate.jax.memory import StepMemory, memory_of
 from checkmate.jax.program import Program
@@ -33,7 +33,7 @@ Solve = Callable[[Graph, int], SolveResult]
 
 
 @dataclass(frozen=True, eq=False)
-class Compiled:
+class CompiledStep:
     """A schedule as XLA compiled it; ``executable`` is None after a trial."""
 
     jitted: Any
@@ -58,11 +58,11 @@ class Search:
     plain: StepMemory
     budget: int
     solve: Solve
-    tried: list[Compiled] = field(default_factory=list)
+    tried: list[CompiledStep] = field(default_factory=list)
     compile_seconds: float = 0.0
     compilations: int = 0
 
-    def run(self) -> Compiled | None:
+    def run(self) -> CompiledStep | None:
         """Try schedules until one keeps the budget and uses it; return the best.
 
         That is the cheapest that keeps the budget, else the smallest; None where no schedule was found.
@@ -98,7 +98,7 @@ class Search:
             if least.schedule is not None:
                 self._trial(least)
 
-    def _trial(self, result: SolveResult) -> Compiled:
+    def _trial(self, result: SolveResult) -> CompiledStep:
         """Compile a schedule.
 
         While nothing fits, all its steps are tied where that takes less.
@@ -107,21 +107,21 @@ class Search:
         for known in self.tried:
             if np.array_equal(known.result.require_schedule().steps, steps):
                 return known
-        found = self._compile(result, Ties.RECOMPUTED)
+        found = self._compile(result, TiedSteps.RECOMPUTED)
         if all(each.memory.whole > self.budget for each in (found, *self.tried)):
-            firm = self._compile(result, Ties.ALL)
+            firm = self._compile(result, TiedSteps.ALL)
             found = firm if firm.memory.whole < found.memory.whole else found
         self.tried.append(found)
         return found
 
-    def _compile(self, result: SolveResult, ties: Ties) -> Compiled:
+    def _compile(self, result: SolveResult, ties: TiedSteps) -> CompiledStep:
         schedule = result.require_schedule()
         run = scheduled(self.program, self.fused, schedule, self.platform, ties)
         jitted = jax.jit(run, donate_argnums=self.donated)
         memory = memory_of(self._executable(jitted, _TRIAL if self.platform == "cpu" else {}))
-        return Compiled(jitted, None, memory, result, simulate(self.graph, schedule).peak_bytes)
+        return CompiledStep(jitted, None, memory, result, simulate(self.graph, schedule).peak_bytes)
 
-    def _finish(self, trial: Compiled) -> Compiled:
+    def _finish(self, trial: CompiledStep) -> CompiledStep:
         """Compile a trial as it will run, and read its memory again."""
         executable = self._executable(trial.jitted, {})
         return replace(trial, executable=executable, memory=memory_of(executable))

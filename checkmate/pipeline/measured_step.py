@@ -12,7 +12,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.notes import predicted_share_note
+from checkmate.pipeline.report.notes import predicted_share_note
 from checkmate.pipeline.solving import known_minimum
 from checkmate.pipeline.verification.plain import Plain, measure_plain
 from checkmate.progress import Cancelled, Report

@@ -51,7 +51,7 @@ class MeterHistory:
 
 
 @dataclass(frozen=True, eq=False)
-class Tried:
+class TriedSchedule:
     """A step as it was traced, and the best schedule for it.
 
     Its costs are operation counts. ``schedule`` is the one that comes closest to what is allowed; None where
@@ -74,7 +74,7 @@ def try_size(
     *,
     report: Report,
     cancelled: Cancelled,
-) -> Tried:
+) -> TriedSchedule:
     """Trace ``request``, find a schedule, and measure it once.
 
     The schedule is for ``allowed`` bytes on the meter. ``first`` gives the schedule to begin with, within
@@ -102,7 +102,7 @@ def try_size(
         if found is not None and (expected is None or found.expected < expected):
             schedule, expected = found.result.require_schedule(), found.expected
     if schedule is None or expected is None or expected > allowed:
-        return Tried(graph, schedule, expected)
+        return TriedSchedule(graph, schedule, expected)
     measured = measure_fresh(
         request,
         schedule,
@@ -111,7 +111,7 @@ def try_size(
         cancelled=cancelled,
         history=True,
     )
-    return Tried(graph, schedule, expected, measured)
+    return TriedSchedule(graph, schedule, expected, measured)
 
 
 def measure_small(

@@ -71,7 +71,7 @@ class _Execution:
 
 
 @dataclass(eq=False)
-class _Replay:
+class _StepReplay:
     folded: FoldedStep
     sizes: Mapping[Key, int]
     executions: list[_Execution] = field(default_factory=list)
@@ -158,6 +158,6 @@ def allocations(folded: FoldedStep, steps: Sequence[int], graph: Graph | None = 
     sizes = dict(folded.structure.bytes_of)
     if graph is not None:
         sizes |= {key: value.bytes for key, value in zip(folded.values, graph.values, strict=True)}
-    replay = _Replay(folded, sizes)
+    replay = _StepReplay(folded, sizes)
     replay.emit(steps)
     return replay.allocations()

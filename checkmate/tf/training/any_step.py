@@ -17,14 +17,14 @@ from checkmate.errors import TraceError, UsageError
 from checkmate.ir.schedule import Schedule
 from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.models.batch import BatchLayout, flatten_arguments
-from checkmate.tf.models.model import Subject
+from checkmate.tf.models.model import ModelLike
 from checkmate.tf.models.own_step import as_function, explained
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.of_function import Returned, fixed_bytes, trace_function
 from checkmate.tf.training.functions import Functions
 from checkmate.tf.training.keras_step import require_graphs
-from checkmate.tf.training.plan import PlanRequest, StepPlan
-from checkmate.tf.training.planner import Planner
+from checkmate.tf.training.plans.plan import PlanRequest, StepPlan
+from checkmate.tf.training.plans.planner import Planner
 from checkmate.tf.training.trace import Emit, folded_here
 from checkmate.tf.training.watch import reading_of, went_over
 
@@ -130,7 +130,7 @@ class ScheduledFunction:
         self.function = as_function(function)
         self.__name__ = str(getattr(function, "__name__", "step"))
         self.__doc__ = getattr(function, "__doc__", None)
-        self._subject = Subject(self.__name__)
+        self._subject = ModelLike(self.__name__)
         self.planner = Planner(self, request, lambda _, layout: self._traced(layout))
         self._functions = Functions(self.planner)
 

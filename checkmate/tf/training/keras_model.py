@@ -19,9 +19,9 @@ from checkmate.tf.training.any_step import own_train_step, require_one_replica
 from checkmate.tf.training.compiled.training import CompiledSteps, executor_sentence, why_executor
 from checkmate.tf.training.functions import Functions
 from checkmate.tf.training.keras_step import has_own_step, require_trainable, update_metrics
-from checkmate.tf.training.limit import Phases
-from checkmate.tf.training.plan import PlanRequest
-from checkmate.tf.training.planner import Planner
+from checkmate.tf.training.plans.limit import Phases
+from checkmate.tf.training.plans.plan import PlanRequest
+from checkmate.tf.training.plans.planner import Planner
 from checkmate.tf.training.trace import LiveStep, live_step
 from checkmate.tf.training.watch import reading_of, went_over
 

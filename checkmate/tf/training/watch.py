@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from checkmate.tf.devices import has_meter, peak_bytes, reset_peak
 from checkmate.tf.models.batch import BatchLayout
-from checkmate.tf.training.plan import held_by_others, meter_of
-from checkmate.tf.training.planner import Planner
+from checkmate.tf.training.plans.plan import held_by_others, meter_of
+from checkmate.tf.training.plans.planner import Planner
 
 
 @dataclass(frozen=True)
