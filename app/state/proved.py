@@ -1,4 +1,4 @@
-"""Bounds that were proved under constraints, taken from a file and given to one; no Qt."""
+"""Bounds proved under constraints, in files and out of them; no Qt."""
 
 from __future__ import annotations
 

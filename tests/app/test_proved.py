@@ -33,7 +33,7 @@ def proved_under(constraints: Constraints) -> tuple[Exploration, int, float]:
 
 
 def reopened(exploration: Exploration, folder: Path) -> Exploration:
-    """Return what a new window explores after the exploration was saved to a file."""
+    """Save the exploration, and return what a new window makes of it."""
     write_exploration(folder / "chain.json", exploration.saved())
     again = Exploration()
     again.restore(read_exploration(folder / "chain.json"))
