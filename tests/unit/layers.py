@@ -65,6 +65,7 @@ LAYERS: dict[str, str] = {
     "checkmate.tf.environment": "machine",
     "checkmate.solvers.bounds": "solvers.certify solvers.problem",
     "checkmate.solvers.sequence": "memory solvers.certify solvers.compile solvers.problem solvers.tolerances",
+    "checkmate.solvers.addresses": "memory solvers.compile",
     "checkmate.solvers.shared": "memory solvers.certify solvers.problem solvers.tolerances",
     "checkmate.bench.common": "formats machine solvers.listeners solvers.problem",
     "checkmate.tf.xla_calls": "tf.profiler tf.trace",
