@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.bfc import Bfc, Request
+from checkmate.memory.region import region_bytes
 from checkmate.memory.step_requests import Before
 from checkmate.tf.allocator.replay import Allocation, allocations
 from checkmate.tf.allocator.requests import scratch_of_nodes
@@ -18,6 +19,7 @@ from checkmate.tf.trace.coarsen import FoldedStep
 
 _ALL_OF_A_GPU = 1 << 40  # more than any GPU has; for one whose memory is not known
 _SMALL_GPU, _LEFT_BY_SMALL, _LEFT = 2 << 30, 225 << 20, 1536 << 20  # see usable_bytes
+_REGION = 1 << 62  # a handle far from others
 _RUNS = 4  # as many as are measured: the first step finds other free chunks than later ones
 
 
@@ -46,9 +48,9 @@ def predicted_allocated(
 ) -> int:
     """Return the peak of the allocator's chunks in the first steps, in bytes.
 
-    ``history``: the allocator's requests before them. ``small_chunks``: chunks are set aside for small
-    buffers, as for every step but the plain one. Where the memory of the device is known and not enough, the
-    answer is that memory plus what is missing, so more than there is.
+    ``history``: the allocator's requests before them. ``small_chunks``: one region is fetched, and chunks are
+    set aside for small buffers, as for every step but the plain one. Where the memory of the device is known
+    and not enough, the answer is that memory plus what is missing, so more than there is.
     """
     before = before_steps(folded, graph, Schedule.of(graph, list(steps)), history, small_chunks=small_chunks)
     allocator = Bfc(before.capacity)
@@ -81,6 +83,8 @@ def before_steps(
     """
     requests = [Request(-1 - handle, size) for handle, size in history]
     if small_chunks:
+        region = region_bytes(graph, schedule)
+        requests += [Request(_REGION, region), Request(_REGION, 0)] if region else []
         requests += small_chunk_requests(folded.structure)
     capacity = None
     if _device(graph) != "cpu":
