@@ -117,10 +117,11 @@ def export(
         OtherStepError: ``graph`` is not this model's. StepTooLargeError: the scheduled step does not fit.
     """
     step, result, retraced = retraced_step(request, graph, result, report, cancelled)
-    measured = step.measure(result)
     budget, notes = step.metered_budget(budget_bytes, result)
+    result, arranged = step.arranged(result, budget)
+    measured = step.measure(result)
     return write_folder(
-        step, result, measured, directory, budget, (*retraced, *notes, *doubts_note(step.graph))
+        step, result, measured, directory, budget, (*retraced, *notes, *arranged, *doubts_note(step.graph))
     )
 
 

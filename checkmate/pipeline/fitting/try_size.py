@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
+from checkmate.pipeline.fitting.arranging import Arranger
 from checkmate.pipeline.fitting.fit_budget import PredictedSearch, Solve
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
@@ -98,7 +99,9 @@ def try_size(
     if schedule is not None:
         expected = predict(schedule.steps.tolist())
     if expected is None or expected > allowed:
-        found = PredictedSearch(graph, predict, allowed, solve(graph), report, cancelled).next()
+        arrange = Arranger(folded, graph, history).arranged
+        search = PredictedSearch(graph, predict, allowed, solve(graph), report, cancelled, arrange)
+        found = search.next()
         if found is not None and (expected is None or found.expected < expected):
             schedule, expected = found.result.require_schedule(), found.expected
     if schedule is None or expected is None or expected > allowed:

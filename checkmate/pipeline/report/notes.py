@@ -22,6 +22,12 @@ def replaced_note(first: SolveResult | None, result: SolveResult, allowed_bytes:
     """Say that another schedule was written than the one that was asked for."""
     if first is None or result is first:
         return ()
+    steps, others = (sorted(each.require_schedule().steps.tolist()) for each in (first, result))
+    if steps == others:
+        return (
+            f"the schedule that was asked for was over {format_bytes(allowed_bytes)} on the allocator's "
+            "meter; its steps were put in another order",
+        )
     asked, found = format_bytes(first.peak_bytes or 0), format_bytes(result.peak_bytes or 0)
     return (
         f"the schedule that was asked for ({asked} of requested bytes) was over "
