@@ -228,8 +228,8 @@ def _require_one_device(graph: Any, name: str) -> None:
         raise TraceError(
             f"the training step of {name!r} runs on {count} devices at once, as strategy.run does, and a "
             "schedule is for one",
-            hint="train on one device; replicas of a compiled Keras model are for checkmate.rematerialize "
-            "or checkmate.train_step",
+            hint="call checkmate.rematerialize_function on the function that each replica runs, inside "
+            "strategy.scope(), and call what it returns in strategy.run",
         )
 
 
