@@ -2,8 +2,8 @@
 
 The menus, the command palette, the buttons, the shortcuts and the documentation's page
 ``reference/window-keys.md`` are made from ``ACTIONS``. To change a shortcut, edit one line here.
-``app/views/window/handlers.py`` says which function runs for an id. ``python -m app.actions`` prints the
-page of the documentation.
+``app/views/window/commands/handlers.py`` says which function runs for an id. ``python -m app.actions``
+prints the page of the documentation.
 """
 
 from __future__ import annotations

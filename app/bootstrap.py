@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from PySide6.QtCore import QSettings
     from PySide6.QtWidgets import QApplication
 
-    from app.presenters.paper import FigureFile
+    from app.presenters.plots.paper import FigureFile
     from app.theme import CurrentTheme
     from app.views.window.main_window import MainWindow
 
@@ -128,7 +128,7 @@ def _settings() -> QSettings:
     """
     from PySide6.QtCore import QSettings
 
-    from app.models.recovery import sessions_folder
+    from app.models.opening.recovery import sessions_folder
 
     return QSettings(str(sessions_folder().parent / "window.ini"), QSettings.Format.IniFormat)
 
@@ -156,8 +156,8 @@ def _make_window(theme: CurrentTheme, batch_size: int | None, settings: QSetting
     With ``settings`` it also keeps what it explores: it has a recovery, recent explorations and a log.
     """
     from app.crash_log import keep_log, open_log
-    from app.models.recent import Recent
-    from app.models.recovery import Recovery, sessions_folder
+    from app.models.opening.recent import Recent
+    from app.models.opening.recovery import Recovery, sessions_folder
     from app.models.session import Session
     from app.views.window.main_window import MainWindow
 

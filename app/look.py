@@ -80,7 +80,7 @@ def _screen() -> dict[str, Any]:
 
 
 def _state() -> str:
-    from app.models.recovery import sessions_folder
+    from app.models.opening.recovery import sessions_folder
 
     return os.fspath(sessions_folder())
 

@@ -16,8 +16,8 @@ from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
-from checkmate.machine.plan_folder import default_folder
-from checkmate.machine.plan_store import PlanStore
+from checkmate.machine.stores.plan_folder import default_folder
+from checkmate.machine.stores.plan_store import PlanStore
 from checkmate.pipeline import Following, known_minimum, solve
 from checkmate.pipeline.counted import solve_counted
 from checkmate.pipeline.quick import schedule_before_compiling
@@ -31,7 +31,7 @@ from checkmate.units import Budget, plural
 
 if TYPE_CHECKING:
     from checkmate.tf.training.any_step import ScheduledFunction
-    from checkmate.tf.training.plan import Least, PlanRequest
+    from checkmate.tf.training.plans.plan import Least, PlanRequest
     from checkmate.tf.training.train_step import TrainStep
 
 _SECONDS = 20.0
@@ -77,7 +77,9 @@ def rematerialize(
     again for less. Per-output losses are means over examples, also with a smaller last batch.
 
     A ``train_step`` of the model's own is traced as it is, with all that it writes: several optimizers and
-    tapes, metrics, averages of weights. Its logs come back. ``example`` is then the data as it takes it.
+    tapes, metrics, averages of weights. Its logs come back. ``example`` is then the data as it takes it. On
+    the replicas of a ``MirroredStrategy`` gradients are summed where the step does so. Where replicas get
+    shares of different sizes, a batch trains plainly.
 
     With ``jit_compile=True`` the scheduled step is compiled by XLA too. The budget is then for the bytes that
     XLA assigns (arguments, results, temporaries), and a share is of the plain step as XLA compiles it. They
@@ -104,8 +106,7 @@ def rematerialize(
     activity, and then at most one in ten seconds.
 
     Raises:
-        UsageError: ``model`` is not compiled, runs eagerly, or an argument cannot be read. TraceError: it has
-        a ``train_step`` of its own and runs on several replicas.
+        UsageError: ``model`` is not compiled, runs eagerly, or an argument cannot be read.
         NoScheduleError: nothing that was tried runs in the device's memory; with ``on_miss="raise"`` also
         where no schedule keeps the budget. Like errors of tracing and measuring (TraceError, ProfileError)
         it is raised by ``fit`` where no ``example`` was given.
@@ -182,8 +183,10 @@ def rematerialize_function(
 
     ``example`` is what the step is called with: a tuple of its arguments, or its only argument. Without it
     the plan is made at the first call. Each layout of tensors (shapes and dtypes) has its plan; arguments
-    that are no tensors are constants of their layout. Other arguments are as for ``rematerialize``. A step is
-    run a few times to measure it; its variables are put back, but what it prints is printed each time.
+    that are no tensors are constants of their layout. For a step that the replicas of a ``MirroredStrategy``
+    run, call this inside its ``scope()``, with one replica's share as the ``example``, and what is returned
+    in ``strategy.run``. Other arguments are as for ``rematerialize``. A step is run a few times to measure
+    it; its variables are put back, but what it prints is printed each time.
 
     Raises:
         UsageError: ``step`` is no function of tensors, or the budget cannot be read. TraceError: it cannot be
@@ -207,7 +210,7 @@ def _plan_request(
     quiet: bool,
     wait: bool = True,
 ) -> PlanRequest:
-    from checkmate.tf.training.plan import Least, PlanRequest
+    from checkmate.tf.training.plans.plan import Least, PlanRequest
 
     chosen, missed = _options_of(options), on_miss_of(on_miss)
     find_solver(solver).load()  # a wrong name is reported now, not at the first batch

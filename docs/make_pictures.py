@@ -19,9 +19,9 @@ from PySide6.QtWidgets import QApplication
 
 from app.bootstrap import _choose, choose_platform
 from app.models.session import Session
-from app.presenters.hotspot_rows import View
+from app.presenters.rows.hotspot_rows import View
 from app.theme import CurrentTheme, ThemeChoice, apply_theme, load_fonts
-from app.views.window.export_dialog import ExportDialog
+from app.views.window.dialogs.export_dialog import ExportDialog
 from app.views.window.main_window import MainWindow
 from checkmate.units import Budget
 

@@ -77,6 +77,26 @@ def _blocks(facts: dict[str, Any]) -> str:
     )
 
 
+def _corners(facts: dict[str, Any]) -> str:
+    columns = ("step", "ops", "budget", "first schedule", "best", "bound", "gap", "bound before")
+    return table(
+        columns,
+        (
+            [
+                row["name"],
+                f"{row['ops']:,}",
+                f"f = {row['share']:g}" if row["above_least"] else f"{row['share']:.0%}",
+                _first(row),
+                _more(row["overhead"]),
+                _more(row["bound_overhead"]),
+                f"{100 * row['gap']:.2f} %",
+                _more(row["before"]["bound_overhead"]) if "before" in row else "not touched",
+            ]
+            for row in facts["rows"]
+        ),
+    )
+
+
 def _first(row: dict[str, Any]) -> str:
     if row["first_s"] is None:
         return f"none in {row['time_limit_s']:.0f} s"
@@ -117,6 +137,7 @@ _KINDS = {
     "checkmate-requested": _requested,
     "checkmate-layout": _layout,
     "checkmate-blocks": _blocks,
+    "checkmate-corners": _corners,
     "checkmate-tried": _tried,
 }
 

@@ -28,7 +28,8 @@ what XLA holds beside arguments and results, read from the compiled step. A shar
 step's temporary bytes. *Extra time* is **measured**: two steps in turns in one process, the least of each;
 the machine was busy, so it is rough: rows that hold as much as the plain step show how rough. *Predicted* is
 from counted operations and bytes; it does not know what XLA fuses less. The *difference* is the largest of
-loss and updated weights. The other rows put `jax.checkpoint` with a policy around each block.
+loss and updated weights. The other rows put `jax.checkpoint` with a policy around each block. All was
+measured before the order alone was tried, and with XLA's usual scheduler.
 
 `python -m tests.benchmarks.jax -o docs/results/jax/NAME.json` measures it, and `python docs/render_jax.py`
 writes this page.

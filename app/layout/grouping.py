@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from app.layout.repeats import Run, block_names, run_name
+from app.layout.repeats import BlockRun, block_names, run_name
 
 _TOKEN = re.compile(r"[A-Za-z]+\d*|\d+")
 _MOST_CHILDREN = 8
@@ -45,7 +45,7 @@ class Group:
         return self.name if self.copies == 1 else f"{self.name} × {self.copies}"
 
 
-def group_tree(names: Sequence[str], runs: Sequence[Run] = ()) -> Group:
+def group_tree(names: Sequence[str], runs: Sequence[BlockRun] = ()) -> Group:
     """Return all layers as one tree.
 
     A node has no children or at least two, and at most ``_MOST_CHILDREN``; but ``runs`` of equal blocks have
@@ -75,7 +75,7 @@ def _between(names: Sequence[str], tokens: Sequence[Sequence[int]], first: int, 
     return [part] if part.children else []
 
 
-def _of_run(names: Sequence[str], tokens: Sequence[Sequence[int]], run: Run) -> Group:
+def _of_run(names: Sequence[str], tokens: Sequence[Sequence[int]], run: BlockRun) -> Group:
     made = Group(run_name(names, run), run.first, run.last, 0, copies=run.copies)
     for name, block in zip(block_names(names, run), run.blocks(), strict=True):
         inner = Group(name, block.start, block.stop, 0)

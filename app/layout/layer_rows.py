@@ -9,7 +9,7 @@ from checkmate.ir.graph import Graph, Phase
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerSizes:
     """A layer, its ops, and the bytes that they write in each phase.
 
     ``largest``: by phase, (bytes, op) of the op that writes most.
@@ -38,7 +38,7 @@ class Layer:
         return Phase.FORWARD in of or Phase.LOSS in of if phase is None else phase in of
 
 
-def layers_of(graph: Graph) -> tuple[Layer, ...]:
+def layers_of(graph: Graph) -> tuple[LayerSizes, ...]:
     """Return the layers in the order of their first ops."""
     ops: dict[str, list[int]] = {}
     for index, op in enumerate(graph.ops):
@@ -46,7 +46,7 @@ def layers_of(graph: Graph) -> tuple[Layer, ...]:
     return tuple(_layer(graph, name, found) for name, found in ops.items())
 
 
-def _layer(graph: Graph, name: str, ops: list[int]) -> Layer:
+def _layer(graph: Graph, name: str, ops: list[int]) -> LayerSizes:
     bytes_of: dict[Phase, int] = {}
     largest: dict[Phase, tuple[int, int]] = {}
     for index in ops:
@@ -54,4 +54,4 @@ def _layer(graph: Graph, name: str, ops: list[int]) -> Layer:
         written = sum(graph.values[value].bytes for value in op.outputs)
         bytes_of[op.phase] = bytes_of.get(op.phase, 0) + written
         largest[op.phase] = max(largest.get(op.phase, (-1, index)), (written, index))
-    return Layer(name, tuple(ops), bytes_of, largest)
+    return LayerSizes(name, tuple(ops), bytes_of, largest)

@@ -26,7 +26,7 @@ _OWN_NUMBER = re.compile(r"[_ /.-]+\d+(?![A-Za-z0-9])")  # not that of "conv2d" 
 
 
 @dataclass(frozen=True)
-class Run:
+class BlockRun:
     """Equal blocks of neighbouring layers.
 
     They begin at the layer ``first``, and each of the ``copies`` has ``length`` layers.
@@ -46,7 +46,7 @@ class Run:
         return [range(at, at + self.length) for at in range(self.first, self.last, self.length)]
 
 
-def find_runs(graph: Graph, layer_of: Sequence[int], names: Sequence[str]) -> list[Run]:
+def find_runs(graph: Graph, layer_of: Sequence[int], names: Sequence[str]) -> list[BlockRun]:
     """Return the runs of equal blocks, from left to right.
 
     In a graph that takes too long, they are those that were found until then.
@@ -54,7 +54,7 @@ def find_runs(graph: Graph, layer_of: Sequence[int], names: Sequence[str]) -> li
     ``layer_of``: the layer of each op. ``names``: those of the layers.
     """
     search = _Search(graph, layer_of, names)
-    pending, found = [(0, len(names))], list[Run]()
+    pending, found = [(0, len(names))], list[BlockRun]()
     while pending and len(found) < _MOST_RUNS and not search.tired:
         first, last = pending.pop()
         run = search.best(first, last)
@@ -64,7 +64,7 @@ def find_runs(graph: Graph, layer_of: Sequence[int], names: Sequence[str]) -> li
     return sorted(found, key=lambda run: run.first)
 
 
-def run_name(names: Sequence[str], run: Run) -> str:
+def run_name(names: Sequence[str], run: BlockRun) -> str:
     """Return what the blocks of a run are called, without their number."""
     second, third = (re.split(r"(\d+)", _shared(names, block)) for block in run.blocks()[1:3])
     if len(second) == len(third):  # the number that differs is the block's, also in "layer5"
@@ -74,7 +74,7 @@ def run_name(names: Sequence[str], run: Run) -> str:
     return _OWN_NUMBER.sub("", "".join(second)).rstrip("_/ .-").rsplit("/", 1)[-1].strip("_ ") or "block"
 
 
-def block_names(names: Sequence[str], run: Run) -> list[str]:
+def block_names(names: Sequence[str], run: BlockRun) -> list[str]:
     """Return the name of each block; they differ."""
     found = [_shared(names, block).rstrip("_/ .-") for block in run.blocks()]
     if len(set(found)) == len(found) and all(found):
@@ -129,7 +129,7 @@ class _Search:
                 found[layer] |= {self.layer_of[maker] for maker in makers if maker >= 0} - {layer}
         return [frozenset(one) for one in found]
 
-    def best(self, first: int, last: int) -> Run | None:
+    def best(self, first: int, last: int) -> BlockRun | None:
         """Return the run between two layers that covers most of them."""
         regions = sorted(self._regions(first, last), key=lambda region: (-_covered(region), region[2]))
         for region in regions[:_MOST_TRIED]:
@@ -151,15 +151,15 @@ class _Search:
             for begin, end in ends[np.diff(ends, axis=1)[:, 0] >= (_LEAST_COPIES - 1) * period].tolist():
                 yield first + begin, first + end + period, period
 
-    def _aligned(self, first: int, last: int, period: int) -> Run | None:
+    def _aligned(self, first: int, last: int, period: int) -> BlockRun | None:
         """Return the run of a stretch that is cut at the best places.
 
         Its blocks begin where few values cross, and where names change.
         """
-        found: list[tuple[tuple[int, int, int, int], Run]] = []
+        found: list[tuple[tuple[int, int, int, int], BlockRun]] = []
         for shift in range(min(period, last - first - _LEAST_COPIES * period + 1)):
             begin = first + shift
-            run = self._equal_part(Run(begin, period, (last - begin) // period))
+            run = self._equal_part(BlockRun(begin, period, (last - begin) // period))
             if self.tired:
                 return None
             if run is not None:
@@ -170,7 +170,7 @@ class _Search:
                 found.append(((len(crossing), -shared, -run.copies, shift), run))
         return min(found, key=lambda one: one[0])[1] if found else None
 
-    def _equal_part(self, run: Run) -> Run | None:
+    def _equal_part(self, run: BlockRun) -> BlockRun | None:
         """Return the longest part of a run whose blocks also read alike."""
         self.read += run.length * run.copies
         codes = [self._code(run, block) for block in run.blocks()]
@@ -185,9 +185,9 @@ class _Search:
         copies, start = best[0], -best[1]
         if copies < _LEAST_COPIES or copies * run.length < _LEAST_LAYERS:
             return None
-        return Run(run.first + start * run.length, run.length, copies)
+        return BlockRun(run.first + start * run.length, run.length, copies)
 
-    def _code(self, run: Run, block: range) -> tuple[object, object, object]:
+    def _code(self, run: BlockRun, block: range) -> tuple[object, object, object]:
         """Return what a block reads, inside itself and from outside.
 
         It also says which layers read from outside.

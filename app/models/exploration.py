@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from PySide6.QtCore import QObject, Signal
 
-from app.models.display_queue import DisplayQueue
-from app.models.listing import Listing
+from app.models.opening.listing import Listing
+from app.models.questions.display_queue import DisplayQueue
 from app.presenters.report.page import ReportContent
 from app.state.knowledge import ListedSchedule, WhatIf, steps_key
 from app.state.own_schedules import restored
-from app.state.saved import insert_saved, listed, schedules_to_save
-from app.state.solve import Aim, Asked, Solve
+from app.state.proved import ProvedUnder, proved_to_save, read_proved
+from app.state.saved import insert_saved, listed_own, schedules_to_save
+from app.state.solve import Aim, AskedFor, Solve
 from app.state.standing import Standing
 from checkmate.formats.exploration import SavedExploration
 from checkmate.ir.graph import Graph
@@ -81,13 +82,14 @@ class Exploration(QObject):
         self.solve: Solve | None = None
         self.budget_bytes = 0
         self.aim: Aim | None = None
-        self.opened_at = Asked()
+        self.opened_at = AskedFor()
         self.passing = False
         self.preparing = ""
         self.standing: Standing | None = None
         self.listing = Listing(self)
         self._chosen = False  # by hand; what is on screen is not the budget's own schedule
         self._what_ifs: dict[Constraints, WhatIf] = {}
+        self._proved: tuple[ProvedUnder, ...] = ()  # as the file said
         self._measured: dict[bytes, MeasuredSchedule] = {}  # by the schedule's steps
         self._display_queue = DisplayQueue(self._due, self._show_if_new, self)
         for signal in (
@@ -142,7 +144,7 @@ class Exploration(QObject):
         self.graph = graph
         self.unconstrained = self.what_if = what_if or WhatIf(graph, Constraints())
         self._what_ifs = {Constraints(): self.what_if}
-        self._measured = {}
+        self._proved, self._measured = (), {}
         self.shown, self._chosen = self.what_if.plain, False
         self.solve = None
         self.budget_bytes, self.aim = self.shown.peak_bytes, None
@@ -159,7 +161,7 @@ class Exploration(QObject):
         Nothing is explored here any more.
         """
         self.graph = self.what_if = self.unconstrained = self.shown = self.solve = self.standing = None
-        self._what_ifs, self._measured = {}, {}
+        self._what_ifs, self._proved, self._measured = {}, (), {}
         self._display_queue.drop()
         self.listing.own.clear()
 
@@ -217,7 +219,9 @@ class Exploration(QObject):
     def _what_if_under(self, constraints: Constraints) -> WhatIf:
         assert self.graph is not None
         if constraints not in self._what_ifs:
-            self._what_ifs[constraints] = WhatIf(self.graph, constraints)
+            what_if = self._what_ifs[constraints] = WhatIf(self.graph, constraints)
+            for proved in self._proved:
+                proved.tell(what_if)
         return self._what_ifs[constraints]
 
     def restore(self, saved: SavedExploration, what_if: WhatIf | None = None) -> None:
@@ -231,7 +235,9 @@ class Exploration(QObject):
         under = {place: Constraints.from_json(own.constraints or {}) for place, own in saved.own.items()}
         for one in set(under.values()):
             constrained(saved.graph, one)
+        proved = read_proved(saved)
         self.set_graph(saved.graph, what_if)
+        self._proved = proved
         assert self.unconstrained is not None
         for budget, bound in saved.bounds:
             self.unconstrained.frontier.add_bound(budget, bound)
@@ -242,7 +248,7 @@ class Exploration(QObject):
         if self.what_if is not self.unconstrained:
             insert_saved(saved, self.what_if)
         for place, own in saved.own.items():
-            found = listed(saved.schedules[place], self._what_if_under(under[place]))
+            found = listed_own(saved.schedules[place], self._what_if_under(under[place]))
             if found is not None:
                 self.listing.own.put(found.key, restored(found, own))
         self.listing.changed.emit()
@@ -254,13 +260,17 @@ class Exploration(QObject):
     def saved(self) -> SavedExploration:
         """Return what is saved in a file.
 
-        That is the graph, what is known of it, what is known under the constraints, and the user's own list.
+        That is the graph, what is known of it, what is known or proved under constraints, and the user's own
+        list.
         """
         assert self.graph is not None and self.what_if is not None and self.unconstrained is not None
         results, own = schedules_to_save((self.what_if, self.unconstrained), self.listing.own)
         constraints = None if self.constraints.is_empty else self.constraints.to_json()
         bounds, measured = self.unconstrained.frontier.bounds, tuple(self._measured.values())
-        return SavedExploration(self.graph, self.budget_bytes, results, bounds, constraints, measured, own)
+        proved = proved_to_save(self.unconstrained.frontier, self._what_ifs, self._proved)
+        return SavedExploration(
+            self.graph, self.budget_bytes, results, bounds, constraints, measured, own, proved
+        )
 
     def set_range(self, facts: dict[str, Any], what_if: WhatIf | None = None) -> None:
         """Take what every schedule needs at least, from the solver process."""
@@ -302,11 +312,11 @@ class Exploration(QObject):
         self.show_best()
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> AskedFor:
         """Return where the slider stands."""
-        return Asked(self.budget_bytes) if self.aim is None else Asked(aim=self.aim)
+        return AskedFor(self.budget_bytes) if self.aim is None else AskedFor(aim=self.aim)
 
-    def move(self, asked: Asked) -> None:
+    def move(self, asked: AskedFor) -> None:
         """Move the slider to where ``asked`` says."""
         if asked.aim is None:
             self.set_budget(asked.budget_bytes)
@@ -548,7 +558,7 @@ class Exploration(QObject):
         solve = self.solve
         if solve is not None and solve.what_if is self.what_if:
             aim, what_if = solve.aim, solve.what_if
-            asked = Asked(solve.budget_bytes) if aim is None else Asked(aim=aim)
+            asked = AskedFor(solve.budget_bytes) if aim is None else AskedFor(aim=aim)
             found = (
                 what_if.best_for(solve.budget_bytes)
                 if aim is None

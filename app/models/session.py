@@ -14,12 +14,12 @@ from typing import Any
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.models.exploration import Exploration
-from app.models.opening import Opened, Opening, is_large, read_opened
-from app.models.solver_client import Solving
+from app.models.opening.opening import Opened, Opening, is_large, read_opened
+from app.models.questions.solver_client import SolverClient
 from app.presenters.commands import OnScreen
 from app.presenters.report.page import html_report
 from app.state.knowledge import ListedSchedule
-from app.state.solve import Asked
+from app.state.solve import AskedFor
 from app.workers.background import Background
 from app.workers.process import WorkerProcess
 from checkmate.errors import CheckmateError
@@ -92,7 +92,7 @@ class Session(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.exploration = Exploration(self)
-        self.solving = Solving(self.exploration, self)
+        self.solving = SolverClient(self.exploration, self)
         self.solver = self.solving.process
         self.device = WorkerProcess("checkmate.workers.device", WINDOW_MESSAGES, self)
         self.solving.failed.connect(self.failed)
@@ -305,7 +305,7 @@ class Session(QObject):
             # To be adapted to the constraints, once the solve has ended.
             self.solving.send_schedules(self.exploration.unconstrained)
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: AskedFor) -> None:
         """Put the slider where it is asked to be, and solve."""
         self.exploration.move(asked)
         self.solve()

@@ -15,10 +15,10 @@ from app.models.comparison import Comparison
 from app.models.cursors import Selection
 from app.models.exploration import Exploration
 from app.models.session import Session
-from app.presenters.wording import short_name
+from app.presenters.words.wording import short_name
 from app.state.constraint_targets import (
     ConstraintKind,
-    Target,
+    ConstraintTarget,
     is_set,
     layer_target,
     op_target,
@@ -27,7 +27,7 @@ from app.state.constraint_targets import (
 )
 from app.state.knowledge import ListedSchedule
 from app.state.own_schedules import OwnSchedule
-from app.state.solve import Asked
+from app.state.solve import AskedFor
 from checkmate.solvers.constraints import Constraints
 
 _MOST = 200  # changes; each may hold a schedule in memory
@@ -50,7 +50,7 @@ class _Change(QUndoCommand):
 class _Move(QUndoCommand):
     """A move of the slider."""
 
-    def __init__(self, session: Session, before: Asked, after: Asked) -> None:
+    def __init__(self, session: Session, before: AskedFor, after: AskedFor) -> None:
         super().__init__(after.words)
         self._session, self._before, self._after = session, before, after
 
@@ -85,7 +85,7 @@ class _OnScreen:
     ``by_hand``: the user chose A. Otherwise A is the best known for where the slider stands, now and later.
     """
 
-    asked: Asked
+    asked: AskedFor
     shown: ListedSchedule | None
     other: ListedSchedule | None
     by_hand: bool
@@ -142,7 +142,7 @@ class ShownEdits:
 
     def show_with_budget(self, found: ListedSchedule) -> None:
         """Show a schedule, and put the slider on what it needs."""
-        asked = Asked(found.peak_bytes)
+        asked = AskedFor(found.peak_bytes)
         self._push("Show another schedule", replace(self._now, shown=found, asked=asked, by_hand=True))
 
     def compare(self, other: ListedSchedule | None) -> None:
@@ -234,7 +234,7 @@ class WhatIfs(QObject):
         self.stack = QUndoStack(self)
         self.stack.setUndoLimit(_MOST)
         self._by_layer = True
-        self._asked: Asked | None = None  # where the slider stood when last asked
+        self._asked: AskedFor | None = None  # where the slider stood when last asked
         self._exploration.graph_changed.connect(self._on_graph)
         for signal in (
             self._exploration.graph_changed,
@@ -284,7 +284,7 @@ class WhatIfs(QObject):
         return graph is not None and 0 <= op < graph.n and bool(graph.ops[op].group)
 
     @property
-    def target(self) -> Target | None:
+    def target(self) -> ConstraintTarget | None:
         """Return the selected op or its layer.
 
         None if nothing is selected, or if what is selected runs only once in any case.
@@ -296,11 +296,11 @@ class WhatIfs(QObject):
             return layer_target(graph, [op])
         return op_target(graph, op, short_name(graph.ops[op].name)) if graph.ops[op].recomputable else None
 
-    def is_set(self, kind: ConstraintKind, target: Target | None) -> bool:
+    def is_set(self, kind: ConstraintKind, target: ConstraintTarget | None) -> bool:
         """Return whether the constraint applies."""
         return target is not None and is_set(self._exploration.constraints, kind, target)
 
-    def switch(self, kind: ConstraintKind, target: Target | None = None) -> None:
+    def switch(self, kind: ConstraintKind, target: ConstraintTarget | None = None) -> None:
         """Switch a constraint of ``target``, or of what is selected."""
         target = target or self.target
         if target is not None and target.names(kind):

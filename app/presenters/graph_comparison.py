@@ -10,20 +10,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.layout.layer_rows import Layer, layers_of
-from app.presenters.memory_curve import line_in_columns
-from app.presenters.range_rows import Cell
-from app.presenters.step_axis import StepAxis
-from app.presenters.tables import ViewTable
-from app.presenters.wording import SCALED_FROM, batch_text
+from app.layout.layer_rows import LayerSizes, layers_of
+from app.presenters.plots.memory_curve import line_in_columns
+from app.presenters.plots.step_axis import StepAxis
+from app.presenters.rows.range_rows import Cell
+from app.presenters.rows.tables import ViewTable
+from app.presenters.words.wording import SCALED_FROM, batch_text
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import CostOrigin, Graph
-from checkmate.machine.cost_origin import cost_text
+from checkmate.machine.stores.cost_origin import cost_text
 from checkmate.units import format_bytes, plural
 
 FACTS = ("", "A", "B", "B against A")
-COLUMNS = ("Layer", "Bytes A", "Bytes B", "Difference", "B / A", "Cost A", "Cost B", "Cost B / A")
-LAYER, DIFFERENCE = map(COLUMNS.index, ("Layer", "Difference"))
+COLUMNS = ("LayerSizes", "Bytes A", "Bytes B", "Difference", "B / A", "Cost A", "Cost B", "Cost B / A")
+LAYER, DIFFERENCE = map(COLUMNS.index, ("LayerSizes", "Difference"))
 _NONE = "–"
 _MOST_POINTS = 2000  # of a curve
 
@@ -217,11 +217,11 @@ def frontier_words(sides: Sequence[Side], budget_bytes: float) -> str:
     return "\n".join(said)
 
 
-def _bytes(layer: Layer | None) -> int | None:
+def _bytes(layer: LayerSizes | None) -> int | None:
     return None if layer is None else layer.bytes(None)
 
 
-def _cost(graph: Graph, layer: Layer | None) -> float | None:
+def _cost(graph: Graph, layer: LayerSizes | None) -> float | None:
     return None if layer is None else math.fsum(graph.cost[list(layer.ops)].tolist())
 
 

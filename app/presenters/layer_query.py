@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from app.layout.layer_rows import Layer
+from app.layout.layer_rows import LayerSizes
 from checkmate.ir.graph import Phase
 from checkmate.units import format_bytes, parse_bytes
 
@@ -90,7 +90,7 @@ class LayerRow:
 
 
 def layer_rows(
-    layers: Sequence[Layer], query: LayerQuery, again: Collection[int], *, by_size: bool
+    layers: Sequence[LayerSizes], query: LayerQuery, again: Collection[int], *, by_size: bool
 ) -> tuple[LayerRow, ...]:
     """Return the layers that are looked for.
 
@@ -106,7 +106,7 @@ def layer_rows(
     return tuple(LayerRow(layer.name, size, size / most, layer.op(phase)) for layer, size in found)
 
 
-def _is_wanted(layer: Layer, size: int, query: LayerQuery, again: Collection[int]) -> bool:
+def _is_wanted(layer: LayerSizes, size: int, query: LayerQuery, again: Collection[int]) -> bool:
     if query.words:
         name = layer.name.lower()
         if not all(word in name for word in query.words):

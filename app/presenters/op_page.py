@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.presenters.wording import origin_text
+from app.presenters.words.wording import origin_text
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import Graph, Value
-from checkmate.machine.cost_origin import cost_text
+from checkmate.machine.stores.cost_origin import cost_text
 from checkmate.units import format_bytes, plural
 
 _LISTED, _READERS = 6, 6

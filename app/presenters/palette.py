@@ -33,7 +33,7 @@ class PaletteEntry:
 
 
 @dataclass(frozen=True)
-class Found:
+class Matches:
     """What was found, best first, and a sentence.
 
     ``said`` is for the user: that nothing was found, or not all is shown; else empty.
@@ -43,7 +43,7 @@ class Found:
     said: str = ""
 
 
-def search(query: str, entries: Sequence[PaletteEntry]) -> Found:
+def search(query: str, entries: Sequence[PaletteEntry]) -> Matches:
     """Find the entries that contain every word of the query, best first.
 
     ``>`` before the query asks for commands alone. Titles that begin with all of the query come first. A word
@@ -65,7 +65,7 @@ def search(query: str, entries: Sequence[PaletteEntry]) -> Found:
         ]
     elif not wanted.words:
         entries = [entry for entry in entries if entry.kind == COMMAND]
-        return Found(tuple(entries[:_MOST]), wanted.problem)
+        return Matches(tuple(entries[:_MOST]), wanted.problem)
     # With every word as it is, and with its letters alone.
     whole, loose = list[tuple[bool, int, int, int, int]](), list[tuple[bool, int, int, int, int]]()
     phrase = " ".join(wanted.words)
@@ -78,7 +78,7 @@ def search(query: str, entries: Sequence[PaletteEntry]) -> Found:
             fitting.append((not begins, -sum(scores), -entry.size, len(entry.title), number))
     scored = whole or loose
     found = tuple(entries[number] for *_, number in sorted(scored)[:_MOST])
-    return Found(found, wanted.problem or _said(text, len(found), len(scored)))
+    return Matches(found, wanted.problem or _said(text, len(found), len(scored)))
 
 
 def _said(text: str, shown: int, found: int) -> str:

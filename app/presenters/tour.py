@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from app.presenters.standing_text import why_no_export
+from app.presenters.words.standing_text import why_no_export
 from app.state.knowledge import ListedSchedule
 from app.state.standing import Standing
 from checkmate.units import plural

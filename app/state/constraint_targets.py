@@ -25,7 +25,7 @@ class ConstraintKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Target:
+class ConstraintTarget:
     """What a constraint is put on: layers, or one op.
 
     It is ``layers``, or one op by its name and its ``values``. ``title`` is what a sentence calls it.
@@ -45,21 +45,21 @@ class Target:
         return f"{kind.value}_groups" if self.layers else kind.value
 
 
-def op_target(graph: Graph, op: int, title: str) -> Target:
+def op_target(graph: Graph, op: int, title: str) -> ConstraintTarget:
     """Return the op itself as a target."""
     entry = graph.ops[op]
-    return Target(title, entry.name, tuple(graph.values[value].name for value in entry.outputs))
+    return ConstraintTarget(title, entry.name, tuple(graph.values[value].name for value in entry.outputs))
 
 
-def layer_target(graph: Graph, ops: Iterable[int], title: str = "") -> Target | None:
+def layer_target(graph: Graph, ops: Iterable[int], title: str = "") -> ConstraintTarget | None:
     """Return the layers of ``ops`` as a target; None if they have none."""
     layers = tuple(dict.fromkeys(graph.ops[op].group for op in ops if graph.ops[op].group))
     if not layers:
         return None
-    return Target(title or f"layer {layers[0]}", layers=layers)
+    return ConstraintTarget(title or f"layer {layers[0]}", layers=layers)
 
 
-def is_set(constraints: Constraints, kind: ConstraintKind, target: Target) -> bool:
+def is_set(constraints: Constraints, kind: ConstraintKind, target: ConstraintTarget) -> bool:
     """Return whether ``target`` is constrained by its own names.
 
     Each of its names must stand in ``constraints`` under ``kind``.
@@ -68,7 +68,7 @@ def is_set(constraints: Constraints, kind: ConstraintKind, target: Target) -> bo
     return bool(names) and set(names) <= set(getattr(constraints, target.field(kind)))
 
 
-def switched(constraints: Constraints, kind: ConstraintKind, target: Target) -> Constraints:
+def switched(constraints: Constraints, kind: ConstraintKind, target: ConstraintTarget) -> Constraints:
     """Return ``constraints`` with the constraint added or removed.
 
     It is removed if it was there. The names are sorted, because their order has no meaning.
@@ -83,7 +83,7 @@ def switched(constraints: Constraints, kind: ConstraintKind, target: Target) -> 
     return replace(constraints, **changed)
 
 
-def sentence(constraints: Constraints, kind: ConstraintKind, target: Target) -> str:
+def sentence(constraints: Constraints, kind: ConstraintKind, target: ConstraintTarget) -> str:
     """Say what a switch does, for the undo menu."""
     if is_set(constraints, kind, target):
         return (

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.layout.folded import Folding
-from app.layout.layer_rows import Layer, layers_of
+from app.layout.layer_rows import LayerSizes, layers_of
 from checkmate.errors import ScheduleError
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import CheckReport
@@ -220,7 +220,7 @@ class WhatIf:
         return Folding(self.graph)
 
     @cached_property
-    def layers(self) -> tuple[Layer, ...]:
+    def layers(self) -> tuple[LayerSizes, ...]:
         """Return the graph's layers, and what they write."""
         return layers_of(self.graph)
 

@@ -13,15 +13,28 @@ from checkmate.ir.result import SolveResult
 def insert_saved(saved: SavedExploration, what_if: WhatIf) -> None:
     """Add the saved schedules that hold; leave out the others."""
     for result in saved.schedules:
-        what_if.insert(
-            result.require_schedule().steps.tolist(),
-            budget_bytes=result.budget_bytes,
-            solver=result.solver,
-            seconds=result.solve_seconds,
-        )
+        _insert(result, what_if)
         baseline = listed(result, what_if) if is_baseline(result.solver) else None
         if baseline is not None:
             what_if.add_baseline(baseline)
+
+
+def _insert(result: SolveResult, what_if: WhatIf) -> None:
+    what_if.insert(
+        result.require_schedule().steps.tolist(),
+        budget_bytes=result.budget_bytes,
+        solver=result.solver,
+        seconds=result.solve_seconds,
+    )
+
+
+def listed_own(result: SolveResult, what_if: WhatIf) -> ListedSchedule | None:
+    """Return a schedule of the user's own list; None if it does not hold.
+
+    It was made under the what-if's constraints, and is known there from now on.
+    """
+    _insert(result, what_if)
+    return listed(result, what_if)
 
 
 def listed(result: SolveResult, what_if: WhatIf) -> ListedSchedule | None:

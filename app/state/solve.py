@@ -38,7 +38,7 @@ class Aim:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedFor:
     """Where the slider stands: on a budget, or on an aim's result.
 
     The budget is in bytes. With an aim, the slider stands on what the aim leads to, and the budget means
@@ -105,9 +105,9 @@ class Solve:
     probes: int = 0
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> AskedFor:
         """Return where the slider stood when it was asked for."""
-        return Asked(self.budget_bytes) if self.aim is None else Asked(aim=self.aim)
+        return AskedFor(self.budget_bytes) if self.aim is None else AskedFor(aim=self.aim)
 
     @property
     def running(self) -> bool:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from app.state.knowledge import ListedSchedule, WhatIf
 
 
-class Fit(StrEnum):
+class BudgetStanding(StrEnum):
     """How the schedule on screen stands to the budget.
 
     ``BEST`` and ``OTHER`` fit it; the others do not. ``OVER`` was chosen by hand. ``OTHER`` was too, or what
@@ -39,7 +39,7 @@ class Standing:
         is_plain: whether ``shown`` keeps everything.
     """
 
-    fit: Fit
+    fit: BudgetStanding
     budget_bytes: int
     shown: ListedSchedule
     best: ListedSchedule | None
@@ -64,27 +64,27 @@ class Standing:
         """
         best, fits = what_if.best_for(budget_bytes), shown.peak_bytes <= budget_bytes
         if chosen:
-            fit = Fit.OTHER if fits else Fit.OVER
+            fit = BudgetStanding.OTHER if fits else BudgetStanding.OVER
         elif fits:
             cheaper = not coming and what_if.is_cheaper_known(shown, budget_bytes)
-            fit = Fit.OTHER if cheaper else Fit.BEST
+            fit = BudgetStanding.OTHER if cheaper else BudgetStanding.BEST
         elif best is not None:
-            fit = Fit.COMING
+            fit = BudgetStanding.COMING
         elif budget_bytes < what_if.least_possible:
-            fit = Fit.IMPOSSIBLE
+            fit = BudgetStanding.IMPOSSIBLE
         else:
-            fit = Fit.SOUGHT if sought else Fit.UNKNOWN
+            fit = BudgetStanding.SOUGHT if sought else BudgetStanding.UNKNOWN
         return cls(fit, budget_bytes, shown, best, what_if.least_possible, shown is what_if.plain)
 
     @property
     def fits(self) -> bool:
         """Return whether the schedule on screen fits the budget."""
-        return self.fit in (Fit.BEST, Fit.OTHER)
+        return self.fit in (BudgetStanding.BEST, BudgetStanding.OTHER)
 
     @property
     def replaceable(self) -> bool:
         """Return whether the budget's own schedule could take its place."""
-        return self.fit in (Fit.OTHER, Fit.OVER)
+        return self.fit in (BudgetStanding.OTHER, BudgetStanding.OVER)
 
     @property
     def over_bytes(self) -> int:

@@ -16,27 +16,11 @@ from contextlib import nullcontext
 from typing import Any
 
 from checkmate import __version__
-from checkmate.cli.commands import (
-    bench,
-    cards,
-    certify,
-    check,
-    desktop,
-    doctor,
-    explain,
-    explore,
-    export,
-    frontier,
-    info,
-    listing,
-    max_batch,
-    plan,
-    profile,
-    report,
-    run,
-    solve,
-    verify,
-)
+from checkmate.cli.commands import desktop, doctor, explore, listing
+from checkmate.cli.commands.bench import bench
+from checkmate.cli.commands.largest import cards, max_batch, plan
+from checkmate.cli.commands.model import export, info, profile, run, verify
+from checkmate.cli.commands.schedule import certify, check, explain, frontier, report, solve
 from checkmate.cli.shared import output
 from checkmate.errors import CancelledError, CheckmateError, ExitCode, UsageError
 from checkmate.machine.supported import why_unsupported

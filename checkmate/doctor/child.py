@@ -48,7 +48,7 @@ def probe(
         env={**os.environ, **environment},
     )
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-    told, log = _Reader(process.stdout), _Reader(process.stderr)
+    told, log = _PipeReader(process.stdout), _PipeReader(process.stderr)
     late = False
     try:
         while process.poll() is None and not late:
@@ -66,7 +66,7 @@ def probe(
     return gathered(told.text(), code, log.text()[-_LONGEST_LOG:], time.monotonic() - started)
 
 
-class _Reader:
+class _PipeReader:
     """Read a pipe to its end in a thread.
 
     No file is needed: perhaps no folder is writable.

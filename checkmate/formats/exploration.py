@@ -4,6 +4,9 @@ It holds a graph and all that is known of its trade-off, as the window saves it.
 ``schedules`` are as in their own files. ``bounds`` are ``{"budget_bytes", "lower_bound"}``, null where it is
 proved that no schedule fits. ``budget_bytes`` is the slider's place. ``constraints``, if any, are names of
 what is to be kept or run once, as the solvers' ``Constraints`` writes them; ``bounds`` hold without them.
+``constrained_bounds``, if any, are ``{"constraints", "bounds"}``: what was proved under other or the same
+constraints and need not hold without them. They have a field of their own, because a program that does not
+know it must not take them for bounds of the plain graph.
 ``measured``, if any, has ``{"steps", "live_bytes", "peak_bytes", "seconds", "device"}`` of each schedule that
 was run. A schedule of the user's own list has the field ``own``: ``budget_bytes`` or ``max_overhead`` (null:
 at any cost) that was asked for, and, where there are any, its ``name``, ``note``, ``pinned`` and
@@ -49,6 +52,17 @@ class SavedOwn:
     constraints: Mapping[str, Any] | None = None
 
 
+Bounds = tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
+class BoundsUnder:
+    """Hold what was proved under constraints, as in ``SavedExploration``."""
+
+    constraints: Mapping[str, Any]
+    bounds: Bounds
+
+
 @dataclass(frozen=True, eq=False)
 class SavedExploration:
     """Hold what a file holds.
@@ -60,10 +74,11 @@ class SavedExploration:
     graph: Graph
     budget_bytes: int
     schedules: tuple[SolveResult, ...]
-    bounds: tuple[tuple[int, float], ...]
+    bounds: Bounds
     constraints: Mapping[str, Any] | None = None
     measured: tuple[MeasuredSchedule, ...] = ()
     own: Mapping[int, SavedOwn] = field(default_factory=dict)
+    constrained_bounds: tuple[BoundsUnder, ...] = ()
 
 
 def is_exploration(data: Any) -> bool:
@@ -97,16 +112,25 @@ def exploration_pieces(saved: SavedExploration, graph_body: bytes | None = None)
     for index, result in enumerate(saved.schedules):
         own = {"own": _own_to_json(saved.own[index])} if index in saved.own else {}
         yield (b"," if index else b"") + _json({**result_to_json(saved.graph, result), **own})
-    bounds = [
-        {"budget_bytes": budget, "lower_bound": None if math.isinf(bound) else bound}
-        for budget, bound in saved.bounds
-    ]
-    yield b'],"bounds":' + _json(bounds)
+    yield b'],"bounds":' + _json(_bounds_to_json(saved.bounds))
+    if saved.constrained_bounds:
+        under = [
+            {"constraints": dict(one.constraints), "bounds": _bounds_to_json(one.bounds)}
+            for one in saved.constrained_bounds
+        ]
+        yield b',"constrained_bounds":' + _json(under)
     if saved.constraints is not None:
         yield b',"constraints":' + _json(dict(saved.constraints))
     if saved.measured:
         yield b',"measured":' + _json([asdict(one) for one in saved.measured])
     yield b"}\n"
+
+
+def _bounds_to_json(bounds: Bounds) -> list[dict[str, Any]]:
+    return [
+        {"budget_bytes": budget, "lower_bound": None if math.isinf(bound) else bound}
+        for budget, bound in bounds
+    ]
 
 
 def _json(data: Any) -> bytes:
@@ -137,18 +161,19 @@ def exploration_from_json(path: Path, data: Any) -> SavedExploration:
     schedules = tuple(
         _schedule(path, i, entry, graph) for i, entry in enumerate(fields.get("schedules", list, []))
     )
-    bounds = tuple(_bound(path, i, entry) for i, entry in enumerate(fields.get("bounds", list, [])))
+    bounds = _bounds(path, fields)
     _require_agreement(path, graph, schedules, bounds)
     constraints = fields.get("constraints", dict, None)
     measured = tuple(_measured(path, i, entry) for i, entry in enumerate(fields.get("measured", list, [])))
     budget_bytes = fields.whole("budget_bytes", 0)
     own = _own(path, fields.get("schedules", list, []))
-    return SavedExploration(graph, budget_bytes, schedules, bounds, constraints, measured, own)
+    under = tuple(
+        _bounds_under(path, i, entry) for i, entry in enumerate(fields.get("constrained_bounds", list, []))
+    )
+    return SavedExploration(graph, budget_bytes, schedules, bounds, constraints, measured, own, under)
 
 
-def _require_agreement(
-    path: Path, graph: Graph, schedules: tuple[SolveResult, ...], bounds: tuple[tuple[int, float], ...]
-) -> None:
+def _require_agreement(path: Path, graph: Graph, schedules: tuple[SolveResult, ...], bounds: Bounds) -> None:
     """Raise where a bound is above the cost of a schedule that it covers.
 
     Each schedule is compared with the highest bound of the budgets that it keeps, so many of both are quick.
@@ -220,9 +245,19 @@ def _measured(path: Path, index: int, entry: Any) -> MeasuredSchedule:
     return MeasuredSchedule(steps, live, peak, seconds, fields.get("device", str, ""))
 
 
-def _bound(path: Path, index: int, entry: Any) -> tuple[int, float]:
-    fields = Fields(path, entry, f"bounds[{index}]")
-    none_fits = (
-        fields.data.get("lower_bound", ...) is None
-    )  # an explicit null; a missing field proves nothing
+def _bounds_under(path: Path, index: int, entry: Any) -> BoundsUnder:
+    fields = Fields(path, entry, f"constrained_bounds[{index}]")
+    return BoundsUnder(fields.get("constraints", dict), _bounds(path, fields))
+
+
+def _bounds(path: Path, owner: Fields) -> Bounds:
+    where = owner.name("bounds")
+    return tuple(
+        _bound(Fields(path, entry, f"{where}[{i}]")) for i, entry in enumerate(owner.get("bounds", list, []))
+    )
+
+
+def _bound(fields: Fields) -> tuple[int, float]:
+    # An explicit null; a missing field proves nothing.
+    none_fits = fields.data.get("lower_bound", ...) is None
     return fields.whole("budget_bytes"), math.inf if none_fits else fields.number("lower_bound")

@@ -13,7 +13,7 @@ from typing import Any
 from checkmate.catalog.cards import Cards, CardSize
 from checkmate.frontiers.summary import is_open
 from checkmate.ir.graph import Graph
-from checkmate.machine.cost_origin import origin_words
+from checkmate.machine.stores.cost_origin import origin_words
 from checkmate.solvers.known_frontier import BudgetAnswer, Frontier
 from checkmate.text_table import aligned_lines
 from checkmate.units import format_bytes, format_overhead
@@ -22,7 +22,7 @@ FORMAT, VERSION = "checkmate-cards", 1
 HEAD = ("memory", "for the step", "", "peak", "cards")
 
 
-class Fit(Enum):
+class CardFit(Enum):
     """What is known of a step on a card."""
 
     KEEPS = "keeps-everything"
@@ -40,13 +40,13 @@ class CardRow:
 
     size: CardSize
     budget_bytes: int
-    fit: Fit
+    fit: CardFit
     answer: BudgetAnswer
 
     @property
     def proved(self) -> bool:
         """Return whether the cost is proved least, or that nothing fits."""
-        return self.fit is Fit.KEEPS or not is_open(self.answer)
+        return self.fit is CardFit.KEEPS or not is_open(self.answer)
 
 
 def card_rows(frontier: Frontier, cards: Cards, plain_peak_bytes: int) -> tuple[CardRow, ...]:
@@ -61,11 +61,11 @@ def _row(frontier: Frontier, cards: Cards, size: CardSize, plain_peak_bytes: int
     budget = budget_of(size, cards)
     answer = frontier.answer(budget)
     if budget >= plain_peak_bytes:
-        fit = Fit.KEEPS
+        fit = CardFit.KEEPS
     elif answer.point is not None:
-        fit = Fit.FITS
+        fit = CardFit.FITS
     else:
-        fit = Fit.TOO_SMALL if answer.infeasible else Fit.UNKNOWN
+        fit = CardFit.TOO_SMALL if answer.infeasible else CardFit.UNKNOWN
     return CardRow(size, budget, fit, answer)
 
 
@@ -77,11 +77,11 @@ def budget_of(size: CardSize, cards: Cards) -> int:
 def label(row: CardRow, base_cost: float) -> str:
     """Say in a few words whether the step fits the card, and how sure that is."""
     point = row.answer.point
-    if row.fit is Fit.KEEPS:
+    if row.fit is CardFit.KEEPS:
         return "keeps everything"
-    if row.fit is Fit.TOO_SMALL:
+    if row.fit is CardFit.TOO_SMALL:
         return "does not fit, proved"
-    if row.fit is Fit.UNKNOWN or point is None:
+    if row.fit is CardFit.UNKNOWN or point is None:
         return "not known: no schedule found"
     words = f"fits at {format_overhead(point.cost, base_cost)}"
     if row.proved:
@@ -95,7 +95,7 @@ def facts(row: CardRow, plain_peak_bytes: int, base_cost: float) -> dict[str, An
     """Return a row of the format ``checkmate-cards``."""
     point = row.answer.point
     peak, cost = (None, None) if point is None else (point.peak_bytes, point.cost)
-    if row.fit is Fit.KEEPS:
+    if row.fit is CardFit.KEEPS:
         peak, cost = plain_peak_bytes, base_cost
     return {
         "memory_bytes": row.size.memory_bytes,
@@ -129,7 +129,7 @@ def table_facts(graph: Graph, plain_peak_bytes: int, cards: Cards, rows: Sequenc
 def cells(row: CardRow, plain_peak_bytes: int, base_cost: float) -> tuple[str, ...]:
     """Return what the columns of ``HEAD`` say of a row."""
     point = row.answer.point
-    peak = plain_peak_bytes if row.fit is Fit.KEEPS else None if point is None else point.peak_bytes
+    peak = plain_peak_bytes if row.fit is CardFit.KEEPS else None if point is None else point.peak_bytes
     return (
         format_bytes(row.size.memory_bytes),
         format_bytes(row.budget_bytes),

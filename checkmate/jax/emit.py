@@ -15,7 +15,7 @@ from checkmate.jax.program import Equation, Program, aval_bytes
 from checkmate.jax.tie import Tie, can_anchor
 
 
-class Ties(Enum):
+class TiedSteps(Enum):
     """Which steps wait for the step before them.
 
     Recomputations do, or XLA would merge them away. Where all do, XLA keeps nearer to the schedule's order,
@@ -28,7 +28,7 @@ class Ties(Enum):
 
 
 def scheduled(
-    program: Program, fused: Sequence[Fusion], schedule: Schedule, platform: str, ties: Ties
+    program: Program, fused: Sequence[Fusion], schedule: Schedule, platform: str, ties: TiedSteps
 ) -> Callable[..., list[Any]]:
     """Return a function of the flat arguments that runs by ``schedule``."""
     steps = schedule.steps.tolist()
@@ -53,7 +53,7 @@ class _Emission:
 
     values: dict[int, Any]
     platform: str
-    ties: Ties
+    ties: TiedSteps
     done: set[int] = field(default_factory=set)
     fresh: set[int] = field(default_factory=set)
     anchor: Any = None
@@ -63,16 +63,16 @@ class _Emission:
         """Emit one step of the schedule."""
         again = index in self.done
         self.done.add(index)
-        if not again or self.ties is Ties.ALL:
+        if not again or self.ties is TiedSteps.ALL:
             self.fresh, self.tie = set(), None
-        tied = self.ties is Ties.ALL or (again and self.ties is Ties.RECOMPUTED)
+        tied = self.ties is TiedSteps.ALL or (again and self.ties is TiedSteps.RECOMPUTED)
         if tied and self.tie is None and self.anchor is not None:
             self.tie = Tie(self.anchor, self.platform)
         made = self._run(fusion, self.tie if tied else None)
         self.values.update((value, made[value]) for value in fusion.writes)
         if again:
             self.fresh.update(fusion.writes)
-        if not again or self.ties is Ties.ALL:
+        if not again or self.ties is TiedSteps.ALL:
             anchors = [made[value] for value in fusion.writes if can_anchor(made[value])]
             self.anchor = anchors[-1] if anchors else self.anchor
 

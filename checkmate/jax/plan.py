@@ -18,7 +18,8 @@ from checkmate.jax.graph import graph_of
 from checkmate.jax.memory import StepMemory, memory_of
 from checkmate.jax.program import read_program
 from checkmate.jax.report import JaxReport
-from checkmate.jax.search import Compiled, Search
+from checkmate.jax.search import CompiledStep, Search
+from checkmate.jax.ways import ways_on
 from checkmate.pipeline import solve
 from checkmate.pipeline.counted import solve_counted
 from checkmate.request import OnMiss
@@ -57,10 +58,11 @@ class Traced:
 
 
 @dataclass(frozen=True, eq=False)
-class StepPlan:
+class JaxPlan:
     """How the step of one layout runs.
 
     ``executable`` is a function of flat arguments; ``jitted`` is the same inside of other functions of JAX.
+    Where the step has to be ``alone``, it is not: it was compiled with options, and a part has none.
     """
 
     jitted: Callable[..., Any]
@@ -70,41 +72,42 @@ class StepPlan:
     report: JaxReport
     graph: Graph | None
     result: SolveResult | None
+    alone: bool = False
 
     def call(self, args: Sequence[Any]) -> Any:
         """Run the step."""
         flat = jax.tree.leaves(_dynamic(args, self.static))
-        inside = any(isinstance(leaf, jax.core.Tracer) for leaf in flat)
-        run = self.jitted if inside else self.executable
+        run = self.jitted if _are_traced(flat) else self.executable
         return jax.tree.unflatten(self.results, run(*flat))
 
 
 @dataclass
-class Planner:
+class JaxPlanner:
     """Makes a plan for each layout, once."""
 
     step: Callable[..., Any]
     request: StepRequest
-    plans: list[StepPlan] = field(default_factory=list)
-    _known: dict[Hashable, StepPlan] = field(default_factory=dict)
+    plans: list[JaxPlan] = field(default_factory=list)
+    _known: dict[Hashable, JaxPlan] = field(default_factory=dict)
 
-    def plan(self, args: Sequence[Any]) -> StepPlan:
+    def plan(self, args: Sequence[Any]) -> JaxPlan:
         """Return the plan for such arguments."""
         key = _layout(args, self.request.static)
-        if key not in self._known:
-            found = self._make(args)
-            self._known[key] = found
+        part = _are_traced(jax.tree.leaves(_dynamic(args, self.request.static)))
+        found = self._known.get(key)
+        if found is None or (found.alone and part):
+            found = self._known[key] = self._make(args, alone=not part)
             self.plans.append(found)
-        return self._known[key]
+        return found
 
     def graph(self, args: Sequence[Any]) -> Graph:
         """Return the graph of the step for such arguments, costs counted."""
         traced = trace(self.step, args, self.request.static, self.request.donated)
         flat = jax.jit(jaxpr_as_fun(traced.jaxpr), donate_argnums=traced.donated)
         plain = memory_of(flat.lower(*traced.jaxpr.in_avals).compile())
-        return self._search(traced, plain, plain.whole).graph
+        return self._search(traced, plain, plain.whole, alone=True).graph
 
-    def _make(self, args: Sequence[Any]) -> StepPlan:
+    def _make(self, args: Sequence[Any], *, alone: bool) -> JaxPlan:
         request = self.request
         traced = trace(self.step, args, request.static, request.donated)
         started = time.perf_counter()
@@ -115,14 +118,14 @@ class Planner:
         budget = _budget_bytes(request, plain)
         if plain.whole <= budget:
             report = JaxReport(budget, plain, plain, 0.0, 0, 0, None, None, 1, compile_seconds, 0.0)
-            return self._told(StepPlan(flat, executable, traced.results, request.static, report, None, None))
-        search = self._search(traced, plain, budget)
+            return self._told(JaxPlan(flat, executable, traced.results, request.static, report, None, None))
+        search = self._search(traced, plain, budget, alone=alone)
         best = search.run()
         if best is None or (best.memory.whole > budget and request.on_miss is OnMiss.RAISE):
             raise _impossible(search, best)
         return self._told(self._plan(traced, search, best, compile_seconds))
 
-    def _search(self, traced: Traced, plain: StepMemory, budget: int) -> Search:
+    def _search(self, traced: Traced, plain: StepMemory, budget: int, *, alone: bool) -> Search:
         request, platform = self.request, jax.default_backend()
         program = read_program(traced.jaxpr)
         fused = fusions(program)
@@ -137,9 +140,10 @@ class Planner:
                 return solve_counted(graph, budget_bytes, options=request.options, listener=SilentListener())
             return solve(graph, budget_bytes, solver=request.solver, options=request.options)
 
-        return Search(program, fused, graph, platform, traced.donated, plain, budget, solve_here)
+        ways = ways_on(platform, alone=alone)
+        return Search(program, fused, graph, platform, traced.donated, plain, budget, ways, solve_here)
 
-    def _plan(self, traced: Traced, search: Search, best: Compiled, compile_seconds: float) -> StepPlan:
+    def _plan(self, traced: Traced, search: Search, best: CompiledStep, compile_seconds: float) -> JaxPlan:
         schedule = best.result.require_schedule()
         report = JaxReport(
             budget_bytes=search.budget,
@@ -154,7 +158,7 @@ class Planner:
             compile_seconds=compile_seconds + search.compile_seconds,
             solve_seconds=sum(each.result.solve_seconds for each in search.tried),
         )
-        return StepPlan(
+        return JaxPlan(
             best.jitted,
             best.executable,
             traced.results,
@@ -162,9 +166,10 @@ class Planner:
             report,
             search.graph,
             best.result,
+            alone=bool(best.way.options),
         )
 
-    def _told(self, plan: StepPlan) -> StepPlan:
+    def _told(self, plan: JaxPlan) -> JaxPlan:
         self.request.tell(plan.report.sentence)
         return plan
 
@@ -200,6 +205,11 @@ def _untraceable(error: Exception) -> TraceError:
 
 def _dynamic(args: Sequence[Any], static: tuple[int, ...]) -> list[Any]:
     return [arg for number, arg in enumerate(args) if number not in static]
+
+
+def _are_traced(leaves: Sequence[Any]) -> bool:
+    """Return whether a step is called inside of a traced function."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
 
 
 def _layout(args: Sequence[Any], static: tuple[int, ...]) -> Hashable:
@@ -248,7 +258,7 @@ def _budget_bytes(request: StepRequest, plain: StepMemory) -> int:
     return fixed + request.budget.resolve(keep_everything_peak=held, minimum=0)
 
 
-def _impossible(search: Search, best: Compiled | None) -> NoScheduleError:
+def _impossible(search: Search, best: CompiledStep | None) -> NoScheduleError:
     fixed = format_bytes(search.plain.fixed)
     reached = "" if best is None else f"; the least that was compiled holds {format_bytes(best.memory.whole)}"
     return NoScheduleError(

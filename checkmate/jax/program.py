@@ -88,7 +88,7 @@ def aval_bytes(aval: Any) -> int:
 
 def read_program(closed: ClosedJaxpr) -> Program:
     """Return a traced function as a program."""
-    reader = _Reader()
+    reader = _EquationReader()
     arguments = tuple(reader.new(var.aval) for var in closed.jaxpr.invars)
     results = reader.inline(closed.jaxpr, closed.consts, arguments, "")
     wanted = _needed(reader.equations, results)
@@ -97,7 +97,7 @@ def read_program(closed: ClosedJaxpr) -> Program:
 
 
 @dataclass
-class _Reader:
+class _EquationReader:
     """Collects equations while calls are inlined."""
 
     equations: list[Equation] = field(default_factory=list)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from checkmate.arguments import BudgetLike, budget_of, on_miss_of
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
-from checkmate.jax.plan import Planner, StepPlan, StepRequest
+from checkmate.jax.plan import JaxPlan, JaxPlanner, StepRequest
 from checkmate.jax.report import JaxReport
 from checkmate.request import OnMiss
 from checkmate.solvers.problem import SolveOptions
@@ -30,7 +30,7 @@ class Rematerialized:
     """
 
     def __init__(self, step: Callable[..., Any], request: StepRequest) -> None:
-        self._planner = Planner(step, request)
+        self._planner = JaxPlanner(step, request)
         self.__wrapped__ = step
         self.__name__ = getattr(step, "__name__", "step")
 
@@ -59,7 +59,7 @@ class Rematerialized:
         return self._planner.plans[-1].report
 
     @property
-    def plans(self) -> tuple[StepPlan, ...]:
+    def plans(self) -> tuple[JaxPlan, ...]:
         """Return the plans of all layouts, in the order in which they were made."""
         return tuple(self._planner.plans)
 
@@ -139,7 +139,7 @@ def profile(
         UsageError, TraceError: as for ``rematerialize``.
     """
     request = request_of("100%", donate_argnums=donate_argnums, static_argnums=static_argnums)
-    return Planner(step, request).graph(args)
+    return JaxPlanner(step, request).graph(args)
 
 
 def request_of(

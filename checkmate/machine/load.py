@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import psutil
 
 from checkmate.machine.cores import own_cores, usable_cores
-from checkmate.machine.readings import Reading
+from checkmate.machine.stores.readings import Reading
 
 _LOOK_S = 0.5  # Linux counts CPU time in ticks; this is fifty of them
 _BUSY_KINDS = (

@@ -78,6 +78,11 @@ class BudgetSearch:
         return self._round.settled
 
     @property
+    def goal(self) -> int:
+        """Return what a schedule that fits should show by prediction."""
+        return self.allowed - self._surplus
+
+    @property
     def candidate(self) -> Candidate | None:
         """Return the cheapest schedule that should fit.
 
@@ -98,7 +103,7 @@ class BudgetSearch:
         ``expected`` is what the meter should show for it, in bytes.
         """
         this, found = self._round, Candidate(self.target, result, expected)
-        over = expected + self._surplus - self.allowed
+        over = expected - self.goal
         if over > 0:
             if this.closest is None or expected < this.closest.expected:
                 this.closest = found

@@ -23,6 +23,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.ir.timeline import Timeline
 from checkmate.memory.bfc import Bfc
+from checkmate.memory.region import region_bytes
 
 WORKSPACE, FIXED = -1, -2  # in place of a buffer's number
 _CARD = 1 << 50  # bytes; so no step runs out of memory, and the picture shows what it would need
@@ -106,6 +107,7 @@ def place(
     device = graph.device.kind if graph.device is not None else "cpu"
     replay = _Replay(graph, schedule, timeline, Bfc(None if device == "cpu" else _CARD))
     replay.hold_fixed()
+    replay.fetch(region_bytes(graph, schedule))
     steps = len(schedule.steps)
     for run in range(_RUNS):
         replay.begin()
@@ -161,6 +163,12 @@ class _Replay:
         rest = self.graph.fixed_bytes - sum(sizes)
         for size in [*sizes, rest] if rest > 0 else sizes:
             self.fixed.append(self._request(FIXED, size, 0, len(self.schedule.steps) - 1))
+
+    def fetch(self, size: int) -> None:
+        """Request memory for the whole step in one piece, and give it back."""
+        self._handles += 1
+        self.allocator.allocate(self._handles, size)
+        self.allocator.release(self._handles)
 
     def begin(self) -> None:
         """Begin the step of training anew."""

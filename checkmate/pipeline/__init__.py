@@ -7,7 +7,7 @@ imports TensorFlow or a solver's library only when it needs it.
 
 from checkmate.pipeline.certifying import certify, check_certificate
 from checkmate.pipeline.following import Following, FollowingMemory
-from checkmate.pipeline.records import RunOutcome
+from checkmate.pipeline.report.records import RunOutcome
 from checkmate.pipeline.solving import (
     Minimum,
     check_schedule,

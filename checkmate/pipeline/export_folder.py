@@ -11,7 +11,7 @@ from checkmate.errors import VerificationError
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
 from checkmate.pipeline.measured_step import MeasuredStep
-from checkmate.pipeline.records import write_records
+from checkmate.pipeline.report.records import write_records
 from checkmate.pipeline.verification.comparing import compare_where_it_fits
 from checkmate.pipeline.verification.report import Measurements, verification_report
 from checkmate.progress import Progress

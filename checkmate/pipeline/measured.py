@@ -14,14 +14,14 @@ from checkmate.ir.result import SolveResult
 from checkmate.pipeline.export_folder import require_writable, write_folder
 from checkmate.pipeline.fitting.fit_budget import BudgetFit, fit
 from checkmate.pipeline.measured_step import MeasuredStep, retraced_step
-from checkmate.pipeline.notes import (
+from checkmate.pipeline.report.notes import (
     costs_note,
     doubts_note,
     predicted_share_note,
     reload_margin_note,
     replaced_note,
 )
-from checkmate.pipeline.records import RunOutcome
+from checkmate.pipeline.report.records import RunOutcome
 from checkmate.pipeline.solving import StepSolver
 from checkmate.pipeline.verification.comparing import compare_where_it_fits
 from checkmate.pipeline.verification.plain import measure_plain
@@ -117,10 +117,11 @@ def export(
         OtherStepError: ``graph`` is not this model's. StepTooLargeError: the scheduled step does not fit.
     """
     step, result, retraced = retraced_step(request, graph, result, report, cancelled)
-    measured = step.measure(result)
     budget, notes = step.metered_budget(budget_bytes, result)
+    result, arranged = step.arranged(result, budget)
+    measured = step.measure(result)
     return write_folder(
-        step, result, measured, directory, budget, (*retraced, *notes, *doubts_note(step.graph))
+        step, result, measured, directory, budget, (*retraced, *notes, *arranged, *doubts_note(step.graph))
     )
 
 

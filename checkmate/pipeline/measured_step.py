@@ -12,7 +12,8 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.notes import predicted_share_note
+from checkmate.pipeline.fitting.arranging import Arranger
+from checkmate.pipeline.report.notes import predicted_share_note, replaced_note
 from checkmate.pipeline.solving import known_minimum
 from checkmate.pipeline.verification.plain import Plain, measure_plain
 from checkmate.progress import Cancelled, Report
@@ -47,6 +48,19 @@ class MeasuredStep:
         """Return the peak in bytes that the allocator's meter should show."""
         steps = result.require_schedule().steps.tolist()
         return predicted_allocated(self.folded, self.graph, steps, self.plain.history)
+
+    def arranged(self, result: SolveResult, allowed: int) -> tuple[SolveResult, tuple[str, ...]]:
+        """Return ``result`` in an order of its steps that should show less.
+
+        The order is another one only where the given one should show more than ``allowed`` bytes. Also return
+        a note on that.
+        """
+        if self.predicted_peak(result) <= allowed:
+            return result, ()
+        found = Arranger(self.folded, self.graph, self.plain.history).arranged(result, allowed)
+        if self.predicted_peak(found) >= self.predicted_peak(result):
+            return result, ()
+        return found, replaced_note(result, found, allowed)
 
     def measure(self, result: SolveResult) -> FreshMeasurement:
         """Measure the scheduled step in a fresh process.

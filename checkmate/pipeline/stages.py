@@ -14,8 +14,8 @@ from checkmate.formats.files import require_output_folder
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
-from checkmate.machine.cost_store import CostStore, default_path
-from checkmate.pipeline.records import RunOutcome
+from checkmate.machine.stores.cost_store import CostStore, default_path
+from checkmate.pipeline.report.records import RunOutcome
 from checkmate.pipeline.solving import StepSolver
 from checkmate.progress import Cancelled, Report, never, silent
 from checkmate.request import ModelRequest
@@ -191,9 +191,9 @@ def fidelity(
     """Return predictions beside measurements for each budget.
 
     The budgets are shares of the plain step's peak. ``keep`` is called with each row as soon as its memory is
-    known; the rows returned have times and gradients too. See ``checkmate.pipeline.fidelity_rows``.
+    known; the rows returned have times and gradients too. See ``checkmate.pipeline.report.fidelity_rows``.
     """
-    from checkmate.pipeline.fidelity_rows import measure_model
+    from checkmate.pipeline.report.fidelity_rows import measure_model
 
     chosen = options or SolveOptions(time_limit_s=_BENCH_ATTEMPT_S)
     step_solver = StepSolver(solver, chosen, report, cancelled)
@@ -212,9 +212,9 @@ def peers(
     """Return what Keras and TensorFlow offer for less memory.
 
     It stands beside our schedules. ``keep`` is called with each row as soon as its memory is known; the rows
-    returned have times and gradients too. See ``checkmate.pipeline.peer_rows``.
+    returned have times and gradients too. See ``checkmate.pipeline.report.peer_rows``.
     """
-    from checkmate.pipeline.peer_rows import measure_model
+    from checkmate.pipeline.report.peer_rows import measure_model
 
     chosen = options or SolveOptions(time_limit_s=_BENCH_ATTEMPT_S)
     solver = StepSolver("auto", chosen, report, cancelled)

@@ -33,7 +33,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True)
-class Asked:
+class FailedRequest:
     """The request that failed.
 
     ``bytes`` is what the op asked for, rounded where ``about``; ``rounded_bytes`` is the chunk that it needs.
@@ -83,7 +83,7 @@ class MemoryRecord:
 
     source: Source
     allocator: str = ""
-    asked: Asked | None = None
+    asked: FailedRequest | None = None
     limit_bytes: int | None = None
     pool_bytes: int | None = None
     in_use_bytes: int | None = None
@@ -149,7 +149,7 @@ class MemoryRecord:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadRecord:
     """What was read from a file.
 
     Attributes:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from checkmate.records.layer_names import layer_of
-from checkmate.records.memory import Asked, MemoryRecord, Reading, Source, by_bytes
+from checkmate.records.memory import FailedRequest, MemoryRecord, ReadRecord, Source, by_bytes
 
 MOST_RECORDS = 32
 _MOST_NAMES = 20_000  # layers or sizes of one dump; further ones share a row
@@ -134,7 +134,7 @@ class _Log:
             self._on_state(self.failures[-1], line)
 
     def _on_failed(self, found: re.Match[str]) -> None:
-        asked = Asked(
+        asked = FailedRequest(
             _bytes(found[2], found[3]),
             None if found[4] is None else int(found[4]),
             about=bool(found[3]),
@@ -157,7 +157,7 @@ class _Log:
             count *= part
         node = _NODE.search(line)
         size = None if one is None or count >= 2**62 else one * count
-        asked = Asked(size, None, False, "" if node is None else node[1], shape, found[2])
+        asked = FailedRequest(size, None, False, "" if node is None else node[1], shape, found[2])
         last = self.failures[-1] if self.failures else None
         if last is not None and _fits(last, asked, found[3] or ""):
             self._complete(last, asked)
@@ -170,9 +170,9 @@ class _Log:
         last = self.failures[-1] if self.failures else None
         known = last.record.needed_bytes if last is not None else None
         if known is None or not size <= known * 1.01 + 256 or not known <= size * 1.01 + 256:
-            self._begin(MemoryRecord(Source.LOG, "", Asked(size)))
+            self._begin(MemoryRecord(Source.LOG, "", FailedRequest(size)))
 
-    def _complete(self, failure: _Failure, asked: Asked) -> None:
+    def _complete(self, failure: _Failure, asked: FailedRequest) -> None:
         """Add to the message of the allocator what the error of the op tells."""
         before = failure.record.asked
         if before is None:
@@ -214,16 +214,16 @@ class _Log:
             self.failures.append(_Failure(record))
 
 
-def read_lines(name: str, lines: Iterable[str]) -> Reading:
+def read_lines(name: str, lines: Iterable[str]) -> ReadRecord:
     """Return the failures in the ``lines`` of the log ``name``, if any."""
     log = _Log()
     for line in lines:
         log.read(line)
     found = tuple(failure.finished() for failure in log.failures)
-    return Reading(name, found, log.unread, log.warnings)
+    return ReadRecord(name, found, log.unread, log.warnings)
 
 
-def _fits(failure: _Failure, asked: Asked, allocator: str) -> bool:
+def _fits(failure: _Failure, asked: FailedRequest, allocator: str) -> bool:
     """Return whether the op's error is about the failure before it.
 
     It comes after the dump, and often twice: in the log and in the traceback.

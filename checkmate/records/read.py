@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from checkmate.errors import FormatError
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
-from checkmate.records.memory import Reading
+from checkmate.records.memory import ReadRecord
 from checkmate.records.oom_log import read_lines
 from checkmate.records.profile import records_of
 from checkmate.records.wire import WireError
@@ -47,7 +47,7 @@ def find_profile(folder: Path) -> Path | None:
     return max(found, key=lambda path: (path.parent.name, path.stat().st_mtime), default=None)
 
 
-def read_record(path: Path, report: Report = silent, cancelled: Cancelled = never) -> Reading:
+def read_record(path: Path, report: Report = silent, cancelled: Cancelled = never) -> ReadRecord:
     """Return what a log or a profile says about memory.
 
     ``path`` is the file, or a log directory with a profile.
@@ -95,7 +95,7 @@ class _Watch:
         self._report(Progress("read", float(position), float(self._size)))
 
 
-def _log(path: Path, file: BinaryIO, watch: _Watch) -> Reading:
+def _log(path: Path, file: BinaryIO, watch: _Watch) -> ReadRecord:
     reading = read_lines(path.name, _lines(file, watch))
     if not reading.records:
         more = (
@@ -119,7 +119,7 @@ def _lines(file: BinaryIO, watch: _Watch) -> Iterator[str]:
         yield line.decode("utf-8", "replace")
 
 
-def _profile(path: Path, file: BinaryIO, watch: _Watch) -> Reading:
+def _profile(path: Path, file: BinaryIO, watch: _Watch) -> ReadRecord:
     if path.stat().st_size > _LARGEST:
         raise FormatError(f"{path} is larger than 2 GiB, which no profile is", hint="name a *.xplane.pb file")
     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -132,4 +132,4 @@ def _profile(path: Path, file: BinaryIO, watch: _Watch) -> Reading:
             ) from error
     if not found.count:
         raise FormatError(f"{path} is a profile without a memory event", hint=_NO_MEMORY)
-    return Reading(path.name, records_of(found), found.unread)
+    return ReadRecord(path.name, records_of(found), found.unread)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from checkmate.records.memory import Asked, Cause, Held, MemoryRecord, Reading, Source
+from checkmate.records.memory import Cause, FailedRequest, Held, MemoryRecord, ReadRecord, Source
 from checkmate.units import format_bytes, plural
 
 _NOTICED = 0.01  # of what is in use; less is not worth a word
@@ -28,7 +28,7 @@ def headline(record: MemoryRecord) -> str:
     return f"{asked_words(record.asked)} could not be had{where}"
 
 
-def asked_words(asked: Asked) -> str:
+def asked_words(asked: FailedRequest) -> str:
     """Return what was asked for, by which op."""
     size = "A tensor" if asked.bytes is None else format_bytes(asked.bytes)
     tensor = "" if asked.shape is None else f" ({asked.dtype}[{','.join(map(str, asked.shape))}])"
@@ -138,7 +138,7 @@ def next_commands(record: MemoryRecord, model: str = "MODEL", batch: int | None 
     return [f"checkmate explore {named} {budget}", f"checkmate run {named} {budget} -o out"]
 
 
-def to_json(reading: Reading) -> dict[str, Any]:
+def to_json(reading: ReadRecord) -> dict[str, Any]:
     """Return all that was read; memory is in bytes, times are in seconds."""
     return {
         "format": "checkmate-memory-record",
@@ -168,7 +168,7 @@ def share(row: Held, listed: Sequence[Held]) -> float:
     return row.bytes / whole if whole else math.nan
 
 
-def left_out(reading: Reading) -> str:
+def left_out(reading: ReadRecord) -> str:
     """Return what was not read, in a sentence; empty if all was."""
     if not reading.unread:
         return ""

@@ -325,3 +325,77 @@ def without_retracing_warning(function: Any) -> Any:
     """
     function._omit_frequent_tracing_warning = True
     return function
+
+
+@contextmanager
+def first_replica(strategy: Any, exchanged: Callable[[str, Any], Any]) -> Iterator[None]:
+    """Let what is traced be what ``strategy`` runs on its first replica alone.
+
+    ``exchanged``: stands for each exchange with the others. It takes what is done (``sum``, ``mean``,
+    ``first`` or the name of a method) and a tensor. TensorFlow would wait for the other replicas.
+    """
+    extended = strategy.extended
+
+    def reduced(how: Any, value: Any, options: Any = None) -> Any:
+        return tf.nest.map_structure(lambda each: exchanged(how.value.lower(), each), value)
+
+    instead = {"_use_merge_call": lambda: False, "_replica_ctx_all_reduce": reduced}
+    before = {name: vars(extended)[name] for name in instead if name in vars(extended)}
+    for name, method in instead.items():
+        setattr(extended, name, method)
+    try:
+        with _FirstReplica(strategy, exchanged):
+            yield
+    finally:
+        for name in instead:
+            delattr(extended, name)
+        for name, method in before.items():
+            setattr(extended, name, method)
+
+
+class _FirstReplica(tf.distribute.ReplicaContext):  # type: ignore[misc]
+    """Stand for the first replica where there are no others."""
+
+    def __init__(self, strategy: Any, exchanged: Callable[[str, Any], Any]) -> None:
+        super().__init__(strategy, replica_id_in_sync_group=0)
+        self._exchanged = exchanged
+
+    def merge_call(self, merge_fn: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return merge_fn(_Merged(self._exchanged), *args, **(kwargs or {}))
+
+
+class _Merged:
+    """Stand for a strategy that gives all replicas the first one's value."""
+
+    def __init__(self, exchanged: Callable[[str, Any], Any]) -> None:
+        self._exchanged = exchanged
+
+    @property
+    def extended(self) -> _Merged:
+        return self
+
+    def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
+        return (value,)
+
+    def broadcast_to(self, value: Any, destinations: Any) -> Any:
+        del destinations
+        return self._exchanged("first", value)
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments, **named: self._exchanged(name, arguments)
+
+
+def local_handle(handle: Any, replica: int) -> Any:
+    """Return what ``replica`` has of the variable behind ``handle``.
+
+    It is ``handle`` itself where each replica has the same.
+    """
+    container = getattr(handle, "_distributed_container", None)
+    found = None if container is None else container()
+    return handle if found is None else found.values[replica].handle
+
+
+def number_of(context: Any) -> int:
+    """Return the number of the replica here that ``context`` is for."""
+    found = context._replica_id
+    return int(tf.get_static_value(found) if tf.is_tensor(found) else found)

@@ -104,11 +104,9 @@ def trace_run(run: Callable[[], object], *, device: str) -> StepTrace:
 
     ``device``: ``cpu`` or ``gpu``: whose allocator and kernels are wanted.
     """
-    options = tf.profiler.experimental.ProfilerOptions(
-        host_tracer_level=2, python_tracer_level=0, device_tracer_level=1
-    )
+    # Without options: the defaults are what is wanted, and TensorFlow warns of each number that is given.
     with tempfile.TemporaryDirectory(prefix="checkmate-trace-") as folder:
-        tf.profiler.experimental.start(folder, options)
+        tf.profiler.experimental.start(folder)
         try:
             result = run()
             del result

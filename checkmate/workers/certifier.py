@@ -2,7 +2,7 @@
 
 This is the process ``python -m checkmate.workers.certifier``.
 
-In: ``Certify`` and ``Cancel``. Out: ``CertifyProgress`` while it works; then ``Certified`` or
+In: ``Certify`` and ``Cancel``. Out: ``CertifyProgress`` while it works; then ``CertificateWritten`` or
 ``CertifyFailed``. What was cancelled writes nothing, and does not answer.
 """
 
@@ -18,7 +18,7 @@ from checkmate.formats.certificate import write_certificate
 from checkmate.formats.graph import graph_from_json
 from checkmate.ipc.child import Channel, Inbox, begin
 from checkmate.progress import Progress
-from checkmate.workers.messages.certifier import Certified, Certify, CertifyFailed, CertifyProgress
+from checkmate.workers.messages.certifier import CertificateWritten, Certify, CertifyFailed, CertifyProgress
 from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 
@@ -56,7 +56,7 @@ def _certify(channel: Channel, inbox: Inbox, asked: Certify) -> None:
     except CheckmateError as error:
         channel.send(CertifyFailed(asked.job, str(error), error.hint))
     else:
-        channel.send(Certified(asked.job, found.cost, found.cases))
+        channel.send(CertificateWritten(asked.job, found.cost, found.cases))
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ import dataclasses
 import pytest
 from PySide6.QtCore import Qt
 
-from app.presenters.batch_reach import coming_words, reach_words
+from app.presenters.words.batch_reach import coming_words, reach_words
 from app.state.constraint_targets import ConstraintKind
-from app.state.standing import Fit
+from app.state.standing import BudgetStanding
 from checkmate.largest.scaling import BatchScaling
 from checkmate.memory.check import check
 from tests.app.windows import training_chain
@@ -66,7 +66,7 @@ def test_another_batch_is_said_at_once_and_then_explored_within_the_same_budget(
     qtbot.waitUntil(
         lambda: exploration.solve is not None and not exploration.solve.running, timeout=PATIENCE_MS
     )
-    assert exploration.standing.fit is Fit.BEST and exploration.shown.peak_bytes <= budget
+    assert exploration.standing.fit is BudgetStanding.BEST and exploration.shown.peak_bytes <= budget
     assert not window.export_button.isEnabled() and "scaled" in window.export_button.toolTip()
 
 

@@ -14,7 +14,7 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtWidgets import QApplication
 
 from app.layout.folded import Folding
-from app.layout.repeats import _MOST_READ, Run, _Search, find_runs, run_name
+from app.layout.repeats import _MOST_READ, BlockRun, _Search, find_runs, run_name
 from checkmate import pipeline
 from checkmate.ir.graph import Graph, GraphBuilder, Phase
 from tests.app.test_timeline import drawn, move
@@ -65,17 +65,17 @@ def transformer(blocks: int = 48, odd: int = -1) -> Graph:
     return layers.graph()
 
 
-def runs(graph: Graph) -> list[Run]:
+def runs(graph: Graph) -> list[BlockRun]:
     folding = Folding(graph)
     return find_runs(graph, folding._layer_of, [op.group for op in graph.ops if op.phase is Phase.FORWARD])
 
 
 def test_equal_blocks_are_found_whole() -> None:
-    assert runs(transformer()) == [Run(3, 7, 48)]
-    assert runs(transformer(3)) == [Run(3, 7, 3)]
+    assert runs(transformer()) == [BlockRun(3, 7, 48)]
+    assert runs(transformer(3)) == [BlockRun(3, 7, 3)]
     assert runs(transformer(2)) == []
     # A block that is not like the others divides them.
-    assert runs(transformer(12, odd=5)) == [Run(3, 7, 5), Run(3 + 6 * 7, 7, 6)]
+    assert runs(transformer(12, odd=5)) == [BlockRun(3, 7, 5), BlockRun(3 + 6 * 7, 7, 6)]
 
 
 def test_blocks_that_read_from_elsewhere_are_not_equal() -> None:
@@ -84,7 +84,7 @@ def test_blocks_that_read_from_elsewhere_are_not_equal() -> None:
     for block in range(9):
         y = layers.add("dense", [x])
         x = layers.add("add", [y, first if block == 4 else x])
-    assert runs(layers.graph()) == [Run(1, 2, 4), Run(9, 2, 5)]
+    assert runs(layers.graph()) == [BlockRun(1, 2, 4), BlockRun(9, 2, 5)]
 
 
 def test_a_chain_of_one_kind_is_a_run_of_layers() -> None:
@@ -93,7 +93,7 @@ def test_a_chain_of_one_kind_is_a_run_of_layers() -> None:
     for _ in range(12):
         x = layers.add("dense", [x])
     graph = layers.graph()
-    assert runs(graph) == [Run(1, 1, 12)]
+    assert runs(graph) == [BlockRun(1, 1, 12)]
     folding = Folding(graph)
     layout = folding.layout(folding.opened_by_default(8))
     assert [(box.name, box.copies) for box in layout.boxes if not box.backward] == [
@@ -135,7 +135,7 @@ def test_numbers_inside_words_stay_in_names() -> None:
         (run,) = Folding(layers.graph()).runs
         assert run.full_name == f"{kind} × 8"
     names = ["stem", *(f"gpt2/h{block}/{part}" for block in range(4) for part in ("attn2d", "norm"))]
-    assert run_name(names, Run(1, 2, 4)) == "h"
+    assert run_name(names, BlockRun(1, 2, 4)) == "h"
 
 
 def test_a_search_for_blocks_ends_after_a_fixed_amount_of_work() -> None:

@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtCore import Qt
 
 from checkmate.catalog.cards import Cards, CardSize
-from checkmate.frontiers.cards import Fit
+from checkmate.frontiers.cards import CardFit
 from tests.app.windows import open_chain
 
 pytestmark = pytest.mark.qt_log_ignore("propagateSizeHints", "raise")
@@ -35,10 +35,10 @@ def words(dialog) -> list[str]:
 def test_each_row_says_what_is_known_and_follows_what_is_found(window, qtbot) -> None:
     dialog, plain = opened(window, qtbot)
     assert dialog.isVisible()
-    qtbot.waitUntil(lambda: dialog.rows[0].fit is Fit.TOO_SMALL, timeout=20000)
+    qtbot.waitUntil(lambda: dialog.rows[0].fit is CardFit.TOO_SMALL, timeout=20000)
     assert words(dialog)[0] == "does not fit, proved" and set(words(dialog)[3:]) == {"keeps everything"}
     window.explorer.budget.choose(plain * 3 // 4)
-    qtbot.waitUntil(lambda: dialog.rows[2].fit is Fit.FITS, timeout=60000)
+    qtbot.waitUntil(lambda: dialog.rows[2].fit is CardFit.FITS, timeout=60000)
     assert words(dialog)[2].startswith("fits at +")
     assert "assumed" in dialog.notes.text()
 

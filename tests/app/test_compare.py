@@ -23,8 +23,7 @@ from app.presenters.difference import (
     hatched,
     in_order_of,
 )
-from app.presenters.hotspot_rows import View
-from app.presenters.matrix_image import (
+from app.presenters.plots.matrix_image import (
     FORWARD,
     RECOMPUTED,
     bins_of,
@@ -33,6 +32,7 @@ from app.presenters.matrix_image import (
     held_image,
     thicken,
 )
+from app.presenters.rows.hotspot_rows import View
 from checkmate import pipeline
 from checkmate.ir import Schedule
 from checkmate.memory.simulate import simulate

@@ -15,7 +15,7 @@ from PySide6.QtGui import QGuiApplication
 
 from app.presenters.commands import OnScreen, as_commands, as_python
 from app.state.solve import Aim
-from app.state.standing import Fit
+from app.state.standing import BudgetStanding
 from checkmate.catalog.bundled import find_graph
 from checkmate.cli.main import build_parser
 from checkmate.formats import read_any_graph, read_schedule, write_graph
@@ -80,7 +80,7 @@ def test_a_schedule_chosen_by_hand_is_asked_for_by_its_own_peak(window, qtbot, t
     open_file(window, qtbot, file)
     enter(window, qtbot, "70%")
     exploration = window.session.exploration
-    qtbot.waitUntil(lambda: exploration.standing.fit is Fit.BEST, timeout=20_000)
+    qtbot.waitUntil(lambda: exploration.standing.fit is BudgetStanding.BEST, timeout=20_000)
     plain = exploration.plain
     exploration.show(plain)
     assert f"--budget {plain.peak_bytes} " in copied(window, qtbot)

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from PySide6.QtWidgets import QPushButton
 
-from app.models import opening
-from app.models.recent import Recent
-from app.models.recovery import Recovery
+from app.models.opening import opening
+from app.models.opening.recent import Recent
+from app.models.opening.recovery import Recovery
 from checkmate.formats import write_graph
 from checkmate.formats.graph import graph_to_json
 from checkmate.ipc.messages import Cancel, Message

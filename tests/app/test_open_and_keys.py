@@ -11,12 +11,12 @@ from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QPushButton, QTre
 
 from app.actions import ACTIONS
 from app.bootstrap import explore
-from app.models.recent import Recent
+from app.models.opening.recent import Recent
 from app.models.session import Session
 from app.theme import CurrentTheme, ThemeChoice
-from app.views.window.keys_dialog import KeysDialog
+from app.views.window.dialogs.keys_dialog import KeysDialog
+from app.views.window.dialogs.model_dialog import ModelDialog
 from app.views.window.main_window import MainWindow
-from app.views.window.model_dialog import ModelDialog
 from checkmate.catalog.samples import find_sample
 from checkmate.errors import UnsafeModelError
 from checkmate.request import ModelRequest

@@ -14,8 +14,8 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 
 from app.models.exploration import Exploration
-from app.presenters.range_rows import COLUMNS, COST, NAME, NO_STEPS, PRICE, range_rows
-from app.presenters.step_axis import StepAxis
+from app.presenters.plots.step_axis import StepAxis
+from app.presenters.rows.range_rows import COLUMNS, COST, NAME, NO_STEPS, PRICE, range_rows
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.memory.hotspot import moment

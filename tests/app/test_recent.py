@@ -11,13 +11,13 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QPushButton
 
-from app.models.recent import Recent
-from app.models.recovery import Recovery
+from app.models.opening.recent import Recent
+from app.models.opening.recovery import Recovery
 from app.models.session import Session
 from app.theme import CurrentTheme, ThemeChoice
 from app.views.window.main_window import MainWindow
 from checkmate.formats import write_graph
-from checkmate.machine.model_file import file_facts
+from checkmate.machine.stores.model_file import file_facts
 from tests.app.test_recovery import explore
 from tests.app.windows import training_chain
 

@@ -12,9 +12,9 @@ from PySide6.QtWidgets import QApplication, QPushButton
 
 from app.models.session import Session
 from app.theme import DARK, LIGHT, CurrentTheme, ThemeChoice
+from app.views.window.dialogs.model_dialog import ModelDialog
+from app.views.window.dialogs.record_dialog import RecordDialog
 from app.views.window.main_window import MainWindow
-from app.views.window.model_dialog import ModelDialog
-from app.views.window.record_dialog import RecordDialog
 from checkmate.request import ModelRequest
 from checkmate.units import format_bytes
 from tests.app.windows import open_chain, training_chain
@@ -138,7 +138,7 @@ def test_what_was_read_is_among_the_recent_files(qtbot, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 def test_the_parts_of_the_bar_stand_out_from_the_panel(theme) -> None:
-    from app.presenters.record_rows import asked_part, bar_parts
+    from app.presenters.rows.record_rows import asked_part, bar_parts
     from checkmate.records.read import read_record
     from tests.app.test_selection import contrast
 

@@ -14,16 +14,16 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QInputDialog, QLineEdit
 
 from app.models.exploration import Exploration
-from app.presenters.schedule_rows import (
-    Group,
+from app.presenters.rows.schedule_rows import (
+    RowGroup,
     ScheduleRow,
     _told_apart,
     cost_text,
     schedule_name,
     share_text,
 )
-from app.presenters.standing_text import on_screen
-from app.state.standing import Fit
+from app.presenters.words.standing_text import on_screen
+from app.state.standing import BudgetStanding
 from app.views.lists.rows import DETAIL
 from checkmate import pipeline
 from checkmate.formats.exploration import read_exploration, write_exploration
@@ -39,7 +39,7 @@ def panel_of(window):
     return window.explorer.schedules
 
 
-def rows_of(window, group: Group) -> list[ScheduleRow]:
+def rows_of(window, group: RowGroup) -> list[ScheduleRow]:
     return [row for row in panel_of(window).rows if row.group is group]
 
 
@@ -116,17 +116,17 @@ def test_what_is_filled_in_neither_hides_the_baselines_nor_changes_what_is_shown
     filled(window, qtbot)
     plain = exploration.plain
     assert seen == [plain] and exploration.shown is plain
-    names = [row.name for row in rows_of(window, Group.BASELINES)]
+    names = [row.name for row in rows_of(window, RowGroup.BASELINES)]
     assert names[0] == "Keep everything · +0\u00a0%" and "Chen greedy, 50\u00a0% · +23.4\u00a0%" in names
-    assert len({row.lines(narrow=True)[0] for row in rows_of(window, Group.BASELINES)}) == len(names) > 3
-    assert rows_of(window, Group.MINE) == []
-    frontier = rows_of(window, Group.FRONTIER)
+    assert len({row.lines(narrow=True)[0] for row in rows_of(window, RowGroup.BASELINES)}) == len(names) > 3
+    assert rows_of(window, RowGroup.MINE) == []
+    frontier = rows_of(window, RowGroup.FRONTIER)
     assert len(frontier) > 3 and len({row.name for row in frontier}) == len(frontier)
     for row in frontier:
         share = share_text(row.found.peak_bytes / plain.peak_bytes)
         assert row.name == f"{share} · {cost_text(row.found.overhead)}" and "%" in row.name
     tree = panel_of(window)._list
-    assert not tree.head(Group.FRONTIER).isExpanded() and tree.head(Group.BASELINES).isExpanded()
+    assert not tree.head(RowGroup.FRONTIER).isExpanded() and tree.head(RowGroup.BASELINES).isExpanded()
 
 
 def test_a_better_schedule_is_offered_and_a_click_shows_it(window, qtbot) -> None:
@@ -150,10 +150,12 @@ def test_a_cheaper_one_found_for_another_budget_is_said(window, qtbot) -> None:
     for result, asked in ((dear, True), (good, False)):
         found = {"budget_bytes": result.budget_bytes, "solver": result.solver, "seconds": 0.0}
         assert exploration.add(result.require_schedule().steps, **found, asked=asked)
-    assert exploration.shown.cost == dear.cost > good.cost and exploration.standing.fit is Fit.OTHER
+    assert (
+        exploration.shown.cost == dear.cost > good.cost and exploration.standing.fit is BudgetStanding.OTHER
+    )
     assert "a cheaper one is known" in on_screen(exploration.standing)
     exploration.set_budget(budget)
-    assert exploration.shown.cost == good.cost and exploration.standing.fit is Fit.BEST
+    assert exploration.shown.cost == good.cost and exploration.standing.fit is BudgetStanding.BEST
 
 
 def test_what_was_asked_for_is_mine_under_its_budget_and_cost(window, qtbot) -> None:
@@ -161,12 +163,12 @@ def test_what_was_asked_for_is_mine_under_its_budget_and_cost(window, qtbot) -> 
     solve(window, qtbot, "80%")
     solve(window, qtbot, "70%")
     exploration = window.session.exploration
-    mine = rows_of(window, Group.MINE)
+    mine = rows_of(window, RowGroup.MINE)
     assert [row.name.split(" · ")[0] for row in mine] == ["80\u00a0%", "70\u00a0%"]
     assert all(row.name.endswith(f"· {cost_text(row.found.overhead)}") for row in mine)
     assert mine[1].found is exploration.shown and "optimal" in mine[1].detail
     solve(window, qtbot, "80%")
-    assert len(rows_of(window, Group.MINE)) == 2, "the same question has one row"
+    assert len(rows_of(window, RowGroup.MINE)) == 2, "the same question has one row"
 
 
 def test_what_the_slider_only_passed_is_not_listed(window, qtbot) -> None:
@@ -195,7 +197,7 @@ def test_a_schedule_that_was_clicked_stays_while_others_are_found(window, qtbot)
     open_chain(window, qtbot)
     solve(window, qtbot, "70%")
     exploration = window.session.exploration
-    click(window, qtbot, rows_of(window, Group.BASELINES)[0])
+    click(window, qtbot, rows_of(window, RowGroup.BASELINES)[0])
     assert exploration.shown is exploration.plain
     filled(window, qtbot)
     assert exploration.shown is exploration.plain
@@ -205,11 +207,11 @@ def test_groups_fold_and_a_folded_one_says_what_of_it_is_on_screen(window, qtbot
     open_chain(window, qtbot)
     filled(window, qtbot)
     tree = panel_of(window)._list
-    head = tree.head(Group.FRONTIER)
+    head = tree.head(RowGroup.FRONTIER)
     at = tree.visualItemRect(head).center()
     qtbot.mouseClick(tree.viewport(), Qt.MouseButton.LeftButton, pos=at)
     assert head.isExpanded()
-    row = rows_of(window, Group.FRONTIER)[2]
+    row = rows_of(window, RowGroup.FRONTIER)[2]
     click(window, qtbot, row)
     assert window.session.exploration.shown is row.found and tree.currentItem().text(0) == row.name
     tree.scrollToItem(head)
@@ -223,30 +225,30 @@ def test_pin_rename_note_and_delete_by_keyboard_and_undo_each(window, qtbot) -> 
     open_chain(window, qtbot)
     solve(window, qtbot, "80%")
     solve(window, qtbot, "70%")
-    smaller = rows_of(window, Group.MINE)[1]
+    smaller = rows_of(window, RowGroup.MINE)[1]
     click(window, qtbot, smaller)
     row = named(window, qtbot, "for the paper")
-    assert row.group is Group.MINE and cost_text(row.found.overhead) in row.detail
+    assert row.group is RowGroup.MINE and cost_text(row.found.overhead) in row.detail
     qtbot.keyClick(window, Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
-    assert [row.pinned for row in rows_of(window, Group.MINE)] == [True, False]
-    assert rows_of(window, Group.MINE)[0].name == "for the paper"
+    assert [row.pinned for row in rows_of(window, RowGroup.MINE)] == [True, False]
+    assert rows_of(window, RowGroup.MINE)[0].name == "for the paper"
     dialog = panel_of(window).write_note()
     assert isinstance(dialog, QInputDialog)
     qtbot.keyClicks(dialog.findChild(QLineEdit), "fits the old card")
     qtbot.keyClick(dialog.findChild(QLineEdit), Qt.Key.Key_Return)
-    assert "fits the old card" in rows_of(window, Group.MINE)[0].detail
-    click(window, qtbot, rows_of(window, Group.MINE)[0])
+    assert "fits the old card" in rows_of(window, RowGroup.MINE)[0].detail
+    click(window, qtbot, rows_of(window, RowGroup.MINE)[0])
     press(window, qtbot, Qt.Key.Key_Delete)
-    assert [row.name for row in rows_of(window, Group.MINE)] == [rows_of(window, Group.MINE)[0].name]
+    assert [row.name for row in rows_of(window, RowGroup.MINE)] == [rows_of(window, RowGroup.MINE)[0].name]
     assert all(row.name != "for the paper" for row in panel_of(window).rows)
     undo(window, qtbot)
-    assert "fits the old card" in rows_of(window, Group.MINE)[0].detail
+    assert "fits the old card" in rows_of(window, RowGroup.MINE)[0].detail
     undo(window, qtbot)
-    assert "fits" not in rows_of(window, Group.MINE)[0].detail
+    assert "fits" not in rows_of(window, RowGroup.MINE)[0].detail
     undo(window, qtbot)
-    assert not rows_of(window, Group.MINE)[0].pinned
+    assert not rows_of(window, RowGroup.MINE)[0].pinned
     undo(window, qtbot)
-    assert rows_of(window, Group.MINE)[1].name == smaller.name
+    assert rows_of(window, RowGroup.MINE)[1].name == smaller.name
 
 
 def test_a_removed_schedule_stays_known(window, qtbot) -> None:
@@ -254,18 +256,18 @@ def test_a_removed_schedule_stays_known(window, qtbot) -> None:
     solve(window, qtbot, "70%")
     exploration = window.session.exploration
     before = [one.peak_bytes for one in exploration.known]
-    click(window, qtbot, rows_of(window, Group.MINE)[0])
+    click(window, qtbot, rows_of(window, RowGroup.MINE)[0])
     press(window, qtbot, Qt.Key.Key_Delete)
-    assert rows_of(window, Group.MINE) == [] and exploration.shown is not None
+    assert rows_of(window, RowGroup.MINE) == [] and exploration.shown is not None
     assert set(before) <= {one.peak_bytes for one in exploration.known}
-    assert exploration.shown.key in {row.found.key for row in rows_of(window, Group.FRONTIER)}
+    assert exploration.shown.key in {row.found.key for row in rows_of(window, RowGroup.FRONTIER)}
 
 
 def test_typing_a_name_is_not_disturbed_by_what_is_found(window, qtbot) -> None:
     open_chain(window, qtbot)
     exploration = window.session.exploration
     solve(window, qtbot, "70%")
-    click(window, qtbot, rows_of(window, Group.MINE)[0])
+    click(window, qtbot, rows_of(window, RowGroup.MINE)[0])
     press(window, qtbot, Qt.Key.Key_F2)
     field = panel_of(window)._list.findChild(QLineEdit)
     qtbot.keyClicks(field, "half a na")
@@ -274,7 +276,7 @@ def test_typing_a_name_is_not_disturbed_by_what_is_found(window, qtbot) -> None:
     assert field.text() == "half a na"
     qtbot.keyClicks(field, "me")
     qtbot.keyClick(field, Qt.Key.Key_Return)
-    qtbot.waitUntil(lambda: rows_of(window, Group.MINE)[0].name == "half a name", timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: rows_of(window, RowGroup.MINE)[0].name == "half a name", timeout=PATIENCE_MS)
 
 
 def test_the_switch_stops_the_work_and_lets_it_go_on(window, qtbot) -> None:
@@ -300,7 +302,7 @@ def test_the_list_is_saved_and_older_files_still_open(window, qtbot, tmp_path: P
     open_chain(window, qtbot)
     solve(window, qtbot, "70%")
     filled(window, qtbot)
-    click(window, qtbot, rows_of(window, Group.MINE)[0])
+    click(window, qtbot, rows_of(window, RowGroup.MINE)[0])
     named(window, qtbot, "mine")
     exploration = window.session.exploration
     path = tmp_path / "e.json"
@@ -337,14 +339,18 @@ def test_no_row_moves_while_the_hand_aims(window, qtbot) -> None:
     qtbot.mouseMove(listed.viewport(), at.center() - QPoint(9, 0))
     qtbot.mouseMove(listed.viewport(), at.center())
     assert listed.aimed_at
-    other = next(row.found for row in rows_of(window, Group.FRONTIER) if row.found is not exploration.shown)
+    other = next(
+        row.found for row in rows_of(window, RowGroup.FRONTIER) if row.found is not exploration.shown
+    )
     window.explorer.schedules._edits.pin(other)  # its row comes above
     assert listed.visualItemRect(listed.item(exploration.plain)) == at
     qtbot.mousePress(listed.viewport(), Qt.MouseButton.LeftButton, pos=at.center())
     qtbot.wait(150)  # a slow finger
     qtbot.mouseRelease(listed.viewport(), Qt.MouseButton.LeftButton, pos=at.center())
     assert exploration.shown.key == exploration.plain.key  # and so the click hits what was aimed at
-    qtbot.waitUntil(lambda: other.key in {row.found.key for row in rows_of(window, Group.MINE)}, timeout=2000)
+    qtbot.waitUntil(
+        lambda: other.key in {row.found.key for row in rows_of(window, RowGroup.MINE)}, timeout=2000
+    )
 
 
 def test_two_that_would_have_one_name_have_more_digits() -> None:
@@ -352,7 +358,7 @@ def test_two_that_would_have_one_name_have_more_digits() -> None:
     exploration.set_graph(training_chain())
     smaller(exploration)
     found = exploration.known[0]
-    row = ScheduleRow(Group.FRONTIER, found, schedule_name(found, 10**6), "", "", "")
+    row = ScheduleRow(RowGroup.FRONTIER, found, schedule_name(found, 10**6), "", "", "")
     twin = dataclasses.replace(row, found=_Like(found.peak_bytes + 40_000, found.overhead))
     names = [each.name for each in _told_apart([row, twin], 10**9)]
     assert len(set(names)) == 2 and all(name.count("%") == 2 for name in names)

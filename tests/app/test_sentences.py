@@ -8,9 +8,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QStatusTipEvent
 from PySide6.QtWidgets import QApplication, QLabel
 
-from app.presenters.hotspot_rows import View
 from app.presenters.op_page import facts
-from app.presenters.wording import as_sentence
+from app.presenters.rows.hotspot_rows import View
+from app.presenters.words.wording import as_sentence
 from checkmate.ir.graph import GraphBuilder, Phase
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule

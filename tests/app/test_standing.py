@@ -8,10 +8,10 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QDialog, QPushButton
 
-from app.presenters.need_rows import rows_at_end, rows_of_op, why_nothing_fits
+from app.presenters.rows.need_rows import rows_at_end, rows_of_op, why_nothing_fits
 from app.state.solve import Aim, Tightest
-from app.state.standing import Fit
-from app.views.window.export_dialog import ExportDialog
+from app.state.standing import BudgetStanding
+from app.views.window.dialogs.export_dialog import ExportDialog
 from checkmate.graphs.generate import training_dag
 from checkmate.solvers.bounds import op_need, working_set_bound
 from checkmate.solvers.listeners import SilentListener
@@ -64,18 +64,18 @@ def test_the_budget_typed_again_brings_its_schedule_back(window, qtbot) -> None:
     open_chain(window, qtbot)
     exploration, panel = window.session.exploration, window.explorer.solving
     solve(window, qtbot, "70%")
-    assert exploration.standing.fit is Fit.BEST and "step cost" in said(window)[0]
+    assert exploration.standing.fit is BudgetStanding.BEST and "step cost" in said(window)[0]
     field = window.explorer.budget._entry
     place = field.mapToGlobal(field.rect().topLeft())
     exploration.show(exploration.plain)  # as a click in the list of schedules does
-    assert exploration.standing.fit is Fit.OVER
+    assert exploration.standing.fit is BudgetStanding.OVER
     qtbot.wait(50)
     assert field.mapToGlobal(field.rect().topLeft()) == place  # nothing moves under the pointer
     over = format_bytes(exploration.plain.peak_bytes - exploration.budget_bytes)
     assert all(over in text for text in said(window)[:2]) and "Over the budget" in said(window)[2]
     solve(window, qtbot, "70%")
     assert exploration.shown.peak_bytes <= exploration.budget_bytes
-    assert exploration.standing.fit is Fit.BEST and said(window)[1:] == ("", "")
+    assert exploration.standing.fit is BudgetStanding.BEST and said(window)[1:] == ("", "")
     assert "step cost" in said(window)[0] and panel._on_screen.isHidden()
 
 
@@ -90,11 +90,11 @@ def test_a_chosen_schedule_stays_until_the_way_back_is_taken(window, qtbot) -> N
     assert not button(window, "Show the best").isHidden()
     qtbot.mouseClick(button(window, "Show the best"), Qt.MouseButton.LeftButton)
     assert exploration.shown.peak_bytes <= exploration.budget_bytes and exploration.shown.cost <= best.cost
-    assert exploration.standing.fit is Fit.BEST and button(window, "Show the best").isHidden()
+    assert exploration.standing.fit is BudgetStanding.BEST and button(window, "Show the best").isHidden()
     exploration.show(exploration.plain)
     qtbot.mouseClick(button(window, "Use"), Qt.MouseButton.LeftButton)
     assert exploration.budget_bytes == exploration.plain.peak_bytes
-    assert exploration.shown is exploration.plain and exploration.standing.fit is Fit.BEST
+    assert exploration.shown is exploration.plain and exploration.standing.fit is BudgetStanding.BEST
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints")
@@ -105,7 +105,7 @@ def test_a_schedule_that_does_not_fit_is_not_exported(window, qtbot) -> None:
     export = window._export
     assert export.isEnabled()
     exploration.set_budget(exploration.plain.peak_bytes // 2)
-    assert exploration.standing.fit is Fit.UNKNOWN and not export.isEnabled()
+    assert exploration.standing.fit is BudgetStanding.UNKNOWN and not export.isEnabled()
     assert "over the budget" in export.toolTip()
     qtbot.keyClick(window, Qt.Key.Key_E, Qt.KeyboardModifier.ControlModifier)
     assert "over the budget" in window.statusBar().currentMessage()
@@ -142,7 +142,7 @@ def test_what_is_found_in_the_background_is_said_of_an_ended_solve(window, qtbot
     exploration.solve_changed.emit()
     assert "no schedule found yet" in panel._status.text()
     exploration.add(found.require_schedule().steps, budget_bytes=budget, solver="by hand", seconds=0.0)
-    assert exploration.shown.peak_bytes <= budget and exploration.standing.fit is Fit.BEST
+    assert exploration.shown.peak_bytes <= budget and exploration.standing.fit is BudgetStanding.BEST
     assert "a schedule; no bound says how good" in panel._status.text() and "Best" in panel._details.text()
     exploration.add_bound(budget, exploration.shown.cost)
     assert exploration.shown.optimal and "optimal, proved" in panel._status.text()
@@ -154,7 +154,7 @@ def test_the_first_solve_says_what_happens_and_what_is_on_screen(window, qtbot) 
     exploration.set_budget(exploration.plain.peak_bytes // 2)
     exploration.begin_solve(1)
     window.session.solving._on_received(Preparing(COMPILING))
-    assert exploration.standing.fit is Fit.SOUGHT
+    assert exploration.standing.fit is BudgetStanding.SOUGHT
     assert "no schedule known yet" in panel._status.text()
     assert (
         plain(panel._details.text()) == f"{COMPILING.capitalize()}. Until then, simple strategies are tried."
@@ -169,7 +169,7 @@ def test_infeasible_says_every_part_and_leads_out(window, qtbot) -> None:
     exploration, panel = window.session.exploration, window.explorer.solving
     solve(window, qtbot, "5%")
     graph, need = exploration.graph, working_set_bound(exploration.graph)
-    assert exploration.standing.fit is Fit.IMPOSSIBLE and exploration.shown is exploration.known[0]
+    assert exploration.standing.fit is BudgetStanding.IMPOSSIBLE and exploration.shown is exploration.known[0]
     text = plain(panel._details.text())
     assert text == why_nothing_fits(graph, exploration.solve.tightest) and "…" not in text
     assert text.endswith(".") and format_bytes(need.bytes) in text
@@ -177,7 +177,7 @@ def test_infeasible_says_every_part_and_leads_out(window, qtbot) -> None:
     assert inside.heightForWidth(inside.width()) <= inside.height()  # no line is cut off
     least = exploration.known[0].peak_bytes
     qtbot.mouseClick(button(window, f"Use {format_bytes(least)}"), Qt.MouseButton.LeftButton)
-    assert exploration.budget_bytes == least and exploration.standing.fit is Fit.BEST
+    assert exploration.budget_bytes == least and exploration.standing.fit is BudgetStanding.BEST
 
 
 def test_show_the_op_lists_its_need_value_by_value(window, qtbot) -> None:

@@ -12,10 +12,10 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QLabel, QPushButton
 
-from app.models.recent import Explored, Recent
+from app.models.opening.recent import Explored, Recent
 from app.presenters.sample_card import curve_words, outline
 from app.theme import DARK, LIGHT
-from app.views.window.sample_card import SampleCard
+from app.views.window.start.sample_card import SampleCard
 from checkmate.catalog.samples import SAMPLES
 from checkmate.catalog.shown_samples import shown_samples
 

@@ -12,12 +12,12 @@ from PySide6.QtGui import QGuiApplication, QImage
 from PySide6.QtWidgets import QApplication
 
 from app.models.session import Session
-from app.presenters.bands import Grouping
+from app.presenters.plots.bands import Grouping
 from app.state.constraint_targets import ConstraintKind
 from app.theme import DARK, LIGHT, CurrentTheme, ThemeChoice, apply_theme, color_application, load_fonts
+from app.views.window.dialogs.settings_dialog import SettingsDialog
 from app.views.window.main_window import MainWindow
 from app.views.window.preferences import kept_theme
-from app.views.window.settings_dialog import SettingsDialog
 from tests.app.windows import open_chain, training_chain
 
 pytestmark = pytest.mark.heavy  # whole windows are drawn in both themes

@@ -2,13 +2,14 @@
 
 They are small enough to compile in seconds.
 
-Each is a chain of equal blocks. ``wrap`` is put around the block: ``jax.checkpoint`` with a policy, or
-nothing.
+Each is a chain of equal blocks; the ViT has a cut before it and a head after it. ``wrap`` is put around the
+block: ``jax.checkpoint`` with a policy, or nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -40,10 +41,14 @@ def _chain(block: Callable[..., Any], params: list[Any], x: Any, wrap: Wrap) -> 
                 h = layer(each, h)
             return jnp.mean((h - y) ** 2)
 
-        value, gradients = jax.value_and_grad(loss)(params)
-        return jax.tree.map(lambda p, g: p - 0.01 * g, params, gradients), value
+        return _descended(loss, params)
 
     return step, (params, x, jnp.tanh(x))
+
+
+def _descended(loss: Callable[[Any], Any], weights: Any) -> Any:
+    value, gradients = jax.value_and_grad(loss)(weights)
+    return jax.tree.map(lambda p, g: p - 0.01 * g, weights, gradients), value
 
 
 def dense(wrap: Wrap) -> Step:
@@ -63,23 +68,24 @@ def _attend(p: dict[str, Any], x: Any, causal: bool, heads: int = 4) -> Any:
     return x + mixed.reshape(x.shape) @ p["out"]
 
 
-def _transformer(wrap: Wrap, causal: bool, batch: int, length: int, width: int = 128) -> Step:
-    def block(p: dict[str, Any], x: Any) -> Any:
-        x = _attend(p, x, causal)
-        return x + jax.nn.gelu(_norm(x) @ p["up"]) @ p["down"]
-
+def _blocks(width: int = 128) -> list[Any]:
+    """Return the weights of four blocks of a transformer."""
     shapes = {"qkv": (width, 3 * width), "out": (width, width), "up": (width, 4 * width)}
     shapes["down"] = (4 * width, width)
-    params = [{name: _drawn(7 * i, *shape) for name, shape in shapes.items()} for i in range(4)]
-    return _chain(block, params, _drawn(99, batch, length, width), wrap)
+    return [{name: _drawn(7 * i, *shape) for name, shape in shapes.items()} for i in range(4)]
+
+
+def _block(p: dict[str, Any], x: Any, causal: bool = False) -> Any:
+    x = _attend(p, x, causal)
+    return x + jax.nn.gelu(_norm(x) @ p["up"]) @ p["down"]
 
 
 def encoder(wrap: Wrap) -> Step:
-    return _transformer(wrap, causal=False, batch=8, length=128)
+    return _chain(_block, _blocks(), _drawn(99, 8, 128, 128), wrap)
 
 
 def gpt(wrap: Wrap) -> Step:
-    return _transformer(wrap, causal=True, batch=4, length=256)
+    return _chain(partial(_block, causal=True), _blocks(), _drawn(99, 4, 256, 128), wrap)
 
 
 def mixer(wrap: Wrap) -> Step:
@@ -96,4 +102,49 @@ def mixer(wrap: Wrap) -> Step:
     return _chain(block, params, _drawn(99, 32, tokens, width), wrap)
 
 
-NETWORKS: dict[str, Callable[[Wrap], Step]] = {"dense": dense, "encoder": encoder, "gpt": gpt, "mixer": mixer}
+def vit(wrap: Wrap) -> Step:
+    """Put a transformer on patches of images."""
+    patch, across, width = 4, 8, 128
+    images = _drawn(98, 16, across * patch, across * patch, 3)
+    head = {"patch": _drawn(97, patch * patch * 3, width), "class": _drawn(96, width, 10)}
+    layer = wrap(_block)
+
+    def step(weights: Any, images: Any, y: Any) -> Any:
+        def loss(weights: Any) -> Any:
+            ends, blocks = weights
+            cut = images.reshape(-1, across, patch, across, patch, 3).swapaxes(2, 3)
+            h = cut.reshape(len(images), across * across, -1) @ ends["patch"]
+            for each in blocks:
+                h = layer(each, h)
+            return jnp.mean((_norm(h).mean(1) @ ends["class"] - y) ** 2)
+
+        return _descended(loss, weights)
+
+    return step, ((head, _blocks()), images, _drawn(95, 16, 10))
+
+
+def resnet(wrap: Wrap) -> Step:
+    """Put residual blocks of two normalized convolutions in a chain."""
+    width = 32
+
+    def convolved(x: Any, w: Any) -> Any:
+        found = jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        found = found - found.mean((0, 1, 2))
+        return found * jax.lax.rsqrt((found * found).mean((0, 1, 2)) + 1e-5)
+
+    def block(p: dict[str, Any], x: Any) -> Any:
+        return jax.nn.relu(x + convolved(jax.nn.relu(convolved(x, p["one"])), p["two"]))
+
+    shape = (3, 3, width, width)
+    params = [{"one": _drawn(7 * i, *shape) / 4, "two": _drawn(7 * i + 1, *shape) / 4} for i in range(6)]
+    return _chain(block, params, _drawn(99, 16, 32, 32, width), wrap)
+
+
+NETWORKS: dict[str, Callable[[Wrap], Step]] = {
+    "dense": dense,
+    "encoder": encoder,
+    "gpt": gpt,
+    "vit": vit,
+    "mixer": mixer,
+    "resnet": resnet,
+}

@@ -31,10 +31,10 @@ import psutil
 from PySide6.QtCore import QEvent, QEventLoop, QObject, QTimer
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.models.recovery import Recovery
+from app.models.opening.recovery import Recovery
 from app.models.session import Session
-from app.presenters.need_rows import rows_of_op
 from app.presenters.op_page import facts, made, read, readers
+from app.presenters.rows.need_rows import rows_of_op
 from app.state.constraint_targets import ConstraintKind
 from app.state.knowledge import ListedSchedule
 from app.theme import LIGHT, CurrentTheme, ThemeChoice, apply_theme, load_fonts

@@ -37,7 +37,7 @@ from checkmate.tf.models.load import load_model
 from checkmate.tf.peers.build import build, recomputable_layers
 from checkmate.tf.training.measure import restored
 from checkmate.tf.training.trace import KerasStep, live_step
-from checkmate.tf.xla.compiled import Compilation, compile_step
+from checkmate.tf.xla.compiled import StepCompilation, compile_step
 from checkmate.tf.xla.emit import tied_step
 from checkmate.tf.xla.fit import XlaFit, fit_compiled
 from checkmate.tf.xla.ties import Tied
@@ -144,7 +144,7 @@ def _measured(way: Way, plain: Way) -> dict[str, Any]:
     }
 
 
-def _facts(found: Compilation) -> dict[str, Any]:
+def _facts(found: StepCompilation) -> dict[str, Any]:
     return {
         "temp_bytes": found.memory.temp_bytes,
         "argument_bytes": found.memory.argument_bytes,
@@ -165,7 +165,7 @@ def _fit_facts(fit: XlaFit) -> dict[str, Any]:
     }
 
 
-def _fit(step: KerasStep, plain: Compilation, share: float) -> XlaFit:
+def _fit(step: KerasStep, plain: StepCompilation, share: float) -> XlaFit:
     fixed = plain.memory.peak_bytes - plain.memory.temp_bytes
     options = SolveOptions(time_limit_s=_SOLVER_S)
 

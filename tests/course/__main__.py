@@ -1,4 +1,4 @@
-"""Use the program for a long time: training within a budget, and a window beside it.
+"""Use the program for a long time: training, and a window beside it.
 
 ``python -m tests.course --minutes 120 -o docs/results/trust/course.json``. A process trains with batches that
 change (``tests.course.training``), while this one drives a window as ``tests.benchmarks.long_use`` does. What

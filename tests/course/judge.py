@@ -29,7 +29,7 @@ def highest(rows: list[dict[str, Any]]) -> float:
 
 
 def grown(rows: list[dict[str, Any]]) -> float:
-    """Return by how many MiB the last quarter's highest exceeds the second quarter's."""
+    """Return how many MiB the last quarter's highest is over the second's."""
     quarter = max(1, len(rows) // 4)
     return round(highest(rows[-quarter:]) - highest(rows[quarter : 2 * quarter]), 1)
 

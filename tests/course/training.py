@@ -1,4 +1,4 @@
-"""Train within a budget for hours, with batches that change, and note what is held.
+"""Train within a budget for hours, with changing batches; note the memory.
 
 ``python -m tests.course.training SECONDS NOTES.jsonl``. Each line of the notes is a round of ``fit``: the
 steps and those over the budget so far, the highest allocated peak of a step in the round, and what the

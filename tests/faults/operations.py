@@ -17,8 +17,8 @@ from checkmate.formats import read_graph, read_schedule, write_graph, write_matr
 from checkmate.formats.certificate import read_certificate, write_certificate
 from checkmate.formats.exploration import SavedExploration, read_exploration, write_exploration
 from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
-from checkmate.machine.cost_store import CostStore, KnownCost
-from checkmate.machine.plan_store import KeptPlan, PlanStore
+from checkmate.machine.stores.cost_store import CostStore, KnownCost
+from checkmate.machine.stores.plan_store import KeptPlan, PlanStore
 from checkmate.sweeps.journal import open_journal, read_entries
 from checkmate.tf.emit.folder import put_in_place, staging
 from tests.graphs_strategies import training_chain

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.jax.emit import Ties, scheduled
+from checkmate.jax.emit import TiedSteps, scheduled
 from checkmate.jax.fuse import fusions
 from checkmate.jax.graph import graph_of
 from checkmate.jax.memory import memory_of
@@ -37,9 +37,9 @@ def with_repeats(graph: Graph, seed: int) -> Schedule:
     return Schedule.of(graph, steps)
 
 
-@pytest.mark.parametrize("ties", Ties)
+@pytest.mark.parametrize("ties", TiedSteps)
 @pytest.mark.parametrize("seed", range(3))
-def test_any_valid_schedule_gives_the_same_bits(ties: Ties, seed: int) -> None:
+def test_any_valid_schedule_gives_the_same_bits(ties: TiedSteps, seed: int) -> None:
     """Test without compiling, so that each equation is the same kernel."""
     args = (weights(3, 16), *data(8, 16), jax.random.key(3))
     closed = jax.make_jaxpr(dropout)(*args)
@@ -47,7 +47,7 @@ def test_any_valid_schedule_gives_the_same_bits(ties: Ties, seed: int) -> None:
     fused = fusions(program)
     graph = graph_of(program, fused, name="step", platform="cpu", fixed={})
     flat = jax.tree.leaves(args)
-    expected = scheduled(program, fused, Schedule.plain(graph), "cpu", Ties.NONE)(*flat)
+    expected = scheduled(program, fused, Schedule.plain(graph), "cpu", TiedSteps.NONE)(*flat)
     plain = jax.extend.core.jaxpr_as_fun(closed)(*flat)
     found = scheduled(program, fused, with_repeats(graph, seed), "cpu", ties)(*flat)
     assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
@@ -62,13 +62,13 @@ def test_ties_keep_recomputations_that_xla_would_merge() -> None:
     graph = graph_of(program, fused, name="step", platform="cpu", fixed={})
     schedule = solve(graph, int(0.6 * keep_everything_peak(graph)), solver="greedy").require_schedule()
 
-    def temporary(ties: Ties) -> int:
+    def temporary(ties: TiedSteps) -> int:
         run = scheduled(program, fused, schedule, "cpu", ties)
         return memory_of(jax.jit(run).lower(*closed.in_avals).compile()).temporary
 
     plain = memory_of(jax.jit(dense).lower(*args).compile()).temporary
-    assert temporary(Ties.NONE) >= 0.95 * plain
-    assert temporary(Ties.RECOMPUTED) <= 0.8 * plain
+    assert temporary(TiedSteps.NONE) >= 0.95 * plain
+    assert temporary(TiedSteps.RECOMPUTED) <= 0.8 * plain
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "int8", "uint32", "bool", "complex64"])

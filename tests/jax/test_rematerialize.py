@@ -17,7 +17,10 @@ import jax.numpy as jnp
 
 import checkmate.jax
 from checkmate.errors import InfeasibleError, NoScheduleError, TraceError, UsageError
+from checkmate.jax.memory import memory_of
 from checkmate.solvers.problem import SolveOptions
+from tests.benchmarks.jax_networks import dense as dense_blocks
+from tests.benchmarks.jax_networks import resnet
 from tests.jax.steps import copied, data, dense, dropout, largest_difference, scanned, weights
 
 QUICK: dict[str, Any] = {"options": SolveOptions(time_limit_s=1), "quiet": True}
@@ -46,6 +49,27 @@ def test_the_compiled_step_keeps_the_budget(step: Any, share: int) -> None:
     result = found(given, *args[1:])
     assert largest_difference(result, expected) <= 1e-6
     assert all(leaf.is_deleted() for leaf in jax.tree.leaves(given))  # they were donated
+
+
+def test_order_alone_is_tried_first() -> None:
+    step, args = dense_blocks(lambda block: block)
+    report = checkmate.jax.rematerialize(step, "45%", of="temporary", example=args, **QUICK).report
+    assert report.reached.temporary <= 0.45 * report.plain.temporary
+    assert report.recomputations == 0 and report.predicted_overhead == 0
+    assert not report.is_plain and "0 recomputations" in report.sentence
+    assert report.compilations == 3  # plain, the trial, and the one that runs
+
+
+@pytest.mark.heavy
+def test_a_part_of_a_program_does_not_rely_on_options_of_the_whole() -> None:
+    step, args = resnet(lambda block: block)
+    found = checkmate.jax.rematerialize(step, "54%", of="temporary", example=args, **QUICK)
+    assert found.plans[0].alone and found.report.recomputations == 0
+    inside = memory_of(jax.jit(lambda *given: found(*given)).lower(*args).compile())
+    assert len(found.plans) == 2 and not found.plans[1].alone
+    assert inside.temporary <= 0.54 * found.report.plain.temporary
+    found.prepare(*args)
+    assert len(found.plans) == 2
 
 
 @pytest.mark.heavy

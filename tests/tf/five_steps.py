@@ -28,9 +28,9 @@ from checkmate.tf.models.batch import flatten
 from checkmate.tf.models.load import load_model
 from checkmate.tf.models.model import LoadedModel
 from checkmate.tf.training.keras_model import replace_training
-from checkmate.tf.training.plan import PlanRequest
-from checkmate.tf.training.search import PlanSearch
-from checkmate.tf.training.trials import Trials
+from checkmate.tf.training.plans.plan import PlanRequest
+from checkmate.tf.training.plans.search import PlanSearch
+from checkmate.tf.training.plans.trials import Trials
 from checkmate.units import Budget
 
 BATCH, STEPS = 8, 5

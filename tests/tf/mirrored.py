@@ -1,7 +1,7 @@
-"""Train one model on two replicas, plainly and within a budget.
+"""Train models on two replicas, plainly and within a budget.
 
-It is trained by ``fit`` and by a custom loop. Run as a script: ``python mirrored.py ANSWER.json``; the two
-replicas are logical devices of the one CPU.
+They are trained by ``fit``, by their own step, and by custom loops. Run as a script:
+``python mirrored.py ANSWER.json``; the two replicas are logical devices of the one CPU.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from keras import layers
 
 import checkmate
 from checkmate.memory.simulate import simulate
+from tests.tf.own_steps import GAN, IMAGES
 
 BUDGET = "60%"
 OPTIONS = checkmate.SolveOptions(time_limit_s=1.0)
@@ -87,6 +88,67 @@ def plain_step(model: Any) -> Any:
     return step
 
 
+def by_own_step(strategy: Any, budget: str | None) -> dict[str, Any]:
+    """Train a GAN by its own ``train_step``.
+
+    Of the last batch one replica gets 3 images, the other 2.
+    """
+    keras.utils.set_random_seed(0)
+    heard: list[dict[str, float]] = []
+    with strategy.scope():
+        model = GAN()
+        model.built = True  # Keras cannot build it by itself, as it has no call
+        model.compile(
+            *(keras.optimizers.Adam(rate) for rate in (1e-3, 2e-3)), keras.losses.BinaryCrossentropy()
+        )
+        model.d_optimizer.build(model.discriminator.trainable_weights)
+        model.g_optimizer.build(model.generator.trainable_weights)
+    if budget:
+        checkmate.rematerialize(model, budget, options=OPTIONS, quiet=True, cache=False)
+    note = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: heard.append({key: float(logs[key]) for key in logs})
+    )
+    data = tf.data.Dataset.from_tensor_slices(IMAGES[:37]).batch(16)
+    model.fit(data, verbose=0, callbacks=[note])
+    found = {"losses": heard, "state": on_replicas(strategy, model.variables)}
+    if budget:
+        found["plans"] = facts(model.train_function.training.planner)
+    return found
+
+
+def by_function(strategy: Any, budget: str | None) -> dict[str, Any]:
+    """Run two steps of a function that each replica calls."""
+    model = build(strategy)
+    with strategy.scope():
+        model.optimizer.build(model.trainable_variables)
+        step: Any = plain_step(model)
+        if budget:
+            step = checkmate.rematerialize_function(
+                step, budget, example=(X[:1024], Y[:1024]), options=OPTIONS, quiet=True, cache=False
+            )
+
+    @tf.function(autograph=False)
+    def train(x: Any, y: Any) -> Any:
+        return strategy.reduce("SUM", strategy.run(step, args=(x, y)), axis=None)
+
+    data = tf.data.Dataset.from_tensor_slices((X[:4096], Y[:4096])).batch(2048, drop_remainder=True)
+    losses = [float(train(x, y)) for x, y in strategy.experimental_distribute_dataset(data)]
+    variables = [*model.variables, *model.optimizer.variables]
+    found = {"losses": losses, "state": on_replicas(strategy, variables)}
+    if budget:
+        found["plans"] = facts(step.planner)
+    return found
+
+
+def on_replicas(strategy: Any, variables: list[Any]) -> list[np.ndarray]:
+    """Return the value that each replica has of each variable."""
+    return [
+        np.asarray(local)
+        for variable in variables
+        for local in strategy.experimental_local_results(variable.value)
+    ]
+
+
 def refused(strategy: Any) -> str:
     """Return what is said to a function that runs on all replicas."""
     model = build(strategy)
@@ -128,13 +190,15 @@ def same(found: dict[str, Any], expected: dict[str, Any]) -> bool:
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
+PROGRAMS = {"fit": by_fit, "loop": by_loop, "own": by_own_step, "function": by_function}
+
 if __name__ == "__main__":
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     answer = {}
-    for name, train in (("fit", by_fit), ("loop", by_loop)):
+    for name, train in PROGRAMS.items():
         plain, scheduled = train(mirrored, None), train(mirrored, BUDGET)
         answer[name] = {"same": same(scheduled, plain), "plain": plain, "scheduled": scheduled}
     answer["refused"] = refused(mirrored)

@@ -25,10 +25,10 @@ from keras import layers
 import checkmate
 from checkmate import training
 from checkmate.errors import SolverCrashedError
-from checkmate.machine.plan_folder import default_folder
+from checkmate.machine.stores.plan_folder import default_folder
 from checkmate.solvers.compile.cache import cache_folder
 from checkmate.tf.devices import peak_bytes, reset_peak
-from checkmate.tf.training import trials
+from checkmate.tf.training.plans import trials
 from tests.tf.rematerialized import plans, within
 
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})

@@ -17,20 +17,20 @@ import pytest
 import tensorflow as tf
 
 import checkmate
-from checkmate.machine.plan_folder import default_folder
-from checkmate.machine.plan_store import KeptPlan, PlanStore
+from checkmate.machine.stores.plan_folder import default_folder
+from checkmate.machine.stores.plan_store import KeptPlan, PlanStore
 from checkmate.solvers.compile.cache import cache_folder
 from checkmate.tf import room
 from checkmate.tf.devices import held_bytes, reset_peak
 from checkmate.tf.models.batch import flatten, flatten_arguments
-from checkmate.tf.training import kept as kept_plans
-from checkmate.tf.training import planner as planner_module
-from checkmate.tf.training import trials
-from checkmate.tf.training.kept import _still_holds, earlier_plan, key_of
-from checkmate.tf.training.limit import Limit
-from checkmate.tf.training.plan import PlanRequest, foreseen, held_by_others, read_ahead
+from checkmate.tf.training.plans import kept as kept_plans
+from checkmate.tf.training.plans import planner as planner_module
+from checkmate.tf.training.plans import trials
+from checkmate.tf.training.plans.kept import _still_holds, earlier_plan, key_of
+from checkmate.tf.training.plans.limit import Limit
+from checkmate.tf.training.plans.plan import PlanRequest, foreseen, held_by_others, read_ahead
+from checkmate.tf.training.plans.trials import Trials
 from checkmate.tf.training.trace import live_step
-from checkmate.tf.training.trials import Trials
 from checkmate.tf.training.watch import reading_of, went_over
 from checkmate.training import _plan_request
 from tests.tf.rematerialized import FAST, conv_model, data, plans, reader, recomputations, within

@@ -195,6 +195,20 @@ def test_an_unknown_on_miss_is_refused_at_once(function: Any) -> None:
     assert 'on_miss="closest"' in caught.value.hint and 'on_miss="raise"' in caught.value.hint
 
 
+@pytest.mark.parametrize("function", [checkmate.rematerialize, checkmate.train_step])
+def test_where_all_functions_run_eagerly_it_says_so(function: Any) -> None:
+    tf.config.run_functions_eagerly(True)
+    try:
+        with pytest.raises(UsageError, match="runs every function eagerly") as caught:
+            function(conv_model(), "1GiB")
+        step = checkmate.rematerialize_function(tf.square, "1GiB")
+        with pytest.raises(UsageError, match="runs every function eagerly"):
+            step(tf.ones((8, 8)))
+    finally:
+        tf.config.run_functions_eagerly(False)
+    assert caught.value.hint == "call tf.config.run_functions_eagerly(False) first"
+
+
 @pytest.mark.parametrize(("make", "budget", "error", "sentence"), REFUSED)
 @pytest.mark.parametrize("function", [checkmate.rematerialize, checkmate.train_step])
 def test_refused_at_once(

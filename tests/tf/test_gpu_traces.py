@@ -17,7 +17,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from checkmate.ir.graph import CostOrigin, CostUnit
 from checkmate.ir.schedule import Schedule
-from checkmate.machine.cost_store import CostStore
+from checkmate.machine.stores.cost_store import CostStore
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never, silent
 from checkmate.tf.allocator.learn import with_workspace

@@ -65,6 +65,7 @@ LAYERS: dict[str, str] = {
     "checkmate.tf.environment": "machine",
     "checkmate.solvers.bounds": "solvers.certify solvers.problem",
     "checkmate.solvers.sequence": "memory solvers.certify solvers.compile solvers.problem solvers.tolerances",
+    "checkmate.solvers.addresses": "memory solvers.compile",
     "checkmate.solvers.shared": "memory solvers.certify solvers.problem solvers.tolerances",
     "checkmate.bench.common": "formats machine solvers.listeners solvers.problem",
     "checkmate.tf.xla_calls": "tf.profiler tf.trace",
@@ -124,7 +125,7 @@ LAYERS: dict[str, str] = {
         "machine memory tf.allocator tf.costs tf.devices tf.emit tf.fresh tf.models tf.private tf.profiler "
         "tf.room tf.trace tf.xla tf.xla_calls"
     ),
-    "checkmate.pipeline.fitting": "memory tf.allocator tf.costs tf.measure tf.trace",
+    "checkmate.pipeline.fitting": "memory solvers.addresses tf.allocator tf.costs tf.measure tf.trace",
     "checkmate.pipeline.verification": (
         "machine memory pipeline.fitting tf.allocator tf.emit tf.measure tf.trace"
     ),

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.presenters.hotspot_rows import CLICK, HotspotRow, View, help_rows, share_rows
 from app.presenters.report.charts import curve_svg, frontier_svg, matrix_image
 from app.presenters.report.scrub import MOST_STEPS, SCRUB_STYLE, scrub_controls, scrub_script
-from app.presenters.wording import constraints_text, doubts, origin_text, percent
+from app.presenters.rows.hotspot_rows import CLICK, HotspotRow, View, help_rows, share_rows
+from app.presenters.words.wording import constraints_text, doubts, origin_text, percent
 from app.state.knowledge import ListedSchedule
 from checkmate import __version__
 from checkmate.ir.graph import Graph
-from checkmate.machine.cost_origin import cost_text
+from checkmate.machine.stores.cost_origin import cost_text
 from checkmate.memory.hotspot import Moment, moment
 from checkmate.memory.suggestions import find_suggestions, rank_suggestions
 from checkmate.reports.page.html import cards, page, table

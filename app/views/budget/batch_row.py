@@ -5,9 +5,9 @@ from __future__ import annotations
 from PySide6.QtCore import QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSlider, QSpinBox, QVBoxLayout, QWidget
 
-from app.models.batch_scale import BatchScale
 from app.models.exploration import Exploration
-from app.presenters.batch_reach import TIP, coming_words, reach_words
+from app.models.questions.batch_scale import BatchScale
+from app.presenters.words.batch_reach import TIP, coming_words, reach_words
 from app.views.common.command_button import command_button
 from app.views.common.elided_label import ElidedLabel
 

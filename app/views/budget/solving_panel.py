@@ -16,12 +16,12 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from app.actions import action
 from app.models.exploration import Exploration
-from app.presenters.scale import nice_ticks
-from app.presenters.solve_text import SolveWords, before_a_solve, of_solve, unsolved
-from app.presenters.standing_text import on_screen
-from app.presenters.wording import constraints_text
+from app.presenters.plots.scale import nice_ticks
+from app.presenters.words.solve_text import SolveWords, before_a_solve, of_solve, unsolved
+from app.presenters.words.standing_text import on_screen
+from app.presenters.words.wording import constraints_text
 from app.state.solve import Solve
-from app.state.standing import Fit
+from app.state.standing import BudgetStanding
 from app.theme import CurrentTheme
 from app.views.budget.button_rows import ButtonRows
 from app.views.common.command_button import command_button
@@ -31,7 +31,7 @@ from app.views.common.screen_pens import ScreenPens
 from checkmate.axis import byte_unit
 from checkmate.units import format_bytes
 
-_WITHOUT = (Fit.UNKNOWN, Fit.IMPOSSIBLE)  # no schedule is known, and none is sought
+_WITHOUT = (BudgetStanding.UNKNOWN, BudgetStanding.IMPOSSIBLE)  # no schedule is known, and none is sought
 
 
 class SolvingPanel(Panel):

@@ -14,9 +14,9 @@ from PySide6.QtWidgets import QMenu, QWidget
 from app.actions import action
 from app.layout.folded import Box, GroupFrame
 from app.models.undo import WhatIfs
-from app.presenters.box_weights import largest_op
-from app.presenters.wording import short_name
-from app.state.constraint_targets import ConstraintKind, Target, layer_target, op_target
+from app.presenters.plots.box_weights import largest_op
+from app.presenters.words.wording import short_name
+from app.state.constraint_targets import ConstraintKind, ConstraintTarget, layer_target, op_target
 from checkmate.ir.graph import Graph
 
 
@@ -27,7 +27,7 @@ def what_if_menu(parent: QWidget, graph: Graph, box: Box, what_ifs: WhatIfs, *, 
     """
     menu, op = QMenu(parent), largest_op(graph, box)
     op_name, layers = short_name(graph.ops[op].name), layer_target(graph, box.ops)
-    entries: list[tuple[Target | None, str]] = [
+    entries: list[tuple[ConstraintTarget | None, str]] = [
         (layers, box.full_name.strip("_/ ")),
         (op_target(graph, op, op_name), op_name),
     ]
@@ -59,7 +59,7 @@ def add_block_entries(
         menu.addAction(f"Fold {frame.name}", partial(fold, frame))
 
 
-def _add_switches(menu: QMenu, target: Target, name: str, what_ifs: WhatIfs) -> None:
+def _add_switches(menu: QMenu, target: ConstraintTarget, name: str, what_ifs: WhatIfs) -> None:
     title = f"layer {name}" if target.layers and len(target.layers) == 1 else name
     title = f"all of {name}" if len(target.layers) > 1 else title
     for kind, text in (

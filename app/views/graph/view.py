@@ -24,8 +24,8 @@ from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, Folding, GraphLay
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
 from app.models.undo import WhatIfs
-from app.presenters.box_weights import largest_op, live_bytes, locked_shares, repeats_and_first
-from app.presenters.name_cut import NameCut
+from app.presenters.plots.box_weights import largest_op, live_bytes, locked_shares, repeats_and_first
+from app.presenters.words.name_cut import NameCut
 from app.theme import CurrentTheme
 from app.views.graph.legend import paint_legend
 from app.views.graph.menu import add_block_entries, what_if_menu

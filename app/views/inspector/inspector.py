@@ -20,11 +20,11 @@ from PySide6.QtWidgets import (
 from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration, ListedSchedule
-from app.models.hotspot import Hotspot
+from app.models.questions.hotspot import Hotspot
 from app.models.undo import ShownEdits, WhatIfs
-from app.presenters.need_rows import rows_of_op
 from app.presenters.op_page import facts, made, read, readers
-from app.presenters.wording import short_name
+from app.presenters.rows.need_rows import rows_of_op
+from app.presenters.words.wording import short_name
 from app.state.constraint_targets import ConstraintKind
 from app.state.solve import Tightest
 from app.theme import CurrentTheme

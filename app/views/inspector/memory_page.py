@@ -20,9 +20,9 @@ from PySide6.QtWidgets import (
 from app.models.comparison import Comparison
 from app.models.cursors import Selection
 from app.models.exploration import Exploration
-from app.models.hotspot import Hotspot
+from app.models.questions.hotspot import Hotspot
 from app.models.undo import ShownEdits
-from app.presenters.hotspot_rows import HotspotRow, View, compare_rows, help_rows, share_rows
+from app.presenters.rows.hotspot_rows import HotspotRow, View, compare_rows, help_rows, share_rows
 from app.theme import CurrentTheme
 from app.views.lists.rows import DETAIL, FIGURE, SHARE, BarDelegate
 

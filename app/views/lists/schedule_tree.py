@@ -16,13 +16,13 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.presenters.schedule_rows import Group, ScheduleRow
+from app.presenters.rows.schedule_rows import RowGroup, ScheduleRow
 from app.state.knowledge import ListedSchedule
 from app.theme import CurrentTheme
 from app.views.lists.rows import DETAIL, FIGURE, MARK, PIN, BarDelegate
 
 _Index = QModelIndex | QPersistentModelIndex
-_EMPTY = {Group.MINE: "What you solve for, pin or name is listed here."}
+_EMPTY = {RowGroup.MINE: "What you solve for, pin or name is listed here."}
 _ROOMY = 264  # pixels; a narrower list, such as one beside a scroll bar, has more lines
 _HEAD_HEIGHT, _FIELD_HEIGHT = 26, 24
 _AIM_MS = 600  # from the pointer's last move to a click on what it points at
@@ -59,12 +59,12 @@ class ScheduleTree(QTreeWidget):
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self._delegate = _ScheduleDelegate(theme)
         self.setItemDelegate(self._delegate)
-        self._heads = {group: QTreeWidgetItem(self, [group.value]) for group in Group}
+        self._heads = {group: QTreeWidgetItem(self, [group.value]) for group in RowGroup}
         self._items: dict[bytes, QTreeWidgetItem] = {}
         self._rows: dict[bytes, ScheduleRow] = {}
         for group, head in self._heads.items():
             head.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable)
-            head.setExpanded(group is not Group.FRONTIER)
+            head.setExpanded(group is not RowGroup.FRONTIER)
         self.itemClicked.connect(self._on_clicked)
         self.itemActivated.connect(lambda item, _: self._choose(item))
         self.itemChanged.connect(self._on_edited)
@@ -91,7 +91,7 @@ class ScheduleTree(QTreeWidget):
         """Return all rows, from top to bottom, folded ones too."""
         return list(self._rows.values())
 
-    def head(self, group: Group) -> QTreeWidgetItem:
+    def head(self, group: RowGroup) -> QTreeWidgetItem:
         """Return the head of a group."""
         return self._heads[group]
 
@@ -106,7 +106,7 @@ class ScheduleTree(QTreeWidget):
         row = self._rows.get(bytes(key)) if key is not None else None
         return None if row is None else row.found
 
-    def fill(self, groups: Mapping[Group, tuple[ScheduleRow, ...]]) -> None:
+    def fill(self, groups: Mapping[RowGroup, tuple[ScheduleRow, ...]]) -> None:
         """Show these rows; what is current or scrolled to stays."""
         rows = {row.found.key: row for group in groups.values() for row in group}
         blocked = self.blockSignals(True)
@@ -134,7 +134,7 @@ class ScheduleTree(QTreeWidget):
             self.blockSignals(blocked)
             self.scheduleDelayedItemsLayout()
 
-    def _rebuild(self, groups: Mapping[Group, tuple[ScheduleRow, ...]]) -> None:
+    def _rebuild(self, groups: Mapping[RowGroup, tuple[ScheduleRow, ...]]) -> None:
         at, current = self.verticalScrollBar().value(), self.current()
         self._items = {}
         for group, head in self._heads.items():

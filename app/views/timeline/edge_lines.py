@@ -9,7 +9,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QPainter, QPen, QRegion
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
-from app.presenters.memory_lines import Box, LineKind, MemoryLine, spread
+from app.presenters.plots.memory_lines import Box, LineKind, MemoryLine, spread
 from app.theme import CurrentTheme
 from app.views.timeline.legend import Entry
 

@@ -9,8 +9,8 @@ from PySide6.QtCore import QPoint
 from PySide6.QtGui import QActionGroup
 from PySide6.QtWidgets import QMenu, QWidget
 
-from app.models.memory_lines import MemoryLines
-from app.presenters.memory_lines import DEVICE, NO_CARD, LineKind
+from app.models.questions.memory_lines import MemoryLines
+from app.presenters.plots.memory_lines import DEVICE, NO_CARD, LineKind
 
 _WORDS = {
     LineKind.REQUESTED: "&Requested peak, predicted",

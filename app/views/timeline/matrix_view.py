@@ -24,12 +24,12 @@ from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration, ListedSchedule
 from app.models.span import StepSpan
-from app.presenters.matrix_image import Cells
-from app.presenters.pointer_words import cell_words, compared_words, crowd_words
+from app.presenters.plots.matrix_image import Cells
+from app.presenters.words.pointer_words import cell_words, compared_words, crowd_words
 from app.theme import CurrentTheme
 from app.views.timeline.legend import Entry, paint_legend
 from app.views.timeline.matrix_picture import compared_picture, computed_picture, held_picture
-from app.views.timeline.span_keys import around, is_own_key, press, turned
+from app.views.timeline.span.span_keys import around, is_own_key, press, turned
 
 _LATER = 105  # of 255: how far the stages to come fade; they must stay readable, above all in the dark theme
 _GRID = 9.0  # pixels of a cell from which on lines separate them

@@ -12,7 +12,7 @@ from app.models.span import Scale, StepSpan
 from app.theme import CurrentTheme
 from app.views.common.plot_colors import color_plot
 from app.views.common.screen_pens import ScreenPens
-from app.views.timeline.span_keys import around, is_own_key, press, press_for_bytes, turned
+from app.views.timeline.span.span_keys import around, is_own_key, press, press_for_bytes, turned
 from app.views.timeline.tick_axis import TickAxis
 
 _LEFT = 50  # pixels: the vertical axis

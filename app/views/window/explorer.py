@@ -9,16 +9,16 @@ import numpy as np
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QSplitter, QWidget
 
-from app.models.batch_scale import BatchScale
 from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
-from app.models.memory_lines import LineChoice, MemoryLines
-from app.models.placing import Placing
+from app.models.questions.batch_scale import BatchScale
+from app.models.questions.memory_lines import LineChoice, MemoryLines
+from app.models.questions.placing import Placing
 from app.models.session import Session
 from app.models.span import StepSpan
 from app.models.undo import ListEdits, ShownEdits, WhatIfs
-from app.presenters.paper import FigureFile, Shows
-from app.presenters.standing_text import in_brief, on_screen
+from app.presenters.plots.paper import FigureFile, Shows
+from app.presenters.words.standing_text import in_brief, on_screen
 from app.state.solve import LONGER_SECONDS
 from app.theme import CurrentTheme
 from app.views.budget.batch_row import BatchRow
@@ -42,11 +42,11 @@ from app.views.timeline.compare_bar import CompareBar
 from app.views.timeline.curve_view import CurveView
 from app.views.timeline.lines_menu import LinesMenu
 from app.views.timeline.matrix_view import MatrixView
-from app.views.timeline.range_dialog import RangeDialog
-from app.views.timeline.span_bar import SpanBar
-from app.views.window.cards_dialog import CardsDialog
-from app.views.window.copy_save_menus import add_copy_save_menus
-from app.views.window.figure_dialog import FigureDialog
+from app.views.timeline.span.range_dialog import RangeDialog
+from app.views.timeline.span.span_bar import SpanBar
+from app.views.window.commands.copy_save_menus import add_copy_save_menus
+from app.views.window.dialogs.cards_dialog import CardsDialog
+from app.views.window.dialogs.figure_dialog import FigureDialog
 from app.views.window.panel_area import PanelArea
 from checkmate.errors import CheckmateError
 

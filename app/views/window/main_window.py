@@ -22,36 +22,36 @@ from PySide6.QtWidgets import (
 )
 
 from app.actions import action
-from app.models.batch_scale import BatchScale
 from app.models.cursors import Playhead, Selection
-from app.models.memory_lines import LineChoice
-from app.models.recent import Explored, Recent
-from app.models.recovery import Recovery
+from app.models.opening.recent import Explored, Recent
+from app.models.opening.recovery import Recovery
+from app.models.questions.batch_scale import BatchScale
+from app.models.questions.memory_lines import LineChoice
 from app.models.session import Session
 from app.models.undo import WhatIfs
-from app.presenters.problem_report import problem_report
-from app.presenters.standing_text import why_no_export
-from app.presenters.wording import batch_text, doubts, origin_text, playhead_text, remeasuring_hint
+from app.presenters.words.problem_report import problem_report
+from app.presenters.words.standing_text import why_no_export
+from app.presenters.words.wording import batch_text, doubts, origin_text, playhead_text, remeasuring_hint
 from app.theme import CurrentTheme
 from app.views.common.button_keys import ButtonKeys
 from app.views.common.command_button import command_button
 from app.views.common.panel import label
-from app.views.window.batches import Batches
-from app.views.window.certifying import Certifying
-from app.views.window.comparing import Comparing
-from app.views.window.doctor_dialog import DoctorDialog
-from app.views.window.export_dialog import ExportDialog
-from app.views.window.main_menus import add_commands
+from app.views.window.commands.batches import Batches
+from app.views.window.commands.certifying import Certifying
+from app.views.window.commands.comparing import Comparing
+from app.views.window.commands.main_menus import add_commands
+from app.views.window.commands.palette import Palette
+from app.views.window.commands.palette_entries import commands, content, copy_commands
+from app.views.window.dialogs.doctor_dialog import DoctorDialog
+from app.views.window.dialogs.export_dialog import ExportDialog
+from app.views.window.dialogs.model_dialog import ModelDialog
+from app.views.window.dialogs.record_files import RECORD_FILTER, RecordFiles
 from app.views.window.measuring_bar import MeasuringBar
-from app.views.window.model_dialog import ModelDialog
 from app.views.window.notice_bar import NoticeBar
-from app.views.window.palette import Palette
-from app.views.window.palette_entries import commands, content, copy_commands
 from app.views.window.placing import keep_placed, place
 from app.views.window.preferences import Preferences
-from app.views.window.record_files import RECORD_FILTER, RecordFiles
-from app.views.window.start_page import StartPage
-from app.views.window.tour import Tour
+from app.views.window.start.start_page import StartPage
+from app.views.window.start.tour import Tour
 from checkmate.catalog.samples import SAMPLES
 from checkmate.errors import CheckmateError
 from checkmate.graphs.by_name import graph_path

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject, QSettings
 
-from app.models.memory_lines import LineChoice
+from app.models.questions.memory_lines import LineChoice
 from app.models.session import Session
-from app.presenters.memory_lines import LineKind
+from app.presenters.plots.memory_lines import LineKind
 from app.theme import CurrentTheme, ThemeChoice
 
 _THEME, _FILL, _SECONDS = "appearance/theme", "solving/fill", "solving/seconds"

@@ -26,7 +26,7 @@ SMOKE_MODELS = ("two_io", "gru")
 
 
 @dataclass(frozen=True)
-class Subject:
+class Measured:
     """Name a model to measure as the table shows it."""
 
     name: str
@@ -35,7 +35,7 @@ class Subject:
 
 def subjects(
     names: Sequence[str], *, batch_size: int | None = None, allow_code: bool = False
-) -> list[Subject]:
+) -> list[Measured]:
     """Return the models to measure: the whole zoo if ``names`` is empty.
 
     A name is one of the zoo, or anything else that a model can be given as.
@@ -52,12 +52,12 @@ def subjects(
             )
         spec = name if known is None else known.spec
         size = batch_size or (known.batch_size if known is not None else 1)
-        found.append(Subject(name, ModelRequest(spec, batch_size=size, allow_code=allow_code)))
+        found.append(Measured(name, ModelRequest(spec, batch_size=size, allow_code=allow_code)))
     return found
 
 
 def run(
-    wanted: Sequence[Subject],
+    wanted: Sequence[Measured],
     shares: Sequence[float],
     options: SolveOptions,
     *,
@@ -92,7 +92,7 @@ def run(
     return rows
 
 
-def _has(rows: Iterable[Row], subject: Subject, share: float) -> bool:
+def _has(rows: Iterable[Row], subject: Measured, share: float) -> bool:
     key = (subject.name, subject.request.batch_size, share)
     return any((row["model"], row["batch_size"], row["budget"]) == key for row in rows)
 

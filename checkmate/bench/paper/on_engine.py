@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkmate.bench.common.rows import Row
-from checkmate.bench.paper.questions import Outcome, PaperPlan, batch_row, curve_of, rounding_row, split_known
+from checkmate.bench.paper.questions import (
+    PaperPlan,
+    PaperRows,
+    batch_row,
+    curve_of,
+    rounding_row,
+    split_known,
+)
 from checkmate.bench.solvers.trials import warm_up
 from checkmate.errors import NoScheduleError, SolverCrashedError
 from checkmate.frontiers.tasks import facts_of, result_of, solve_task, wrong_point
@@ -25,7 +32,6 @@ from checkmate.sweeps.journal import Journal
 from checkmate.sweeps.run import Data, Swept, Task, run
 
 _ROUNDING = "lp-rounding"
-Asked = tuple[str, PaperNetwork]  # kind of row, network
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ def run_on(
     save: Callable[[list[Row]], None] = lambda rows: None,
     report: Report = silent,
     cancelled: Cancelled = never,
-) -> Outcome:
+) -> PaperRows:
     """Do as ``checkmate.bench.paper.questions.run``, on an engine.
 
     ``save`` is called twice, as roundings need the curves' budgets. The journal has each answer. A row says
@@ -92,7 +98,7 @@ def run_on(
             break
     if crashed:
         raise SolverCrashedError(crashed[0], hint="the same command tries the failed tasks again")
-    return Outcome(_ordered(plan, rows), swept.cancelled)
+    return PaperRows(_ordered(plan, rows), swept.cancelled)
 
 
 def _ordered(plan: PaperPlan, rows: dict[tuple[str, str], Row]) -> list[Row]:

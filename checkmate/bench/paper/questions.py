@@ -83,7 +83,7 @@ class PaperPlan:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PaperRows:
     """Hold the rows of this run.
 
     ``cancelled``: some rows are missing, or hold what was known when the run was stopped.
@@ -100,7 +100,7 @@ def run(
     save: Callable[[list[Row]], None] = lambda rows: None,
     report: Report = silent,
     cancelled: Cancelled = never,
-) -> Outcome:
+) -> PaperRows:
     """Run each task; return a row for each.
 
     ``save`` is called with all rows so far after each. Rows of ``done`` that answer a task are taken as they
@@ -119,13 +119,13 @@ def run(
             stop_if(cancelled)
             row = _MEASURE[kind](plan, network, rows, report, cancelled)
         except (KeyboardInterrupt, CancelledError):
-            return Outcome(rows, True)
+            return PaperRows(rows, True)
         rows.append({"kind": kind, "model": network.name, "asked": plan.asked(kind), **row})
         later = [row for key, row in known.items() if row not in rows]
         save([*rows, *later, *others])
         if row.get("cancelled"):
-            return Outcome(rows, True)
-    return Outcome(rows, False)
+            return PaperRows(rows, True)
+    return PaperRows(rows, False)
 
 
 def split_known(plan: PaperPlan, done: Sequence[Row]) -> tuple[dict[tuple[str, str], Row], list[Row]]:

@@ -14,7 +14,7 @@ from checkmate import pipeline
 from checkmate.bench.common import rows as saved
 from checkmate.bench.common.machine import Machine
 from checkmate.bench.common.rows import Row, Save, file_of_rows, saving
-from checkmate.bench.fidelity.rows import Subject
+from checkmate.bench.fidelity.rows import Measured
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.solvers.problem import SolveOptions
 
@@ -23,7 +23,7 @@ PLAIN = "plain"
 
 
 def run(
-    wanted: Sequence[Subject],
+    wanted: Sequence[Measured],
     options: SolveOptions,
     *,
     ours: bool = True,

@@ -18,7 +18,7 @@ from checkmate.ir.graph import Graph
 _SAME_SHARE = 0.001  # budgets that differ by less than this share of the peak are one budget
 
 
-class Source(StrEnum):
+class Publication(StrEnum):
     """Name the paper that has a figure."""
 
     MOCCASIN = (
@@ -71,7 +71,7 @@ class Figure:
     method: str
     overhead: float
     seconds: float | None
-    source: Source
+    source: Publication
 
 
 GRAPHS: tuple[PublishedGraph, ...] = (
@@ -123,7 +123,7 @@ _MILP, _MOCCASIN, _FASTSA = "Checkmate MILP (Gurobi)", "MOCCASIN", "FastSA"
 
 
 def _figure(graph: str, share: float, method: str, percent: float, seconds: float | None) -> Figure:
-    source = Source.FASTSA if method == _FASTSA else Source.MOCCASIN
+    source = Publication.FASTSA if method == _FASTSA else Publication.MOCCASIN
     return Figure(graph, share, method, percent / 100, seconds, source)
 
 

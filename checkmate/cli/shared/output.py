@@ -11,7 +11,8 @@ from checkmate.errors import ExitCode
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.machine.cost_origin import (
+from checkmate.machine.describe import elsewhere_words
+from checkmate.machine.stores.cost_origin import (
     cache_facts,
     cost_text,
     is_other_pace,
@@ -19,7 +20,6 @@ from checkmate.machine.cost_origin import (
     pace_words,
     reading_words,
 )
-from checkmate.machine.describe import elsewhere_words
 from checkmate.request import Target
 from checkmate.solvers.constraints import list_assumptions
 from checkmate.terminal import complain as complain

@@ -12,8 +12,8 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 from checkmate.doctor.facts.values import Folder
-from checkmate.machine.cost_store import default_path
-from checkmate.machine.plan_folder import default_folder
+from checkmate.machine.stores.cost_store import default_path
+from checkmate.machine.stores.plan_folder import default_folder
 
 
 def folders_here(sessions: str | None) -> tuple[Folder, ...]:

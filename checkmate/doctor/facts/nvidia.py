@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 
-from checkmate.doctor.facts.values import Card, Nvidia
+from checkmate.doctor.facts.values import ListedCard, Nvidia
 from checkmate.machine import nvidia_smi
 
 _ASK_S = 20.0  # waking up many cards takes seconds each
@@ -25,13 +25,13 @@ def nvidia_here() -> Nvidia:
     return Nvidia(installed=True, cards=cards_of(listed), cuda=cuda[1] if cuda else "")
 
 
-def cards_of(listed: str) -> tuple[Card, ...]:
+def cards_of(listed: str) -> tuple[ListedCard, ...]:
     """Return the cards in ``nvidia-smi``'s table without units.
 
     The table gives memory in MiB.
     """
     return tuple(
-        Card(
+        ListedCard(
             row["name"],
             nvidia_smi.memory_bytes(row["memory.total"]) or 0,
             nvidia_smi.memory_bytes(row["memory.free"]) or 0,

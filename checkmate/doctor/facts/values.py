@@ -72,7 +72,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Card:
+class ListedCard:
     """Describe one NVIDIA card as ``nvidia-smi`` lists it.
 
     ``exclusive``: it takes one process at a time.
@@ -94,7 +94,7 @@ class Nvidia:
     """
 
     installed: bool
-    cards: tuple[Card, ...] = ()
+    cards: tuple[ListedCard, ...] = ()
     cuda: str = ""
     problem: str = ""
 

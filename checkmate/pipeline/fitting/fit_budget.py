@@ -15,6 +15,7 @@ from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.budget_search import BudgetSearch, Candidate
 from checkmate.memory.simulate import simulate
+from checkmate.pipeline.fitting.arranging import Arranger
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated
@@ -26,6 +27,7 @@ _MEASUREMENTS = 4
 _OVER = 0.05  # of the budget: how far over a step is taken to be that ran out of memory
 
 Solve = Callable[[Graph, int], SolveResult]
+Arrange = Callable[[SolveResult, int], SolveResult]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +115,8 @@ def fit(
     def predict(steps: list[int]) -> int:
         return predicted_allocated(folded, folded.graph, steps, history)
 
-    search = PredictedSearch(folded.graph, predict, allowed, solve, report, cancelled)
+    arranger = Arranger(folded, folded.graph, history)
+    search = PredictedSearch(folded.graph, predict, allowed, solve, report, cancelled, arranger.arranged)
     best: BudgetFit | None = None
     ran_out = ""
     for attempt in range(1, _MEASUREMENTS + 1):
@@ -156,8 +159,10 @@ class PredictedSearch:
     """Solves for one target after another until a schedule should fit.
 
     It fits if the meter should show few enough bytes. ``allowed`` is what the meter may show; ``predict``
-    takes steps to the bytes that it should show. What to solve for is ``BudgetSearch``'s decision. ``last``
-    is the last result, whatever it was.
+    takes steps to the bytes that it should show. What to solve for is ``BudgetSearch``'s decision.
+    ``arrange`` puts a result's steps in an order that should show less, at most so many bytes if it can. A
+    schedule that should be over is arranged before another is solved for. ``last`` is the last result,
+    whatever it was.
     """
 
     last: SolveResult
@@ -170,6 +175,7 @@ class PredictedSearch:
         solve: Solve,
         report: Report,
         cancelled: Cancelled,
+        arrange: Arrange = lambda result, goal: result,
     ) -> None:
         """Begin with the limit, scaled by the plain step.
 
@@ -177,6 +183,7 @@ class PredictedSearch:
         """
         self._graph, self._predict = graph, predict
         self._solve, self._report, self._cancelled = solve, report, cancelled
+        self._arrange = arrange
         everything = list(range(graph.n))
         requested = simulate(graph, Schedule.of(graph, everything)).peak_bytes
         target = int(allowed * min(1.0, requested / predict(everything)))
@@ -187,7 +194,7 @@ class PredictedSearch:
         self.last = first
         if first.schedule is None:
             return None
-        found = Candidate(first.budget_bytes, first, self._predict(first.schedule.steps.tolist()))
+        found = Candidate(first.budget_bytes, *self._arranged(first))
         if self._budgets.is_worth_measuring(found):
             return found
         expected = format_bytes(found.expected)
@@ -212,12 +219,29 @@ class PredictedSearch:
             if result is None or result.schedule is None:
                 budgets.found_nothing()
             else:
-                budgets.found(result, self._predict(result.schedule.steps.tolist()))
+                budgets.found(*self._arranged(result))
         return budgets.candidate
 
     def measured(self, candidate: Candidate, shown: int) -> None:
         """Take it that the meter showed ``shown`` bytes for ``candidate``."""
         self._budgets.measured(candidate, shown)
+
+    def _arranged(self, result: SolveResult) -> tuple[SolveResult, int]:
+        """Return a result that should fit if its steps can be arranged so.
+
+        Also return what it should show, in bytes.
+        """
+        expected = self._predict(result.require_schedule().steps.tolist())
+        if expected <= self._budgets.goal:
+            return result, expected
+        stop_if(self._cancelled)
+        arranged = self._arrange(result, self._budgets.goal)
+        shows = self._predict(arranged.require_schedule().steps.tolist())
+        if shows >= expected:
+            return result, expected
+        sentence = f"arranged the steps: they should show {format_bytes(shows)}, not {format_bytes(expected)}"
+        self._report(Progress("solve", message=sentence))
+        return arranged, shows
 
     def _solved(self, target: int) -> SolveResult | None:
         """Return what solving for ``target`` gave.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
+from checkmate.pipeline.fitting.arranging import Arranger
 from checkmate.pipeline.fitting.fit_budget import PredictedSearch, Solve
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
@@ -51,7 +52,7 @@ class MeterHistory:
 
 
 @dataclass(frozen=True, eq=False)
-class Tried:
+class TriedSchedule:
     """A step as it was traced, and the best schedule for it.
 
     Its costs are operation counts. ``schedule`` is the one that comes closest to what is allowed; None where
@@ -74,7 +75,7 @@ def try_size(
     *,
     report: Report,
     cancelled: Cancelled,
-) -> Tried:
+) -> TriedSchedule:
     """Trace ``request``, find a schedule, and measure it once.
 
     The schedule is for ``allowed`` bytes on the meter. ``first`` gives the schedule to begin with, within
@@ -98,11 +99,13 @@ def try_size(
     if schedule is not None:
         expected = predict(schedule.steps.tolist())
     if expected is None or expected > allowed:
-        found = PredictedSearch(graph, predict, allowed, solve(graph), report, cancelled).next()
+        arrange = Arranger(folded, graph, history).arranged
+        search = PredictedSearch(graph, predict, allowed, solve(graph), report, cancelled, arrange)
+        found = search.next()
         if found is not None and (expected is None or found.expected < expected):
             schedule, expected = found.result.require_schedule(), found.expected
     if schedule is None or expected is None or expected > allowed:
-        return Tried(graph, schedule, expected)
+        return TriedSchedule(graph, schedule, expected)
     measured = measure_fresh(
         request,
         schedule,
@@ -111,7 +114,7 @@ def try_size(
         cancelled=cancelled,
         history=True,
     )
-    return Tried(graph, schedule, expected, measured)
+    return TriedSchedule(graph, schedule, expected, measured)
 
 
 def measure_small(

@@ -14,8 +14,8 @@ from checkmate.ir.graph import CostUnit, Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.schedule import Schedule
 from checkmate.ir.timeline import Timeline
-from checkmate.machine.cost_origin import taken_words
-from checkmate.machine.readings import Reading
+from checkmate.machine.stores.cost_origin import taken_words
+from checkmate.machine.stores.readings import Reading
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.verification.comparing import GRADIENTS, Compared
 from checkmate.pipeline.verification.plain import Plain

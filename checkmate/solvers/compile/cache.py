@@ -34,6 +34,7 @@ def cache_folder() -> Path:
         home / "chain" / "kernel.py",
         home / "chain" / "modes.py",
         home / "chain" / "kernel_types.py",
+        *home.glob("addresses/*.py"),
     ]
     for source in sorted(kernels):
         digest.update(f"{source.stat().st_mtime_ns} ".encode() + source.read_bytes())

@@ -1,7 +1,7 @@
 """Compile kernels into the cache, as a process of its own.
 
-In: ``Compile``. Out: ``Compiled``. What a kernel needs is loaded from the cache where it was compiled before,
-here or by another such process.
+In: ``Compile``. Out: ``KernelDone``. What a kernel needs is loaded from the cache where it was compiled
+before, here or by another such process.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from checkmate.ipc.child import Inbox, begin
-from checkmate.solvers.compile.messages import COMPILE_MESSAGES, Compile, Compiled
+from checkmate.solvers.compile.messages import COMPILE_MESSAGES, Compile, KernelDone
 from checkmate.solvers.compile.parts import find_parts
 
 
@@ -26,7 +26,7 @@ def main() -> int:
             parts.compile(message.name)
         except Exception as failure:  # the process's edge: the parent compiles for itself then
             error = f"{type(failure).__name__}: {failure}"
-        channel.send(Compiled(message.name, error))
+        channel.send(KernelDone(message.name, error))
 
 
 if __name__ == "__main__":

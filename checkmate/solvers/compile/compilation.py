@@ -18,10 +18,10 @@ from checkmate.machine.cores import usable_cores
 from checkmate.machine.own_modules import module_command
 from checkmate.progress import Cancelled, never
 from checkmate.solvers.compile.cache import is_compiled, make_folder, note_compiled
-from checkmate.solvers.compile.messages import COMPILE_MESSAGES, Compile, Compiled
+from checkmate.solvers.compile.messages import COMPILE_MESSAGES, Compile, KernelDone
 
 if TYPE_CHECKING:
-    from checkmate.solvers.compile.parts import Parts
+    from checkmate.solvers.compile.parts import KernelParts
 
 Say = Callable[[str], None]
 
@@ -42,7 +42,7 @@ class Compilation:
     def __init__(self, *, processes: int | None = None) -> None:
         self._processes = min(_MOST_PROCESSES, usable_cores()) if processes is None else processes
         self._begun, self._ended = time.perf_counter(), 0.0
-        self._parts: Parts | None = None
+        self._parts: KernelParts | None = None
         self._lock = threading.Condition()
         self._done: set[str] = set()
         self._taken: set[str] = set()
@@ -106,7 +106,7 @@ class Compilation:
         parts.load()
         note_compiled()
 
-    def _share_out(self, parts: Parts) -> None:
+    def _share_out(self, parts: KernelParts) -> None:
         """Have several processes compile until nothing is left."""
         threads = [
             threading.Thread(target=self._serve, args=(parts,), daemon=True, name="to compiler")
@@ -117,7 +117,7 @@ class Compilation:
         for thread in threads:
             thread.join()
 
-    def _serve(self, parts: Parts) -> None:
+    def _serve(self, parts: KernelParts) -> None:
         """Have a process compile kernels, until one fails or none is left."""
         with self._lock:
             if self._given_up:
@@ -146,7 +146,7 @@ class Compilation:
                 self._serving.remove(child)
                 self._lock.notify_all()
 
-    def _take(self, parts: Parts) -> str | None:
+    def _take(self, parts: KernelParts) -> str | None:
         """Return the kernel to compile next; None if none is left."""
         with self._lock:
             while not self._given_up:
@@ -201,12 +201,12 @@ def _compiled_by(child: subprocess.Popen[bytes], name: str) -> bool:
     return answer is not None and answer.error is None
 
 
-def _answer(child: subprocess.Popen[bytes]) -> Compiled | None:
+def _answer(child: subprocess.Popen[bytes]) -> KernelDone | None:
     """Read the next answer of ``child``; None where it ended."""
     assert child.stdout is not None
     reader = COMPILE_MESSAGES.reader()
     while data := child.stdout.read(2**16):
         for message in reader.feed(data):
-            if isinstance(message, Compiled):
+            if isinstance(message, KernelDone):
                 return message
     return None

@@ -5,9 +5,10 @@ once installed, or where an environment variable says. Here the folder is the us
 numba reads the setting when a function is decorated, so it is changed for that moment only. Other users of
 numba in this process are not affected.
 
-Only the kernels of ``solvers.sequence`` and ``solvers.chain`` use this. The functions that need them import
-them lazily, because importing numba takes a third of a second. Each room's ``kernel_types`` names the kernels
-that Python calls and the types of their arguments; ``compile.parts`` finds the rest.
+Only the kernels of ``solvers.sequence``, ``solvers.chain`` and ``solvers.addresses`` use this. The functions
+that need them import them lazily, because importing numba takes a third of a second. In the first two,
+``kernel_types`` names the kernels that Python calls and the types of their arguments; ``compile.parts`` finds
+the rest. Those of ``solvers.addresses`` are compiled when they are first called: no solve waits for them.
 """
 
 from __future__ import annotations

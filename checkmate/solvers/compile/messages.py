@@ -15,11 +15,11 @@ class Compile(Message):
 
 
 @dataclass(frozen=True)
-class Compiled(Message):
+class KernelDone(Message):
     """The kernel is in the cache; ``error``: why it is not, else None."""
 
     name: str
     error: str | None
 
 
-COMPILE_MESSAGES = MessageTable(Compile, Compiled)
+COMPILE_MESSAGES = MessageTable(Compile, KernelDone)

@@ -24,7 +24,7 @@ _ROOMS = ("checkmate.solvers.sequence.kernel_types", "checkmate.solvers.chain.ke
 
 
 @dataclass(frozen=True)
-class Parts:
+class KernelParts:
     """The kernels by name, in the order of need, and what each calls."""
 
     kernels: dict[str, Any]
@@ -87,7 +87,7 @@ class Parts:
         return found
 
 
-def find_parts() -> Parts:
+def find_parts() -> KernelParts:
     """Return all kernels; this loads numba and compiles nothing."""
     kernels: dict[str, Any] = {}
     needs: dict[str, frozenset[str]] = {}
@@ -104,7 +104,7 @@ def find_parts() -> Parts:
     entries = [entry for room in _ROOMS for entry in import_module(room).ENTRIES]
     for entry in entries:
         visit(entry)
-    return Parts(kernels, needs, tuple(_name(entry) for entry in entries))
+    return KernelParts(kernels, needs, tuple(_name(entry) for entry in entries))
 
 
 def _name(kernel: Any) -> str:

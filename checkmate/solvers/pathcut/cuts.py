@@ -99,10 +99,15 @@ def tightest_cut(reach: Reach) -> int:
     return int(np.argmax(reach.forced))
 
 
-def heaviest_path(graph: Graph, reach: Reach) -> list[int]:
-    """Return the ops of the path that forces the most bytes in sum."""
+def heaviest_path(graph: Graph, reach: Reach, *, through: int | None = None) -> list[int]:
+    """Return the ops of the path that forces the most bytes in sum.
+
+    It leads ``through`` that op, if one is given.
+    """
     weight = reach.forced.astype(np.float64)
     weight /= max(float(weight.max()), 1.0)
+    if through is not None:
+        weight[through] += graph.n  # more than a whole path without it
     best = weight.copy()
     link = np.full(graph.n, -1)
     for op, before in enumerate(graph.predecessors.lists()):

@@ -1,10 +1,11 @@
 """Raise the path-cut bound until it meets the cost.
 
 This decides which cuts to take, and in which order. First comes the single cut that forces the most bytes, as
-an integer program: it takes milliseconds and is often within a percent. Then the linear relaxation with many
-cuts along a heaviest path shows by its prices at which cuts the budget matters; those few make a small
-integer program. Each further round looks at the schedule that the program's solution describes, and adds the
-cuts at which it is most over the budget. If a described schedule fits, it is optimal.
+an integer program: it takes milliseconds and is often within a percent. If it shows next to nothing, the
+relaxations of other single cuts tell which is better, and the path leads through that one. Then the linear
+relaxation with many cuts along a heaviest path shows by its prices at which cuts the budget matters; those
+few make a small integer program. Each further round looks at the schedule that the program's solution
+describes, and adds the cuts at which it is most over the budget. If a described schedule fits, it is optimal.
 """
 
 from __future__ import annotations
@@ -34,10 +35,12 @@ _SHARE = 0.5  # of the time left, for a program of several cuts
 _APART = 3  # places on the path between cuts added in one round
 _ADDED = 2  # cuts per round
 _ROUNDED = (0.5, 0.2)  # shares of the relaxation above which an op runs in the schedules read out of it
-# Second cuts that are tried, seconds for that, or a share of the time.
+# Second cuts that are tried, and seconds, or a share of the time, for looking at relaxations of one or two.
 _HEAVY, _SCAN_S, _SCAN_SHARE = 24, 0.5, 0.05
 _SLOW = 5000  # ops of a graph whose integer program of one cut may take seconds
 _PRICED = 24  # the most cuts that are taken from the relaxation
+# A single cut that shows less than this share of the cost is a poor one: another may show much more.
+_POOR = 1e-4
 
 
 class PathCutSolver:
@@ -154,6 +157,8 @@ class Prover:
         self.bound = self.graph.base_cost
         self._reach = self.reach or Reach.of(self.graph)
         self._single = tightest_cut(self._reach)
+        self._scanned = False
+        self._through: int | None = None  # the better single cut, if the first one was poor
         self._path: list[int] = []
         self._first: list[list[int]] = []  # sets of cuts to try before cuts are added to any
         self._base: _Attempt | None = None  # the attempt that cuts are added to
@@ -199,7 +204,12 @@ class Prover:
         if self.rounds == 0:
             return [self._single]
         if not self._path:
-            self._path = heaviest_path(self.graph, self._reach)
+            other = None if self._scanned else self._better_single(task)
+            self._scanned = True
+            if other is not None:
+                self._single = self._through = other
+                return [other]
+            self._path = heaviest_path(self.graph, self._reach, through=self._through)
             self._first = self._first_sets(task)
         if self._first:
             return self._first.pop()
@@ -236,6 +246,33 @@ class Prover:
             return [self._path[-1:]]
         return unlike
 
+    def _better_single(self, task: _Task) -> int | None:
+        """Return a better single cut than the first one; None: none is known.
+
+        Where ops may run in many orders, few bytes are forced, and the op that forces most of them may show
+        nothing. So the relaxations of others are looked at, those that force most first.
+        """
+        if self.bound > (1 + _POOR) * self.graph.base_cost or self.graph.n > _SLOW:
+            return None
+        end = self._scan_end(task)
+        best, found = self.bound, None
+        for op in np.argsort(-self._reach.forced, kind="stable").tolist():
+            left = end - time.perf_counter()
+            if left <= 0 or task.cancelled():
+                break
+            program = build_program(self.graph, self._reach, self.budget_bytes, [op])
+            outcome = relax_program(self.graph, program, time_limit_s=left, cancelled=task.cancelled)
+            self._raise_bound(outcome.bound, [op], task.on_bound)
+            if outcome.bound > best:
+                best, found = outcome.bound, op
+        return found
+
+    @staticmethod
+    def _scan_end(task: _Task) -> float:
+        """Return when to stop looking at relaxations."""
+        now = time.perf_counter()
+        return min(task.until, now + max(_SCAN_S, _SCAN_SHARE * (task.until - now)))
+
     def _with_second(self, task: _Task) -> list[int]:
         """Return the single cut and a second one.
 
@@ -244,9 +281,7 @@ class Prover:
         """
         first = self._single
         heavy = sorted(self._path, key=lambda op: -own_bytes(self.graph, op))[:_HEAVY]
-        end = min(
-            task.until, time.perf_counter() + max(_SCAN_S, _SCAN_SHARE * (task.until - time.perf_counter()))
-        )
+        end = self._scan_end(task)
         best, found = self.graph.base_cost, -1
         for op in heavy:
             left = end - time.perf_counter()

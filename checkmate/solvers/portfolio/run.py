@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from checkmate.ir.arrays import Steps
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
+from checkmate.progress import Cancelled
 from checkmate.solvers.certify import with_schedule, without_schedule
 from checkmate.solvers.pathcut.in_process import BackgroundProver, ProverState
 from checkmate.solvers.pathcut.in_thread import SMALL
@@ -26,6 +27,7 @@ from checkmate.solvers.repeats.start import BlocksOf, repeated_schedules
 from checkmate.solvers.sequence.greedy_solver import greedy_steps
 from checkmate.solvers.sequence.local_search import SequenceSearch, close_enough, first_search
 from checkmate.solvers.sequence.model import build_model
+from checkmate.solvers.sequence.order_first import order_first
 from checkmate.solvers.sequence.replay import CostedSteps, with_cost
 
 NAME = "auto"
@@ -39,6 +41,7 @@ _FIT_S = 0.5  # for fitting a described schedule into the budget
 _POLL_S = 0.005
 _LOOK_S = 0.1  # between two looks at whose turn the second core has
 _OTHER_SEED = 1_000_003  # added to the seed of the second search
+_ORDER_MOVES = 500_000  # for its order: a quarter of a second
 
 
 class Run:
@@ -243,15 +246,22 @@ class Run:
         self._asked = True
         self._prover.prove(self._problem.budget_bytes, seconds=max(0.0, seconds), workers=workers)
 
-    def _begin_second(self) -> SequenceSearch:
+    def _begin_second(self, cancelled: Cancelled) -> SequenceSearch:
         """Return a search with another seed.
 
-        On small graphs it has the same start, on large ones it starts from the best.
+        On small graphs it begins with another order, if that needs much less memory, and else with the same
+        start. On large ones it starts from the best.
         """
-        best = self._search.best if self._problem.graph.n > _MEDIUM else None
-        start = self._search.start if best is None else best
-        seed = self._options.seed + _OTHER_SEED
-        return SequenceSearch(self._problem.graph, self._scaled, self._problem.budget_bytes, start, seed=seed)
+        graph, budget = self._problem.graph, self._problem.budget_bytes
+        best = self._search.best if graph.n > _MEDIUM else None
+        start, seed = self._search.start if best is None else best, self._options.seed + _OTHER_SEED
+        order: Steps | None = None
+        if graph.n <= _MEDIUM:
+            order = order_first(graph, budget, moves=_ORDER_MOVES, seed=seed, cancelled=cancelled)
+        if order is not None:
+            end = greedy_steps(self._scaled, budget, until=self._until, cancelled=cancelled, start=order)
+            start = end.steps if end.fits else start
+        return SequenceSearch(graph, self._scaled, budget, start, seed=seed)
 
     def _share_best(self) -> None:
         """Give the best schedule to the prover."""

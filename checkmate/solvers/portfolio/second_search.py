@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from checkmate.progress import Cancelled
 from checkmate.solvers.sequence.local_search import SequenceSearch
 from checkmate.solvers.sequence.replay import CostedSteps
 
@@ -22,7 +23,7 @@ class SecondSearch:
     Its kernels run without Python's global lock, so it does not slow the first search.
     """
 
-    def __init__(self, begin: Callable[[], SequenceSearch]) -> None:
+    def __init__(self, begin: Callable[[Cancelled], SequenceSearch]) -> None:
         self._begin = begin
         self._search: SequenceSearch | None = None
         self._thread: threading.Thread | None = None
@@ -69,7 +70,7 @@ class SecondSearch:
     def _run(self, stopping: threading.Event) -> None:
         """Search, and note what is found or what failed."""
         try:
-            search = self._search = self._search or self._begin()
+            search = self._search = self._search or self._begin(stopping.is_set)
 
             def improved(steps: list[int], cost: float) -> None:
                 if search.best is not None:

@@ -20,7 +20,7 @@ _NEARLY = 0.98  # of the longest run: a shorter period that covers as much is pr
 
 
 @dataclass(frozen=True)
-class Section:
+class RepeatedSection:
     """A run of ``count`` equal blocks of ``period`` ops from op ``start``."""
 
     start: int
@@ -40,8 +40,8 @@ class Repeats:
     The backward section runs through the blocks from last to first.
     """
 
-    forward: Section
-    backward: Section
+    forward: RepeatedSection
+    backward: RepeatedSection
 
     @property
     def count(self) -> int:
@@ -79,7 +79,7 @@ def _look(graph: Graph, op: Op) -> tuple[object, ...]:
     )
 
 
-def _longest(looks: NDArray[np.int64], offset: int) -> Section | None:
+def _longest(looks: NDArray[np.int64], offset: int) -> RepeatedSection | None:
     """Return the periodic run that covers most ops.
 
     Of runs of nearly one length, it is the one of the shortest period."""
@@ -92,7 +92,7 @@ def _longest(looks: NDArray[np.int64], offset: int) -> Section | None:
         return None
     most = max(covered for covered, _, _ in found)
     covered, period, start = next(entry for entry in found if entry[0] >= _NEARLY * most)
-    return Section(offset + start, period, covered // period)
+    return RepeatedSection(offset + start, period, covered // period)
 
 
 def _periods(looks: NDArray[np.int64]) -> list[int]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from checkmate.errors import GraphError
 from checkmate.ir.graph import Graph, Op, Value
-from checkmate.solvers.repeats.find import Repeats, Section
+from checkmate.solvers.repeats.find import RepeatedSection, Repeats
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class Shrunk:
     graph: Graph
     ops: NDArray[np.int64]
     left: int
-    forward: Section
+    forward: RepeatedSection
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ def shrink(graph: Graph, repeats: Repeats, left: int) -> Shrunk | None:
         small, ops = _without(graph, (forward, backward), repeats.backward.stop)
     except GraphError:
         return None
-    section = Section(repeats.forward.start, repeats.forward.period, repeats.forward.count - away)
+    section = RepeatedSection(repeats.forward.start, repeats.forward.period, repeats.forward.count - away)
     return Shrunk(small, ops, left, section)
 
 
-def _gap(section: Section, first: int, away: int) -> _Gap:
+def _gap(section: RepeatedSection, first: int, away: int) -> _Gap:
     start = section.start + first * section.period
     return _Gap(start, start + away * section.period, section.period)
 

@@ -12,7 +12,7 @@ from checkmate.solvers.pathcut.messages import PickledGraph
 
 
 @dataclass(frozen=True)
-class Fit(NewestJob):
+class FitBudget(NewestJob):
     """Look for a schedule within the budget."""
 
     budget_bytes: int
@@ -28,4 +28,4 @@ class Fitted(Message):
     steps: bytes
 
 
-PLAIN_GREEDY_MESSAGES = MessageTable(PickledGraph, Fit, Fitted)
+PLAIN_GREEDY_MESSAGES = MessageTable(PickledGraph, FitBudget, Fitted)

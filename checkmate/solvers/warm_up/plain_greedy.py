@@ -21,7 +21,7 @@ from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.machine.own_modules import module_command
 from checkmate.solvers.pathcut.in_process import feed_child
-from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES, Fit, Fitted
+from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES, FitBudget, Fitted
 
 
 class PlainGreedy:
@@ -53,7 +53,7 @@ class PlainGreedy:
     def ask(self, budget_bytes: int) -> None:
         """Look for a schedule within the budget."""
         self._asked += 1
-        self._outbox.put(Fit(self._asked, budget_bytes))
+        self._outbox.put(FitBudget(self._asked, budget_bytes))
 
     @property
     def busy(self) -> bool:

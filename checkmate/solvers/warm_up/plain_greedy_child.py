@@ -1,6 +1,6 @@
 """Run greedy as plain Python, as a process of its own.
 
-Run with ``NUMBA_DISABLE_JIT=1``. In: ``PickledGraph``, then ``Fit`` (a newer one supersedes). Out:
+Run with ``NUMBA_DISABLE_JIT=1``. In: ``PickledGraph``, then ``FitBudget`` (a newer one supersedes). Out:
 ``Fitted``.
 """
 
@@ -14,7 +14,7 @@ from checkmate.ipc.child import Channel, Inbox, begin
 from checkmate.solvers.pathcut.messages import PickledGraph
 from checkmate.solvers.sequence.greedy_solver import QUICK, greedy_steps
 from checkmate.solvers.sequence.model import ScaledModel, build_model
-from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES, Fit, Fitted
+from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES, FitBudget, Fitted
 
 
 def main() -> int:
@@ -26,11 +26,11 @@ def main() -> int:
         message = inbox.tasks.get()
         if isinstance(message, PickledGraph):
             scaled = build_model(pickle.loads(message.graph))
-        elif isinstance(message, Fit) and scaled is not None:
+        elif isinstance(message, FitBudget) and scaled is not None:
             _fit(channel, inbox, scaled, message)
 
 
-def _fit(channel: Channel, inbox: Inbox, scaled: ScaledModel, asked: Fit) -> None:
+def _fit(channel: Channel, inbox: Inbox, scaled: ScaledModel, asked: FitBudget) -> None:
     job, budget = asked.job, asked.budget_bytes
     end = greedy_steps(scaled, budget, until=math.inf, cancelled=lambda: inbox.cancelled(job), further=QUICK)
     channel.send(Fitted(job, budget, end.fits, end.steps.tobytes()))

@@ -5,16 +5,21 @@ The step runs in a fresh process; its requests are replayed through a replica of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from checkmate.ir.graph import Graph
+from checkmate.ir.schedule import Schedule
 from checkmate.memory.bfc import Bfc, Request
+from checkmate.memory.region import region_bytes
+from checkmate.memory.step_requests import Before
 from checkmate.tf.allocator.replay import Allocation, allocations
+from checkmate.tf.allocator.requests import scratch_of_nodes
 from checkmate.tf.allocator.small_chunks import small_chunk_requests
 from checkmate.tf.trace.coarsen import FoldedStep
 
 _ALL_OF_A_GPU = 1 << 40  # more than any GPU has; for one whose memory is not known
 _SMALL_GPU, _LEFT_BY_SMALL, _LEFT = 2 << 30, 225 << 20, 1536 << 20  # see usable_bytes
+_REGION = 1 << 62  # a handle far from others
 _RUNS = 4  # as many as are measured: the first step finds other free chunks than later ones
 
 
@@ -43,15 +48,13 @@ def predicted_allocated(
 ) -> int:
     """Return the peak of the allocator's chunks in the first steps, in bytes.
 
-    ``history``: the allocator's requests before them. ``small_chunks``: chunks are set aside for small
-    buffers, as for every step but the plain one. Where the memory of the device is known and not enough, the
-    answer is that memory plus what is missing, so more than there is.
+    ``history``: the allocator's requests before them. ``small_chunks``: one region is fetched, and chunks are
+    set aside for small buffers, as for every step but the plain one. Where the memory of the device is known
+    and not enough, the answer is that memory plus what is missing, so more than there is.
     """
-    memory = 0 if graph.device is None else graph.device.memory_bytes
-    allocator = _allocator(_device(graph), memory)
-    allocator.play(Request(-1 - handle, size) for handle, size in history)
-    if small_chunks:
-        allocator.play(small_chunk_requests(folded.structure))
+    before = before_steps(folded, graph, Schedule.of(graph, list(steps)), history, small_chunks=small_chunks)
+    allocator = Bfc(before.capacity)
+    allocator.play(before.requests)
     variables = _VariableBuffers(history)
     buffers, moments = _requests_in_order(folded, graph, steps)
     peak = 0
@@ -63,7 +66,30 @@ def predicted_allocated(
                 handle = variables.exchange(buffers[number], handle)
             requests.append(Request(handle, 0 if released else buffers[number].bytes))
         peak = max(peak, allocator.play(requests))
-    return peak if not allocator.missing else max(peak, memory + allocator.missing)
+    return peak if not allocator.missing else max(peak, _memory(graph) + allocator.missing)
+
+
+def before_steps(
+    folded: FoldedStep,
+    graph: Graph,
+    schedule: Schedule,
+    history: Sequence[tuple[int, int]],
+    *,
+    small_chunks: bool = True,
+) -> Before:
+    """Return what the allocator was asked for before the first step.
+
+    The arguments are those of ``predicted_allocated``.
+    """
+    requests = [Request(-1 - handle, size) for handle, size in history]
+    if small_chunks:
+        region = region_bytes(graph, schedule)
+        requests += [Request(_REGION, region), Request(_REGION, 0)] if region else []
+        requests += small_chunk_requests(folded.structure)
+    capacity = None
+    if _device(graph) != "cpu":
+        capacity = usable_bytes(_memory(graph)) if _memory(graph) else _ALL_OF_A_GPU
+    return Before(tuple(requests), capacity, tuple(_VariableBuffers(history).unclaimed))
 
 
 class _VariableBuffers:
@@ -77,7 +103,7 @@ class _VariableBuffers:
         for handle, size in history:
             if not size:
                 held.pop(handle, None)
-        self._unclaimed = [(size, -1 - handle) for handle, size in held.items()]
+        self.unclaimed = [(size, -1 - handle) for handle, size in held.items()]
         self._buffer: dict[str, int] = {}
 
     def exchange(self, buffer: Allocation, handle: int) -> int:
@@ -86,10 +112,10 @@ class _VariableBuffers:
         self._buffer[buffer.assigned_to] = handle
         if old is not None:
             return old
-        claimed = next((pair for pair in self._unclaimed if pair[0] == buffer.bytes), None)
+        claimed = next((pair for pair in self.unclaimed if pair[0] == buffer.bytes), None)
         if claimed is None:  # the meter does not count this variable
             return -1 << 60
-        self._unclaimed.remove(claimed)
+        self.unclaimed.remove(claimed)
         return claimed[1]
 
 
@@ -103,18 +129,12 @@ def usable_bytes(memory_bytes: int) -> int:
     return max(0, memory_bytes - (_LEFT_BY_SMALL if memory_bytes < _SMALL_GPU else _LEFT))
 
 
-def _allocator(device: str, memory_bytes: int) -> Bfc:
-    """Return an allocator as TensorFlow sets it up.
-
-    On a CPU its regions grow; on a GPU it takes all memory at once.
-    """
-    if device == "cpu":
-        return Bfc()
-    return Bfc(capacity=usable_bytes(memory_bytes) if memory_bytes else _ALL_OF_A_GPU)
-
-
 def _device(graph: Graph) -> str:
     return graph.device.kind if graph.device is not None else "cpu"
+
+
+def _memory(graph: Graph) -> int:
+    return 0 if graph.device is None else graph.device.memory_bytes
 
 
 def _requests_in_order(
@@ -125,18 +145,7 @@ def _requests_in_order(
     Each moment is (execution, 0 for a request and 1 for a release, number of the buffer). Scratch lasts for
     the last op of its node.
     """
-    buffers = [*allocations(folded, steps, graph), *_scratch(folded, graph, steps)]
+    buffers = [*allocations(folded, steps, graph), *scratch_of_nodes(folded, graph, steps)]
     moments = [(buffer.born, 0, number) for number, buffer in enumerate(buffers)]
     moments += [(buffer.freed, 1, number) for number, buffer in enumerate(buffers)]
     return buffers, sorted(moments)
-
-
-def _scratch(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> Iterator[Allocation]:
-    learned: dict[str, int] = graph.metadata.get("learned_workspace", {})
-    executed = 0
-    for position, node in enumerate(steps):
-        members = folded.nodes[node]
-        executed += len(members)
-        size = learned.get(graph.ops[node].name, 0)
-        if size:
-            yield Allocation(members[-1], position, size, executed - 1, executed - 1, position)

@@ -24,7 +24,9 @@ class Allocation:
     of the variable that takes the buffer over when it is freed here, and gives back its own.
     ``born``, ``freed``: execution counters (one per emitted op) after which the buffer exists, and after
     which it is gone. ``released_at``: the schedule position of the last reader (of the op itself if nobody
-    reads it; -1: at the end of the step).
+    reads it; -1: at the end of the step). ``readers``: the executions that use it, ``born`` among them.
+    ``ends``: pairs of executions that must keep their order for that: the second one writes over what the
+    first one reads, or hands it to a variable.
     """
 
     op: int
@@ -34,6 +36,8 @@ class Allocation:
     freed: int
     released_at: int
     assigned_to: str = ""
+    readers: tuple[int, ...] = ()
+    ends: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(eq=False)
@@ -45,19 +49,42 @@ class _OpenAllocation:
     freed: int = -1
     released_at: int = -1
     assigned_to: str = ""
+    readers: set[int] = field(default_factory=set)
+    ends: set[tuple[int, int]] = field(default_factory=set)
+
+    def hold(self, copy: _TensorCopy, execution: int) -> None:
+        """Let it hold ``copy``, which ``execution`` makes."""
+        copy.buffer = self
+        self.readers |= {execution, *copy.readers}
+
+    def closed(self) -> Allocation:
+        """Return it as it is known in the end."""
+        return Allocation(
+            self.op,
+            self.position,
+            self.bytes,
+            self.born,
+            self.freed,
+            self.released_at,
+            self.assigned_to,
+            tuple(sorted(self.readers)),
+            tuple(sorted(self.ends)),
+        )
 
 
 @dataclass(eq=False)
 class _TensorCopy:
     """Hold one copy of a tensor.
 
-    ``last``: the execution that reads it last. ``position``: the position of that execution.
+    ``last``: the execution that reads it last. ``position``: the position of that execution. ``readers``: all
+    executions that read it.
     """
 
     bytes: int
     last: int = -1
     position: int = -1
     buffer: _OpenAllocation | None = None
+    readers: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -71,7 +98,7 @@ class _Execution:
 
 
 @dataclass(eq=False)
-class _Replay:
+class _StepReplay:
     folded: FoldedStep
     sizes: Mapping[Key, int]
     executions: list[_Execution] = field(default_factory=list)
@@ -87,6 +114,7 @@ class _Replay:
                 reads = tuple(self.current[key] for key in structure.direct_inputs(op) if key in self.current)
                 for instance in reads:
                     instance.last, instance.position = now, position
+                    instance.readers.append(now)
                 writes = []
                 given: dict[int, _TensorCopy] = {}
                 for number, key in enumerate(structure.outputs(op)):
@@ -115,26 +143,29 @@ class _Replay:
                 source = execution.given.get(number)
                 if source not in ending:
                     source = self._reused_input(execution, ending, written) if number == 0 else None
-                if source is not None:
-                    written.buffer = source.buffer
+                if source is not None and source.buffer is not None:
+                    source.buffer.ends.update((reader, now) for reader in source.readers if reader != now)
+                    source.buffer.hold(written, now)
                     ending.remove(source)
                 elif written.bytes:
-                    written.buffer = _OpenAllocation(execution.op, execution.position, written.bytes, now)
-                    found.append(written.buffer)
+                    found.append(_OpenAllocation(execution.op, execution.position, written.bytes, now))
+                    found[-1].hold(written, now)
             scratch = self.folded.structure.scratch.get(execution.op, 0)
             if scratch:
-                found.append(
-                    _OpenAllocation(execution.op, execution.position, scratch, now, now, execution.position)
-                )
+                at = execution.position
+                found.append(_OpenAllocation(execution.op, at, scratch, now, now, at, readers={now}))
             ending += [written for written in execution.writes if written.last == now]
             for instance in ending:
                 if instance.buffer is not None:
                     instance.buffer.freed, instance.buffer.released_at = now, execution.position
                     instance.buffer.assigned_to = self._assigned_to(execution)
+                    if instance.buffer.assigned_to:
+                        others = instance.buffer.readers - {now}
+                        instance.buffer.ends.update((reader, now) for reader in others)
         for buffer in found:
             if buffer.freed < 0:
                 buffer.freed = len(self.executions)
-        return [Allocation(**vars(buffer)) for buffer in found]
+        return [buffer.closed() for buffer in found]
 
     def _assigned_to(self, execution: _Execution) -> str:
         op = self.folded.structure.ops[execution.op]
@@ -158,6 +189,6 @@ def allocations(folded: FoldedStep, steps: Sequence[int], graph: Graph | None = 
     sizes = dict(folded.structure.bytes_of)
     if graph is not None:
         sizes |= {key: value.bytes for key, value in zip(folded.values, graph.values, strict=True)}
-    replay = _Replay(folded, sizes)
+    replay = _StepReplay(folded, sizes)
     replay.emit(steps)
     return replay.allocations()

@@ -16,8 +16,8 @@ from typing import Any
 import tensorflow as tf
 
 from checkmate.ir.graph import Graph
-from checkmate.machine.cost_store import ENOUGH_RUNS, CostStore, KnownCost
-from checkmate.machine.readings import Reading
+from checkmate.machine.stores.cost_store import ENOUGH_RUNS, CostStore, KnownCost
+from checkmate.machine.stores.readings import Reading
 from checkmate.tf.costs.signatures import signatures
 from checkmate.tf.trace.coarsen import FoldedStep
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.trace.inside import operations
+from checkmate.tf.trace.loops.inside import operations
 
 
 def node_operations(folded: FoldedStep) -> list[float]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
-from checkmate.machine.cost_store import CostStore
 from checkmate.machine.load import LoadMeter
+from checkmate.machine.stores.cost_store import CostStore
 from checkmate.tf.costs.cached import KnownCosts
 from checkmate.tf.trace.coarsen import FoldedStep
 

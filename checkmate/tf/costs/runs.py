@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from checkmate.errors import CancelledError, ProfileError, StepTooLargeError
 from checkmate.ir.schedule import Schedule
-from checkmate.machine.cost_store import ENOUGH_RUNS
 from checkmate.machine.load import CpuTimes, LoadMeter
-from checkmate.machine.readings import Reading, step_spread
+from checkmate.machine.stores.cost_store import ENOUGH_RUNS
+from checkmate.machine.stores.readings import Reading, step_spread
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.tf.allocator.learn import learned_workspace

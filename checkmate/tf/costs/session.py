@@ -16,8 +16,8 @@ import tensorflow as tf
 from checkmate.errors import CheckmateError, StepTooLargeError, UsageError
 from checkmate.ir.graph import Device, Graph
 from checkmate.machine.gpus import gpu_in_use, gpu_number, is_device
-from checkmate.machine.model_file import file_facts
 from checkmate.machine.processor import processor_name
+from checkmate.machine.stores.model_file import file_facts
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest, Target
 from checkmate.tf import private

@@ -19,6 +19,7 @@ from checkmate.tf.emit.constants import constant_ops, static_shape
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.dataflow import Structure, source
 from checkmate.tf.trace.op_kinds import SHAPE_TYPES, OpKind
+from checkmate.tf.trace.replica import this_replica
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Copies:
     views: dict[tuple[int, tuple[str, ...]], tf.Operation] = field(default_factory=dict, kw_only=True)
 
     def __post_init__(self) -> None:
+        self.replica = this_replica()
         private.copy_functions(self.traced_graph, self.graph)
         arguments = [tensor for tensor in self.folded.traced.function.inputs if tensor.dtype != tf.resource]
         inside = {inner.name: external for external, inner in private.captures(self.traced_graph)}
@@ -167,7 +169,10 @@ class Copies:
 
     def _placeholder(self, tensor: tf.Tensor) -> tf.Tensor:
         if tensor.name not in self.placeholders:
-            self.placeholders[tensor.name] = private.capture(self.graph, self._captured[tensor.name])
+            external = self._captured[tensor.name]
+            if self.replica is not None:
+                external = private.local_handle(external, self.replica)
+            self.placeholders[tensor.name] = private.capture(self.graph, external)
         return self.placeholders[tensor.name]
 
     def _static_shape(self, index: int, tensor: tf.Tensor) -> tf.Tensor:

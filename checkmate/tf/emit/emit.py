@@ -24,9 +24,10 @@ from checkmate.tf.emit.copies import Copies, EmittedOutputs
 from checkmate.tf.emit.layout import has_layout, layout_is_chosen
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.dataflow import source
-from checkmate.tf.trace.inside import is_branch
+from checkmate.tf.trace.loops.inside import is_branch
+from checkmate.tf.trace.loops.trips import is_loop
 from checkmate.tf.trace.op_kinds import OpKind
-from checkmate.tf.trace.trips import is_loop
+from checkmate.tf.trace.replica import exchange, exchange_of
 
 
 def step_from_schedule(
@@ -181,6 +182,9 @@ class _Emitter(Copies):
         direct = {tensor.op.name for tensor in inputs}
         after = {control.name: control for control in controls if control.name not in direct}
         name = f"{self.gates.scope}/{_leaf(original.name)}"
+        if self.replica is not None and (how := exchange_of(original)):
+            with self.graph.control_dependencies(None), self.graph.control_dependencies(list(after.values())):
+                return tf.identity(exchange(how, inputs[0]), name=name).op
         preserved = self._keeps_layouts and has_layout(original)
         return private.create_op(
             self.graph, original, inputs, list(after.values()), name, preserved=preserved

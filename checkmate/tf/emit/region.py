@@ -16,10 +16,9 @@ import tensorflow as tf
 
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.memory.simulate import simulate
+from checkmate.memory.region import region_bytes
 from checkmate.tf.room import free_room
 
-_MORE = 1.1  # of what is requested: chunks are larger than requests
 _WORD = 4
 
 
@@ -29,10 +28,7 @@ def fetch_region(graph: Graph, schedule: Schedule, *, most: int | None = None) -
     ``most``: more bytes are not needed. Nothing is done where the memory is not there, or on a GPU. The
     allocator's highest mark may rise.
     """
-    if graph.device is None or graph.device.kind != "cpu":
-        return
-    requested = simulate(graph, schedule).peak_bytes - graph.fixed_bytes
-    size = int(_MORE * (requested if most is None else min(requested, most)))
+    size = region_bytes(graph, schedule, most=most)
     room = free_room(graph)
     if size < _WORD or (room is not None and size > room):
         return

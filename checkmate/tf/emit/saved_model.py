@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from checkmate.errors import ExportError, JitCompiledError
 from checkmate.ir.schedule import Schedule
+from checkmate.memory.region import region_bytes
 from checkmate.progress import Cancelled, Report
 from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.emit.small_chunks import SmallChunks
@@ -65,7 +66,8 @@ def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
         loss = {"loss": outputs.loss} if has_loss else {}
         return {**loss, **dict(zip(names, outputs.predictions, strict=True))}
 
-    save_function(folded, train_step, directory, small_chunks=SmallChunks(folded.structure))
+    small_chunks = SmallChunks(folded.structure, region=region_bytes(folded.graph, schedule))
+    save_function(folded, train_step, directory, small_chunks=small_chunks)
 
 
 def save_function(

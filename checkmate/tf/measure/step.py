@@ -32,6 +32,7 @@ from checkmate.tf.devices import (
 )
 from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.emit.moved import moved_steps
+from checkmate.tf.emit.region import fetch_region
 from checkmate.tf.emit.reload_probe import settled
 from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.measure.curve import measured_curve
@@ -132,6 +133,7 @@ def _ready_step(request: ModelRequest, steps: Sequence[int] | None, seed: int) -
     if steps is None:
         return _ReadyStep(folded, function, batch)
     small_chunks = SmallChunks(folded.structure)
+    fetch_region(folded.graph, schedule_of(folded, steps))
     small_chunks.make()
     return _ReadyStep(folded, function, batch, small_chunks)
 

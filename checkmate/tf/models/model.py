@@ -14,7 +14,7 @@ from checkmate.tf.models.batch import BatchLayout
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class ModelLike:
     """Stand where the Keras model is, for a step without one.
 
     ``layers``: Keras's layers that the step calls, as far as they are known.
@@ -57,7 +57,7 @@ class LoadedModel:
     ``class``. ``label_classes``: number of classes (0 where it does not apply).
     ``notes``: every default that was taken, in words. ``jit_compiled``: the user compiled it for XLA.
     ``own``: the step, where it is not Keras's own. All its tensors are inputs then, and ``model`` may be a
-    ``Subject``.
+    ``ModelLike``.
     """
 
     model: Any

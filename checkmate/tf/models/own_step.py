@@ -24,7 +24,7 @@ from checkmate.tf.models.closures import layers_of
 from checkmate.tf.models.inputs import Inputs, build_subclassed, describe_inputs
 from checkmate.tf.models.keras_graph import inputs_of
 from checkmate.tf.models.labels import Labels, describe_labels
-from checkmate.tf.models.model import LoadedModel, OwnStep, Subject
+from checkmate.tf.models.model import LoadedModel, ModelLike, OwnStep
 from checkmate.tf.models.user_code import FromCode
 
 _UNBOUND = re.compile(r"Binding inputs to tf.function failed due to `(.+?)`")
@@ -111,7 +111,7 @@ def _load_function(found: FromCode, request: ModelRequest, notes: list[str]) -> 
             f"the example of {request.model} holds no tensors",
             hint="give what the step is called with: tensors, arrays or tf.TensorSpec(shape, dtype)",
         )
-    subject = Subject(_short(request), layers_of(found.subject))  # a trace hides what a method belongs to
+    subject = ModelLike(_short(request), layers_of(found.subject))  # a trace hides what a method belongs to
     function = as_function(found.subject)
     with explained(request.model):
         # It may make variables. Made inside another trace, they would put it all in a branch.

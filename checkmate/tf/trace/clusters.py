@@ -25,10 +25,10 @@ import networkx
 
 from checkmate.ir.graph import Phase
 from checkmate.tf.kernels import Kernels
-from checkmate.tf.trace import tensor_lists
 from checkmate.tf.trace.dataflow import Key, Structure
+from checkmate.tf.trace.loops import tensor_lists
+from checkmate.tf.trace.loops.trips import is_loop
 from checkmate.tf.trace.op_kinds import ELEMENTWISE_TYPES, LIGHT_BYTES, RANDOM_TYPES
-from checkmate.tf.trace.trips import is_loop
 
 _FILTER_GRADIENTS = frozenset(
     {"Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter", "MatMul"}

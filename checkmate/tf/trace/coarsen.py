@@ -19,9 +19,9 @@ from checkmate.tf.trace.clusters import clusters_of
 from checkmate.tf.trace.dataflow import ARGMAX, TOKEN, Key, Structure, structure_of
 from checkmate.tf.trace.layers import group_names
 from checkmate.tf.trace.loops.rewrite import with_split_loops
+from checkmate.tf.trace.loops.trips import is_loop
 from checkmate.tf.trace.op_kinds import recomputable
 from checkmate.tf.trace.trace import TracedStep
-from checkmate.tf.trace.trips import is_loop
 
 
 @dataclass(frozen=True, eq=False)

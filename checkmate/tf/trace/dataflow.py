@@ -17,7 +17,9 @@ import tensorflow as tf
 from checkmate.ir.graph import Phase
 from checkmate.tf import private
 from checkmate.tf.kernels import Kernels
-from checkmate.tf.trace import inside, sizes, tensor_lists
+from checkmate.tf.trace import sizes
+from checkmate.tf.trace.loops import inside, tensor_lists
+from checkmate.tf.trace.loops.trips import is_loop
 from checkmate.tf.trace.op_kinds import (
     FIXED_TYPES,
     LIGHT_BYTES,
@@ -29,7 +31,6 @@ from checkmate.tf.trace.op_kinds import (
 )
 from checkmate.tf.trace.placement import in_host_memory
 from checkmate.tf.trace.trace import TracedStep
-from checkmate.tf.trace.trips import is_loop
 
 Key = tuple[int, int]
 ARGMAX = 1_000  # output number of the positions that a max pooling keeps for its gradient; they are no tensor
@@ -44,7 +45,7 @@ class Structure:
     memory of every heavy output, by key (``ARGMAX`` keys included).
     ``scratch``: heavy op → bytes that it holds only while it runs.
     ``given``: list or state that a loop returns → the one it was given that dies into it
-    (``checkmate.tf.trace.tensor_lists.LoopList``).
+    (``checkmate.tf.trace.loops.tensor_lists.LoopList``).
     """
 
     traced: TracedStep

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from checkmate.errors import TraceError
 from checkmate.tf import private
-from checkmate.tf.models.model import LoadedModel, Subject
+from checkmate.tf.models.model import LoadedModel, ModelLike
 from checkmate.tf.models.own_step import explained, naming
 from checkmate.tf.trace.inlined import has_calls, inlined
 from checkmate.tf.trace.parts import phases_of
@@ -71,7 +71,7 @@ def trace_own_step(loaded: LoadedModel) -> TracedStep:
     assert own is not None
     with naming(own.spec):
         step, returned, function = trace_function(
-            own.call, loaded.input_specs, Subject(own.spec), batch_size=loaded.batch_size
+            own.call, loaded.input_specs, ModelLike(own.spec), batch_size=loaded.batch_size
         )
     names = tuple(
         f"output_{name}" if name == "loss" and number != returned.loss else name
@@ -100,8 +100,9 @@ def trace_function(
 ) -> tuple[TracedStep, Returned, Any]:
     """Trace ``body``, a function of flat tensors, and all that it calls.
 
-    ``subject``: the Keras model whose step it is, or a ``Subject``. The last result is the concrete function
-    as TensorFlow runs it by itself, calls and loops included. It returns a loss, then what ``body`` returns.
+    ``subject``: the Keras model whose step it is, or a ``ModelLike``. The last result is the concrete
+    function as TensorFlow runs it by itself, calls and loops included. It returns a loss, then what ``body``
+    returns.
 
     Raises:
         TraceError: it cannot be traced, does what cannot be undone after a trial run, or returns a sparse or
@@ -227,8 +228,8 @@ def _require_one_device(graph: Any, name: str) -> None:
         raise TraceError(
             f"the training step of {name!r} runs on {count} devices at once, as strategy.run does, and a "
             "schedule is for one",
-            hint="train on one device; replicas of a compiled Keras model are for checkmate.rematerialize "
-            "or checkmate.train_step",
+            hint="call checkmate.rematerialize_function on the function that each replica runs, inside "
+            "strategy.scope(), and call what it returns in strategy.run",
         )
 
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from checkmate.tf import private
 from checkmate.tf.kernels import Kernels
+from checkmate.tf.trace.replica import exchange_of
 
 LIGHT_BYTES = 16 * 1024  # together such tensors stay under 0.3 % of the peak on the networks measured
 
@@ -155,5 +156,8 @@ def recomputable(op: tf.Operation) -> bool:
     """Return whether the op gives the same result again, and no side effect.
 
     The recurrent kernels of cuDNN are stateful by name. Their only state is what their dropout is drawn from.
+    What replicas exchange once is not exchanged again.
     """
+    if exchange_of(op):
+        return False
     return not private.is_stateful(op) or (op.type in _RECURRENT and op.get_attr("dropout") == 0.0)

@@ -1,6 +1,6 @@
 """Count the bytes of the traced step's tensors.
 
-For lists of tensors see ``checkmate.tf.trace.tensor_lists``.
+For lists of tensors see ``checkmate.tf.trace.loops.tensor_lists``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KEPT_PER_UNIT = {b"lstm": 6, b"gru": 5, b"rnn_tanh": 2, b"rnn_relu": 2}
 def tensor_bytes(tensor: tf.Tensor) -> int:
     """Return the bytes of the elements of ``tensor``.
 
-    0 for a resource or variant handle (for tensor lists see ``checkmate.tf.trace.tensor_lists``).
+    0 for a resource or variant handle (for tensor lists see ``checkmate.tf.trace.loops.tensor_lists``).
 
     Raises:
         DynamicShapeError: a dimension is unknown.

@@ -13,17 +13,25 @@ from typing import Any
 
 import tensorflow as tf
 
-from checkmate.errors import TraceError, UsageError
+from checkmate.errors import UsageError
 from checkmate.ir.schedule import Schedule
 from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.models.batch import BatchLayout, flatten_arguments
-from checkmate.tf.models.model import Subject
+from checkmate.tf.models.model import ModelLike
 from checkmate.tf.models.own_step import as_function, explained
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.of_function import Returned, fixed_bytes, trace_function
+from checkmate.tf.trace.replica import (
+    as_one_replica,
+    number_of_replicas,
+    require_one_process,
+    same_on_all,
+    this_replica,
+)
 from checkmate.tf.training.functions import Functions
-from checkmate.tf.training.plan import PlanRequest, StepPlan
-from checkmate.tf.training.planner import Planner
+from checkmate.tf.training.keras_step import require_graphs
+from checkmate.tf.training.plans.plan import PlanRequest, StepPlan
+from checkmate.tf.training.plans.planner import Planner
 from checkmate.tf.training.trace import Emit, folded_here
 from checkmate.tf.training.watch import reading_of, went_over
 
@@ -32,7 +40,8 @@ from checkmate.tf.training.watch import reading_of, went_over
 class AnyStep:
     """Hold a step of the user's own for one layout of its arguments.
 
-    ``unplanned``: the concrete function as TensorFlow runs it by itself.
+    ``unplanned``: the concrete function as TensorFlow runs it by itself. ``strategy``: on whose replicas it
+    runs; None: on one device.
     """
 
     name: str
@@ -40,6 +49,7 @@ class AnyStep:
     folded: FoldedStep
     returned: Returned
     unplanned: Any
+    strategy: Any = None
 
     @property
     def graph(self) -> Any:
@@ -48,8 +58,8 @@ class AnyStep:
 
     @property
     def distributed(self) -> bool:
-        """Return False: the whole step is scheduled."""
-        return False
+        """Return whether several replicas run the step."""
+        return number_of_replicas(self.strategy) > 1
 
     @property
     def everything(self) -> Schedule:
@@ -75,19 +85,28 @@ class AnyStep:
         return self.returned.pack(outputs.predictions), list(outputs.last)
 
 
-def any_step(body: Callable[..., Any], subject: Any, layout: BatchLayout) -> AnyStep:
+def any_step(body: Callable[..., Any], subject: Any, layout: BatchLayout, *, strategy: Any = None) -> AnyStep:
     """Trace and fold ``body``, a function of the flat tensors of ``layout``.
 
-    ``subject``: the Keras model whose step it is, or a stand-in with a name.
+    ``subject``: the Keras model whose step it is, or a stand-in with a name. ``strategy``: on whose replicas
+    it runs; it is then traced as the first of them sees it.
 
     Raises:
+        UsageError: functions run eagerly.
         TraceError, JitCompiledError: it cannot be traced, or not be tried without lasting effects.
         DynamicShapeError: the size of a tensor is not known.
         OnlySmallTensorsError: it computes nothing worth scheduling.
     """
-    traced, returned, unplanned = trace_function(body, layout.specs, subject, batch_size=layout.batch_size)
+    require_graphs()
+    require_one_process(strategy, subject.name)
+
+    def on_one(*tensors: tf.Tensor) -> Any:
+        with as_one_replica(strategy, subject.name):
+            return body(*tensors)
+
+    traced, returned, unplanned = trace_function(on_one, layout.specs, subject, batch_size=layout.batch_size)
     folded = folded_here(traced, fixed_bytes(traced, len(layout.specs)))
-    return AnyStep(str(subject.name), layout, folded, returned, unplanned)
+    return AnyStep(str(subject.name), layout, folded, returned, unplanned, strategy)
 
 
 def own_train_step(model: Any, layout: BatchLayout) -> AnyStep:
@@ -96,7 +115,12 @@ def own_train_step(model: Any, layout: BatchLayout) -> AnyStep:
     Raises:
         As ``any_step``.
     """
-    return any_step(lambda *tensors: model.train_step(layout.pack(tensors)), model, layout)
+    strategy = model.distribute_strategy
+
+    def body(*tensors: tf.Tensor) -> Any:
+        return model.train_step(layout.pack(tensors))
+
+    return any_step(body, model, layout, strategy=strategy if number_of_replicas(strategy) > 1 else None)
 
 
 class ScheduledFunction:
@@ -105,7 +129,8 @@ class ScheduledFunction:
     It takes and returns what the function does, and writes the same variables. Each layout of the arguments
     has a plan. Tensors and arrays may change from call to call; other arguments (numbers, texts, objects) are
     constants of their layout, as ``tf.function`` takes them. Called while a ``tf.function`` is traced it
-    needs known shapes and a plan made before with ``prepare``.
+    needs known shapes and a plan made before with ``prepare``. So it does inside a strategy's ``run``; the
+    plan is then made inside the strategy's ``scope``, for one replica's arguments.
     """
 
     def __init__(self, function: Any, request: PlanRequest) -> None:
@@ -127,7 +152,7 @@ class ScheduledFunction:
         self.function = as_function(function)
         self.__name__ = str(getattr(function, "__name__", "step"))
         self.__doc__ = getattr(function, "__doc__", None)
-        self._subject = Subject(self.__name__)
+        self._subject = ModelLike(self.__name__)
         self.planner = Planner(self, request, lambda _, layout: self._traced(layout))
         self._functions = Functions(self.planner)
 
@@ -166,7 +191,9 @@ class ScheduledFunction:
         return found
 
     def _emit(self, plan: StepPlan, tensors: Sequence[tf.Tensor]) -> Any:
-        if plan.step is None or plan.schedule is None:
+        # Replicas that exchange gradients inside their schedules need the same one.
+        apart = this_replica() is not None and not same_on_all(plan)
+        if plan.step is None or plan.schedule is None or apart:
             return self._plainly(plan.layout, tensors)
         return plan.step.run(plan.schedule, tensors)[0]
 
@@ -176,22 +203,12 @@ class ScheduledFunction:
 
     def _traced(self, layout: BatchLayout) -> AnyStep:
         arguments, named = layout.pack(layout.specs)
-        with explained(self.__name__):
+        strategy = tf.distribute.get_strategy() if tf.distribute.has_strategy() else None
+        with explained(self.__name__), as_one_replica(strategy, self.__name__):
             # Its first call may make variables. Made inside another trace, they would put it all in a branch.
             self.function.get_concrete_function(*arguments, **named)
-        return any_step(lambda *tensors: self._plainly(layout, tensors), self._subject, layout)
 
+        def body(*tensors: tf.Tensor) -> Any:
+            return self._plainly(layout, tensors)
 
-def require_one_replica(model: Any) -> None:
-    """Raise an error if a train_step of the model's own is distributed.
-
-    Raises:
-        TraceError: it runs on several replicas.
-    """
-    count = model.distribute_strategy.num_replicas_in_sync
-    if count > 1:
-        raise TraceError(
-            f"the model {model.name!r} has a train_step of its own, which cannot be scheduled on "
-            f"{count} replicas",
-            hint="train on one device, or leave train_step to Keras",
-        )
+        return any_step(body, self._subject, layout, strategy=strategy)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from checkmate.ir.schedule import Schedule
 from checkmate.tf.models.batch import BatchLayout, Key
 from checkmate.tf.private import without_retracing_warning
-from checkmate.tf.training.planner import Planner
+from checkmate.tf.training.plans.planner import Planner
 
 
 class Functions:

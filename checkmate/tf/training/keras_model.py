@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import keras
@@ -15,13 +16,13 @@ import tensorflow as tf
 from checkmate.errors import NotCompiledError
 from checkmate.request import Target
 from checkmate.tf.models.batch import BatchLayout, flatten, flatten_data, require_examples
-from checkmate.tf.training.any_step import own_train_step, require_one_replica
+from checkmate.tf.training.any_step import own_train_step
 from checkmate.tf.training.compiled.training import CompiledSteps, executor_sentence, why_executor
 from checkmate.tf.training.functions import Functions
 from checkmate.tf.training.keras_step import has_own_step, require_trainable, update_metrics
-from checkmate.tf.training.limit import Phases
-from checkmate.tf.training.plan import PlanRequest
-from checkmate.tf.training.planner import Planner
+from checkmate.tf.training.plans.limit import Phases
+from checkmate.tf.training.plans.plan import PlanRequest
+from checkmate.tf.training.plans.planner import Planner
 from checkmate.tf.training.trace import LiveStep, live_step
 from checkmate.tf.training.watch import reading_of, went_over
 
@@ -37,12 +38,12 @@ def replace_training(model: Any, request: PlanRequest) -> None:
     Raises:
         UsageError, TraceError: its training step cannot be replaced.
     """
-    _require(model)
+    require_trainable(model)
     phases = Phases()
 
     def make_train_function(force: bool = False) -> Callable[[Iterator[Any]], Logs]:
         if model.train_function is None or force:
-            _require(model)
+            require_trainable(model)
             model.train_function = _train_function(_training(model, request, phases))
         function: Callable[[Iterator[Any]], Logs] = model.train_function
         return function
@@ -86,12 +87,6 @@ def prepare(model: Any, example: Any) -> None:
     layout, tensors = training.flatten(example)
     require_examples(layout)
     training.prepare(layout, tensors)
-
-
-def _require(model: Any) -> None:
-    require_trainable(model)
-    if has_own_step(model):
-        require_one_replica(model)
 
 
 def _training(model: Any, request: PlanRequest, phases: Phases) -> Training | CompiledTraining:
@@ -171,23 +166,25 @@ class Training:
             layouts.append(layout)
             if layout.batch_size:
                 self.planner.plan(layout, tensors, at_once=True)
-        function = self._functions.of(layouts, self._one_step)
+        # Replicas that exchange gradients inside their schedules need the same one.
+        apart = self._own and len({layout.key for layout in layouts}) > 1
+        function = self._functions.of(layouts, partial(self._one_step, apart))
         before = reading_of(self.planner, layouts[0])
         logs: Logs = function(data)
         if self._watched:
             went_over(self.planner, layouts, before)
         return logs
 
-    def _one_step(self, data: Any) -> Logs:
+    def _one_step(self, apart: bool, data: Any) -> Logs:
         strategy = self.model.distribute_strategy
-        logs = strategy.run(self._on_replica, args=(data,))
+        logs = strategy.run(partial(self._on_replica, apart), args=(data,))
         shown: Logs = keras.tree.map_structure(lambda each: _mean(each, strategy), logs)
         return shown
 
-    def _on_replica(self, data: Any) -> Logs:
+    def _on_replica(self, apart: bool, data: Any) -> Logs:
         layout, tensors = self.flatten(data)
         plan = self.planner.planned(layout)
-        if plan is None or plan.step is None or plan.schedule is None:
+        if plan is None or plan.step is None or plan.schedule is None or apart:
             plainly: Logs = self.model.train_step(data)
             return plainly
         found, last = plan.step.run(plan.schedule, tensors)

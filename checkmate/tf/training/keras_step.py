@@ -47,6 +47,20 @@ def require_trainable(model: Any) -> None:
             f"the model {model.name!r} runs eagerly, and only a traced step can be scheduled",
             hint="compile it with run_eagerly=False",
         )
+    require_graphs()
+
+
+def require_graphs() -> None:
+    """Raise an error if the user has TensorFlow run functions eagerly.
+
+    Raises:
+        UsageError: it is so.
+    """
+    if tf.config.functions_run_eagerly():
+        raise UsageError(
+            "TensorFlow runs every function eagerly here, and only a traced step can be scheduled",
+            hint="call tf.config.run_functions_eagerly(False) first",
+        )
 
 
 def require_no_xla(model: Any) -> None:

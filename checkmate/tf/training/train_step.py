@@ -10,9 +10,9 @@ from checkmate.errors import UsageError
 from checkmate.tf.models.batch import flatten, require_examples
 from checkmate.tf.training.functions import Functions
 from checkmate.tf.training.keras_step import require_keras_step, require_no_xla, require_trainable
-from checkmate.tf.training.limit import Phases
-from checkmate.tf.training.plan import PlanRequest, StepPlan
-from checkmate.tf.training.planner import Planner
+from checkmate.tf.training.plans.limit import Phases
+from checkmate.tf.training.plans.plan import PlanRequest, StepPlan
+from checkmate.tf.training.plans.planner import Planner
 from checkmate.tf.training.trace import StepParts, whole_step
 
 

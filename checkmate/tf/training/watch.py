@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from checkmate.tf.devices import has_meter, peak_bytes, reset_peak
 from checkmate.tf.models.batch import BatchLayout
-from checkmate.tf.training.plan import held_by_others, meter_of
-from checkmate.tf.training.planner import Planner
+from checkmate.tf.training.plans.plan import held_by_others, meter_of
+from checkmate.tf.training.plans.planner import Planner
 
 
 @dataclass(frozen=True)
-class Reading:
+class MeterReading:
     """Hold what the allocator shows between two steps, in bytes.
 
     ``peak_bytes`` is its highest mark. ``others_bytes`` is in use now and not the step's own.
@@ -22,16 +22,20 @@ class Reading:
     others_bytes: int = 0
 
 
-def reading_of(planner: Planner, layout: BatchLayout) -> Reading:
+def reading_of(planner: Planner, layout: BatchLayout) -> MeterReading:
     """Return what the allocator shows; zeros where it is not watched."""
     plan = planner.planned(layout)
     if plan is None or not plan.peak_bytes or plan.step is None:
-        return Reading()
+        return MeterReading()
     meter = meter_of(plan.step.graph)
-    return Reading(peak_bytes(meter), held_by_others(plan.step.graph)) if has_meter(meter) else Reading()
+    return (
+        MeterReading(peak_bytes(meter), held_by_others(plan.step.graph))
+        if has_meter(meter)
+        else MeterReading()
+    )
 
 
-def went_over(planner: Planner, layouts: Sequence[BatchLayout], before: Reading) -> bool:
+def went_over(planner: Planner, layouts: Sequence[BatchLayout], before: MeterReading) -> bool:
     """Plan again with less memory if the last step exceeded the budget.
 
     ``before``: what the allocator showed before that step; only a new mark counts. Returns whether it did. A

@@ -8,10 +8,10 @@ from checkmate.errors import NoScheduleError
 from checkmate.ir.graph import Graph
 from checkmate.memory.simulate import simulate
 from checkmate.tf.training.elsewhere import HOW_TO_METER
-from checkmate.tf.training.limit import Limit
 from checkmate.tf.training.measure import PeakSource, StepMeasurement
-from checkmate.tf.training.plan import Least
-from checkmate.tf.training.trials import Trials, Tried
+from checkmate.tf.training.plans.limit import Limit
+from checkmate.tf.training.plans.plan import Least
+from checkmate.tf.training.plans.trials import Trials, TriedStep
 from checkmate.units import format_bytes, format_bytes_apart, format_bytes_up, format_overhead, plural
 
 _LOOPS = frozenset(("While", "StatelessWhile"))
@@ -20,7 +20,7 @@ _NOTABLE = 0.01  # of the budget: what others hold beside the step, if it is wor
 _MARGIN = 1.02  # of a measured peak: what a budget should allow, since the peak varies
 
 
-def sentence_of(trials: Trials, tried: Tried, limit: Limit, proof: Least | None, what: str) -> str:
+def sentence_of(trials: Trials, tried: TriedStep, limit: Limit, proof: Least | None, what: str) -> str:
     """Say what was planned.
 
     ``what``: what runs. ``proof``: no schedule requests as few bytes as the budget.
@@ -38,7 +38,7 @@ def sentence_of(trials: Trials, tried: Tried, limit: Limit, proof: Least | None,
     return f"{trials.step.layout.describe()}: {said}{how}"
 
 
-def nothing_to_save(trials: Trials, plain: Tried, limit: Limit, bound: int) -> str:
+def nothing_to_save(trials: Trials, plain: TriedStep, limit: Limit, bound: int) -> str:
     """Say that plain training goes on over the budget.
 
     ``bound``: it is proved that any schedule requests at least as many bytes.
@@ -53,7 +53,7 @@ def nothing_to_save(trials: Trials, plain: Tried, limit: Limit, bound: int) -> s
 
 
 def impossible(
-    trials: Trials, closest: Tried | None, allowed: int, least: Least | None, *, proved: bool
+    trials: Trials, closest: TriedStep | None, allowed: int, least: Least | None, *, proved: bool
 ) -> NoScheduleError:
     """Return the error for a budget that is not kept.
 
@@ -91,7 +91,7 @@ def _base(trials: Trials, limit: Limit) -> str:
     return f" (keeping everything requests {format_bytes(trials.everything)})"
 
 
-def what_runs(graph: Graph, tried: Tried) -> str:
+def what_runs(graph: Graph, tried: TriedStep) -> str:
     """Return recomputations and extra computation in words."""
     if tried.schedule is None:
         return "plain training, without recomputation"
@@ -107,7 +107,7 @@ def _peak(found: StepMeasurement, allowed: int) -> str:
     return f"{found.source.value} peak {peak} of {budget}"
 
 
-def _over(tried: Tried, allowed: int) -> str:
+def _over(tried: TriedStep, allowed: int) -> str:
     """Say by how much the closest step is over the budget."""
     peak, budget = format_bytes_apart(tried.peak_bytes, allowed)
     over = tried.peak_bytes - allowed
@@ -117,7 +117,7 @@ def _over(tried: Tried, allowed: int) -> str:
     return f"{said}, {format_bytes(over)} ({share}) over the budget of {budget}"
 
 
-def why_missed(graph: Graph, tried: Tried | None, *, allowed: int, held: int, proof: Least | None) -> str:
+def why_missed(graph: Graph, tried: TriedStep | None, *, allowed: int, held: int, proof: Least | None) -> str:
     """Return the reason why nothing was found within ``allowed`` bytes.
 
     ``tried`` is the closest that was measured. ``held`` is what others hold beside the step. ``proof``: no
@@ -152,7 +152,7 @@ def loops_of(graph: Graph) -> list[str]:
     return [op.name for op in graph.ops if not _LOOPS.isdisjoint(op.type.split("+"))]
 
 
-def _loop(graph: Graph, tried: Tried | None) -> str:
+def _loop(graph: Graph, tried: TriedStep | None) -> str:
     """Say so where the peak lies in a loop, which no schedule can change."""
     if tried is None:
         return ""

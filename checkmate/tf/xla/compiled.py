@@ -17,14 +17,14 @@ _STAGE = "optimized_hlo_proto_serialized"
 
 
 @dataclass(frozen=True, eq=False)
-class Compilation:
+class StepCompilation:
     """Hold what XLA said of a step: its memory, and how long compiling took."""
 
     memory: XlaMemory
     seconds: float
 
 
-def compile_step(body: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> Compilation:
+def compile_step(body: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> StepCompilation:
     """Compile ``body`` for tensors like ``specs``, and run nothing.
 
     Raises:
@@ -39,4 +39,4 @@ def compile_step(body: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> Co
             f"XLA cannot compile the step: {first_line(error)}",
             hint="compile the model with jit_compile=False, so that TensorFlow's executor runs it",
         ) from error
-    return Compilation(read_memory(serialized), time.perf_counter() - started)
+    return StepCompilation(read_memory(serialized), time.perf_counter() - started)

@@ -16,7 +16,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress, Report
-from checkmate.tf.xla.compiled import Compilation
+from checkmate.tf.xla.compiled import StepCompilation
 from checkmate.tf.xla.memory import XlaMemory
 from checkmate.tf.xla.ties import Tied
 from checkmate.units import format_bytes
@@ -26,7 +26,7 @@ _NEAR = 0.93  # of the budget's room for temporaries: a step that takes as much 
 _SURE = 0.98  # of the bytes that the last answer suggests
 _STEP = 0.92  # of the bytes that were asked for: the next attempt asks for no more
 
-Compile = Callable[[Schedule, Tied], Compilation]
+Compile = Callable[[Schedule, Tied], StepCompilation]
 Solve = Callable[[int], Schedule | None]
 
 
@@ -92,7 +92,7 @@ class XlaFit:
 
 def fit_compiled(
     graph: Graph,
-    plain: Compilation,
+    plain: StepCompilation,
     budget_bytes: int,
     *,
     compile: Compile,
@@ -122,7 +122,7 @@ def fit_compiled(
         steps = schedule.steps.tolist()
         return any(tied is each.tied and steps == each.schedule.steps.tolist() for each in attempts)
 
-    search = _Search(graph, plain.memory, budget_bytes)
+    search = _Fitting(graph, plain.memory, budget_bytes)
     while not search.over and len(attempts) < MOST_ATTEMPTS:
         asked = search.next_bytes()
         report(Progress("solve", message=f"solving for {format_bytes(asked)}"))
@@ -143,7 +143,7 @@ def fit_compiled(
     return XlaFit(plain.memory, budget_bytes, best, tuple(attempts), sum(seconds))
 
 
-class _Search:
+class _Fitting:
     """Choose what to ask the solver for.
 
     Below ``fits`` bytes of the graph XLA kept the budget; above ``exceeds`` it did not.

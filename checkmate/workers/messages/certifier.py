@@ -37,7 +37,7 @@ class CertifyProgress(Message):
 
 
 @dataclass(frozen=True)
-class Certified(Message):
+class CertificateWritten(Message):
     """The certificate is written.
 
     ``cost``: no schedule costs less; None: none fits.

@@ -20,7 +20,7 @@ from checkmate.workers.messages.batches import (
     LargestBatchFound,
     LargestBatchProgress,
 )
-from checkmate.workers.messages.certifier import Certified, Certify, CertifyFailed, CertifyProgress
+from checkmate.workers.messages.certifier import CertificateWritten, Certify, CertifyFailed, CertifyProgress
 from checkmate.workers.messages.checker import Checked, CheckSchedule, ConstraintsToCheck, GraphToCheck
 from checkmate.workers.messages.device import (
     DeviceCancelled,
@@ -102,7 +102,7 @@ WINDOW_MESSAGES = MessageTable(
     LargestBatchFailed,
     Certify,
     CertifyProgress,
-    Certified,
+    CertificateWritten,
     CertifyFailed,
     BeginAnimation,
     AnimationSample,

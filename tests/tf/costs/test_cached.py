@@ -19,10 +19,10 @@ import tensorflow as tf
 
 from checkmate.errors import CancelledError
 from checkmate.ir.graph import CostOrigin
-from checkmate.machine.cost_origin import reading_words
-from checkmate.machine.cost_store import CostStore
 from checkmate.machine.load import CpuTimes, LoadMeter
-from checkmate.machine.readings import Reading
+from checkmate.machine.stores.cost_origin import reading_words
+from checkmate.machine.stores.cost_store import CostStore
+from checkmate.machine.stores.readings import Reading
 from checkmate.progress import Progress, never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import fresh, profile, session

@@ -63,7 +63,7 @@ def test_a_step_that_has_no_room_has_one_for_its_budget(monkeypatch: pytest.Monk
     fetch_region(graph, Schedule.plain(graph))
     assert not asked
     fetch_region(graph, Schedule.plain(graph), most=12)
-    assert asked == [int(1.1 * 12) // 4]
+    assert asked == [int(1.25 * 12) // 4]
 
 
 def test_it_has_room_for_the_step_and_no_more_than_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,4 +72,4 @@ def test_it_has_room_for_the_step_and_no_more_than_is_needed(monkeypatch: pytest
     graph = dataclasses.replace(training_chain(4), device=Device("CPU", "cpu", 0))
     fetch_region(graph, Schedule.plain(graph))
     fetch_region(graph, Schedule.plain(graph), most=12)
-    assert asked == [int(1.1 * 20) // 4, int(1.1 * 12) // 4]
+    assert asked == [int(1.25 * 20) // 4, int(1.25 * 12) // 4]

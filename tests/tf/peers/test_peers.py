@@ -17,7 +17,7 @@ from checkmate import pipeline
 from checkmate.bench.peers import rows as bench
 from checkmate.catalog.peers import PEERS, PLAIN, find_method
 from checkmate.errors import NotApplicableError, WorkerDiedError
-from checkmate.pipeline import peer_rows
+from checkmate.pipeline.report import peer_rows
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
 from checkmate.tf.peers.measure import (

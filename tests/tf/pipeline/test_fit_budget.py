@@ -110,6 +110,29 @@ def test_the_closest_schedule_is_returned_if_none_fits() -> None:
     assert found is not None and found.expected > 0.7 * PEAK
 
 
+@pytest.mark.parametrize("saved", [0.0, 0.5])
+def test_another_order_of_the_steps_is_tried_before_another_schedule(saved: float) -> None:
+    """Let half of what the meter adds go away when the steps are arranged."""
+    allowed, goals = int(0.7 * PEAK), list[int]()
+    arranged: set[int] = set()
+
+    def meter(steps: list[int]) -> int:
+        peak = simulate(GRAPH, Schedule.of(GRAPH, steps)).peak_bytes
+        return int(peak * (1.2 - (0.2 * saved if len(steps) in arranged else 0.0)))
+
+    def arrange(result: SolveResult, goal: int) -> SolveResult:
+        goals.append(goal)
+        arranged.add(len(result.require_schedule().steps))
+        return result
+
+    search = PredictedSearch(GRAPH, meter, allowed, quick, silent, never, arrange)
+    found = search.next()
+    assert found is not None and found.expected <= allowed and set(goals) <= {allowed}
+    search.measured(found, found.expected + 3)
+    goals.clear()
+    assert search.next() is not None and set(goals) <= {allowed - 3}
+
+
 def answered(
     allowed: int, answers: list[FreshMeasurement | StepTooLargeError], first: SolveResult | None = None
 ) -> tuple:
@@ -135,6 +158,7 @@ def answered(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "measure_fresh", measure)
         patch.setattr(fitting, "predicted_allocated", lambda f, graph, steps, history: peak(steps))
+        patch.setattr(fitting.Arranger, "arranged", lambda arranger, result, goal: result)
         found = fitting.fit(
             ModelRequest("chain"),
             folded,

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from checkmate.errors import TraceError
 from checkmate.ir.graph import Phase
-from checkmate.tf.models.model import Subject
+from checkmate.tf.models.model import ModelLike
 from checkmate.tf.trace.inlined import has_calls
 from checkmate.tf.trace.of_function import trace_function
 
@@ -19,7 +19,7 @@ SPEC = tf.TensorSpec((4, 64), tf.float32)
 
 
 def traced(body: Any) -> Any:
-    return trace_function(body, [SPEC], Subject("step"), batch_size=4)[:2]
+    return trace_function(body, [SPEC], ModelLike("step"), batch_size=4)[:2]
 
 
 def phases(step: Any, *types: str) -> dict[str, set[Phase]]:

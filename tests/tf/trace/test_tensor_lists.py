@@ -17,9 +17,10 @@ from checkmate.request import ModelRequest
 from checkmate.tf import private
 from checkmate.tf.allocator.replay import allocations
 from checkmate.tf.costs import session
-from checkmate.tf.trace import coarsen, tensor_lists
+from checkmate.tf.trace import coarsen
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.dataflow import Key
+from checkmate.tf.trace.loops import tensor_lists
 from checkmate.tf.trace.op_kinds import LIGHT_BYTES, OpKind
 from checkmate.tf.trace.sizes import tensor_bytes
 

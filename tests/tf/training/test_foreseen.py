@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 
 from checkmate.tf.models.batch import flatten_arguments
-from checkmate.tf.models.model import Subject
+from checkmate.tf.models.model import ModelLike
 from checkmate.tf.training.any_step import any_step
-from checkmate.tf.training.plan import foreseen, read_ahead
+from checkmate.tf.training.plans.plan import foreseen, read_ahead
 
 
 @pytest.mark.parametrize("averaged", [True, False])
@@ -26,6 +26,6 @@ def test_room_is_left_for_the_chunk_of_an_assigned_variable(averaged: bool) -> N
         return loss
 
     layout, _ = flatten_arguments([np.ones((256, 512), np.float32)])
-    found = any_step(step, Subject("step"), layout)
+    found = any_step(step, ModelLike("step"), layout)
     assert foreseen(found, 0) == read_ahead(found.graph) + (2 * 2**20 if averaged else 0)
     assert foreseen(found, 2**30) == 2**30 + (2 * 2**20 if averaged else 0)

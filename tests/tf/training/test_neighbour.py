@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.tf.models.batch import flatten
-from checkmate.tf.training.neighbour import Learned, carried_over
+from checkmate.tf.training.plans.neighbour import Learned, carried_over
 from tests.graphs_strategies import training_chain
 
 

@@ -16,10 +16,10 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline import solve
 from checkmate.progress import silent
-from checkmate.tf.training.limit import Limit
 from checkmate.tf.training.measure import StepMeasurement
-from checkmate.tf.training.search import PlanSearch
-from checkmate.tf.training.trials import Tried
+from checkmate.tf.training.plans.limit import Limit
+from checkmate.tf.training.plans.search import PlanSearch
+from checkmate.tf.training.plans.trials import TriedStep
 from tests.graphs_strategies import training_chain
 
 CHAIN = training_chain(16)
@@ -32,15 +32,15 @@ class MadeUp:
     def __init__(self, lost: dict[int, int]) -> None:
         self.graph, self.step, self.report = GRAPH, SimpleNamespace(graph=GRAPH), silent
         self.rate, self.held, self.carried = 1.0, 0, False
-        self.all: list[Tried] = []
+        self.all: list[TriedStep] = []
         self._lost = lost  # of a schedule of so many steps
 
-    def run(self, schedule: Schedule, what: str, *, within: int | None = None) -> Tried:
+    def run(self, schedule: Schedule, what: str, *, within: int | None = None) -> TriedStep:
         peak = simulate(GRAPH, schedule).peak_bytes + self._lost.get(len(schedule.steps), 0)
-        self.all.append(Tried(schedule, StepMeasurement(peak, 0), 0))
+        self.all.append(TriedStep(schedule, StepMeasurement(peak, 0), 0))
         return self.all[-1]
 
-    def cost(self, tried: Tried) -> float:
+    def cost(self, tried: TriedStep) -> float:
         return tried.cost(self.graph)
 
 

@@ -14,7 +14,7 @@ from checkmate.pipeline.counted import solve_counted
 from checkmate.progress import silent
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import SolveOptions
-from checkmate.tf.xla.compiled import Compilation
+from checkmate.tf.xla.compiled import StepCompilation
 from checkmate.tf.xla.fit import MOST_ATTEMPTS, XlaFit, fit_compiled
 from checkmate.tf.xla.memory import XlaMemory
 from checkmate.tf.xla.ties import Tied
@@ -22,9 +22,9 @@ from checkmate.tf.xla.ties import Tied
 FIXED = 1000
 
 
-def _compilation(temp_bytes: float) -> Compilation:
+def _compilation(temp_bytes: float) -> StepCompilation:
     memory = XlaMemory(FIXED, 0, int(temp_bytes), np.zeros(0, np.int64))
-    return Compilation(memory, 1.0)
+    return StepCompilation(memory, 1.0)
 
 
 def _fit(
@@ -38,7 +38,7 @@ def _fit(
     plain = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
     asked: list[int] = []
 
-    def compiled(schedule: Schedule, tied: Tied) -> Compilation:
+    def compiled(schedule: Schedule, tied: Tied) -> StepCompilation:
         taken = rate * (simulate(graph, schedule).peak_bytes - graph.fixed_bytes)
         return _compilation(max(floor, taken) * (all_tied if tied is Tied.ALL else 1.0))
 

@@ -13,7 +13,7 @@ import pytest
 
 from checkmate.doctor.diagnosis import Diagnosis, Line, PartState
 from checkmate.doctor.facts.nvidia import cards_of
-from checkmate.doctor.facts.values import Card, Facts, Folder, Host, Library, Nvidia, Probe
+from checkmate.doctor.facts.values import Facts, Folder, Host, Library, ListedCard, Nvidia, Probe
 from checkmate.doctor.lines.all import diagnose
 from checkmate.doctor.lines.gpu import missing_libraries
 
@@ -66,7 +66,7 @@ HEALTHY = Facts(
     folders=(Folder("cost-cache", "Cost cache", "/home/a/.cache/costs", 3 * MIB, 2**40),),
     environment={"DISPLAY": ":0"},
 )
-CARD = Card("NVIDIA T4", 15 * 2**30, 14 * 2**30, "550.54", "7.5")
+CARD = ListedCard("NVIDIA T4", 15 * 2**30, 14 * 2**30, "550.54", "7.5")
 WITH_CARD = replace(HEALTHY, nvidia=Nvidia(True, (CARD,), cuda="12.4"))
 ON_GPU = {
     **FOUND,
@@ -330,7 +330,7 @@ def test_the_table_of_nvidia_smi() -> None:
         "550.54.15, 7.5, Default\n"
     )
     first, second = cards_of(listed)
-    assert first == Card("NVIDIA H100", 81559 * MIB, 80994 * MIB, "550.54.15", "9.0", exclusive=True)
+    assert first == ListedCard("NVIDIA H100", 81559 * MIB, 80994 * MIB, "550.54.15", "9.0", exclusive=True)
     assert (second.free_bytes, second.exclusive) == (0, False)
     assert cards_of("nonsense\n") == ()
 

@@ -21,6 +21,7 @@ import pytest
 from checkmate.errors import FormatError, SchemaVersionError
 from checkmate.formats import files
 from checkmate.formats.exploration import (
+    BoundsUnder,
     SavedExploration,
     SavedOwn,
     exploration_from_json,
@@ -69,7 +70,11 @@ def exploration(layers: int = 4) -> SavedExploration:
         0: SavedOwn(budget_bytes=45, name="mine", note="tried first", pinned=True, constraints=kept),
         1: SavedOwn(max_overhead=math.inf),
     }
-    return SavedExploration(graph, 45, results, bounds, own=own)
+    under = (
+        BoundsUnder(kept, ((20, math.inf), (40, graph.base_cost + 0.2))),
+        BoundsUnder({"recompute_gradients": False}, ()),
+    )
+    return SavedExploration(graph, 45, results, bounds, own=own, constrained_bounds=under)
 
 
 def random_exploration(random: Random) -> SavedExploration:
@@ -84,6 +89,7 @@ def random_exploration(random: Random) -> SavedExploration:
 def require_same(a: SavedExploration, b: SavedExploration) -> None:
     assert same(a.graph, b.graph) and a.graph.fingerprint == b.graph.fingerprint
     assert (a.budget_bytes, a.bounds, a.own) == (b.budget_bytes, b.bounds, b.own)
+    assert a.constrained_bounds == b.constrained_bounds
     assert len(a.schedules) == len(b.schedules)
     names = (
         "status",
@@ -137,6 +143,16 @@ def test_the_file_has_the_fields_of_its_format(tmp_path: Path) -> None:
         {"budget_bytes": 30, "lower_bound": saved.graph.base_cost + 0.1},
     ]
     assert stored["budget_bytes"] == 45
+    assert stored["constrained_bounds"] == [
+        {
+            "constraints": {"keep": ["a0"], "recompute_gradients": True},
+            "bounds": [
+                {"budget_bytes": 20, "lower_bound": None},
+                {"budget_bytes": 40, "lower_bound": saved.graph.base_cost + 0.2},
+            ],
+        },
+        {"constraints": {"recompute_gradients": False}, "bounds": []},
+    ]
 
 
 def test_a_graph_with_a_fingerprint_of_its_own_reads_back(tmp_path: Path) -> None:
@@ -226,6 +242,16 @@ BROKEN: list[tuple[str, Edit, str]] = [
         "bounds[1].lower_bound is -1, not a finite number of at least 0",
     ),
     ("a bound at a negative budget", bound(budget_bytes=-8), "bounds[1].budget_bytes is negative (-8)"),
+    (
+        "bounds under no constraints",
+        without("constrained_bounds", 0, "constraints"),
+        "constrained_bounds[0].constraints is missing",
+    ),
+    (
+        "a bound under constraints at a negative budget",
+        lambda data: data["constrained_bounds"][0]["bounds"][1].update(budget_bytes=-8),
+        "constrained_bounds[0].bounds[1].budget_bytes is negative (-8)",
+    ),
     ("a schedule as number", put("schedules", 1, 3), "schedules[1] must be a JSON object, not a number (3)"),
     ("a schedule without steps", without("schedules", 1, "steps"), "schedules[1].steps is missing"),
     (

@@ -13,10 +13,10 @@ import pytest
 
 from checkmate import pipeline
 from checkmate.catalog.cards import Cards, CardSize, common_cards
-from checkmate.cli.commands.cards import exit_code
+from checkmate.cli.commands.largest.cards import exit_code
 from checkmate.cli.main import main
 from checkmate.formats import write_graph
-from checkmate.frontiers.cards import Fit, card_rows, label, text
+from checkmate.frontiers.cards import CardFit, card_rows, label, text
 from checkmate.ir import Graph
 from checkmate.solvers.known_frontier import Frontier
 from tests.graphs_strategies import training_chain
@@ -43,14 +43,14 @@ def test_each_row_says_what_is_known_and_no_more() -> None:
     frontier.add(steps, solver="greedy")
     cards = cards_of(peak - 2, peak - 1, peak, plain)
     assert [row.fit for row in card_rows(frontier, cards, plain)] == [
-        Fit.UNKNOWN,
-        Fit.UNKNOWN,
-        Fit.FITS,
-        Fit.KEEPS,
+        CardFit.UNKNOWN,
+        CardFit.UNKNOWN,
+        CardFit.FITS,
+        CardFit.KEEPS,
     ]
     frontier.add_bound(peak - 2, math.inf)
     rows = card_rows(frontier, cards, plain)
-    assert [row.fit for row in rows] == [Fit.TOO_SMALL, Fit.UNKNOWN, Fit.FITS, Fit.KEEPS]
+    assert [row.fit for row in rows] == [CardFit.TOO_SMALL, CardFit.UNKNOWN, CardFit.FITS, CardFit.KEEPS]
     said = [label(row, graph.base_cost) for row in rows]
     assert said[0] == "does not fit, proved" and said[1].startswith("not known")
     assert said[2].startswith("fits at +") and "above the best" in said[2] and said[3] == "keeps everything"
@@ -63,9 +63,9 @@ def test_each_row_says_what_is_known_and_no_more() -> None:
 
 
 def test_the_exit_code_says_fits_proved_not_and_not_known() -> None:
-    assert exit_code({Fit.TOO_SMALL, Fit.FITS}) == 0 and exit_code({Fit.KEEPS}) == 0
-    assert exit_code({Fit.TOO_SMALL}) == 3
-    assert exit_code({Fit.TOO_SMALL, Fit.UNKNOWN}) == 4 and exit_code({Fit.UNKNOWN}) == 4
+    assert exit_code({CardFit.TOO_SMALL, CardFit.FITS}) == 0 and exit_code({CardFit.KEEPS}) == 0
+    assert exit_code({CardFit.TOO_SMALL}) == 3
+    assert exit_code({CardFit.TOO_SMALL, CardFit.UNKNOWN}) == 4 and exit_code({CardFit.UNKNOWN}) == 4
 
 
 def test_the_table_is_sorted_and_leaves_something_of_each_card() -> None:
@@ -76,9 +76,11 @@ def test_the_table_is_sorted_and_leaves_something_of_each_card() -> None:
     assert len(set(names)) == len(names) and all(size.cards for size in cards.sizes)
 
 
-@pytest.mark.parametrize(("reserve", "fits", "code"), [("1GiB", Fit.KEEPS, 0), ("1TiB", Fit.TOO_SMALL, 3)])
+@pytest.mark.parametrize(
+    ("reserve", "fits", "code"), [("1GiB", CardFit.KEEPS, 0), ("1TiB", CardFit.TOO_SMALL, 3)]
+)
 def test_the_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], reserve: str, fits: Fit, code: int
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], reserve: str, fits: CardFit, code: int
 ) -> None:
     graph = training_chain(6)
     file = tmp_path / "chain.json"
@@ -89,9 +91,9 @@ def test_the_command(
     assert told["format"] == "checkmate-cards" and told["graph"]["fingerprint"] == graph.fingerprint
     assert {row["fit"] for row in told["rows"]} == {fits.value}
     assert all(row["proved"] for row in told["rows"])
-    assert (told["rows"][0]["cost"] is None) == (fits is Fit.TOO_SMALL)
+    assert (told["rows"][0]["cost"] is None) == (fits is CardFit.TOO_SMALL)
     assert main([*asked, "--quiet"]) == code
-    assert ("does not fit, proved" in capsys.readouterr().out) == (fits is Fit.TOO_SMALL)
+    assert ("does not fit, proved" in capsys.readouterr().out) == (fits is CardFit.TOO_SMALL)
 
 
 def test_a_file_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:

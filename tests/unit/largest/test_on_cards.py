@@ -9,7 +9,7 @@ import pytest
 
 import checkmate
 from checkmate.catalog.cards import Card, card_models, cards_called, common_cards
-from checkmate.cli.commands.plan import exit_code
+from checkmate.cli.commands.largest.plan import exit_code
 from checkmate.cli.main import main
 from checkmate.errors import UsageError
 from checkmate.graphs.by_name import build_paper_graph

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.machine.plan_folder import default_folder
-from checkmate.machine.plan_store import KeptPlan, PlanStore
+from checkmate.machine.stores.plan_folder import default_folder
+from checkmate.machine.stores.plan_store import KeptPlan, PlanStore
 
 PLAN = KeptPlan(
     steps=(0, 1, 2, 1, 3), peak_bytes=85_000_000, held_bytes=1_000_000, limit_bytes=100_000_000,

@@ -17,6 +17,7 @@ from tests.graphs_strategies import random_graph, random_steps
 
 KIB = 1 << 10
 CARD = Device("card", "gpu", 1 << 30)
+PROCESSOR = Device("processor", "cpu", 1 << 30)
 
 
 def cases():
@@ -28,7 +29,7 @@ def cases():
         graph = random_graph(Random(seed))
         if any(graph.alias_of[output] >= 0 for op in graph.ops for output, _ in op.takes_over):
             continue
-        for device in (None, CARD):
+        for device in (None, CARD, PROCESSOR):
             steps = np.asarray(random_steps(Random(seed + 1000), graph))
             on_device = replace(graph, device=device)
             schedule = Schedule.of(on_device, steps)
@@ -117,6 +118,21 @@ def test_on_a_processor_memory_grows_in_regions() -> None:
     assert placed is not None and placed.regions == (0, 2 << 20) and placed.top == (2 << 20) + (4 << 20)
 
 
+def test_on_a_known_processor_one_region_has_room_for_the_step() -> None:
+    regions = {}
+    for device in (None, PROCESSOR):
+        graph = split_memory(device)
+        values = tuple(replace(value, bytes=16 * value.bytes) for value in graph.values)
+        graph = replace(graph, values=values)
+        schedule = Schedule.of(graph, np.arange(graph.n))
+        placed = place(graph, schedule, simulate(graph, schedule))
+        assert placed is not None
+        regions[device] = placed.regions, placed.top
+    # What is always live has the first one. The other is the first doubling that has room for the whole step.
+    assert regions[PROCESSOR] == ((0, 2 << 20), (2 << 20) + (64 << 20))
+    assert len(regions[None][0]) > 3
+
+
 def test_the_work_can_be_cancelled_and_says_how_far_it_is() -> None:
     graph = training_dag(3, 200)
     schedule = Schedule.of(graph, np.arange(graph.n))
@@ -126,7 +142,7 @@ def test_the_work_can_be_cancelled_and_says_how_far_it_is() -> None:
     assert place(graph, schedule, timeline, told.append, lambda: True) is None
 
 
-@pytest.mark.parametrize("device", [None, CARD])
+@pytest.mark.parametrize("device", [None, CARD, PROCESSOR])
 def test_a_graph_without_bytes_has_no_blocks(device: Device | None) -> None:
     builder = GraphBuilder("nothing")
     builder.op("op", [], [builder.value("v", 0)])

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from checkmate.records.memory import Asked, Cause, MemoryRecord, Source
+from checkmate.records.memory import Cause, FailedRequest, MemoryRecord, Source
 from checkmate.records.words import facts, next_commands, why
 
 MIB = 2**20
 DUMP = MemoryRecord(
     Source.LOG,
     "GPU_0_bfc",
-    Asked(4 * MIB, 4 * MIB, op="net/conv/Conv2D"),
+    FailedRequest(4 * MIB, 4 * MIB, op="net/conv/Conv2D"),
     limit_bytes=16 * MIB,
     pool_bytes=16 * MIB,
     in_use_bytes=10 * MIB,
@@ -31,7 +31,7 @@ DUMP = MemoryRecord(
             Cause.SHORT,
             "2.00 MiB more had to be free: 4.00 MiB was needed, and 2.00 MiB of the limit was not in use",
         ),
-        (replace(DUMP, asked=Asked(20 * MIB)), Cause.TOO_LARGE, "No schedule makes it fit"),
+        (replace(DUMP, asked=FailedRequest(20 * MIB)), Cause.TOO_LARGE, "No schedule makes it fit"),
         (
             replace(DUMP, limit_bytes=32 * MIB),
             Cause.REFUSED,
@@ -43,7 +43,7 @@ DUMP = MemoryRecord(
             Cause.UNKNOWN,
             "does not say enough",
         ),
-        (MemoryRecord(Source.LOG, "", Asked(4 * MIB)), Cause.UNKNOWN, "does not say enough"),
+        (MemoryRecord(Source.LOG, "", FailedRequest(4 * MIB)), Cause.UNKNOWN, "does not say enough"),
         (replace(DUMP, largest_free_bytes=5 * MIB), Cause.UNKNOWN, "does not say enough"),
     ],
 )
@@ -53,7 +53,7 @@ def test_why_a_request_failed(record: MemoryRecord, cause: Cause, said: str) -> 
 
 
 def test_what_is_free_and_what_was_never_fetched_count_together() -> None:
-    record = replace(DUMP, limit_bytes=19 * MIB, asked=Asked(8 * MIB))
+    record = replace(DUMP, limit_bytes=19 * MIB, asked=FailedRequest(8 * MIB))
     assert record.untouched_bytes == 3 * MIB and record.room_bytes == 9 * MIB
     assert record.cause is Cause.SPLIT and record.split_bytes == 3 * MIB
     assert ("free", "6.00 MiB, the largest piece 3.00 MiB, 3.00 MiB of it split off") in facts(record)

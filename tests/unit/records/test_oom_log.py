@@ -13,7 +13,7 @@ import pytest
 
 from checkmate.cli.main import main
 from checkmate.errors import FormatError
-from checkmate.records.memory import Cause, MemoryRecord, Reading
+from checkmate.records.memory import Cause, MemoryRecord, ReadRecord
 from checkmate.records.oom_log import MOST_RECORDS, read_lines
 from checkmate.records.read import read_record
 
@@ -29,7 +29,7 @@ TENSOR = (
 )
 
 
-def read(*lines: str) -> Reading:
+def read(*lines: str) -> ReadRecord:
     return read_lines("train.log", lines)
 
 

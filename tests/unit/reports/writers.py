@@ -15,7 +15,7 @@ from checkmate.bench.paper import table as paper_table
 from checkmate.bench.peers import rows as peers
 from checkmate.bench.solvers import table
 from checkmate.bench.solvers import trials as solvers
-from checkmate.cli.commands import max_batch_text
+from checkmate.cli.commands.largest import max_batch_text
 from checkmate.formats import write_graph, write_report, write_schedule
 from checkmate.formats.exploration import SavedExploration, write_exploration
 from checkmate.formats.files import write_json
@@ -67,7 +67,7 @@ def write_curves(path: Path) -> None:
     write_json(path, {"format": "checkmate-frontiers", "version": 1, "curves": curves})
 
 
-def write_paper(path: Path) -> questions.Outcome:
+def write_paper(path: Path) -> questions.PaperRows:
     plan = questions.PaperPlan(
         (find_network("vgg16"),), fractions=(0.5,), options=SolveOptions(time_limit_s=0.5)
     )

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import math
 import time
+from itertools import pairwise
 from random import Random
 
 import numpy as np
 import pytest
 
+from checkmate.graphs.generate import random_layered
 from checkmate.ir import Graph, GraphBuilder, Schedule, SolveStatus
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.listeners import SilentListener
+from checkmate.solvers.pathcut.cuts import Reach, heaviest_path
 from checkmate.solvers.pathcut.prover import PathCutSolver, Prover
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.sequence.local_search import SequenceSearch
@@ -100,6 +103,22 @@ def test_infeasible_is_proved_where_two_values_must_meet() -> None:
     builder.op("d", [first, third], [])
     result = PathCutSolver().solve(Problem(builder.build(), 12), SolveOptions(), SilentListener())
     assert result.status is SolveStatus.INFEASIBLE
+
+
+def test_another_single_cut_is_found_where_the_first_shows_nothing() -> None:
+    graph = random_layered(1, 250)
+    budget = int(0.7 * peak_of(graph))
+    assert bound_of(graph, budget, 1) == graph.base_cost
+    assert bound_of(graph, budget, 2) > 1.005 * graph.base_cost
+
+
+def test_the_path_leads_through_the_op_that_is_given() -> None:
+    graph = random_layered(2, 60)
+    reach = Reach.of(graph)
+    for op in range(graph.n):
+        path = heaviest_path(graph, reach, through=op)
+        assert op in path
+        assert all(reach.ancestors[after] >> before & 1 for before, after in pairwise(path))
 
 
 def test_one_cut_is_quick() -> None:

@@ -20,7 +20,7 @@ from checkmate.progress import never
 from checkmate.solvers.pathcut import cuts
 from checkmate.solvers.pathcut.cuts import Reach, build_program
 from checkmate.solvers.problem import Problem, SolveOptions
-from checkmate.solvers.repeats.find import Section, find_repeats
+from checkmate.solvers.repeats.find import RepeatedSection, find_repeats
 from checkmate.solvers.repeats.shrink import shrink
 from checkmate.solvers.repeats.start import blocks_of, repeated_schedules
 from checkmate.solvers.repeats.stretch import dropped_ops, spread, steps_without
@@ -46,7 +46,7 @@ def schedules(graph: Graph, budget: int, **given: Any) -> list[np.ndarray]:
 def test_the_blocks_are_found(count: int) -> None:
     found = find_repeats(training_blocks(count))
     assert found is not None and found.count == count
-    assert found.forward == Section(1, FORWARD, count)
+    assert found.forward == RepeatedSection(1, FORWARD, count)
     assert (found.backward.period, found.backward.count) == (BACKWARD, count)
 
 

@@ -12,6 +12,7 @@ from checkmate.errors import SolverCrashedError
 from checkmate.graphs.generate import random_layered
 from checkmate.ir.graph import Graph
 from checkmate.memory.check import check
+from checkmate.progress import Cancelled
 from checkmate.solvers.portfolio.auto import AutoSolver
 from checkmate.solvers.portfolio.second_search import SecondSearch
 from checkmate.solvers.problem import Problem, SolveOptions
@@ -30,7 +31,7 @@ def graph_and_budget(share: float = 0.8) -> tuple[Graph, int]:
 
 def searching(graph: Graph, budget: int) -> SecondSearch:
     start = np.arange(graph.n, dtype=np.int32)
-    return SecondSearch(lambda: SequenceSearch(graph, build_model(graph), budget, start, seed=5))
+    return SecondSearch(lambda cancelled: SequenceSearch(graph, build_model(graph), budget, start, seed=5))
 
 
 def wait_for_news(second: SecondSearch) -> CostedSteps:
@@ -65,7 +66,7 @@ def test_finds_valid_schedules_and_continues_where_it_stopped() -> None:
 
 
 def test_its_error_is_raised_to_the_caller_of_take() -> None:
-    def broken() -> SequenceSearch:
+    def broken(cancelled: Cancelled) -> SequenceSearch:
         raise SolverCrashedError("counted wrongly")
 
     second = SecondSearch(broken)

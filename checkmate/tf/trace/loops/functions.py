@@ -11,8 +11,8 @@ from typing import Any
 import tensorflow as tf
 
 from checkmate.tf import private
+from checkmate.tf.trace.loops.trips import without_identities
 from checkmate.tf.trace.trace import execution_order
-from checkmate.tf.trace.trips import without_identities
 
 
 def reads_of(body: Any, fixed: frozenset[int]) -> dict[int, tf.Tensor] | None:

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from checkmate.tf import private
 from checkmate.tf.trace.loops.functions import body_of_values, condition_of_values, reads_of
+from checkmate.tf.trace.loops.trips import TRIPS
 from checkmate.tf.trace.loops.understood import Loop
-from checkmate.tf.trace.trips import TRIPS
 
 
 class LoopMaker:

@@ -15,7 +15,7 @@ from checkmate.tf.trace.loops.understood import Loop, Role, Split, limit_of, ten
 
 
 @dataclass(eq=False)
-class Parts:
+class LoopParts:
     """Make the parts of the loops of ``splits`` in the graph ``target``.
 
     ``made``: what stands for each tensor of the trace, by name; it is filled in. ``lists``: per list of the

@@ -22,11 +22,11 @@ from checkmate.tf import private
 from checkmate.tf.trace.dataflow import needed_ops, source
 from checkmate.tf.trace.loops.functions import reads_of
 from checkmate.tf.trace.loops.maker import LoopMaker
-from checkmate.tf.trace.loops.parts import Parts
+from checkmate.tf.trace.loops.parts import LoopParts
+from checkmate.tf.trace.loops.tensor_lists import loop_lists, trip_count
 from checkmate.tf.trace.loops.understood import Loop, Split, loop_of, understood
 from checkmate.tf.trace.op_kinds import FIXED_TYPES, is_view
 from checkmate.tf.trace.sizes import tensor_bytes
-from checkmate.tf.trace.tensor_lists import loop_lists, trip_count
 from checkmate.tf.trace.trace import TracedStep
 
 _LEAST_TRIPS = 4
@@ -130,7 +130,7 @@ class _Rewriter:
         for tensor in self.traced.function.inputs:
             given = tensor.name in outside
             self.made[tensor.name] = private.capture(target, outside[tensor.name]) if given else next(left)
-        parts = Parts(target, self.made, self.splits)
+        parts = LoopParts(target, self.made, self.splits)
         for op, phase in zip(self.traced.ops, self.traced.phases, strict=True):
             before = len(target.get_operations())
             if op.type != "Placeholder":
@@ -139,7 +139,7 @@ class _Rewriter:
                 self.phases[new.name] = phase
         self.count = len(target.get_operations())
 
-    def _copy(self, target: Any, op: tf.Operation, parts: Parts) -> None:
+    def _copy(self, target: Any, op: tf.Operation, parts: LoopParts) -> None:
         controls = [end for control in op.control_inputs for end in self.ends.get(control.name, ())]
         if op.name in self.loops:
             loop = self.loops[op.name]

@@ -14,9 +14,9 @@ from checkmate.ir.schedule import Schedule
 from checkmate.progress import Progress, Report
 from checkmate.request import OnMiss
 from checkmate.tf.models.batch import BatchLayout, Key
-from checkmate.tf.training.plan import Ask, PlanRequest
+from checkmate.tf.training.plans.plan import Ask, PlanRequest
 from checkmate.tf.training.trace import LiveStep
-from checkmate.tf.xla.compiled import Compilation, compile_step
+from checkmate.tf.xla.compiled import StepCompilation, compile_step
 from checkmate.tf.xla.fit import XlaFit, fit_compiled
 from checkmate.tf.xla.ties import Tied
 from checkmate.units import format_bytes, format_bytes_apart, format_bytes_up, plural
@@ -95,10 +95,10 @@ class CompiledPlanner:
 
     def _compiled(
         self, step: LiveStep, schedule: Schedule | None, tied: Tied = Tied.RECOMPUTED
-    ) -> Compilation:
+    ) -> StepCompilation:
         return compile_step(self._body(step.layout, step, schedule, tied), step.layout.specs)
 
-    def _limit_of(self, step: LiveStep, plain: Compilation, report: Report) -> int:
+    def _limit_of(self, step: LiveStep, plain: StepCompilation, report: Report) -> int:
         """Return what arguments, results and temporaries may take in all.
 
         A share is of the plain step as XLA compiles it. ``min`` is what the schedule with the least memory
@@ -114,7 +114,7 @@ class CompiledPlanner:
     def _least(self, step: LiveStep, report: Report) -> Schedule:
         return self.request.least(step.graph, report).schedule
 
-    def _fitted(self, step: LiveStep, plain: Compilation, limit: int, report: Report) -> XlaFit:
+    def _fitted(self, step: LiveStep, plain: StepCompilation, limit: int, report: Report) -> XlaFit:
         def solved(asked: int) -> Schedule | None:
             return self.request.answer(Ask(step.graph, asked, None, None), report).schedule
 

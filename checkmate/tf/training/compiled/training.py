@@ -14,7 +14,7 @@ from checkmate.tf.models.batch import BatchLayout, Key
 from checkmate.tf.private import without_retracing_warning
 from checkmate.tf.training.compiled.planner import CompiledPlan, CompiledPlanner
 from checkmate.tf.training.keras_step import has_own_step, update_metrics
-from checkmate.tf.training.plan import PlanRequest
+from checkmate.tf.training.plans.plan import PlanRequest
 from checkmate.tf.training.trace import LiveStep
 from checkmate.tf.xla.emit import tied_step
 from checkmate.tf.xla.ties import Tied

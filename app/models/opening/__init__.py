@@ -1,0 +1,1 @@
+"""What is opened: graphs, explorations, logs, and what was open before."""

@@ -1,0 +1,1 @@
+"""What is asked of other processes and threads, and what they answer."""

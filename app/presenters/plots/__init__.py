@@ -1,0 +1,1 @@
+"""What is drawn over the steps, as numbers and images; no Qt."""

@@ -1,0 +1,294 @@
+"""The memory curve as one band per buffer, stacked; no Qt.
+
+The bands' tops are the live bytes. Long-lived bands are at the bottom of their group, so that the picture
+stands still as one scrubs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.layout.grouping import group_tree
+from app.presenters.words.wording import short_name
+from app.state.knowledge import ListedSchedule
+from checkmate.ir.graph import Graph
+from checkmate.memory.hotspot import FIXED, Reason
+from checkmate.units import format_bytes
+
+MOST_GROUPS = 5  # as many as there are colours; the others are one group
+_OTHERS = "other layers"
+_LEAST_PIXELS = 0.5  # a lower band is drawn together with those of its group
+NOTHING = -1
+
+
+class Grouping(StrEnum):
+    """What bands are stacked and coloured by."""
+
+    LAYER = "layer"
+    KIND = "kind"
+    DTYPE = "dtype"
+    REASON = "reason"
+
+
+class Stacked(Protocol):
+    """What an image can be made of: numbered areas, each of a group.
+
+    ``group`` and ``values`` have one entry per area; a value is -1 for what is no value.
+    """
+
+    @property
+    def shown(self) -> ListedSchedule: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def groups(self) -> tuple[str, ...]: ...
+    @property
+    def group(self) -> NDArray[np.int64]: ...
+    @property
+    def values(self) -> NDArray[np.int64]: ...
+    def owners(
+        self, steps: NDArray[np.int64], height: int, top: float, bottom: float = 0.0
+    ) -> NDArray[np.int64]:
+        """Return which area each pixel belongs to."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Bands:
+    """The buffers of a schedule in the order that they are stacked.
+
+    Attributes:
+        shown: whose buffers they are.
+        buffer: int64[k], the buffers of the timeline, from the bottom to the top.
+        group: int64[k], the group of each.
+        groups: what the groups are called. One more of them is the workspace, and the last is what is fixed.
+        parts: the part of the model that each layer belongs to; empty unless they are grouped by that.
+    """
+
+    shown: ListedSchedule
+    buffer: NDArray[np.int64]
+    group: NDArray[np.int64]
+    groups: tuple[str, ...]
+    parts: Mapping[str, str]
+
+    @classmethod
+    def of(cls, shown: ListedSchedule, grouping: Grouping, before: Bands | None = None) -> Bands:
+        """Return the bands of a schedule.
+
+        ``before``: bands of any schedule; for the same graph, its parts are not sought again.
+        """
+        parts: Mapping[str, str] = {}
+        if grouping is Grouping.LAYER:
+            known = before is not None and before.shown.graph is shown.graph
+            parts = (before.parts if known and before is not None else {}) or _parts_of(shown.graph)
+        timeline, steps = shown.timeline, len(shown.schedule.steps)
+        age = np.minimum(timeline.buffer_last, steps - 1) - timeline.buffer_born + 1
+        names, group = _grouped(shown, grouping, parts, timeline.buffer_bytes * age)
+        order = np.lexsort((-age, group))
+        return cls(shown, order, group[order], (*names, "workspace", FIXED), parts)
+
+    @property
+    def count(self) -> int:
+        """Return the number of bands."""
+        return len(self.buffer)
+
+    @cached_property
+    def bytes(self) -> NDArray[np.int64]:
+        """Return the height of each band."""
+        return self.shown.timeline.buffer_bytes[self.buffer]
+
+    @cached_property
+    def born(self) -> NDArray[np.int64]:
+        """Return the first step of each band."""
+        return self.shown.timeline.buffer_born[self.buffer]
+
+    @cached_property
+    def last(self) -> NDArray[np.int64]:
+        """Return the last step of each band."""
+        return self.shown.timeline.buffer_last[self.buffer]
+
+    @cached_property
+    def values(self) -> NDArray[np.int64]:
+        """Return the value that each band is."""
+        return self.shown.timeline.buffer_value[self.buffer].astype(np.int64)
+
+    def owners(
+        self, steps: NDArray[np.int64], height: int, top: float, bottom: float = 0.0
+    ) -> NDArray[np.int64]:
+        """Return which band each pixel belongs to, int64[steps, height].
+
+        ``steps`` ascend. The first pixel of each is at the bottom. ``bottom`` and ``top`` are the bytes at
+        the lower and the upper edge. What is no band is NOTHING, or ``count`` and a group: its low bands, or
+        all of it where it has none.
+        """
+        column, rank, size, owner = self._parts(steps, (top - bottom) * _LEAST_PIXELS / height)
+        order = np.argsort(column * (2 * self.count + 2 * len(self.groups)) + rank, kind="stable")
+        column, size, owner = column[order], size[order], owner[order]
+        above = np.cumsum(size)
+        begins = np.searchsorted(column, np.arange(len(steps)))
+        above -= (above - size)[begins][column]  # every column begins at zero
+        edges = np.clip(np.rint((above - bottom) / (top - bottom) * height), 0, height).astype(np.int64)
+        below = np.concatenate([[0], edges[:-1]])
+        below[begins] = 0
+        totals = edges[np.append(begins[1:], len(edges)) - 1]
+        found = np.full((len(steps), height), NOTHING, np.int64)
+        found[np.arange(height)[None, :] < totals[:, None]] = np.repeat(owner, edges - below)
+        return found
+
+    def _parts(self, steps: NDArray[np.int64], least: float) -> tuple[NDArray[np.int64], ...]:
+        """Return the column, rank, bytes and owner of all that is stacked."""
+        first, end = np.searchsorted(steps, self.born), np.searchsorted(steps, self.last, side="right")
+        high = (self.bytes >= least) & (first < end)
+        band = np.repeat(np.flatnonzero(high), (end - first)[high])
+        starts = np.cumsum((end - first)[high]) - (end - first)[high]
+        column = np.arange(len(band)) - np.repeat(starts - first[high], (end - first)[high])
+        size = self._less_taken_over(steps, column, band)
+        every, groups = np.arange(len(steps)), len(self.groups)
+        # Above all bands of a group are its low ones, as one.
+        ends = np.searchsorted(self.group, np.arange(groups - 2), side="right")
+        parts = [(column, 2 * band + 2, size, band)]
+        for group in range(groups - 2):
+            low = ~high & (self.group == group) & (first < end)
+            begun, gone = (
+                np.bincount(at[low], weights=self.bytes[low], minlength=len(steps) + 1) for at in (first, end)
+            )
+            heights = np.cumsum(begun - gone)[: len(steps)].astype(np.int64)
+            parts.append((every, np.full_like(every, 2 * ends[group] + 1), heights, self._of_group(group)))
+        graph, top = self.shown.graph, 2 * self.count + 3
+        workspace = graph.workspace_bytes[self.shown.schedule.steps[steps]]
+        parts.append((every, np.full_like(every, top), workspace, self._of_group(groups - 2)))
+        fixed = np.full_like(every, self.shown.timeline.fixed_bytes)
+        parts.append((every, np.zeros_like(every), fixed, self._of_group(groups - 1)))
+        return tuple(
+            np.concatenate([np.broadcast_to(part[i], part[0].shape) for part in parts]) for i in range(4)
+        )
+
+    def _of_group(self, group: int) -> NDArray[np.int64]:
+        return np.array(self.count + group)
+
+    def _less_taken_over(
+        self, steps: NDArray[np.int64], column: NDArray[np.int64], band: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return the height of each band in its column.
+
+        An output that is written over an input adds nothing in its first step. Where the output is a view,
+        the input is counted no more.
+        """
+        size = self.bytes[band].copy()
+        taken = self.shown.timeline.taken_over[steps].copy()
+        new, old = (ends[band] == steps[column] for ends in (self.born, self.last))
+        some = np.flatnonzero((new | old) & (taken[column] > 0))
+        for at in some[np.argsort(~new[some], kind="stable")].tolist():
+            less = min(int(size[at]), int(taken[column[at]]))
+            size[at] -= less
+            taken[column[at]] -= less
+        return size
+
+    def words(self, owner: int) -> str:
+        """Say what a band is: its bytes, its first and last step, and readers."""
+        if owner >= self.count:
+            group = owner - self.count
+            low = "" if group >= len(self.groups) - 2 else ": small values"
+            return f"{self.groups[group]}{low}"
+        graph, steps = self.shown.graph, self.shown.schedule.steps
+        value = int(self.shown.timeline.buffer_value[self.buffer[owner]])
+        born, last = int(self.born[owner]), int(self.last[owner])
+        entry = graph.values[value]
+        dtype = f" · {entry.dtype}" if entry.dtype else ""
+        shape = "" if entry.shape is None else f" · {' × '.join(map(str, entry.shape))}"
+        copies = np.sort(self.born[self.shown.timeline.buffer_value[self.buffer] == value])
+        again = f", copy {int(np.searchsorted(copies, born)) + 1} of {len(copies)}" * (len(copies) > 1)
+        if last >= len(steps):
+            end = "live at the end"
+        else:
+            reader = short_name(graph.ops[int(steps[last])].name)
+            end = f"freed after step {last + 1:,}" + (f", last read by {reader}" if last > born else "")
+        return "\n".join(
+            (
+                f"{format_bytes(int(self.bytes[owner]))}{dtype}{shape} · {self.groups[self.group[owner]]}",
+                short_name(entry.name),
+                f"made in step {born + 1:,}{again}",
+                end,
+            )
+        )
+
+    def op_of(self, owner: int) -> int:
+        """Return the op that writes a band; -1 for what no op writes."""
+        value = self.value_of(owner)
+        return -1 if value < 0 else int(self.shown.graph.producer[value])
+
+    def value_of(self, owner: int) -> int:
+        """Return the value that a band is; -1 for what is no single value."""
+        return int(self.shown.timeline.buffer_value[self.buffer[owner]]) if 0 <= owner < self.count else -1
+
+
+def _grouped(
+    shown: ListedSchedule, grouping: Grouping, parts: Mapping[str, str], weight: NDArray[np.int64]
+) -> tuple[list[str], NDArray[np.int64]]:
+    """Return the groups' names, and the group of each buffer."""
+    graph, values = shown.graph, shown.timeline.buffer_value
+    makers = graph.producer[values]
+    if grouping is Grouping.KIND:
+        return ["activations", "gradients"], graph.late[makers].astype(np.int64)
+    if grouping is Grouping.REASON:
+        return _reasons(shown)
+    if grouping is Grouping.DTYPE:
+        named, key = [value.dtype or "dtype not known" for value in graph.values], values
+    else:
+        named, key = [parts[op.group or op.name] for op in graph.ops], makers
+    listed = list(dict.fromkeys(named))
+    place_of = {name: place for place, name in enumerate(listed)}
+    number = np.array([place_of[name] for name in named], np.int64)[key]
+    sums = np.bincount(number, weights=weight, minlength=len(listed))
+    rest = np.array([name == _OTHERS for name in listed])
+    order = np.lexsort((-sums, rest))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    found = [listed[one] for one in order.tolist() if sums[one]]
+    if len(found) > MOST_GROUPS:
+        others = _OTHERS if grouping is Grouping.LAYER else "others"
+        found = [*found[:MOST_GROUPS], others]
+    return found, np.minimum(place[number], max(0, len(found) - 1))
+
+
+def _parts_of(graph: Graph) -> dict[str, str]:
+    """Return the part of the model that each layer belongs to.
+
+    The parts are the outermost groups of the training graph's boxes.
+    """
+    names = [op.group or op.name for op in graph.ops]
+    layers = list(dict.fromkeys(name for name, late in zip(names, graph.late, strict=True) if not late))
+    parts = group_tree(layers).children if layers else []
+    found = {layers[at]: part.name for part in parts for at in range(part.first, part.last)}
+    return {name: found.get(name, name if not found else _OTHERS) for name in names}
+
+
+def _reasons(shown: ListedSchedule) -> tuple[list[str], NDArray[np.int64]]:
+    """Return for what each buffer waits, which its last reader says."""
+    graph, timeline, steps = shown.graph, shown.timeline, shown.schedule.steps
+    reader = np.minimum(timeline.buffer_last, len(steps) - 1)
+    reasons = [
+        Reason.FOR_BACKWARD,
+        Reason.FOR_RECOMPUTATION,
+        Reason.GRADIENT,
+        Reason.FOR_FORWARD,
+        Reason.RESULT,
+    ]
+    cases = (
+        (timeline.buffer_last >= len(steps), Reason.RESULT),
+        (graph.late[graph.producer[timeline.buffer_value]], Reason.GRADIENT),
+        (~shown.schedule.first_occurrence[reader], Reason.FOR_RECOMPUTATION),
+        (graph.late[steps[reader]], Reason.FOR_BACKWARD),
+    )
+    conditions = [case for case, _ in cases]
+    number = np.select(
+        conditions, [reasons.index(one) for _, one in cases], reasons.index(Reason.FOR_FORWARD)
+    )
+    return [reason.value for reason in reasons], np.asarray(number, np.int64)

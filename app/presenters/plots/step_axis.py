@@ -1,0 +1,138 @@
+"""Place steps along an axis: side by side, or by what they cost.
+
+No Qt here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.axis import round_values
+from checkmate.ir.graph import CostUnit, Graph
+from checkmate.ir.schedule import Schedule, StageMatrices
+from checkmate.machine.stores.cost_origin import cost_text
+
+Tick = tuple[float, str]  # where it is, and its words
+_APART = 0.6  # of the distance of two ticks on average; closer ones would touch
+
+
+@dataclass(frozen=True, eq=False)
+class StepAxis:
+    """An axis along which the steps of a schedule lie.
+
+    A *position* is a number of steps: step ``k`` goes from position ``k`` to ``k + 1``.
+
+    Attributes:
+        graph: whose costs they are.
+        edges: float64[steps + 1], where each step begins on the axis, and where the last one ends.
+        costs: float64[steps + 1], what was computed before each step, and in all.
+        by_cost: whether the axis counts costs; else it counts steps.
+    """
+
+    graph: Graph
+    edges: NDArray[np.float64]
+    costs: NDArray[np.float64]
+    by_cost: bool
+
+    @classmethod
+    def of(cls, graph: Graph, schedule: Schedule, *, by_cost: bool) -> StepAxis:
+        """Return the axis of a schedule; by steps if nothing costs anything.
+
+        An axis of steps has the middle of step ``k`` at ``k``.
+        """
+        costs = np.concatenate([[0.0], np.cumsum(graph.cost[schedule.steps])])
+        by_cost = by_cost and bool(costs[-1] > 0)
+        steps = np.arange(len(schedule.steps) + 1, dtype=np.float64) - 0.5
+        edges = costs if by_cost else steps
+        return cls(graph, edges, costs, by_cost)
+
+    @property
+    def count(self) -> int:
+        """Return the number of steps."""
+        return len(self.edges) - 1
+
+    @property
+    def cost_word(self) -> str:
+        """Return what the costs are, in a word."""
+        return {CostUnit.SECONDS: "time", CostUnit.FLOP: "work"}.get(self.graph.cost_unit, "cost")
+
+    def place(self, position: Any) -> Any:
+        """Return where a position, or each of several, is on the axis."""
+        return np.interp(position, np.arange(self.count + 1), self.edges)
+
+    def position(self, place: float) -> float:
+        """Return the position at a place on the axis, kept within the step."""
+        place = min(max(place, self.edges[0]), self.edges[-1])
+        step = int(np.clip(np.searchsorted(self.edges, place, side="right") - 1, 0, self.count - 1))
+        width = self.edges[step + 1] - self.edges[step]
+        return step + (float((place - self.edges[step]) / width) if width > 0 else 0.0)
+
+    def step_at(self, place: float) -> int:
+        """Return the step at a place on the axis."""
+        return min(self.count - 1, int(self.position(place)))
+
+    def columns(self, first: int, last: int, most: int) -> NDArray[np.int64]:
+        """Return where at most ``most`` columns of the steps from ``first`` begin.
+
+        They end before ``last``, and are about equally wide on the axis.
+        """
+        if last - first <= most:
+            return np.arange(first, last)
+        places = np.linspace(self.edges[first], self.edges[last], most, endpoint=False)
+        starts = np.searchsorted(self.edges, places, side="right") - 1
+        return np.asarray(np.unique(np.clip(starts, first, last - 1)), np.int64)
+
+    def step_ticks(self, low: float, high: float, most: int) -> list[Tick]:
+        """Return about ``most`` ticks at round numbers of steps.
+
+        They count from one, as people do.
+        """
+        first, last = self.position(low), self.position(high)
+        numbers = (int(value) for value in round_values(first + 1, last + 1, most) if value == int(value))
+        ticks = ((float(self.place(number - 0.5)), f"{number:,}") for number in numbers if number > 0)
+        return list(_apart(ticks, low, high, most))
+
+    def cost_ticks(self, low: float, high: float, most: int) -> list[Tick]:
+        """Return about ``most`` ticks at round costs."""
+        positions = np.arange(self.count + 1)
+        first, last = (float(np.interp(self.position(x), positions, self.costs)) for x in (low, high))
+        if last <= first:
+            return []
+        costs = round_values(first, last, most)
+        if self.by_cost:
+            return [(cost, self._cost_words(cost)) for cost in costs]
+        ticks = ((self._place_of_cost(cost), self._cost_words(cost)) for cost in costs)
+        return list(_apart(ticks, low, high, most))
+
+    def _place_of_cost(self, cost: float) -> float:
+        step = int(np.clip(np.searchsorted(self.costs, cost, side="right") - 1, 0, self.count - 1))
+        width = self.costs[step + 1] - self.costs[step]
+        return float(self.place(step + ((cost - self.costs[step]) / width if width > 0 else 0.0)))
+
+    def _cost_words(self, cost: float) -> str:
+        if self.graph.cost_unit is CostUnit.UNIT:
+            return f"{cost:,.4g}" if cost < 10_000 else f"{cost:,.0f}"
+        return cost_text(self.graph, cost) if cost else "0"
+
+
+def stage_edges(matrices: StageMatrices) -> NDArray[np.float64]:
+    """Return the position at which each stage begins, and the last one ends.
+
+    The result is float64[stages + 1].
+    """
+    starts = np.searchsorted(matrices.stage_of_step, np.arange(matrices.n))
+    return np.append(starts, len(matrices.stage_of_step)).astype(np.float64)
+
+
+def _apart(ticks: Iterator[Tick], low: float, high: float, most: int) -> Iterator[Tick]:
+    """Leave out ticks outside the axis, and those too close to the one before."""
+    least, before = _APART * (high - low) / max(1, most), -np.inf
+    for place, words in ticks:
+        if low <= place <= high and place - before >= least:
+            before = place
+            yield place, words

@@ -1,0 +1,1 @@
+"""Rows of tables and lists; no Qt."""

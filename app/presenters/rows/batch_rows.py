@@ -1,0 +1,141 @@
+"""What a search for the largest batch was asked, and found; no Qt."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.presenters.commands import profiled_from
+from app.presenters.plots.memory_lines import NO_CARD, capacity_of, card_entries
+from app.presenters.rows.range_rows import Cell
+from checkmate.catalog.cards import Cards
+from checkmate.ir.graph import Graph
+from checkmate.request import ModelRequest
+from checkmate.units import format_bytes
+
+COLUMNS = ("Budget", "Cost allowed", "Largest batch", "Extra cost", "Peak", "Status")
+WORDS = (1, 5)  # columns of text; the others are figures
+STATUS = COLUMNS.index("Status")
+ONE_FORWARD, AT_ANY_COST = None, math.inf
+COSTS: tuple[tuple[str, float | None], ...] = (
+    ("One more forward pass", ONE_FORWARD),
+    ("None", 0.0),
+    ("5 %", 0.05),
+    ("10 %", 0.1),
+    ("20 %", 0.2),
+    ("Any", AT_ANY_COST),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class BatchQuestion:
+    """Hold the question; ``request`` is the model, where it is known."""
+
+    graph: Graph
+    budget_bytes: int
+    max_overhead: float | None
+    seconds: float
+
+    @property
+    def request(self) -> ModelRequest | None:
+        """Return the model that the graph was profiled from, if it is known."""
+        return profiled_from(self.graph)
+
+
+@dataclass(frozen=True, eq=False)
+class BatchAnswer:
+    """The largest batch found for a question.
+
+    It is as ``checkmate.workers.messages.batches`` says it. ``batch`` is 0 where none was found; then
+    ``problem`` says why, and ``proved_none`` whether there is none.
+    """
+
+    question: BatchQuestion
+    batch: int = 0
+    peak_bytes: int = 0
+    upper_batch: int = 0
+    plain_batch: int = 0
+    baselines: Mapping[str, int] | None = None
+    choices: tuple[tuple[int, float], ...] = ()
+    cancelled: bool = False
+    note: str = ""
+    problem: str = ""
+    proved_none: bool = False
+    graph_and_schedule: bytes = b""
+
+    @property
+    def overhead(self) -> float:
+        """Return the extra cost at that batch, as a fraction."""
+        return self.choices[-1][1] if self.choices else 0.0
+
+    @property
+    def status(self) -> str:
+        """Return in words how sure the answer is."""
+        if not self.batch:
+            return "not even one example fits, proved" if self.proved_none else "none was found"
+        if self.batch >= self.upper_batch:
+            return "largest, proved"
+        stopped = "stopped; " if self.cancelled else ""
+        return f"{stopped}none above {self.upper_batch:,}, proved"
+
+
+def budget_entries(budget_bytes: int, graph: Graph | None, cards: Cards) -> list[tuple[str, int]]:
+    """Return the budgets to choose from: the present one, and each card's."""
+    found = [(f"The budget, {format_bytes(budget_bytes)}", budget_bytes)]
+    for entry in card_entries(graph, cards):
+        card = capacity_of(entry.key, graph, cards)
+        if entry.key != NO_CARD and card is not None:
+            found.append((f"{card.name}, {format_bytes(card.step_bytes)} for a step", card.step_bytes))
+    return found
+
+
+def cost_words(max_overhead: float | None) -> str:
+    """Return the allowed extra cost in words."""
+    return next((words for words, cost in COSTS if cost == max_overhead), f"{max_overhead}").lower()
+
+
+def answer_cells(answers: Sequence[BatchAnswer]) -> list[tuple[Cell, ...]]:
+    """Return a cell for each of ``COLUMNS`` and each answer."""
+    return [_cells(answer) for answer in answers]
+
+
+def _cells(answer: BatchAnswer) -> tuple[Cell, ...]:
+    question = answer.question
+    found = answer.batch > 0
+    return (
+        Cell(format_bytes(question.budget_bytes), question.budget_bytes),
+        Cell(cost_words(question.max_overhead), cost_words(question.max_overhead)),
+        Cell(f"{answer.batch:,}" if found else "–", answer.batch),
+        Cell(f"+{100 * answer.overhead:.1f} %" if found else "–", answer.overhead),
+        Cell(format_bytes(answer.peak_bytes) if found else "–", answer.peak_bytes),
+        Cell(answer.status, answer.status, answer.problem),
+    )
+
+
+def details(answer: BatchAnswer) -> str:
+    """Say what others reach within the same budget, and what is taken to grow."""
+    if not answer.batch:
+        return answer.problem
+    plain = f"{answer.plain_batch:,}" if answer.plain_batch else "no batch"
+    others = [f"{name}: {batch:,}" for name, batch in (answer.baselines or {}).items()]
+    said = "; ".join([f"Keep everything: {plain}", *others])
+    note = answer.note[:1].upper() + answer.note[1:]
+    return f"{said}. {note}."
+
+
+def stairs(answer: BatchAnswer) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the corners of the least extra cost found for each batch.
+
+    Costs are in percent.
+    """
+    places, costs = [], []
+    begin = 0
+    for batch, cost in answer.choices:
+        places += [begin, batch]
+        costs += [100 * cost] * 2
+        begin = batch
+    return np.array(places, np.float64), np.array(costs, np.float64)

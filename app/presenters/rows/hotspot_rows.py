@@ -1,0 +1,137 @@
+"""Rows in words about what fills memory at a step.
+
+They also say what would help there. No Qt here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from app.presenters.difference import Difference
+from app.presenters.words.wording import layer_name, short_name
+from app.state.knowledge import ListedSchedule
+from checkmate.ir.graph import Graph
+from checkmate.machine.stores.cost_origin import cost_text
+from checkmate.memory.hotspot import Moment, Share
+from checkmate.memory.suggestions import Suggestion, SuggestionKind
+from checkmate.units import format_bytes
+
+CLICK = "; click to show it"  # ends the detail of a row that can be clicked
+_MOST_ROWS = 60
+_MOST_OF_A_KIND = {SuggestionKind.RECOMPUTE: 8, SuggestionKind.ELSEWHERE: 5, SuggestionKind.BATCH: 3}
+_KNOWN, _NOTABLY = 2, 0.99  # schedules of the frontier that have a clearly smaller peak
+
+
+class View(StrEnum):
+    """The ways to look at a step's memory."""
+
+    VALUES = "Values"
+    LAYERS = "Layers"
+    REASONS = "Reasons"
+    HELPS = "What helps"
+    COMPARE = "A | B"
+
+
+@dataclass(frozen=True)
+class HotspotRow:
+    """One row of the memory page.
+
+    ``share`` is the share of the largest row, for a bar. ``op`` is what the row is about, -1 for none;
+    ``value`` is the one value that it is about, if it is. ``found`` is a schedule to show.
+    """
+
+    name: str
+    figure: str
+    detail: str = ""
+    share: float | None = None
+    op: int = -1
+    found: ListedSchedule | None = None
+    value: int = -1
+
+
+def share_rows(now: Moment, view: View) -> list[HotspotRow]:
+    """Return the live bytes, largest first; the smallest share one row."""
+    shares = {View.VALUES: now.by_value, View.LAYERS: now.by_layer, View.REASONS: now.by_reason}[view]()
+    most = max((share.bytes for share in shares), default=1) or 1
+    rows = [_share_row(now.graph, share, most, view) for share in shares[:_MOST_ROWS]]
+    rest = shares[_MOST_ROWS:]
+    if rest:
+        rows.append(HotspotRow(f"and {len(rest)} more", format_bytes(sum(share.bytes for share in rest))))
+    return rows
+
+
+def _share_row(graph: Graph, share: Share, most: int, view: View) -> HotspotRow:
+    op = int(graph.producer[share.values[0]]) if share.values else -1
+    name = short_name(share.name) if view is View.VALUES and share.values else share.name
+    count = len(share.values)
+    if view is not View.VALUES and count > 1:
+        name = f"{name} ({count})"
+    figure = format_bytes(share.bytes) if share.bytes >= 0 else f"−{format_bytes(-share.bytes)}"
+    value = share.values[0] if view is View.VALUES and share.values else -1
+    return HotspotRow(name, figure, share=max(0.0, share.bytes / most), op=op, value=value)
+
+
+def help_rows(
+    graph: Graph, shown: ListedSchedule, known: Sequence[ListedSchedule], ranked: Sequence[Suggestion]
+) -> list[HotspotRow]:
+    """Return what lowers the memory here, and its price.
+
+    Known schedules come first, then the remedies of each kind, best first.
+    """
+    smaller = [found for found in known if found.peak_bytes < _NOTABLY * shown.peak_bytes][-_KNOWN:]
+    rows = [_known_row(shown, found) for found in reversed(smaller)]
+    for kind, most in _MOST_OF_A_KIND.items():
+        rows += [_remedy_row(graph, shown, remedy) for remedy in ranked if remedy.kind is kind][:most]
+    return rows
+
+
+def _known_row(shown: ListedSchedule, found: ListedSchedule) -> HotspotRow:
+    more = 100 * (found.overhead - shown.overhead)
+    detail = f"{more:+.1f} % cost · by {found.solver}{CLICK}"
+    return HotspotRow(
+        f"Schedule at {format_bytes(found.peak_bytes)}",
+        f"−{format_bytes(shown.peak_bytes - found.peak_bytes)}",
+        detail,
+        found=found,
+    )
+
+
+def _remedy_row(graph: Graph, shown: ListedSchedule, remedy: Suggestion) -> HotspotRow:
+    peak = format_bytes(remedy.peak_bytes)
+    figure = f"−{format_bytes(remedy.freed_bytes)}"
+    name = layer_name(graph, remedy.op) if remedy.op >= 0 else ""
+    if remedy.kind is SuggestionKind.RECOMPUTE:
+        cost = remedy.cost or 0.0
+        percent = f" ({100 * cost / graph.base_cost:.2g} %)" if graph.base_cost > 0 else ""
+        smaller = "peak stays" if remedy.peak_bytes == shown.peak_bytes else f"peak {peak}"
+        return HotspotRow(
+            f"Recompute {name}", figure, f"+{cost_text(graph, cost)}{percent} · {smaller}", op=remedy.op
+        )
+    if remedy.kind is SuggestionKind.ELSEWHERE:
+        rate = remedy.bytes_per_second
+        hidden = "" if rate is None else f" · no delay above {format_bytes(rate)}/s"
+        half = format_bytes((remedy.moved_bytes or 0) / 2)
+        return HotspotRow(
+            f"Swap {name} out", figure, f"{half} out and back{hidden} · peak ≥ {peak}", op=remedy.op
+        )
+    batch, size = graph.batch_size or 1, remedy.batch_size or 1
+    fewer = f"{100 * (1 - size / batch):.3g} % fewer samples a step"
+    return HotspotRow(f"Batch {size} instead of {batch}", figure, f"{fewer} · peak about {peak}")
+
+
+def compare_rows(graph: Graph, found: Difference) -> list[HotspotRow]:
+    """Return the ops that A and B recompute differently often.
+
+    The op with the largest cost comes first.
+    """
+    return [
+        HotspotRow(layer_name(graph, entry.op), f"A ↻{entry.in_a}  B ↻{entry.in_b}", op=entry.op)
+        for entry in found.ops
+    ] or [HotspotRow("A and B compute every op equally often.", "")]
+
+
+def as_table(rows: Sequence[HotspotRow]) -> list[tuple[str, str, str]]:
+    """Return (name, figure, detail) of each row, for a file."""
+    return [(row.name, row.figure, row.detail) for row in rows]

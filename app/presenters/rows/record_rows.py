@@ -1,0 +1,95 @@
+"""Show TensorFlow's memory records as rows and parts of a bar; no Qt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.presenters.rows.range_rows import Cell
+from app.presenters.rows.tables import ViewTable
+from checkmate.records.memory import MemoryRecord, Source
+from checkmate.records.words import row_name, rows, share
+from checkmate.units import format_bytes
+
+BYTES = 1  # the column that the table is sorted by at first
+
+
+@dataclass(frozen=True)
+class BarPart:
+    """A part of what the allocator may use.
+
+    ``role`` is its colour in the theme. ``solid`` is False for what is free, which is hatched or empty.
+    """
+
+    words: str
+    bytes: int
+    role: str
+    solid: bool = True
+    hatched: bool = False
+
+
+def columns(*, by_size: bool) -> tuple[str, ...]:
+    """Return the headings of the table."""
+    return ("Size of a chunk" if by_size else "Layer", "In use", "Share", "Chunks")
+
+
+def is_by_size(record: MemoryRecord, *, wanted: bool) -> bool:
+    """Return whether rows are by size.
+
+    They are if that is wanted, or if no layers are known.
+    """
+    return rows(record, by_size=wanted) is record.by_size
+
+
+def record_cells(record: MemoryRecord, *, by_size: bool) -> list[tuple[Cell, ...]]:
+    """Return a cell for each column and each row.
+
+    A layer's tip is its whole name.
+    """
+    listed = rows(record, by_size=by_size)
+    return [
+        (
+            Cell(row_name(row), float(row.name) if row.name.isdecimal() else row.name, row_name(row)),
+            Cell(format_bytes(row.bytes), float(row.bytes)),
+            Cell(_percent(share(row, listed)), float(row.bytes)),
+            Cell(f"{row.count:,}" if row.count else "–", float(row.count)),
+        )
+        for row in listed
+    ]
+
+
+def _percent(share: float) -> str:
+    """Return a share in percent; a small one is not called none."""
+    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
+
+
+def record_table(record: MemoryRecord, *, by_size: bool) -> ViewTable:
+    """Return the rows for a file."""
+    listed = rows(record, by_size=by_size)
+    name = "chunk, bytes" if listed is record.by_size else "layer"
+    return ViewTable.of(
+        (name, "in use, bytes", "share", "chunks"),
+        ((row.name, row.bytes, share(row, listed), row.count) for row in listed),
+    )
+
+
+def bar_parts(record: MemoryRecord) -> tuple[BarPart, ...]:
+    """Return the known parts of the limit; empty if none is known."""
+    used = record.in_use_bytes
+    if used is None or record.room_bytes is None:
+        return ()
+    parts = [BarPart("in use", used, "forward")]
+    if record.free_bytes is None or record.split_bytes is None or record.untouched_bytes is None:
+        words = "not in use then" if record.source is Source.PROFILE else "not in use"
+        parts.append(BarPart(words, record.room_bytes, "muted", solid=False))
+    else:
+        largest = record.free_bytes - record.split_bytes
+        parts.append(BarPart("free, the largest piece", largest, "held", solid=False, hatched=True))
+        parts.append(BarPart("free, in smaller pieces", record.split_bytes, "recomputed", False, True))
+        parts.append(BarPart("not fetched", record.untouched_bytes, "muted", solid=False))
+    return tuple(part for part in parts if part.bytes)
+
+
+def asked_part(record: MemoryRecord) -> BarPart | None:
+    """Return the request that failed, to be drawn beside what was free."""
+    needed = record.needed_bytes
+    return None if needed is None else BarPart("asked for", needed, "problem")

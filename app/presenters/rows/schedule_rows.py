@@ -1,0 +1,198 @@
+"""The list of schedules in groups, by budget and cost; no Qt."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from app.presenters.words.wording import percent
+from app.state.knowledge import ListedSchedule, WhatIf
+from app.state.own_schedules import OwnSchedule
+from checkmate.units import format_bytes
+
+_METHODS = {
+    "chen-sqrt-linear": ("Chen √n", "every √n-th op is a checkpoint"),
+    "chen-greedy-linear": ("Chen greedy", "checkpoints after about equal bytes"),
+    "chen-greedy-ap": ("Chen greedy AP", "checkpoints after about equal bytes, at articulation points alone"),
+}
+_DOT = " · "
+_MOST_DIGITS = 6  # after the point, to tell two schedules apart
+_NO_EXTRA = 5e-7  # a smaller share of extra cost comes from rounding
+
+
+class RowGroup(StrEnum):
+    """The groups of the list, from top to bottom."""
+
+    MINE = "Mine"
+    BASELINES = "Baselines"
+    FRONTIER = "Frontier"
+
+
+@dataclass(frozen=True)
+class ScheduleRow:
+    """A schedule in the list.
+
+    ``own`` is its entry in the user's own list, if it has one.
+    """
+
+    group: RowGroup
+    found: ListedSchedule
+    name: str
+    figure: str
+    detail: str
+    tip: str
+    own: OwnSchedule | None = None
+
+    def lines(self, *, narrow: bool) -> tuple[str, str]:
+        """Return its two lines.
+
+        A narrow list has the cost of a baseline in the second.
+        """
+        if not narrow or self.group is not RowGroup.BASELINES:
+            return self.name, self.detail
+        method, _, cost = self.name.rpartition(_DOT)
+        return method, cost
+
+    @property
+    def pinned(self) -> bool:
+        """Return whether it stands before the others of its group."""
+        return self.own is not None and self.own.pinned
+
+
+def share_text(share: float) -> str:
+    """Format a share of keeping everything: ``60 %``, ``59.6 %``."""
+    text = f"{100 * share:.1f}".removesuffix(".0")
+    return f"{text}\u00a0%"
+
+
+def cost_text(overhead: float) -> str:
+    """Format an extra cost: ``+2.1 %``; never less than none."""
+    return f"+{percent(overhead)}" if overhead > _NO_EXTRA else "+0\u00a0%"
+
+
+def schedule_name(found: ListedSchedule, plain_bytes: int, budget_bytes: int | None = None) -> str:
+    """Return what a schedule is called: ``60 % · +2.1 %``.
+
+    That is the budget as a share of keeping everything, and the extra cost. Without a budget, it is the share
+    that the peak takes.
+    """
+    share = (budget_bytes or found.peak_bytes) / max(1, plain_bytes)
+    return f"{share_text(share)} · {cost_text(found.overhead)}"
+
+
+def own_name(own: OwnSchedule, plain_bytes: int) -> str:
+    """Return the name that the user has given, or the one by budget and cost."""
+    asked = own.asked
+    budget = None if asked is None or asked.aim is not None else asked.budget_bytes
+    return own.name or schedule_name(own.found, plain_bytes, budget)
+
+
+def shown_name(found: ListedSchedule, plain: ListedSchedule, own: OwnSchedule | None) -> str:
+    """Return what any schedule is called where it stands alone."""
+    if own is not None:
+        return own_name(own, plain.peak_bytes)
+    return _method(found, plain) or schedule_name(found, plain.peak_bytes)
+
+
+def grouped(
+    what_if: WhatIf, own: Iterable[OwnSchedule], also: Sequence[ListedSchedule] = ()
+) -> dict[RowGroup, tuple[ScheduleRow, ...]]:
+    """Return the rows of each group.
+
+    A schedule stands in the first group that has it. ``also``: schedules to list in any case, such as the one
+    that is compared.
+    """
+    plain = what_if.plain
+    mine = tuple(_own_row(entry, what_if) for entry in own)
+    seen = {row.found.key for row in mine}
+    methods = [plain, *sorted(what_if.baselines, key=lambda one: (one.solver, -one.peak_bytes))]
+    baselines = tuple(_baseline_row(one, plain) for one in methods if one.key not in seen)
+    seen |= {row.found.key for row in baselines}
+    known = {one.key: one for one in (*what_if.known, *also) if one.key not in seen}
+    frontier = sorted(known.values(), key=lambda one: -one.peak_bytes)
+    return {
+        RowGroup.MINE: mine,
+        RowGroup.BASELINES: baselines,
+        RowGroup.FRONTIER: _told_apart([_frontier_row(one, plain) for one in frontier], plain.peak_bytes),
+    }
+
+
+def _told_apart(rows: Sequence[ScheduleRow], plain_bytes: int) -> tuple[ScheduleRow, ...]:
+    """Return the rows with more digits where two names would be one."""
+    named = list(rows)
+    for digits in range(2, _MOST_DIGITS + 1):
+        count = Counter(row.name for row in named)
+        if count.total() == len(count):
+            break
+        for place, row in enumerate(named):
+            if count[row.name] > 1:
+                share, extra = 100 * row.found.peak_bytes / max(1, plain_bytes), 100 * row.found.overhead
+                name = f"{share:.{digits}f}\u00a0%{_DOT}+{max(0.0, extra):.{digits}f}\u00a0%"
+                named[place] = replace(row, name=name)
+    return tuple(named)
+
+
+def _own_row(own: OwnSchedule, what_if: WhatIf) -> ScheduleRow:
+    found, plain_bytes = own.found, what_if.plain.peak_bytes
+    name, plain_name = own_name(own, plain_bytes), schedule_name(found, plain_bytes)
+    said = [plain_name] if own.name else []
+    if found.constrained.constraints != what_if.constraints:
+        said.append(_constraints_words(found))
+    said.append(own.note or proof_text(found))
+    return ScheduleRow(
+        RowGroup.MINE, found, name, format_bytes(found.peak_bytes), " · ".join(said), _tip(found, own), own
+    )
+
+
+def _baseline_row(found: ListedSchedule, plain: ListedSchedule) -> ScheduleRow:
+    name = f"{_method(found, plain) or found.solver}{_DOT}{cost_text(found.overhead)}"
+    return ScheduleRow(RowGroup.BASELINES, found, name, format_bytes(found.peak_bytes), "", _tip(found, None))
+
+
+def _frontier_row(found: ListedSchedule, plain: ListedSchedule) -> ScheduleRow:
+    name = schedule_name(found, plain.peak_bytes)
+    return ScheduleRow(RowGroup.FRONTIER, found, name, format_bytes(found.peak_bytes), "", _tip(found, None))
+
+
+def _method(found: ListedSchedule, plain: ListedSchedule) -> str:
+    """Return the name of a baseline, with the budget that it had.
+
+    Empty if it is none.
+    """
+    if found.key == plain.key:
+        return "Keep everything"
+    if found.solver not in _METHODS:
+        return ""
+    return f"{_METHODS[found.solver][0]}, {share_text(found.budget_bytes / max(1, plain.peak_bytes))}"
+
+
+def _constraints_words(found: ListedSchedule) -> str:
+    return "without constraints" if found.constrained.constraints.is_empty else "under other constraints"
+
+
+def proof_text(found: ListedSchedule) -> str:
+    """Say how good a schedule is, as far as that is proved."""
+    if found.optimal:
+        return "optimal, proved"
+    return f"within {percent(1 - found.lower_bound / found.cost)} of the best possible"
+
+
+def _tip(found: ListedSchedule, own: OwnSchedule | None) -> str:
+    again = found.schedule.recomputations
+    lines = [
+        f"{format_bytes(found.peak_bytes)}, {cost_text(found.overhead)} step cost, "
+        f"{again} recomputation{'s' * (again != 1)}",
+        f"{proof_text(found)}; found by {found.solver}",
+    ]
+    if found.solver in _METHODS:
+        lines.append(f"Chen et al., 2016: {_METHODS[found.solver][1]}")
+        lines.append(f"its budget was {format_bytes(found.budget_bytes)}")
+    if own is not None and own.asked is not None:
+        asked = own.asked
+        words = f"budget {format_bytes(asked.budget_bytes)}" if asked.aim is None else asked.words
+        lines.insert(0, f"asked for: {words[:1].lower()}{words[1:]}")
+    if own is not None and own.note:
+        lines.insert(0, own.note)
+    return "\n".join(lines)

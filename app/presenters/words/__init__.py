@@ -1,0 +1,1 @@
+"""Sentences and names, as they are read in the window; no Qt."""

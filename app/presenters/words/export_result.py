@@ -1,0 +1,105 @@
+"""What the export dialog says before the export and after it.
+
+It is rich text. No Qt here.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from app.presenters.words.wording import strong
+from app.state.knowledge import ListedSchedule
+from checkmate.units import format_bytes, format_seconds
+
+_CHUNKS = 1.1  # what an allocator may add to the requested bytes, if no profile has measured it
+_ROOM = 1.05  # a step without a schedule is given this much more than it should need
+
+
+def default_budget(found: ListedSchedule, budget_bytes: int) -> int:
+    """Return the bytes that the allocator may show by default.
+
+    That is the slider's budget, or what the schedule needs. A schedule that recomputes nothing is not made
+    for a budget: it is allowed what its allocations should need.
+    """
+    budget = max(budget_bytes, found.peak_bytes)
+    if found.schedule.recomputations:
+        return budget
+    rate = found.graph.metadata.get("profile", {}).get("allocated_per_requested", _CHUNKS)
+    return max(budget, int(found.peak_bytes * max(1.0, float(rate)) * _ROOM))
+
+
+def result_text(report: Mapping[str, Any], directory: Path) -> str:
+    """Say what was measured and what was predicted.
+
+    That is the peak and the seconds, the gradients, and the folder.
+    """
+    peak, seconds = report["peak_bytes"], report["seconds"]
+    head = strong(
+        f"Verified and written to {directory}."
+        if report["ok"]
+        else f"Written to {directory}, but something is not as promised:"
+    )
+    problems = "".join(f"<br>{html.escape(problem)}" for problem in report["problems"])
+    rows = [
+        ("peak, as the allocator counts", _bytes(peak["predicted"]), _bytes(peak["measured"])),
+        (
+            "peak, as the ops request",
+            _bytes(peak["predicted_requested"]),
+            _bytes(peak["measured_requested"]),
+        ),
+        ("peak after reloading", "", _bytes(peak["reloaded_measured"])),
+        ("a step takes", _seconds(seconds["predicted"]), _seconds(seconds["measured"])),
+        ("the plain step", *_plain(peak, seconds)),
+    ]
+    gap = "&nbsp;" * 5
+    right = "<td align='right'>"
+    cells = "".join(
+        f"<tr><td>{what}{gap}</td>{right}{predicted}</td>{right}{gap}{strong(measured)}</td></tr>"
+        for what, predicted, measured in rows
+    )
+    budget = _bytes(report["budget_bytes"])
+    titles = f"<tr><td>budget {budget}</td>{right}predicted</td>{right}{gap}measured</td></tr>"
+    notes = "".join(f"<br>{html.escape(note)}" for note in report.get("notes", ()))
+    table = f"<table cellspacing='0' cellpadding='2'>{titles}{cells}</table>"
+    return f"{head}{problems}{table}{_gradients(report)}<br>{notes}"
+
+
+def _plain(peak: Mapping[str, Any], seconds: Mapping[str, Any]) -> tuple[str, str]:
+    predicted = _together(peak["plain_predicted"], seconds["plain_predicted"])
+    if peak["plain_measured"] is None:
+        return predicted, "does not fit"
+    return predicted, _together(peak["plain_measured"], seconds["plain_measured"])
+
+
+def _together(size: int | None, seconds: float | None) -> str:
+    return ", ".join(
+        part for part in (_bytes(size), "" if seconds is None else format_seconds(seconds)) if part
+    )
+
+
+def _gradients(report: Mapping[str, Any]) -> str:
+    """Say how what was compared differs from the plain step's.
+
+    That is the gradients, or what a step of the user's own comes to.
+    """
+    gradients = report["gradients"]
+    own = gradients.get("compared", "gradients") != "gradients"
+    if gradients["equal"] is None:
+        return f"{'Results and variables' if own else 'Gradients'} were not compared."
+    good = "bitwise equal to the plain step's" if gradients["bitwise"] else "equal to the plain step's"
+    batch = gradients.get("batch_size")
+    at = "" if batch in (None, report["batch_size"]) else f" at batch {batch}, where the plain step fits"
+    if own:
+        return f"✓ what the step returns and its variables {good} after {gradients['steps']} steps{at}"
+    return f"✓ gradients {good}{at}"
+
+
+def _bytes(size: int | None) -> str:
+    return "" if size is None else format_bytes(size)
+
+
+def _seconds(seconds: float | None) -> str:
+    return "not known" if seconds is None else format_seconds(seconds)

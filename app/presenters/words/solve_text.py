@@ -1,0 +1,122 @@
+"""Say how solving goes: a headline and what explains it; no Qt."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass
+
+from app.presenters.rows.need_rows import why_nothing_fits
+from app.presenters.words.wording import as_sentence, least_text, percent, status_text, strong
+from app.state.solve import Solve
+from app.state.standing import BudgetStanding, Standing
+from checkmate.ir.graph import Graph
+from checkmate.machine.stores.cost_origin import cost_text
+from checkmate.units import format_bytes, format_overhead
+
+_UNIT = re.compile(r"(?<=\d) (?=%|(?:[KMGT]iB|B|µs|ms|s)\b)")
+
+
+@dataclass(frozen=True)
+class SolveWords:
+    """A headline in rich text, and plain sentences below it."""
+
+    headline: str
+    details: str = ""
+
+
+def before_a_solve(*, opened: bool, passing: bool, preparing: str) -> SolveWords:
+    """Say what to do where nothing was asked yet, or what a solve waits for."""
+    if passing:
+        return SolveWords("Solving waits for measured costs.", "A solve now would disturb the measurement.")
+    return SolveWords("Move the budget to solve." if opened else "Nothing to solve yet.", preparing)
+
+
+def unsolved(graph: Graph, standing: Standing, lower_bound: float, preparing: str) -> SolveWords:
+    """Say what is known of a budget that was not solved for.
+
+    ``lower_bound`` is the bound on its cost.
+    """
+    if standing.fit is BudgetStanding.IMPOSSIBLE:
+        return _impossible(standing)
+    budget, best = strong(_spaced(format_bytes(standing.budget_bytes))), standing.best
+    if best is None:
+        return SolveWords(f"{budget}: not solved, no schedule known", preparing)
+    gap = max(0.0, 1 - lower_bound / best.cost) if best.cost > 0 else 0.0
+    quality = "proved optimal" if best.optimal else f"within {percent(gap)} of the best possible"
+    cost = f"{cost_text(graph, best.cost)} ({format_overhead(best.cost, graph.base_cost)})"
+    return SolveWords(f"{budget}: not solved", _spaced(f"Best known: {cost}, {quality}."))
+
+
+def of_solve(graph: Graph, solve: Solve, standing: Standing, preparing: str) -> SolveWords:
+    """Say how a solve for where the slider stands goes, or how it ended."""
+    if solve.running and standing.fit is BudgetStanding.IMPOSSIBLE:
+        return _impossible(standing)
+    details = _explain(graph, solve)
+    if solve.running and preparing:
+        meanwhile = (
+            "Until then, simple strategies are tried."
+            if solve.aim is None
+            else "The search for the least memory begins after that."
+        )
+        details = f"{preparing}. {meanwhile} {details}".strip()
+    return SolveWords(_spaced(_headline(solve)), _spaced(details))
+
+
+def _impossible(standing: Standing) -> SolveWords:
+    """Say that nothing fits, which is known already; the solve will say why."""
+    budget, least = (format_bytes(size) for size in (standing.budget_bytes, standing.least_possible))
+    return SolveWords(
+        _spaced(f"{strong(budget)}: infeasible, proved"),
+        _spaced(f"No schedule needs less than {least}, in any order."),
+    )
+
+
+def _headline(solve: Solve) -> str:
+    """Say what was asked, and how the solve stands."""
+    if solve.aim is None:
+        status = html.escape(status_text(solve.status, solve.gap, solve.message))
+        if solve.running and not solve.best:
+            status = "solving, no schedule known yet"
+        return f"{strong(format_bytes(solve.budget_bytes))}: {status}"
+    best = solve.best[-1][1] if solve.best else None
+    text = least_text(solve.status, best, solve.gap, solve.message)
+    return f"{strong(f'Least memory {solve.aim.words}')}: {html.escape(text)}"
+
+
+def _explain(graph: Graph, solve: Solve) -> str:
+    if solve.status == "infeasible":
+        return _why_infeasible(graph, solve)
+    if solve.status == "limit":
+        return "Give it more time, or a larger budget."
+    if not solve.best:
+        return "" if solve.running or solve.status == "failed" else as_sentence(solve.message)
+    if solve.aim is not None:
+        return _explain_least(solve)
+    best = solve.best[-1][1]
+    text = f"Best {cost_text(graph, best)} ({format_overhead(best, graph.base_cost)})"
+    if solve.lower_bound is not None:
+        text += f" · none below {format_overhead(min(solve.lower_bound, best), graph.base_cost)}"
+    return text + (f" (assuming {', '.join(solve.assumptions)})" if solve.assumptions else "")
+
+
+def _why_infeasible(graph: Graph, solve: Solve) -> str:
+    tightest = solve.tightest
+    why = as_sentence(solve.message) if tightest is None else why_nothing_fits(graph, tightest)
+    under = "" if solve.what_if.constraints.is_empty else "Under these constraints: "
+    batch = " A smaller batch needs less." if graph.batch_size and graph.batch_size > 1 else ""
+    return f"{under}{why}{batch}"
+
+
+def _explain_least(solve: Solve) -> str:
+    """Say what is proved, and how much was tried."""
+    at = " at this cost" if solve.aim is not None and solve.aim.limited else ""
+    proved = solve.lower_bound is not None and solve.lower_bound >= solve.best[-1][1]
+    text = "No schedule needs less" if proved else f"None below {format_bytes(solve.lower_bound or 0)}"
+    tried = f" · {solve.probes} budget{'s' * (solve.probes != 1)} tried" if solve.probes else ""
+    return text + at + tried
+
+
+def _spaced(text: str) -> str:
+    """Return the text with every figure and its unit on one line."""
+    return _UNIT.sub("\u00a0", text)

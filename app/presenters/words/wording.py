@@ -1,0 +1,215 @@
+"""The window's sentences about figures; no Qt.
+
+Each says what was found and how far it can be trusted.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+from app.state.knowledge import ListedSchedule
+from checkmate.ir.graph import CostOrigin, Graph
+from checkmate.machine.describe import elsewhere_words
+from checkmate.machine.stores.cost_origin import doubt_words, origin_words
+from checkmate.progress import FillState
+from checkmate.units import format_bytes, plural
+
+_TYPED = ("checkmate", "pip", "dask", "ray")  # commands, which keep their case
+SCALED_FROM = "extrapolated_from_batch"  # in a graph's metadata
+GRADIENT = "gradient_tape/"  # the scope of ops that TensorFlow made for gradients
+_LONGEST = 64  # characters of a name in a sentence
+
+
+def origin_text(graph: Graph) -> str:
+    """Return how the costs are known; ``doubts`` says why they may be wrong."""
+    doubtful = ", doubtful" if doubt_words(graph) else ""
+    if SCALED_FROM in graph.metadata:
+        return "costs scaled"
+    return {
+        CostOrigin.MEASURED: f"costs {origin_words(graph)}{doubtful}",
+        CostOrigin.ANALYTIC: "costs estimated (operation counts)",
+        CostOrigin.GIVEN: "costs as given in the file",
+    }[graph.cost_origin]
+
+
+def batch_text(graph: Graph) -> str:
+    """Return the batch size, and whether the graph was scaled to it.
+
+    It is empty where the graph names no batch size.
+    """
+    scaled = graph.metadata.get(SCALED_FROM)
+    if graph.batch_size is None:
+        return ""
+    return f"batch {graph.batch_size}" + (f", scaled from {scaled}, estimated" if scaled else "")
+
+
+def doubts(graph: Graph) -> str:
+    """Return sentences on why the costs may be wrong here.
+
+    The text is empty if there is no doubt. The doubts depend on how and where the costs were measured.
+    """
+    found = (doubt_words(graph), elsewhere_words(graph))
+    return " ".join(f"{words[0].upper()}{words[1:]}." for words in found if words)
+
+
+def remeasuring_hint(graph: Graph) -> str:
+    """Say what a new profile would do about ``doubts``."""
+    if doubt_words(graph):
+        return "Profile again when the machine is quiet. These ops are then measured again."
+    return "Profile it again to measure the ops on this machine."
+
+
+def as_sentence(text: str) -> str:
+    """Write a message of the command line as the window writes one.
+
+    It begins with a capital, unless with a name or a command, and ends with a full stop, unless with what is
+    to be typed.
+    """
+    text = text.strip()
+    first = re.match(r"[a-z]+(?=[ ,;:…])", text)
+    if first is not None and first.group() not in _TYPED:
+        text = text[0].upper() + text[1:]
+    typed = re.search(rf": (?:{'|'.join(_TYPED)})\b", text) or not re.search(r"[\w)%'\"]$", text)
+    return text if not text or typed else f"{text}."
+
+
+def short_name(name: str, most: int = 40) -> str:
+    """Return an op's or a value's name without the scopes around it."""
+    parts = name.removeprefix("gradient_tape/").split("/")
+    text = ("∂ " if name.startswith("gradient_tape/") else "") + "/".join(parts[-2:])
+    return text if len(text) <= most else "…" + text[-most + 1 :]
+
+
+def name_in_model(name: str, model: str) -> str:
+    """Return an op's name without the scope of the whole model.
+
+    ∂ stands for the scope of a gradient.
+    """
+    sign = "∂ " if name.startswith(GRADIENT) else ""
+    return sign + name.removeprefix(GRADIENT).removeprefix(model)
+
+
+def layer_name(graph: Graph, op: int) -> str:
+    """Name an op by its layer and what it does there."""
+    entry = graph.ops[op]
+    last = entry.name.rsplit("/", 1)[-1]
+    if not entry.group:
+        return short_name(entry.name)
+    return f"{'∂ ' if entry.name.startswith('gradient_tape/') else ''}{entry.group.rsplit('/', 1)[-1]}/{last}"
+
+
+def strong(text: str) -> str:
+    """Return rich text in the semibold face.
+
+    The bundled fonts have no plain bold, which would be smeared.
+    """
+    return f'<span style="font-weight:600">{html.escape(text)}</span>'
+
+
+def constraints_text(count: int, cost: float | None, without: float | None) -> str:
+    """Say how many constraints there are, and what they cost.
+
+    The cost is compared with the best known without them.
+    """
+    text = f"under {count} constraint{'' if count == 1 else 's'}"
+    if cost is None or not without:
+        return text
+    more = 100 * (cost / without - 1)
+    return f"{text}: +{more:.1f}\u00a0% cost" if more >= 0.05 else f"{text}, at no cost"
+
+
+def percent(share: float) -> str:
+    """Format a share as a percentage: ``2.9 %``, ``0.034 %``.
+
+    A small share does not become zero.
+    """
+    return f"{100 * share:.1f}\u00a0%" if share >= 0.01 or share <= 0 else f"{100 * share:.2g}\u00a0%"
+
+
+def signed_bytes(size: int) -> str:
+    """Format bytes that may be taken away: ``16.0 MiB``, ``−16.0 MiB``."""
+    return format_bytes(size) if size >= 0 else f"−{format_bytes(-size)}"
+
+
+def status_text(status: str, gap: float | None, message: str) -> str:
+    """Return in words how a solve stands.
+
+    The words never confuse a limit with a proof.
+    """
+    if status == "solving":
+        return "solving" if gap is None else f"solving, within {percent(gap)} of the best possible"
+    if status == "optimal":
+        return "optimal, proved"
+    if status == "feasible":
+        return (
+            "a schedule; no bound says how good"
+            if gap is None
+            else f"within {percent(gap)} of the best possible"
+        )
+    if status == "infeasible":
+        return "infeasible, proved"
+    if status == "limit":
+        return "no schedule found yet; one may exist"
+    return {"cancelled": "stopped"}.get(status, f"failed: {message}")
+
+
+def least_text(status: str, best: float | None, gap: float | None, message: str) -> str:
+    """Say how a search for the least memory stands.
+
+    ``best`` is the least found, in bytes.
+    """
+    if status == "failed" or best is None:
+        return status_text("failed" if status == "failed" else status, None, message)
+    found = format_bytes(best)
+    if status == "optimal":
+        return f"{found}, proved"
+    so_far = f"{found} so far" if status == "solving" else found
+    return so_far if not gap else f"{so_far}, within {percent(gap)} of the least possible"
+
+
+def memory_change(peak: int, plain: int) -> str:
+    """Format a change of memory: ``−56 % peak memory``."""
+    return f"−{100 * (1 - peak / plain):.0f} % peak memory" if plain and peak < plain else "Same peak memory"
+
+
+def time_change(overhead: float) -> str:
+    """Format a change of time: ``+5.1 % step time (predicted)``."""
+    return f"+{max(0.0, 100 * overhead):.1f} % step cost"
+
+
+def fill_text(on: bool, state: FillState | None, *, solving: bool, found: int) -> str:
+    """Say how the work on other budgets stands."""
+    known = f"{found} found"
+    if not on:
+        return f"off · {known}"
+    if solving:
+        return f"waiting · {known}"
+    return {
+        FillState.WORKING: f"working · {known}",
+        FillState.DONE: f"done · {known}",
+        FillState.RESTING: known,  # the button beside it lets it go on
+        None: "",
+    }[state]
+
+
+def playhead_text(graph: Graph, op: int, step: int, count: int, live: int, peak: int) -> str:
+    """Say what happens at the playhead.
+
+    The sentence is for the status bar and for assistive technology.
+    """
+    name = graph.ops[op].name
+    # Its end says most, and the figures come after it.
+    name = name if len(name) <= _LONGEST else "…" + name[1 - _LONGEST :]
+    return (
+        f"Step {step + 1} of {count}, computing {name}, {format_bytes(live)} live (peak {format_bytes(peak)})"
+    )
+
+
+def timeline_text(name: str, shown: ListedSchedule) -> str:
+    """Say which schedule is on screen, and how long it is.
+
+    Its name is that in the list.
+    """
+    steps, again = len(shown.schedule.steps), shown.schedule.recomputations
+    return f"{name} · {plural(steps, 'step')}, {plural(again, 'recomputation')}"

@@ -1,0 +1,1 @@
+"""The part of the step that is shown, and the selected range."""

@@ -1,0 +1,120 @@
+"""Save a certificate of the schedule on screen.
+
+It is a proof that others can check.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtWidgets import QFileDialog, QProgressDialog
+
+from app.state.knowledge import ListedSchedule
+from app.workers.process import WorkerProcess
+from checkmate.ipc.messages import Cancel, Message
+from checkmate.units import format_bytes, format_overhead, plural
+from checkmate.workers.messages.certifier import CertificateWritten, Certify, CertifyFailed, CertifyProgress
+from checkmate.workers.messages.table import WINDOW_MESSAGES
+
+if TYPE_CHECKING:
+    from app.views.window.main_window import MainWindow
+
+_SECONDS = 60.0
+_NOTHING = "There is nothing to certify yet: open a model or a graph first."
+_CONSTRAINED = "A certificate holds for every schedule. It knows no what-ifs: remove them first."
+
+
+class Certifying:
+    """Asks where to, proves in its own process, and says what is certified."""
+
+    def __init__(self, window: MainWindow) -> None:
+        self._window, self._jobs, self._job = window, itertools.count(1), 0
+        self._found: ListedSchedule | None = None
+        self._path = Path()
+        self._budget = 0
+        self.process: WorkerProcess | None = None
+        self.progress: QProgressDialog | None = None
+
+    def ask(self) -> None:
+        """Ask where to save the certificate, and begin."""
+        exploration = self._window.session.exploration
+        shown = exploration.shown
+        if shown is None or not exploration.constraints.is_empty:
+            said = _NOTHING if shown is None else _CONSTRAINED
+            self._window.statusBar().showMessage(said, 10000)
+            return
+        name, _ = QFileDialog.getSaveFileName(
+            self._window,
+            "Save a certificate",
+            f"{shown.graph.name}-{shown.peak_bytes // 2**20}MiB.certificate.json",
+            "Certificates (*.json *.json.gz)",
+        )
+        if name:
+            self.begin(shown, Path(name))
+
+    def begin(self, found: ListedSchedule, path: Path) -> None:
+        """Certify ``found`` for the memory that it takes; write to ``path``."""
+        if self.process is None:
+            self.process = WorkerProcess("checkmate.workers.certifier", WINDOW_MESSAGES, self._window)
+            self.process.received.connect(self._on_received)
+            self.process.died.connect(lambda sentence: self._end(sentence))
+        self._job, self._found, self._path = next(self._jobs), found, path
+        self._budget = found.peak_bytes
+        body = self._window.session.solving.graph_body()
+        cost, budget = found.cost, found.peak_bytes
+        self.process.send(Certify(self._job, found.graph.name, budget, cost, _SECONDS, path, body))
+        head = f"Proving that no schedule of {found.graph.name} within {format_bytes(budget)} costs less"
+        self.progress = QProgressDialog(head, "Cancel", 0, 0, self._window)
+        self.progress.setWindowTitle("Certificate")
+        self.progress.setMinimumDuration(0)
+        self.progress.canceled.connect(self.cancel)
+        self.progress.show()
+
+    def cancel(self) -> None:
+        """Stop; nothing is written."""
+        if self.process is not None and self._found is not None:
+            self.process.send(Cancel(self._job))
+            self._end("The certificate was cancelled; nothing was written.")
+
+    def close(self) -> None:
+        """End the process."""
+        self._found = None
+        if self.process is not None:
+            self.process.close()
+
+    def _on_received(self, message: Message) -> None:
+        found = self._found
+        if found is None:
+            return
+        match message:
+            case CertifyProgress(job=job, sentence=sentence) if job == self._job and self.progress:
+                self.progress.setLabelText(sentence[:1].upper() + sentence[1:])
+            case CertificateWritten(job=job) if job == self._job:
+                self._end("")
+                self._window.session.noticed.emit(self._words(found, message))
+            case CertifyFailed(job=job) if job == self._job:
+                self._end("")
+                self._window.session.failed.emit(message.message, message.hint)
+
+    def _words(self, found: ListedSchedule, proved: CertificateWritten) -> str:
+        """Return what is certified."""
+        base, within = found.graph.base_cost, format_bytes(self._budget)
+        cases = plural(proved.cases, "case")
+        if proved.cost is None:
+            return f"Saved {self._path}: proved, in {cases}, that no schedule fits {within}."
+        least, own = format_overhead(proved.cost, base), format_overhead(found.cost, base)
+        said = f"Saved {self._path}: proved, in {cases}, that no schedule within {within} costs less"
+        check = f"Anyone can check it: python verify.py GRAPH {self._path.name}"
+        return f"{said} than {least}. This one costs {own}. {check}"
+
+    def _end(self, sentence: str) -> None:
+        self._found = None
+        if self.progress is not None:
+            self.progress.canceled.disconnect(self.cancel)
+            self.progress.close()
+            self.progress.deleteLater()
+            self.progress = None
+        if sentence:
+            self._window.statusBar().showMessage(sentence, 10000)

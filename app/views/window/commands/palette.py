@@ -1,0 +1,127 @@
+"""The command palette: one field to find everything.
+
+It finds every command, layer, op and schedule.
+"""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import (
+    QApplication,
+    QFrame,
+    QLineEdit,
+    QListWidget,
+    QListWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.presenters.palette import PaletteEntry, search
+from app.presenters.words.name_cut import NameCut
+from app.theme import CurrentTheme
+from app.views.common.panel import label
+from app.views.lists.rows import DETAIL, FIGURE, BarDelegate
+
+_WIDTH, _HEIGHT, _EMPTY_HEIGHT, _TOP = 560, 440, 104, 70
+_AROUND = 76  # pixels: the field, and the space around it and the list
+
+
+class Palette(QFrame):
+    """A search field and a list over the top of ``parent``.
+
+    Up and Down choose, Enter runs, Esc or a click elsewhere closes it.
+    """
+
+    def __init__(self, entries: list[PaletteEntry], theme: CurrentTheme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._over = parent
+        self._before: QWidget | None = None
+        self.setObjectName("palette")
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setAccessibleName("Search layers, schedules, commands")
+        self._entries, self.found = entries, list[PaletteEntry]()
+        column = QVBoxLayout(self)
+        column.setContentsMargins(10, 10, 10, 8)
+        column.setSpacing(6)
+        self.field = QLineEdit()
+        self.field.setPlaceholderText("Search layers, schedules, commands; > for commands alone")
+        self.field.setAccessibleName("Search")
+        self.field.textChanged.connect(self._on_text)
+        self.field.installEventFilter(self)
+        self.list = QListWidget()
+        self.list.setAccessibleName("Found")
+        self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._delegate = BarDelegate(theme, "accent")
+        self.list.setItemDelegate(self._delegate)
+        self.list.itemClicked.connect(lambda item: self._run(self.list.row(item)))
+        self.said = label("", muted=True, wrap=True)
+        column.addWidget(self.field)
+        column.addWidget(self.list, 1)
+        column.addWidget(self.said)
+        self._on_text("")
+
+    def _fit(self) -> None:
+        """Take the room that the list needs, or the little that a sentence needs."""
+        width, height = min(_WIDTH, self._over.width() - 40), _EMPTY_HEIGHT
+        if self.found:
+            rows = len(self.found) * self.list.sizeHintForRow(0)
+            height = min(_HEIGHT, self._over.height() - 2 * _TOP, _AROUND + rows)
+        self.setGeometry((self._over.width() - width) // 2, _TOP, width, height)
+
+    def open(self) -> None:
+        """Show the palette, ready to type."""
+        self._before = QApplication.focusWidget()
+        self.show()
+        self.raise_()
+        self.field.setFocus()
+
+    def _on_text(self, text: str) -> None:
+        found = search(text, self._entries)
+        self.found = list(found.entries)
+        self._delegate.names = NameCut([entry.title for entry in self.found])
+        self.list.clear()
+        for entry in self.found:
+            item = QListWidgetItem(entry.title)
+            item.setData(FIGURE, entry.hint)
+            item.setData(DETAIL, entry.detail or entry.kind)
+            self.list.addItem(item)
+        self.list.setCurrentRow(0)
+        self.list.setVisible(bool(found.entries))
+        self.said.setText(found.said)
+        self.said.setVisible(bool(found.said))
+        self._fit()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.FocusOut:
+            self.close()
+        if event.type() in (QEvent.Type.ShortcutOverride, QEvent.Type.KeyPress):
+            assert isinstance(event, QKeyEvent)
+            if event.key() == Qt.Key.Key_Escape:
+                event.accept()
+                self._leave()
+                return True
+        if event.type() == QEvent.Type.KeyPress:
+            assert isinstance(event, QKeyEvent)
+            moves = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: 8, Qt.Key.Key_PageUp: -8}
+            key = Qt.Key(event.key())
+            if key in moves and self.found:
+                row = max(0, min(len(self.found) - 1, self.list.currentRow() + moves[key]))
+                self.list.setCurrentRow(row)
+                return True
+            if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+                self._run(self.list.currentRow())
+                return True
+        return super().eventFilter(watched, event)
+
+    def _run(self, row: int) -> None:
+        if 0 <= row < len(self.found):
+            run = self.found[row].run
+            self._leave()
+            run()
+
+    def _leave(self) -> None:
+        """Close, and give the keys back to what had them before."""
+        self.close()
+        if self._before is not None:
+            self._before.setFocus()

@@ -1,0 +1,1 @@
+"""What asks, and what tells, in a window of its own."""

@@ -1,0 +1,176 @@
+"""The export dialog.
+
+It has the folder, the budget, what will be done, and what was measured.
+"""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import (
+    QDialog,
+    QFileDialog,
+    QFormLayout,
+    QHBoxLayout,
+    QLineEdit,
+    QProgressBar,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.models.session import Session
+from app.presenters.words.export_result import default_budget, result_text
+from app.presenters.words.wording import as_sentence, strong
+from app.views.common.panel import label
+from checkmate.units import Budget, format_bytes, format_bytes_up, parse_budget
+
+
+class ExportDialog(QDialog):
+    """Runs the export in the device process; closing the dialog cancels it.
+
+    The window can be used meanwhile.
+    """
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Export training graph")
+        # Else each dialog would keep its graph as long as the window lives.
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setMinimumWidth(560)
+        self._session = session
+        self._directory = Path()
+        shown = session.exploration.shown
+        assert shown is not None
+        # Better ones may come on screen while this is open; the schedule named in the title is written.
+        self._found = shown
+        self._default = default_budget(shown, session.exploration.budget_bytes)
+        column = QVBoxLayout(self)
+        column.setSpacing(10)
+        self._add_description(column)
+        column.addLayout(self._form())
+        self._bar = QProgressBar()
+        self._bar.setTextVisible(False)
+        self._bar.setVisible(False)
+        column.addWidget(self._bar)
+        self._status = label("", wrap=True)
+        column.addWidget(self._status)
+        column.addLayout(self._buttons())
+        self._running = False
+        session.progressed.connect(self._on_progress)
+        session.exported.connect(self._on_exported)
+        session.failed.connect(self._on_failed)
+        session.device_ended.connect(self._on_ended)
+
+    def _add_description(self, column: QVBoxLayout) -> None:
+        """Add the schedule's summary, and what an export does."""
+        shown = self._found
+        peak, extra = format_bytes(shown.peak_bytes), 100 * shown.overhead
+        summary = f"Peak {peak} predicted, +{extra:.1f} % step cost, found by {shown.solver}"
+        column.addWidget(label(summary, name="title", wrap=True))
+        column.addWidget(
+            label(
+                "Writes graph, schedule, report, and a SavedModel that needs TensorFlow alone.\n"
+                "Measures the peak in fresh processes. Compares the step with the plain one.\n"
+                "If the peak is over the budget, tries a smaller schedule, a minute or two each.",
+                muted=True,
+                wrap=True,
+            )
+        )
+
+    def _form(self) -> QFormLayout:
+        """Return the fields for the folder and the budget."""
+        row = QHBoxLayout()
+        self._folder = QLineEdit(str(Path.cwd() / f"{self._found.graph.name}-export"))
+        self._folder.setAccessibleName("Folder")
+        browse = QPushButton("Choose…")
+        browse.clicked.connect(self._on_browse)
+        row.addWidget(self._folder, 1)
+        row.addWidget(browse)
+        self._budget = QLineEdit(format_bytes_up(self._default))
+        self._budget.setAccessibleName("The most memory that the device's allocator may show")
+        self._budget.setToolTip(
+            "The most memory that the device's allocator may show: 6.5GiB, 800MiB, or "
+            "60% of the plain step's memory"
+        )
+        self._default_text = self._budget.text()
+        form = QFormLayout()
+        form.addRow("Folder", row)
+        form.addRow("Memory budget", self._budget)
+        return form
+
+    def _buttons(self) -> QHBoxLayout:
+        """Return the row of buttons."""
+        buttons = QHBoxLayout()
+        buttons.addStretch(1)
+        self._close = QPushButton("Close")
+        self._close.clicked.connect(self.reject)
+        self._start = QPushButton("Export and verify")
+        self._start.setObjectName("primary")
+        self._start.setDefault(True)  # Return in a field begins, and does not open the folder chooser
+        self._start.clicked.connect(self._on_start)
+        buttons.addWidget(self._close)
+        buttons.addWidget(self._start)
+        return buttons
+
+    def _on_browse(self) -> None:
+        chosen = QFileDialog.getExistingDirectory(self, "Folder to write into", self._folder.text())
+        if chosen:
+            self._folder.setText(chosen)
+
+    def _on_start(self) -> None:
+        try:
+            budget = self._asked()
+        except ValueError as error:
+            self._status.setText(html.escape(as_sentence(str(error))))
+            return
+        self._running = True
+        self._start.setEnabled(False)
+        self._budget.setEnabled(False)
+        self._close.setText("Cancel")
+        self._bar.setVisible(True)
+        self._bar.setRange(0, 0)
+        self._directory = Path(self._folder.text()).expanduser()
+        self._session.export(self._found, self._directory, budget)
+
+    def _asked(self) -> Budget:
+        """Return the budget in the field.
+
+        It is exact to the byte if the user did not change it.
+
+        Raises:
+            ValueError: the field cannot be read; the sentence says how to write it.
+        """
+        text = self._budget.text()
+        return Budget(bytes_=self._default) if text == self._default_text else parse_budget(text)
+
+    def _on_progress(self, stage: str, message: str, done: float, total: float) -> None:
+        self._status.setText(message)
+
+    def _on_ended(self) -> None:
+        self._running = False
+        self._bar.setVisible(False)
+        self._start.setEnabled(True)
+        self._budget.setEnabled(True)
+        self._close.setText("Close")
+
+    def _on_exported(self, report: dict[str, Any]) -> None:
+        self._status.setText(result_text(report, self._directory))
+        layout = self.layout()
+        assert layout is not None
+        needed = layout.totalHeightForWidth(self.width())  # a text that wraps does not make space for itself
+        self.resize(self.width(), max(self.height(), needed))
+
+    def _on_failed(self, sentence: str, hint: str) -> None:
+        if not self._running:
+            return  # another task failed
+        self._status.setText(f"{strong(as_sentence(sentence))}<br>{html.escape(as_sentence(hint))}")
+
+    def reject(self) -> None:
+        if self._running:
+            self._session.cancel_device()
+            return
+        super().reject()

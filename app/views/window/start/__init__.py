@@ -1,0 +1,1 @@
+"""What is seen first: the start page, the tour, a profile on its way."""

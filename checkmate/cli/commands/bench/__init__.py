@@ -1,0 +1,1 @@
+"""The benchmarks: solvers, the paper's table, other ways to save memory."""

@@ -1,0 +1,1 @@
+"""What fits: the largest batch, the largest input, which card."""

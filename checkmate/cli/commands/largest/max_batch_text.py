@@ -1,0 +1,109 @@
+"""Print what ``checkmate max-batch`` found, proved and measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkmate.cli.commands.largest import max_batch_measured
+from checkmate.machine.stores.cost_origin import cost_text, origin_words
+from checkmate.units import format_bytes, format_overhead, format_seconds, plural
+
+if TYPE_CHECKING:
+    from checkmate.largest.batch import MaxBatch
+    from checkmate.largest.measured import MeasuredSize
+
+
+def facts(found: MaxBatch, measured: MeasuredSize) -> dict[str, Any]:
+    """Return what ``--json`` prints.
+
+    Batches are in examples, sizes in bytes, costs in the graph's unit, of the step at ``batch``. All of it is
+    about the extrapolated step, except ``measured``.
+    """
+    from checkmate.largest.batch import forward_cost
+
+    result, graph = found.result, found.graph
+    assert result.cost is not None
+    forward = forward_cost(graph)
+    return {
+        "format": "checkmate-max-batch",
+        "version": 1,
+        "name": graph.name,
+        "batch": found.batch,
+        "upper_bound_batch": found.upper_batch,
+        "proved": found.proved,
+        "extrapolated_from_batch": found.scaling.batch,
+        "extrapolation": found.scaling.note(),
+        "budget_bytes": result.budget_bytes,
+        "peak_bytes": result.peak_bytes,
+        "fixed_bytes": graph.fixed_bytes,
+        "max_overhead": None if found.max_overhead == float("inf") else found.max_overhead,
+        "rule": _rule(found),
+        "cost": result.cost,
+        "base_cost": result.base_cost,
+        "cost_limit": found.cost_limit,
+        "cost_unit": graph.cost_unit.value,
+        "overhead": result.overhead,
+        "extra_forward_passes": (result.cost - result.base_cost) / forward if forward > 0 else None,
+        "plain_batch": found.plain_batch,
+        "baselines": dict(found.baselines),
+        "baselines_out_of_time": sorted(found.unfinished),
+        "solver": result.solver,
+        "seconds": found.seconds,
+        "probes": found.probes,
+        "cancelled": found.cancelled,
+        "graph_fingerprint": graph.fingerprint,
+        "steps": result.require_schedule().steps.tolist(),
+        "measured": max_batch_measured.facts(measured, "batch"),
+    }
+
+
+def text(found: MaxBatch, measured: MeasuredSize, schedule: Path | None, graph_file: Path | None) -> str:
+    """Return the result in words."""
+    result, graph = found.result, found.graph
+    assert result.cost is not None and result.peak_bytes is not None
+    extra = format_overhead(result.cost, result.base_cost)
+    proved = (
+        "proved largest"
+        if found.proved
+        else f"proved: no batch above {found.upper_batch} fits; sizes in between are open"
+    )
+    if found.cancelled:
+        proved += "; interrupted"
+    if found.at_once > 1:
+        proved += f"; up to {found.at_once} searches ran at once and shared the cores"
+    rows = [("keep everything, given order", f"{found.plain_batch:,}" if found.plain_batch else "none")]
+    rows += [(name, _baseline(found, name)) for name in found.baselines]
+    rows += [("checkmate", f"{found.batch:,}"), ("proved limit", f"{found.upper_batch:,}")]
+    return "\n".join(
+        [
+            f"{graph.name} within {format_bytes(result.budget_bytes)}, {_rule(found)}: batch "
+            f"{found.batch:,} ({proved})",
+            f"  {found.scaling.note()}",
+            *(f"  {name:<30}{batch:>16}" for name, batch in rows),
+            f"  peak      {format_bytes(result.peak_bytes)} (requested bytes, predicted), "
+            f"{format_bytes(graph.fixed_bytes)} of it fixed",
+            f"  cost      {cost_text(graph, result.cost)}, {extra} over computing everything once "
+            f"({origin_words(graph)})",
+            f"  solved by {result.solver} in {format_seconds(found.seconds)}, "
+            f"{plural(found.probes, 'batch size')} tried",
+            *max_batch_measured.lines(measured, "batch"),
+            *(f"wrote {path}" for path in (schedule, graph_file) if path is not None),
+        ]
+    )
+
+
+def _baseline(found: MaxBatch, name: str) -> str:
+    batch = found.baselines[name]
+    if name in found.unfinished:
+        return "out of time" if batch is None else f"at least {batch:,}"
+    return "no more" if batch is None else f"{batch:,}"
+
+
+def _rule(found: MaxBatch) -> str:
+    if found.max_overhead is None:
+        share = found.cost_limit / found.result.base_cost - 1 if found.result.base_cost > 0 else 0.0
+        return f"at most one extra forward pass (+{100 * share:.1f} %)"
+    if found.max_overhead == float("inf"):
+        return "at any cost"
+    return f"at most {100 * found.max_overhead:g} % extra cost"

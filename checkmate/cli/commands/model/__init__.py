@@ -1,0 +1,1 @@
+"""What begins with a model: profile, run, export, verify."""

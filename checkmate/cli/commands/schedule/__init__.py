@@ -1,0 +1,1 @@
+"""What begins with a graph: solve, check, certify, explain."""

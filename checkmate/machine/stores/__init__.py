@@ -1,0 +1,1 @@
+"""What is kept on this machine: costs, plans, and where they are from."""

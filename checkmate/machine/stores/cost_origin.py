@@ -1,0 +1,143 @@
+"""Describe a graph's costs in words.
+
+How much they are, and how they are known: measured now, measured before, estimated or given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeGuard
+
+from checkmate.ir.graph import CostOrigin, CostUnit, Graph
+from checkmate.machine.stores.readings import Reading
+from checkmate.units import format_seconds
+
+_MATTERS = 0.02  # of the step's cost; a smaller doubtful share is not mentioned
+_OTHER_PACE = 1.25  # ratio of the seconds of two days that is worth a sentence
+READ_AGAIN = "profile again when the machine is quiet: these ops are then measured again"
+
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def cost_text(graph: Graph, cost: float) -> str:
+    """Return ``cost`` in words, in the graph's unit.
+
+    For example ``1.31 s``, ``381 GFLOP`` or ``12,000 units``.
+    """
+    if graph.cost_unit is CostUnit.SECONDS:
+        return format_seconds(cost)
+    if graph.cost_unit is CostUnit.FLOP:
+        factor, prefix = next(((f, p) for f, p in _PREFIXES if cost >= f), (1.0, ""))
+        return f"{cost / factor:.3g} {prefix}FLOP"
+    return f"{cost:,.0f} units" if cost >= 1000 else f"{cost:.4g} units"
+
+
+def origin_words(graph: Graph) -> str:
+    """Return ``measured``, ``analytic`` or ``given``.
+
+    For measured costs, also say how many came from the cache, and from which day.
+
+    A graph's metadata can also come from a file. Entries that ``profile`` would not write are ignored.
+    """
+    if graph.cost_origin is not CostOrigin.MEASURED:
+        return graph.cost_origin.value
+    cache = cache_facts(graph)
+    known, now = cache.get("ops"), cache.get("measured_now")
+    if not isinstance(known, int) or not isinstance(now, int) or not known:
+        return "measured"
+    oldest, newest = str(cache.get("oldest", "")), str(cache.get("newest", ""))
+    days = newest if oldest == newest else f"{oldest} to {newest}"
+    if not now:
+        return f"measured before (cache, {days})"
+    return f"measured, {known} of {known + now} ops before (cache, {days})"
+
+
+def cache_facts(graph: Graph) -> Mapping[str, Any]:
+    """Return what the profile says of the cache; may be empty.
+
+    The keys are ``ops``, ``measured_now``, ``oldest``, ``newest`` and ``problem``.
+    """
+    profile = graph.metadata.get("profile")
+    cache = profile.get("cache") if isinstance(profile, Mapping) else None
+    return cache if isinstance(cache, Mapping) else {}
+
+
+def reading_facts(graph: Graph) -> Mapping[str, Any]:
+    """Return what the profile says of how the costs were measured.
+
+    The keys are ``load``, ``cores``, ``spread``, ``doubtful_ops`` and ``doubtful_share``. The mapping is
+    empty where costs are not measured, in files of older profiles, and where a file holds something else in
+    that place.
+    """
+    profile = graph.metadata.get("profile")
+    facts = profile.get("reading") if isinstance(profile, Mapping) else None
+    if graph.cost_origin is not CostOrigin.MEASURED or not isinstance(facts, Mapping):
+        return {}
+    wanted = ("load", "cores", "spread", "doubtful_ops", "doubtful_share")
+    if not all(_is_number(facts.get(name)) for name in wanted):
+        return {}
+    return facts if facts["cores"] >= 1 and facts["doubtful_share"] <= 1 + 1e-6 else {}
+
+
+def reading_words(graph: Graph) -> str:
+    """Return in one sentence why the costs are doubtful and what to do.
+
+    Empty where they are not doubtful, or hardly.
+    """
+    why = doubt_words(graph)
+    return f"{why}; {READ_AGAIN}" if why else ""
+
+
+def doubt_words(graph: Graph) -> str:
+    """Return why the costs are doubtful.
+
+    Empty where they are not doubtful, or hardly.
+    """
+    facts = reading_facts(graph)
+    if not facts or facts["doubtful_share"] < _MATTERS:
+        return ""
+    reading = Reading(float(facts["load"]), int(facts["cores"]), float(facts["spread"]))
+    share = facts["doubtful_share"]
+    what = "costs were" if share > 1 - _MATTERS else f"{100 * share:.0f} % of the step's cost was"
+    if not reading.is_busy:
+        return f"{what} measured in runs that differ much (spread {100 * reading.spread:.0f} %)"
+    return f"{what} measured on a busy machine ({taken_words(reading)}, spread {100 * reading.spread:.0f} %)"
+
+
+def taken_words(reading: Reading) -> str:
+    """Return a phrase such as ``other programs took 1.4 of 2 cores``."""
+    return f"other programs took {reading.load:.1f} of {reading.cores} core{'s' * (reading.cores != 1)}"
+
+
+def pace_words(graph: Graph) -> str:
+    """Return a sentence where the step's time differs from the ops' costs.
+
+    The plain step took a different time than the sum of its ops' costs. Empty where the two agree.
+    """
+    profile = graph.metadata.get("profile")
+    pace = profile.get("plain_per_predicted") if isinstance(profile, Mapping) else None
+    if not _is_number(pace) or not is_other_pace(pace):
+        return ""
+    today, slower = format_seconds(pace * graph.base_cost), "slower" if pace > 1 else "quicker"
+    return (
+        f"the plain step took {today} while it was profiled: the machine is {slower} now than when "
+        "the costs were measured"
+    )
+
+
+def is_other_pace(ratio: float) -> bool:
+    """Return whether ``ratio`` is far enough from 1 to be mentioned.
+
+    ``ratio`` is the seconds of one day over the seconds of another day.
+    """
+    return ratio > 0 and not 1 / _OTHER_PACE <= ratio <= _OTHER_PACE
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and value >= 0
+    )

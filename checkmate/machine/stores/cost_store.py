@@ -1,0 +1,224 @@
+"""Keep measured op costs on this machine in one SQLite file.
+
+The file is in the user's cache folder; later profiles read it. SQLite makes each write whole or not at all,
+and lets several processes share the file. Nothing here may stop a profile: a damaged file is replaced, a file
+that cannot be used is left alone, and ``problem`` says so in one sentence. A worse measurement of an op never
+replaces a better one, whichever process comes last.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
+
+import platformdirs
+
+from checkmate.errors import one_line
+from checkmate.machine.stores.readings import Reading
+
+MOST_ENTRIES = 50_000  # about 15 MB
+ENOUGH_RUNS = 3  # an op measured in fewer runs is measured again
+ENOUGH_QUIET = 3  # after so many profiles on a quiet machine, the spread is the op's own
+_AT_ONCE = 500  # SQLite's limit of variables in one statement is 999 in old versions
+_WAIT_S = 10.0  # for another process to finish its write
+_DAMAGED = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
+@dataclass(frozen=True)
+class KnownCost:
+    """Hold the measured cost of one op.
+
+    ``seconds`` is the median of the runs, ``spread`` their deviation over the median, ``runs`` their
+    number.
+
+    ``workspace_bytes``: what the op's kernels held beyond the rules. ``slack``: bytes that the allocator
+    showed per requested byte in the step in which the op was measured. ``date``: the day of the measurement,
+    ISO, UTC. ``load``, ``cores`` and ``step_spread``: see ``Reading``. ``quiet``: for an op that stays
+    doubtful, how many profiles measured it while the machine was quiet. ``reserve_bytes``: the bytes of its
+    outputs whose size no shape tells.
+    """
+
+    seconds: float
+    spread: float
+    runs: int
+    workspace_bytes: int
+    slack: float
+    device: str
+    version: str
+    date: str
+    load: float
+    cores: int
+    step_spread: float
+    quiet: int
+    reserve_bytes: int = 0
+
+    @property
+    def reading(self) -> Reading:
+        """Return how the cost was measured."""
+        return Reading(self.load, self.cores, self.step_spread)
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether the op was measured in enough runs."""
+        return self.runs >= ENOUGH_RUNS
+
+    @property
+    def is_worth_another(self) -> bool:
+        """Return whether measuring again may give a better cost.
+
+        That is so for a complete but doubtful cost, once the machine is quiet.
+        """
+        return self.is_complete and self.reading.is_doubtful and self.quiet < ENOUGH_QUIET
+
+    def replaces(self, older: KnownCost) -> bool:
+        """Return whether this cost replaces ``older``.
+
+        A worse or incomplete measurement never replaces a complete one.
+        """
+        return not older.is_complete or (self.is_complete and self.reading.replaces(older.reading))
+
+    def after(self, older: KnownCost) -> KnownCost:
+        """Return the cost to keep, given the one known before."""
+        better = self if self.replaces(older) else older
+        return replace(better, quiet=older.quiet + self.quiet) if better.reading.is_doubtful else better
+
+    def is_sound(self) -> bool:
+        """Return whether every field can be a measured value.
+
+        A row for which this is false is ignored.
+        """
+        numbers = (self.seconds, self.spread, self.slack, self.load, self.step_spread)
+        counts = (self.runs, self.workspace_bytes, self.cores, self.quiet, self.reserve_bytes)
+        return (
+            all(isinstance(number, float) and math.isfinite(number) and number >= 0 for number in numbers)
+            and all(isinstance(number, int) and 0 <= number < 2**62 for number in counts)
+            and self.cores > 0
+            and all(isinstance(text, str) for text in (self.device, self.version, self.date))
+        )
+
+
+_COLUMNS = ", ".join(field.name for field in fields(KnownCost))
+_TABLE = f"CREATE TABLE IF NOT EXISTS costs (key TEXT PRIMARY KEY, {_COLUMNS}) WITHOUT ROWID"
+_Work = Callable[[sqlite3.Connection], None]
+_PLACES = ", ".join("?" * (1 + len(fields(KnownCost))))
+
+
+def default_path() -> Path:
+    """Return the path of the file in the user's cache folder.
+
+    The file may not exist yet. A different layout of the table gets a different name.
+    """
+    return Path(platformdirs.user_cache_dir("checkmate-explorer")) / "costs" / "costs-3.sqlite"
+
+
+class CostStore:
+    """Store the costs in the file ``path``, at most ``most`` of them.
+
+    The first measured are the first to be removed.
+
+    ``problem`` is one sentence where the file was damaged or cannot be used, else empty.
+    """
+
+    def __init__(self, path: Path, *, most: int = MOST_ENTRIES) -> None:
+        self._path = self.path = path
+        self._most = most
+        self.problem = ""
+
+    def look_up(self, keys: Iterable[str]) -> dict[str, KnownCost]:
+        """Return the costs that are known of ``keys``."""
+        wanted = list(dict.fromkeys(keys))
+        if not self._path.exists():
+            return {}
+        found: dict[str, KnownCost] = {}
+
+        def read(connection: sqlite3.Connection) -> None:
+            found.update(_rows(connection, wanted))
+
+        return found if self._done(read) else {}
+
+    def keep(self, costs: Mapping[str, KnownCost]) -> bool:
+        """Keep each of ``costs`` unless a better one is known for its key.
+
+        Return whether any was kept.
+        """
+        sound = {key: entry for key, entry in costs.items() if entry.is_sound()}
+        if not sound:
+            return False
+        kept: list[str] = []
+
+        def write(connection: sqlite3.Connection) -> None:
+            known = _rows(connection, list(sound))
+            kept.extend(key for key, entry in sound.items() if key not in known or entry.replaces(known[key]))
+            rows = [(key, *astuple(e.after(known[key]) if key in known else e)) for key, e in sound.items()]
+            connection.executemany(f"INSERT OR REPLACE INTO costs VALUES ({_PLACES})", rows)
+            (count,) = connection.execute("SELECT count(*) FROM costs").fetchone()
+            if count > self._most:
+                oldest = "SELECT key FROM costs ORDER BY date, key LIMIT ?"
+                connection.execute(f"DELETE FROM costs WHERE key IN ({oldest})", (count - self._most,))
+
+        # A damaged file has been removed by now.
+        done = self._done(write) or (not self._path.exists() and self._done(write))
+        return done and bool(kept)
+
+    def _done(self, work: _Work) -> bool:
+        """Do ``work`` as one transaction; return whether it was done."""
+        seen = _identity(self._path)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(sqlite3.connect(self._path, timeout=_WAIT_S)) as connection, connection:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute(_TABLE)
+                work(connection)
+        except sqlite3.DatabaseError as error:
+            # Extended codes hold the plain one in their lowest byte.
+            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _DAMAGED:
+                self._remove(seen)
+                self.problem = one_line(f"the cost cache {self._path} was damaged ({error}); it is replaced")
+            else:
+                self.problem = one_line(f"the cost cache {self._path} cannot be used: {error}")
+            return False
+        except (OSError, UnicodeError) as error:
+            self.problem = (
+                f"the cost cache {self._path} cannot be used: {getattr(error, 'strerror', None) or error}"
+            )
+            return False
+        return True
+
+    def _remove(self, seen: int | None) -> None:
+        """Remove the damaged file.
+
+        Does nothing if another process has replaced the file since it was ``seen``.
+        """
+        if seen is None or _identity(self._path) != seen:
+            return
+        for path in (self._path.with_name(self._path.name + "-journal"), self._path):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError:
+                return  # it stays, and the next process reports it again
+
+
+def _rows(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, KnownCost]:
+    """Return the sound entries of ``keys``."""
+    found: dict[str, KnownCost] = {}
+    for start in range(0, len(keys), _AT_ONCE):
+        some = keys[start : start + _AT_ONCE]
+        places = ", ".join("?" * len(some))
+        for key, *row in connection.execute(
+            f"SELECT key, {_COLUMNS} FROM costs WHERE key IN ({places})", some
+        ):
+            entry = KnownCost(*row)
+            if entry.is_sound():
+                found[key] = entry
+    return found
+
+
+def _identity(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None

@@ -1,0 +1,62 @@
+"""Arrange a schedule's steps so that the meter shows what is allowed.
+
+A schedule may request little enough and yet be shown as too much, because the allocator's free memory is in
+the wrong pieces. Then another order of its steps is cheaper than another schedule: it computes nothing more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.tf.allocator.predict import before_steps
+from checkmate.tf.allocator.requests import requests_of_step
+from checkmate.tf.trace.coarsen import FoldedStep
+
+_MOVES, _WORK = 40_000, 40_000_000  # in each round: the most moves, and moves times buffers; about 2 s
+_ROUNDS = 3  # the requests are read anew from the best order: other inputs may be written over there
+
+
+@dataclass(frozen=True, eq=False)
+class Arranger:
+    """Arranges schedules of one step.
+
+    ``history`` is what the allocator is asked for before the first step: (handle, bytes).
+    """
+
+    folded: FoldedStep
+    graph: Graph
+    history: Sequence[tuple[int, int]]
+
+    def arranged(self, result: SolveResult, goal: int, *, seed: int = 0) -> SolveResult:
+        """Return ``result`` with its steps in an order that shows less.
+
+        It ends with the first order that should show at most ``goal`` bytes. No order requests more than the
+        result's budget. The result comes back as it is where no order is better.
+        """
+        from checkmate.solvers.addresses.arrange import arrange  # numba takes a while to load
+
+        steps = result.require_schedule().steps.tolist()
+        for number in range(_ROUNDS):
+            before = before_steps(self.folded, self.graph, Schedule.of(self.graph, steps), self.history)
+            requests = requests_of_step(self.folded, self.graph, steps)
+            found = arrange(
+                requests,
+                before,
+                moves=min(_MOVES, _WORK // max(1, len(requests.buffers))),
+                seed=_ROUNDS * seed + number,
+                goal=goal,
+            )
+            if found == steps or self._peak(found) > result.budget_bytes:
+                break
+            steps = found
+        schedule = Schedule.of(self.graph, steps)
+        return dataclasses.replace(result, schedule=schedule, peak_bytes=self._peak(steps))
+
+    def _peak(self, steps: list[int]) -> int:
+        return simulate(self.graph, Schedule.of(self.graph, steps)).peak_bytes

@@ -1,0 +1,1 @@
+"""What a run leaves: records, notes, rows of measurements."""

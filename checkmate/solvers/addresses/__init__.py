@@ -1,0 +1,1 @@
+"""Choose the order of a schedule's steps for the allocator's sake."""

@@ -1,0 +1,148 @@
+"""Arrange a schedule's steps so that the allocator wastes little.
+
+What steps ask for at once is one thing. What the allocator hands out is another: a free chunk that is a
+little too large is handed out whole, and one that is a little too small helps nobody. Which chunks are free
+depends on the order of requests. Here the same steps are put in another order, as far as nothing is read
+before it is made; so cost and gradients stay as they are. Another order is valid by ``StepRequests.after``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.memory.step_requests import Before, StepRequests
+from checkmate.solvers.addresses.memory import MISSING, PEAK, Memory, new_memory
+from checkmate.solvers.addresses.replay import Requests, Work, serve, shown
+from checkmate.solvers.addresses.search import search
+
+_RUNS = 2  # steps served for each order that is tried; the answer is checked with more
+_NO_LIMIT = np.iinfo(np.int64).max
+
+_Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the meter shows: most ``bytes`` in chunks, and those ``missing``."""
+
+    bytes: int
+    missing: int = 0
+
+    @property
+    def badness(self) -> int:
+        """Return what a search makes as small as it can."""
+        return self.bytes + self.missing
+
+
+class Allocator:
+    """Serve a step's requests in any order of its steps."""
+
+    def __init__(self, requests: StepRequests, before: Before) -> None:
+        self.requests = requests
+        room = 2 * (len(before.requests) + 4 * len(requests.buffers)) + 64
+        self._start, chunks = _played(before, room)
+        self._memory = new_memory(before.capacity, room)
+        self._kernel = _packed(requests, before, chunks)
+        self._work = Work(
+            np.zeros((2, len(requests.buffers)), np.int64),
+            np.zeros((2, requests.parts), np.int64),
+            np.zeros(1 + max((b.variable for b in requests.buffers), default=-1), np.int64),
+            np.zeros(len(before.unclaimed), np.int64),
+        )
+
+    def shown(self, order: Sequence[int] | None = None, *, runs: int = 4) -> Shown:
+        """Return what the meter shows in the first ``runs`` steps of training.
+
+        ``order``: places of the steps; None: as they stand.
+        """
+        at = np.arange(len(self.requests.steps)) if order is None else np.asarray(order, np.int64)
+        shown(self._kernel, self._work, self._start, self._memory, at, runs, _NO_LIMIT)
+        return Shown(int(self._memory.fact[PEAK]), int(self._memory.fact[MISSING]))
+
+    def arranged(self, *, moves: int, seed: int, most: int, goal: int = 0) -> list[int]:
+        """Return the places of the steps in the best order that was found.
+
+        ``most``: the bytes that may be asked for at once. It ends after ``moves``, or when at most ``goal``
+        bytes are shown.
+        """
+        order = np.arange(len(self.requests.steps), dtype=np.int64)
+        best, numbers = order.copy(), np.array([seed + 1], np.int64)
+        search(
+            self._kernel,
+            self._work,
+            self._start,
+            self._memory,
+            order,
+            best,
+            numbers,
+            _RUNS,
+            moves,
+            most,
+            goal,
+        )
+        found: list[int] = best.tolist()
+        return found
+
+
+def arrange(
+    requests: StepRequests,
+    before: Before,
+    *,
+    moves: int,
+    seed: int = 0,
+    most: int | None = None,
+    goal: int = 0,
+) -> list[int]:
+    """Return the steps of ``requests`` in an order that shows no more.
+
+    ``most``: the bytes that may be asked for at once; None: as many as in the given order. The answer is the
+    same for the same ``seed`` and ``moves``.
+    """
+    allocator = Allocator(requests, before)
+    asked = requests.requested_peak() if most is None else max(most, requests.requested_peak())
+    places = allocator.arranged(moves=moves, seed=seed, most=asked, goal=goal)
+    if allocator.shown(places).badness >= allocator.shown().badness:
+        return list(requests.steps)
+    return [requests.steps[place] for place in places]
+
+
+def _played(before: Before, room: int) -> tuple[Memory, dict[int, int]]:
+    """Return the allocator before the first step, and each handle's chunk."""
+    memory = new_memory(before.capacity, room)
+    names = {handle: number for number, handle in enumerate({each.handle: None for each in before.requests})}
+    chunks = np.full(len(names), -1, np.int64)
+    handles = np.array([names[each.handle] for each in before.requests], np.int64)
+    serve(memory, handles, np.array([each.bytes for each in before.requests], np.int64), chunks)
+    return memory, {handle: int(chunks[number]) for handle, number in names.items()}
+
+
+def _packed(requests: StepRequests, before: Before, chunks: dict[int, int]) -> Requests:
+    buffers = requests.buffers
+    table = np.zeros((4, len(buffers) + 1), np.int64)
+    table[:3, :-1] = np.array([(b.bytes, b.variable, b.kept) for b in buffers], np.int64).reshape(-1, 3).T
+    table[3, 1:] = np.cumsum([len(b.readers) for b in buffers])
+    asks = np.bincount([b.part for b in buffers], minlength=requests.parts)
+    claims = [(size, chunks[handle]) for size, handle in before.unclaimed]
+    return Requests(
+        first_part=requests.first_part.astype(np.int64),
+        first_ask=_starts(asks),
+        buffer=table,
+        readers=_ints(reader for b in buffers for reader in b.readers),
+        claims=np.ascontiguousarray(np.array(claims, np.int64).reshape(-1, 2).T),
+        first_after=np.array(requests.after.starts, np.int64),
+        after=np.array(requests.after.ids, np.int64),
+    )
+
+
+def _starts(lengths: NDArray[np.integer]) -> _Ints:
+    starts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return starts
+
+
+def _ints(numbers: Iterable[int]) -> _Ints:
+    return np.array(list(numbers), np.int64)

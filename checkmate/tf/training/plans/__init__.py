@@ -1,0 +1,1 @@
+"""Plans of training steps: made, tried, kept, improved."""

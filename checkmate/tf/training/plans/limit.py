@@ -1,0 +1,139 @@
+"""Say in bytes what the user's budget is for a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from checkmate.memory.simulate import simulate
+from checkmate.progress import Progress
+from checkmate.tf.training.plans.plan import HEADROOM, PlanRequest, foreseen
+from checkmate.tf.training.plans.trials import Trials, TriedStep
+from checkmate.tf.training.trace import LiveStep
+from checkmate.units import format_bytes
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Hold what the allocator may show, in bytes.
+
+    ``words`` say what that is of, where the user gave no bytes.
+    """
+
+    bytes: int
+    words: str = ""
+
+
+@dataclass
+class Phases:
+    """Hold the largest limit that a phase of a training had.
+
+    ``largest`` is None before the first. A phase begins where a model is compiled again.
+    """
+
+    largest: Limit | None = None
+
+    def note(self, limit: Limit) -> None:
+        """Take the limit of the phase that runs."""
+        if self.largest is None or limit.bytes > self.largest.bytes:
+            self.largest = limit
+
+    def widened(self, limit: Limit, plain: TriedStep | None) -> Limit:
+        """Return the limit of a phase whose own is ``limit``.
+
+        It is an earlier phase's where the plain step fits there: the device must have that memory anyway.
+        """
+        most = self.largest
+        if most is None or plain is None or not plain.measured:
+            return limit
+        if not limit.bytes < plain.peak_bytes <= most.bytes:
+            return limit
+        return Limit(most.bytes, "what an earlier phase of this training may hold")
+
+
+class RisingLimit:
+    """Hold the limit of a training whose budget may be a share.
+
+    A share is of the largest step: one that requests more than those before tells it anew. ``now``: None
+    until a first step tells.
+    """
+
+    def __init__(self, request: PlanRequest, phases: Phases) -> None:
+        given = request.budget.bytes_
+        self.now = None if given is None else Limit(given)
+        self._phases, self._in_bytes, self._told_by = phases, given is not None, 0
+
+    def tells(self, step: LiveStep) -> bool:
+        """Return whether ``step`` is to tell what a share is of."""
+        return not self._in_bytes and _everything(step) > self._told_by
+
+    def before(self, step: LiveStep) -> Limit | None:
+        """Return what decides the limit of ``step`` beside the step itself."""
+        return self._phases.largest if self.tells(step) else self.now
+
+    def told(self, step: LiveStep, limit: Limit, plain: TriedStep | None = None) -> bool:
+        """Take what ``step`` told; return whether the limit rose.
+
+        ``plain``: what was measured of it without a schedule.
+        """
+        limit = self._phases.widened(limit, plain)
+        self._told_by = max(self._told_by, _everything(step))
+        rose = self.now is None or limit.bytes > self.now.bytes
+        if rose:
+            self.now = limit
+            self._phases.note(limit)
+        return rose
+
+
+def _everything(step: LiveStep) -> int:
+    return simulate(step.graph, step.everything).peak_bytes
+
+
+def limit_of(request: PlanRequest, trials: Trials) -> Limit:
+    """Return what the allocator may show for the step of ``trials``.
+
+    A share is of the plain step's measured peak, so that step is measured. All that the allocator holds
+    counts, as it does for the budget. ``min`` is the least that was kept on the meter.
+
+    Raises:
+        TraceError, ProfileError, CycleError: the step could not be run or measured.
+    """
+    budget = request.budget
+    if budget.bytes_ is not None:
+        return Limit(budget.bytes_)
+    if budget.share is None:
+        return _least(request, trials)
+    share = f"{100 * budget.share:g} %"
+    plain = trials.run_plain(f": the budget is {share} of its peak")
+    if plain is None or not plain.measured:
+        peak = trials.everything + trials.held
+        why = trials.why_not_plain or "no meter sees its tensors"
+        words = (
+            f"{share} of the {format_bytes(peak)} that keeping everything requests, because the plain step's "
+            f"peak was not measured: {why}"
+        )
+        return Limit(budget.resolve(keep_everything_peak=peak, minimum=0), words)
+    words = f"{share} of the plain step's {plain.found.peak_words(format_bytes(plain.peak_bytes))}"
+    return Limit(budget.resolve(keep_everything_peak=plain.peak_bytes, minimum=0), words)
+
+
+def _least(request: PlanRequest, trials: Trials) -> Limit:
+    """Return the least that was kept on the meter.
+
+    It is that of the schedules that request the least.
+    """
+    found: list[TriedStep] = []
+    for what in ("the least memory that is known", "the least memory, with what was learned of its ops"):
+        trials.report(Progress("solve", message="solving for the least memory"))
+        schedule = request.least(trials.graph, trials.report).schedule
+        steps = schedule.steps.tolist()
+        if all(each.on(trials.step.graph).steps.tolist() != steps for each in found):
+            found.append(trials.run(schedule, what))
+    ran = [each for each in found if each.ran]
+    if not ran:  # nothing less is known: the search says so
+        return Limit(1 + trials.held, "the least memory")
+    least = min(ran, key=lambda each: each.peak_bytes)
+    how = "kept on the meter" if least.measured else "predicted"
+    return Limit(
+        int((least.own_bytes + foreseen(trials.step, trials.held)) / HEADROOM),
+        f"the least that was {how}, with room for its variation",
+    )

@@ -1,0 +1,423 @@
+"""Plan each batch layout of a model by measuring on its first batch.
+
+What an earlier run planned for the same step is used without measuring again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from checkmate.errors import CheckmateError, CycleError, NoScheduleError, OnlySmallTensorsError, ProfileError
+from checkmate.ir.schedule import Schedule
+from checkmate.machine.garbage import only_newer_garbage
+from checkmate.progress import Progress, Report
+from checkmate.tf.devices import warms_up
+from checkmate.tf.emit.region import fetch_region
+from checkmate.tf.emit.small_chunks import SmallChunks
+from checkmate.tf.models.batch import BatchLayout, Key
+from checkmate.tf.training.mark import Mark
+from checkmate.tf.training.plans.improve import Improvement
+from checkmate.tf.training.plans.kept import earlier_plan, forget, keep, names_of
+from checkmate.tf.training.plans.limit import Phases, RisingLimit, limit_of
+from checkmate.tf.training.plans.neighbour import Learned
+from checkmate.tf.training.plans.plan import PlanRequest, StepPlan, meter_of
+from checkmate.tf.training.plans.search import PlanSearch
+from checkmate.tf.training.plans.trials import Trials
+from checkmate.tf.training.trace import LiveStep, live_step
+from checkmate.units import format_bytes, format_bytes_apart
+
+_CORRECTIONS = 3
+
+
+class Planner:
+    """Hold the plans of one model for one budget, by batch layout.
+
+    What one layout teaches is used for the next. ``trace`` traces the step of ``model`` for a layout; another
+    subject than a Keras model has its own. Where training need not wait, it begins with the first schedule
+    that fits, and one layout at a time gets a better plan meanwhile. ``phases``: of the training that this is
+    a part of.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        request: PlanRequest,
+        trace: Callable[[Any, BatchLayout], LiveStep] = live_step,
+        phases: Phases | None = None,
+    ) -> None:
+        self.model, self.request, self._trace = model, request, trace
+        self._limit = RisingLimit(request, phases or Phases())
+        self._plain: dict[Key, int] = {}  # the plain steps' measured peaks
+        self._plans: dict[Key, StepPlan] = {}
+        self._exceeding: dict[Key, StepPlan] = {}
+        self._aims: dict[Key, int] = {}  # less than the budget, where a plan was seen over it
+        self._names: dict[Key, tuple[str, ...]] = {}  # of plans that are kept for later runs
+        self._kept: dict[Key, str] = {}  # the name under which the store has the plan
+        self._cold: set[Key] = set()  # nothing of it ran in this process
+        self._crowded: set[Key] = set()  # it was said that others hold more than was foreseen
+        self._rate: float | None = None
+        self._last: Schedule | None = None
+        self._learned: Learned | None = None
+        self._better: Improvement | None = None  # of a plan by which it trains meanwhile
+
+    @property
+    def allowed_bytes(self) -> int | None:
+        """Return what the allocator may hold.
+
+        None until a first step tells what a share is of.
+        """
+        return None if self._limit.now is None else self._limit.now.bytes
+
+    def planned(self, layout: BatchLayout) -> StepPlan | None:
+        """Return the plan for ``layout``; None where there is none yet."""
+        return self._plans.get(layout.key)
+
+    def plan(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], *, at_once: bool = False) -> StepPlan:
+        """Return the plan for ``layout``; make it now if there is none.
+
+        It is made by measuring steps on ``tensors``. With ``at_once`` it may become better from call to call,
+        if that is wanted: it is the first that fits, and what is found meanwhile is measured here.
+
+        Raises:
+            NoScheduleError: nothing that was tried runs; or no schedule keeps the budget, and that is wanted.
+            TraceError, ProfileError, CycleError: the step could not be traced, run or measured.
+        """
+        at_once = at_once and not self.request.wait
+        self._go_on(layout, tensors, at_once)
+        found = self.planned(layout)
+        if found is None:
+            with self.request.progress() as report:
+                found = self._plans[layout.key] = self._within_limit(layout, tensors, report, at_once)
+            self._announce(found)
+        return found
+
+    def _announce(self, plan: StepPlan) -> None:
+        """Say what was planned, and keep it for later runs."""
+        self.request.tell(plan.sentence)
+        if self._limit.now is not None:
+            keep(plan, self.request, self._limit.now, self._rate)
+            if plan.name:
+                self._kept[plan.layout.key] = plan.name
+
+    def _go_on(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], at_once: bool) -> None:
+        """Go on with what makes a plan better and need not be waited for.
+
+        Another layout is planned with what this teaches, so then it is waited for.
+        """
+        better = self._better
+        if better is None:
+            return
+        between_batches = at_once and better.layout.key == layout.key
+        if between_batches and better.resting:
+            better.begin(tensors)
+        if between_batches and not better.solved:
+            return
+        if better.layout.key != layout.key and self.planned(layout) is not None:
+            return
+        if between_batches:
+            took = self._took(better, lambda _: better.go_on(tensors))
+        else:
+            took = self._took(better, better.finish)
+        if not took:
+            return
+        if better.over:
+            self._change(better.search)
+        else:
+            self._better = better
+
+    def _took(self, better: Improvement, measure: Callable[[Report], None]) -> bool:
+        """Let ``better`` measure what was found; return whether it could."""
+        self._better = None  # also where it is interrupted
+        mark = Mark(meter_of(better.search.trials.graph))
+        try:
+            with only_newer_garbage(), self.request.progress() as report:
+                measure(report)
+        except CheckmateError as error:
+            self.request.tell(f"{better.layout.describe()}: no better schedule is sought any longer: {error}")
+            return False
+        finally:
+            mark.start_anew_over(better.search.limit.bytes)
+        return True
+
+    def _change(self, search: PlanSearch) -> None:
+        """Train by the best plan of ``search`` from now on."""
+        plan, key = search.chosen(), search.trials.step.layout.key
+        before = self._plans[key]
+        self._learn(search.trials)
+        names = () if search.trials.short else self._names.get(key, ())
+        plan = dataclasses.replace(plan, name=names[0] if names else "", small_chunks=before.small_chunks)
+        if _steps(plan) == _steps(before):  # what runs it need not be made anew
+            plan = dataclasses.replace(plan, schedule=before.schedule)
+        self._plans[key] = plan
+        self._last = plan.schedule or self._last
+        self._announce(plan)
+
+    def end(self, *, well: bool) -> None:
+        """Stop the solve that goes on beside training, which ended.
+
+        Where it ended ``well``, what the solver has found by now is measured, and kept if it is better. The
+        search goes on from there where training does.
+        """
+        better = self._better
+        if better is None:
+            return
+        if not well:
+            better.stop()
+            return
+        if not self._took(better, better.rest):
+            return
+        if better.over or _steps(better.search.chosen()) != _steps(self._plans[better.layout.key]):
+            self._change(better.search)
+        self._better = None if better.over else better
+
+    def exceeded(self, layout: BatchLayout, peak_bytes: int) -> None:
+        """Forget the plan of ``layout``, which exceeded the budget, and aim lower.
+
+        The step was seen at ``peak_bytes``. After a few such corrections the plan stays as it is, because
+        each costs a search. No later run may use it.
+        """
+        assert self.allowed_bytes is not None
+        if layout.key in self._kept:
+            forget(self._kept.pop(layout.key), self.request)
+        if self._better is not None and self._better.layout.key == layout.key:
+            self._better.stop()
+            self._better = None
+        limit = self._aims.get(layout.key, self.allowed_bytes)
+        spent = limit < self.allowed_bytes * 0.9**_CORRECTIONS
+        self.request.tell(
+            f"{layout.describe()}: the allocator held {format_bytes(peak_bytes)}, over the budget of "
+            f"{format_bytes(self.allowed_bytes)}; {'the plan is kept' if spent else 'solving again for less'}"
+        )
+        if not spent:
+            self._aims[layout.key] = int(limit * max(0.85, min(0.97, self.allowed_bytes / peak_bytes)))
+            self._exceeding[layout.key] = self._plans.pop(layout.key)
+
+    def crowded(self, layout: BatchLayout, peak_bytes: int, more_bytes: int) -> None:
+        """Say once that others took the allocator over the budget.
+
+        They hold ``more_bytes`` beyond what was foreseen. The step itself keeps to its plan.
+        """
+        assert self.allowed_bytes is not None
+        if layout.key not in self._crowded:
+            self._crowded.add(layout.key)
+            peak, budget = format_bytes_apart(peak_bytes, self.allowed_bytes)
+            self.request.tell(
+                f"{layout.describe()}: the allocator held {peak} of {budget}, because others "
+                f"hold {format_bytes(more_bytes)} more than was foreseen, such as a data set's batches; "
+                "the step itself keeps to its plan"
+            )
+
+    def watched_bytes(self, layout: BatchLayout) -> int | None:
+        """Return the budget if the allocator's mark is to be held against it.
+
+        It is None where nothing better than a plan over the budget was found, and where the user gave the
+        plain step all that it takes.
+        """
+        plan, share = self.planned(layout), self.request.budget.share
+        if plan is None:
+            return self.allowed_bytes
+        all_given = plan.schedule is None and share is not None and share >= 1
+        return None if plan.over_bytes or all_given else self.allowed_bytes
+
+    def warmed_up(self, layout: BatchLayout) -> bool:
+        """Note that the plan of ``layout`` ran; return whether that warmed it up.
+
+        So it is with the first step by a kept plan on a GPU: no trial has run there before.
+        """
+        plan, cold = self.planned(layout), layout.key in self._cold
+        self._cold.discard(layout.key)
+        if not cold or plan is None or plan.step is None:
+            return False
+        device = plan.step.graph.device
+        return device is not None and warms_up(device.kind)
+
+    def _within_limit(
+        self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report, at_once: bool
+    ) -> StepPlan:
+        earlier = self._exceeding.get(layout.key)
+        if earlier is None:
+            return self._make(layout, tensors, report, at_once)
+        # Training has begun, so a step that is a little over the budget is better than none.
+        try:
+            plan = self._make(layout, tensors, report, False)
+        except (NoScheduleError, ProfileError, CycleError) as error:
+            return dataclasses.replace(earlier, sentence=f"{error}; the earlier plan is kept", name="")
+        if not plan.over_bytes:
+            return plan
+        if plan.peak_bytes >= earlier.peak_bytes:
+            why = f"{layout.describe()}: nothing that takes less was found; the earlier plan is kept"
+            return dataclasses.replace(earlier, sentence=why, name="")
+        assert self.allowed_bytes is not None  # it is what was exceeded
+        over = max(0, plan.peak_bytes - self.allowed_bytes)  # the search aimed at less than the budget
+        peak, budget = format_bytes_apart(plan.peak_bytes, self.allowed_bytes)
+        why = f"{layout.describe()}: a schedule that takes less; peak {peak} of {budget}"
+        return dataclasses.replace(plan, over_bytes=over, sentence=why)
+
+    def _make(
+        self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report, at_once: bool
+    ) -> StepPlan:
+        # What nobody uses any longer would count as held by others, so garbage is collected at each trial.
+        with only_newer_garbage():
+            return self._made(layout, tensors, report, at_once)
+
+    def _made(
+        self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report, at_once: bool
+    ) -> StepPlan:
+        report(Progress("trace", message=f"tracing the training step, {layout.describe()}"))
+        try:
+            step = self._trace(self.model, layout)
+        except OnlySmallTensorsError:
+            return StepPlan(
+                layout,
+                None,
+                None,
+                0,
+                f"{layout.describe()}: nothing big enough to recompute; it trains as before",
+            )
+        gc.collect()
+        small_chunks = SmallChunks(step.folded.structure)
+        names = self._names_of(step)
+        plan = self._earlier(step, names) if layout.key not in self._aims else None
+        if plan is None:
+            plan, kept = self._searched(step, tensors, small_chunks, report, at_once)
+            plan = dataclasses.replace(plan, name=names[0] if names and kept else "")
+        elif plan.schedule is not None:
+            self._make_ready(step, plan.schedule, small_chunks)
+        self._last = plan.schedule or self._last
+        return plan if plan.schedule is None else dataclasses.replace(plan, small_chunks=small_chunks)
+
+    def _make_ready(self, step: LiveStep, schedule: Schedule, small_chunks: SmallChunks) -> None:
+        """Prepare the allocator for a kept plan.
+
+        The plan was measured after this, too.
+        """
+        assert self._limit.now is not None  # it came with the plan
+        mark = Mark(meter_of(step.graph))
+        fetch_region(step.graph, schedule)
+        small_chunks.make()
+        mark.start_anew_over(self._limit.now.bytes)
+
+    def _names_of(self, step: LiveStep) -> tuple[str, ...]:
+        """Return the names that the plan of ``step`` may be kept under, if any.
+
+        They are what they were when the layout was first planned, also where it is planned again.
+        """
+        if self.request.store is None:
+            return ()
+        if step.layout.key not in self._names:
+            self._names[step.layout.key] = names_of(step, self.request, self._limit.before(step))
+        return self._names[step.layout.key]
+
+    def _earlier(self, step: LiveStep, names: Sequence[str]) -> StepPlan | None:
+        """Return the plan of an earlier run, and take what it knew."""
+        for name in names:
+            found = earlier_plan(step, self.request, name)
+            if found is not None:
+                if self._limit.tells(step):
+                    self._told(self._limit.told(step, found.limit))
+                self._learn_rate(found.rate)
+                self._kept[step.layout.key] = name
+                self._cold.add(step.layout.key)
+                return found.plan
+        return None
+
+    def _searched(
+        self,
+        step: LiveStep,
+        tensors: Sequence[tf.Tensor],
+        small_chunks: SmallChunks,
+        report: Report,
+        at_once: bool,
+    ) -> tuple[StepPlan, bool]:
+        """Return the plan that is found by solving and measuring.
+
+        Also return whether a later run may use it: the search is over, and no shortage that may pass decided
+        it.
+        """
+        mark = Mark(meter_of(step.graph))
+        trials = Trials(step, tensors, self._rate, report, self._learned)
+        try:
+            fetch_region(step.graph, step.everything, most=self.request.budget.bytes_)
+            if self.request.budget.share is not None:
+                self._tell(trials)  # before chunks are set aside for schedules
+            small_chunks.make()
+            self._tell(trials)
+            assert self._limit.now is not None
+            aim = self._aims.get(step.layout.key)
+            limit = self._limit.now if aim is None else dataclasses.replace(self._limit.now, bytes=aim)
+            search = PlanSearch(trials, limit, self.request)
+            plan = search.plain() or search.again(self._last) or search.first()
+            if plan is None:
+                # A step on several replicas is tried on one, so the others would wait for it.
+                plan = self._best(search, tensors, at_once=at_once and not step.distributed)
+        finally:
+            if self.allowed_bytes is not None:
+                mark.start_anew_over(self.allowed_bytes)
+        self._learn(trials)
+        return plan, self._better is None and not trials.short
+
+    def _tell(self, trials: Trials) -> None:
+        """Let the step of ``trials`` tell what a share is of, if it is to."""
+        if self._limit.tells(trials.step):
+            limit = limit_of(self.request, trials)
+            self._told(self._limit.told(trials.step, limit, trials.plain))
+
+    def _told(self, rose: bool) -> None:
+        """Let smaller layouts train plainly where the limit allows it.
+
+        It does where it ``rose`` over what plain training takes.
+        """
+        for key, plan in list(self._plans.items()) if rose else ():
+            peak = self._plain.get(key)
+            if plan.schedule is None or peak is None or peak > (self.allowed_bytes or 0):
+                continue
+            if self._better is not None and self._better.layout.key == key:
+                self._better.stop()
+                self._better = None
+            sentence = (
+                f"{plan.layout.describe()}: plain training, without recomputation, from now on: it fits what "
+                "a larger batch may hold"
+            )
+            self._plans[key] = dataclasses.replace(
+                plan,
+                schedule=None,
+                peak_bytes=peak,
+                over_bytes=0,
+                small_chunks=None,
+                name="",
+                sentence=sentence,
+            )
+            self.request.tell(sentence)
+
+    def _best(self, search: PlanSearch, tensors: Sequence[tf.Tensor], *, at_once: bool) -> StepPlan:
+        """Return the best plan.
+
+        With ``at_once`` it is the first that fits, and the search goes on from there.
+        """
+        better = Improvement(search)
+        better.go_on_until(lambda: at_once and search.fitted)
+        if better.over:
+            return search.chosen()
+        self._better = better
+        better.begin(tensors)
+        return search.so_far()
+
+    def _learn(self, trials: Trials) -> None:
+        if trials.plain is not None and trials.plain.measured:
+            self._plain[trials.step.layout.key] = trials.plain.peak_bytes
+        if trials.known:
+            self._learn_rate(trials.rate)
+        self._learned = trials.learned or self._learned
+
+    def _learn_rate(self, rate: float | None) -> None:
+        if rate is not None:
+            self._rate = max(rate, self._rate or 1.0)
+
+
+def _steps(plan: StepPlan) -> list[int] | None:
+    return None if plan.schedule is None else plan.schedule.steps.tolist()
