@@ -1,4 +1,7 @@
-"""Have false certificates checked, as a file and by the program that needs Python alone."""
+"""Have false certificates checked.
+
+Each is read as a file, and given to the program that needs Python alone.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,10 @@ def mutated(base: Base, dice: Random) -> tuple[str, dict[str, Any]]:
 
 
 def accepted(base: Base, certificate: dict[str, Any], folder: Path) -> tuple[bool, bool, str]:
-    """Return whether the reader of files accepts it, whether the checker alone does, and what broke."""
+    """Return whether a certificate is accepted, and what broke.
+
+    First by the reader of files, then by the checker alone, which knows no digests.
+    """
     path = folder / "c.json"
     path.write_text(json.dumps(certificate), encoding="utf-8")
     read = alone = True
@@ -108,7 +114,10 @@ def accepted(base: Base, certificate: dict[str, Any], folder: Path) -> tuple[boo
 
 
 def attack(base: Base, count: int, seed: int) -> Caught:
-    """Have ``count`` false certificates checked, and the true ones that come up on the way."""
+    """Have ``count`` false certificates checked.
+
+    True ones that come up on the way are checked, too.
+    """
     dice, caught = Random(seed), Caught()
     with tempfile.TemporaryDirectory() as name:
         for _ in range(_ATTEMPTS * count):

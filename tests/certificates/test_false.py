@@ -1,4 +1,7 @@
-"""Test that no false certificate is accepted, whatever kind of graph it is for and whatever was changed."""
+"""Test that no false certificate is accepted.
+
+That holds for every kind of graph, whatever was changed.
+"""
 
 from __future__ import annotations
 

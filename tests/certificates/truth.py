@@ -62,7 +62,7 @@ class Truth:
             self.schedules.append((found.peak_bytes, cost))
 
     def is_false(self, certificate: dict[str, Any]) -> bool:
-        """Return whether a claim contradicts a schedule that is known, or its digest the graph's."""
+        """Return whether a schedule contradicts a claim, or the graph its digest."""
         if certificate.get("graph_fingerprint") != self.graph.fingerprint:
             return True
         budget, claimed = number(certificate.get("budget_bytes")), claim_of(certificate)
@@ -82,7 +82,7 @@ class Truth:
         return any(claimed <= bound * (1 + _ROUNDING) for bound in known)
 
     def decide(self, certificate: dict[str, Any]) -> None:
-        """Search for longer at the budget of a certificate, where its claim is neither true nor false."""
+        """Search for longer where a claim is known as neither true nor false."""
         budget = number(certificate.get("budget_bytes"))
         if budget is not None and math.isfinite(budget):
             self.learn(int(budget), LONG)
@@ -96,7 +96,10 @@ def number(found: Any) -> float | None:
 
 
 def claim_of(certificate: dict[str, Any]) -> Fraction | float | None:
-    """Return the cost below which there is claimed to be no schedule; infinite: none fits."""
+    """Return the cost below which no schedule is said to be.
+
+    Infinite: none is said to fit.
+    """
     if certificate.get("claim") == "infeasible":
         return math.inf
     cost = number(certificate.get("cost"))
@@ -104,7 +107,10 @@ def claim_of(certificate: dict[str, Any]) -> Fraction | float | None:
 
 
 def budgets(graph: Graph, eighths: tuple[int, ...]) -> list[int]:
-    """Return budgets from below one op's need to where all is kept, and these eighths of the way."""
+    """Return budgets from below one op's need to where all is kept.
+
+    ``eighths``: how far between the two the others are.
+    """
     least, most = working_set_bound(graph).bytes, pipeline.keep_everything_peak(graph)
     inner = [least + (most - least) * part // 8 for part in eighths]
     return sorted({least - 1, *inner, most})
