@@ -61,7 +61,9 @@ def main() -> int:
         print(row, flush=True)
     print(*notes, sep="\n", flush=True)
     if asked.output is not None:
-        record.write(asked.output, rows, notes, training=course.training[:: len(course.training) // 200 + 1])
+        told = [line for line in course.said.splitlines() if line.startswith("checkmate: ")]
+        every = len(course.training) // 200 + 1
+        record.write(asked.output, rows, notes, training=course.training[::every], told=told)
     return 1 if any(row.broke for row in rows) else 0
 
 
