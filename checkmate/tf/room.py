@@ -11,6 +11,7 @@ from checkmate.errors import StepTooLargeError
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.free_memory import free_bytes
+from checkmate.memory.region import region_bytes
 from checkmate.memory.simulate import simulate
 from checkmate.tf.environment import limit_bytes
 from checkmate.units import format_bytes
@@ -33,6 +34,15 @@ def free_room(graph: Graph) -> int | None:
         return free
     room = max(0, limit - graph.fixed_bytes)
     return room if free is None else min(free, room)
+
+
+def fitting_region(graph: Graph, schedule: Schedule, *, most: int | None = None) -> int:
+    """Return the bytes of the region that a step may fetch; 0 for none.
+
+    None is fetched where there is no room for it. ``most``: more bytes are not requested.
+    """
+    size, room = region_bytes(graph, schedule, most=most), free_room(graph)
+    return size if room is None or size <= room else 0
 
 
 def require_room(

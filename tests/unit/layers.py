@@ -94,7 +94,7 @@ LAYERS: dict[str, str] = {
         "certificate solvers.bounds solvers.pathcut solvers.shared solvers.tolerances"
     ),
     "checkmate.reports.page": "bench.common",
-    "checkmate.tf.allocator": "memory tf.profiler tf.trace tf.xla_calls",
+    "checkmate.tf.allocator": "memory tf.profiler tf.room tf.trace tf.xla_calls",
     "checkmate.doctor.look": "doctor.child doctor.facts",
     "app.state": "app.layout formats memory solvers.constraints solvers.known_frontier",
     "checkmate.solvers.warm_up": (

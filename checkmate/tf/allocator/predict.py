@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.bfc import Bfc, Request
-from checkmate.memory.region import region_bytes
 from checkmate.memory.step_requests import Before
 from checkmate.tf.allocator.replay import Allocation, allocations
 from checkmate.tf.allocator.requests import scratch_of_nodes
 from checkmate.tf.allocator.small_chunks import small_chunk_requests
+from checkmate.tf.room import fitting_region
 from checkmate.tf.trace.coarsen import FoldedStep
 
 _ALL_OF_A_GPU = 1 << 40  # more than any GPU has; for one whose memory is not known
@@ -83,7 +83,7 @@ def before_steps(
     """
     requests = [Request(-1 - handle, size) for handle, size in history]
     if small_chunks:
-        region = region_bytes(graph, schedule)
+        region = fitting_region(graph, schedule)
         requests += [Request(_REGION, region), Request(_REGION, 0)] if region else []
         requests += small_chunk_requests(folded.structure)
     capacity = None

@@ -16,8 +16,7 @@ import tensorflow as tf
 
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.memory.region import region_bytes
-from checkmate.tf.room import free_room
+from checkmate.tf.room import fitting_region
 
 _WORD = 4
 
@@ -28,9 +27,8 @@ def fetch_region(graph: Graph, schedule: Schedule, *, most: int | None = None) -
     ``most``: more bytes are not needed. Nothing is done where the memory is not there, or on a GPU. The
     allocator's highest mark may rise.
     """
-    size = region_bytes(graph, schedule, most=most)
-    room = free_room(graph)
-    if size < _WORD or (room is not None and size > room):
+    size = fitting_region(graph, schedule, most=most)
+    if size < _WORD:
         return
     try:
         with tf.device("CPU:0"):
