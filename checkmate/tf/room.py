@@ -39,8 +39,11 @@ def free_room(graph: Graph) -> int | None:
 def fitting_region(graph: Graph, schedule: Schedule, *, most: int | None = None) -> int:
     """Return the bytes of the region that a step may fetch; 0 for none.
 
-    None is fetched where there is no room for it. ``most``: more bytes are not requested.
+    None is fetched where there is no room for it, nor from a limited allocator, which may have given the room
+    away in other regions. ``most``: more bytes are not requested.
     """
+    if limit_bytes() is not None:
+        return 0
     size, room = region_bytes(graph, schedule, most=most), free_room(graph)
     return size if room is None or size <= room else 0
 
