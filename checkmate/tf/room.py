@@ -39,12 +39,12 @@ def free_room(graph: Graph) -> int | None:
 def fitting_region(graph: Graph, schedule: Schedule, *, most: int | None = None) -> int:
     """Return the bytes of the region that a step may fetch; 0 for none.
 
-    None is fetched where there is no room for it, nor from a limited allocator, which may have given the room
-    away in other regions. ``most``: more bytes are not requested.
+    None is fetched where there is no room for it. Of what an allocator is limited to, half may be in its
+    other regions, each twice as large as the last. ``most``: more bytes are not requested.
     """
-    if limit_bytes() is not None:
+    size, room, limit = region_bytes(graph, schedule, most=most), free_room(graph), limit_bytes()
+    if limit is not None and 2 * size > limit - graph.fixed_bytes:
         return 0
-    size, room = region_bytes(graph, schedule, most=most), free_room(graph)
     return size if room is None or size <= room else 0
 
 
