@@ -287,18 +287,19 @@ class Planner:
             plan, kept = self._searched(step, tensors, small_chunks, report, at_once)
             plan = dataclasses.replace(plan, name=names[0] if names and kept else "")
         elif plan.schedule is not None:
-            self._make_ready(step, plan.schedule, small_chunks)
+            self._make_ready(step, small_chunks)
         self._last = plan.schedule or self._last
         return plan if plan.schedule is None else dataclasses.replace(plan, small_chunks=small_chunks)
 
-    def _make_ready(self, step: LiveStep, schedule: Schedule, small_chunks: SmallChunks) -> None:
+    def _make_ready(self, step: LiveStep, small_chunks: SmallChunks) -> None:
         """Prepare the allocator for a kept plan.
 
-        The plan was measured after this, too.
+        The plan was measured after the same. In a smaller region its buffers would lie otherwise, and those
+        that find no room there would get chunks of other regions, which are larger than they are.
         """
         assert self._limit.now is not None  # it came with the plan
         mark = Mark(meter_of(step.graph))
-        fetch_region(step.graph, schedule)
+        fetch_region(step.graph, step.everything, most=self.request.budget.bytes_)
         small_chunks.make()
         mark.start_anew_over(self._limit.now.bytes)
 
