@@ -22,8 +22,8 @@ from checkmate.machine.stores.cost_origin import cost_text
 from checkmate.units import format_bytes, plural
 
 FACTS = ("", "A", "B", "B against A")
-COLUMNS = ("LayerSizes", "Bytes A", "Bytes B", "Difference", "B / A", "Cost A", "Cost B", "Cost B / A")
-LAYER, DIFFERENCE = map(COLUMNS.index, ("LayerSizes", "Difference"))
+COLUMNS = ("Layer", "Bytes A", "Bytes B", "Difference", "B / A", "Cost A", "Cost B", "Cost B / A")
+LAYER, DIFFERENCE = map(COLUMNS.index, ("Layer", "Difference"))
 _NONE = "–"
 _MOST_POINTS = 2000  # of a curve
 

@@ -159,10 +159,12 @@ def test_the_other_graph_has_a_frontier_of_its_own(window, qtbot, dialog) -> Non
 
 def test_rows_sort_and_are_copied(window, qtbot, dialog) -> None:
     table, place = dialog.table, COLUMNS.index("Bytes B")
+    model = table.model()
+    heads = [model.headerData(at, Qt.Orientation.Horizontal) for at in range(len(COLUMNS))]
+    assert heads[:4] == ["Layer", "Bytes A", "Bytes B", "Difference"]
     header = table.horizontalHeader()
     middle = header.sectionViewportPosition(place) + header.sectionSize(place) // 2
     qtbot.mouseClick(header.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(middle, 8))
-    model = table.model()
     sizes = [model.index(row, place).data(Qt.ItemDataRole.UserRole) for row in range(model.rowCount())]
     assert sizes in (sorted(sizes), sorted(sizes, reverse=True)) and len(set(sizes)) == 3
     qtbot.mouseClick(dialog.copy, Qt.MouseButton.LeftButton)

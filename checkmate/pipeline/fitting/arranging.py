@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
-from checkmate.memory.simulate import simulate
+from checkmate.memory.check import check
 from checkmate.tf.allocator.predict import before_steps
 from checkmate.tf.allocator.requests import requests_of_step
 from checkmate.tf.trace.coarsen import FoldedStep
@@ -37,11 +37,12 @@ class Arranger:
         """Return ``result`` with its steps in an order that shows less.
 
         It ends with the first order that should show at most ``goal`` bytes. No order requests more than the
-        result's budget. The result comes back as it is where no order is better.
+        result's budget. The result comes back as it is where no order is better. Every order is replayed by
+        ``check``; one that does not pass is not taken.
         """
         from checkmate.solvers.addresses.arrange import arrange  # numba takes a while to load
 
-        steps = result.require_schedule().steps.tolist()
+        steps, peak = result.require_schedule().steps.tolist(), result.peak_bytes
         for number in range(_ROUNDS):
             before = before_steps(self.folded, self.graph, Schedule.of(self.graph, steps), self.history)
             requests = requests_of_step(self.folded, self.graph, steps)
@@ -52,11 +53,8 @@ class Arranger:
                 seed=_ROUNDS * seed + number,
                 goal=goal,
             )
-            if found == steps or self._peak(found) > result.budget_bytes:
+            replayed = check(self.graph, found, budget_bytes=result.budget_bytes)
+            if found == steps or not replayed.ok:
                 break
-            steps = found
-        schedule = Schedule.of(self.graph, steps)
-        return dataclasses.replace(result, schedule=schedule, peak_bytes=self._peak(steps))
-
-    def _peak(self, steps: list[int]) -> int:
-        return simulate(self.graph, Schedule.of(self.graph, steps)).peak_bytes
+            steps, peak = found, replayed.peak_bytes
+        return dataclasses.replace(result, schedule=Schedule.of(self.graph, steps), peak_bytes=peak)

@@ -11,6 +11,8 @@ import pytest
 
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
+from checkmate.pipeline import keep_everything_peak, solve
+from checkmate.pipeline.fitting.arranging import Arranger
 from checkmate.solvers.addresses.arrange import Allocator, arrange
 from checkmate.tf.allocator.predict import before_steps, predicted_allocated, predicted_requested
 from checkmate.tf.allocator.requests import requests_of_step
@@ -83,3 +85,14 @@ def test_another_order_shows_less_and_is_the_same_each_time(name: str) -> None:
     assert sorted(found) == sorted(steps) and check(graph, found).valid
     shown, shows = (predicted_allocated(folded, graph, each, history) for each in (steps, found))
     assert shows < shown
+
+
+def test_an_order_that_the_check_refuses_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    folded = folded_zoo("two_io")
+    graph = folded.graph
+    result = solve(graph, keep_everything_peak(graph), solver="keep-all")
+    steps = result.require_schedule().steps.tolist()
+    monkeypatch.setattr("checkmate.solvers.addresses.arrange.arrange", lambda requests, *_, **__: steps[::-1])
+    found = Arranger(folded, graph, some_history([])).arranged(result, 0)
+    assert found.require_schedule().steps.tolist() == steps
+    assert found.peak_bytes == result.peak_bytes
