@@ -299,6 +299,7 @@ def report(*, ok: bool) -> VerificationReport:
     [
         "verify unet s.json -g g.json",
         "export unet s.json -g g.json -o out",
+        "export unet s.json -g g.json -o out --budget 60%",
         "run unet --budget 60% -o out",
     ],
 )
@@ -312,7 +313,8 @@ def test_a_measured_step(
     found = report(ok=ok)
     monkeypatch.setattr(pipeline, "verify", lambda *_, **__: found)
     monkeypatch.setattr(pipeline, "export", lambda *_, **__: found)
-    monkeypatch.setattr(pipeline, "run", lambda *_, **__: RunOutcome(found, result, graph))
+    for name in ("run", "export_within"):
+        monkeypatch.setattr(pipeline, name, lambda *_, **__: RunOutcome(found, result, graph))
     ended, text, _ = call(capsys, *line.split(), "--json", "--quiet")
     assert (ended, missing(one_object(text), {"": REPORT})) == (code, [])
 

@@ -20,10 +20,10 @@ def add_export(commands: Any, common: Any) -> None:
         common,
         "verify a schedule, and write it as a TensorFlow training graph",
         _export,
-        "checkmate export keras.applications.ResNet50 schedule.json -g resnet50.json -o out",
+        "checkmate export keras.applications.ResNet50 schedule.json -g resnet50.json --budget 60% -o out",
         tensorflow=True,
     )
-    scheduled.add_scheduled(parser)
+    scheduled.add_scheduled(parser, over="with it, a schedule that shows more is replaced by one that fits")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="the folder to write")
 
 
@@ -32,9 +32,15 @@ def _export(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from checkmate.formats.report import report_to_json
 
     request, graph, result, budget = scheduled.read_scheduled(options)
+    folder = options.output
     with progress_line(quiet=options.quiet) as report:
-        found = pipeline.export(
-            request, graph, result, options.output, budget_bytes=budget, report=report, cancelled=interrupt
-        )
-    output.show(options.json, report_to_json(found), output.report_text(found, options.output))
+        if budget is None:
+            found = pipeline.export(
+                request, graph, result, folder, budget_bytes=None, report=report, cancelled=interrupt
+            )
+        else:
+            found = pipeline.export_within(
+                request, graph, result, budget, folder, report=report, cancelled=interrupt
+            ).report
+    output.show(options.json, report_to_json(found), output.report_text(found, folder))
     return ExitCode.DONE if found.ok else ExitCode.NOT_AS_PROMISED
