@@ -239,8 +239,10 @@ class PredictedSearch:
         shows = self._predict(arranged.require_schedule().steps.tolist())
         if shows >= expected:
             return result, expected
-        sentence = f"arranged the steps: they should show {format_bytes(shows)}, not {format_bytes(expected)}"
-        self._report(Progress("solve", message=sentence))
+        less, before = format_bytes(shows), format_bytes(expected)
+        if less != before:  # a gain too small to be read is not worth a sentence
+            sentence = f"arranged the steps: they should show {less}, not {before}"
+            self._report(Progress("solve", message=sentence))
         return arranged, shows
 
     def _solved(self, target: int) -> SolveResult | None:
