@@ -10,12 +10,17 @@ from pathlib import Path
 
 import platformdirs
 import pytest
+from hypothesis import HealthCheck, settings
 
 from checkmate.formats import write_graph
 from checkmate.ir import Graph
 from checkmate.machine.cores import usable_cores
 from checkmate.tf.environment import prepare_own_process
 from tests.graphs_strategies import training_chain
+
+# Seconds say how busy the machine is, not whether a property holds.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 prepare_own_process()
