@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
 
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import CostOrigin, Graph
@@ -88,6 +89,18 @@ def name_in_model(name: str, model: str) -> str:
     """
     sign = "∂ " if name.startswith(GRADIENT) else ""
     return sign + name.removeprefix(GRADIENT).removeprefix(model)
+
+
+def scope_of_all(graph: Graph) -> str:
+    """Return the scope that most ops are in, which is the model's name.
+
+    It is empty if there is none.
+    """
+    scopes = Counter(op.name.removeprefix(GRADIENT).partition("/")[0] for op in graph.ops if "/" in op.name)
+    if not scopes:
+        return ""
+    scope, count = scopes.most_common(1)[0]
+    return f"{scope}/" if 2 * count > graph.n else ""
 
 
 def layer_name(graph: Graph, op: int) -> str:
