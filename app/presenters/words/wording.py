@@ -112,6 +112,11 @@ def layer_name(graph: Graph, op: int) -> str:
     return f"{'∂ ' if entry.name.startswith('gradient_tape/') else ''}{entry.group.rsplit('/', 1)[-1]}/{last}"
 
 
+def schedule_file(found: ListedSchedule, what: str) -> str:
+    """Return a name for a file of a schedule, with its peak as lists write it."""
+    return f"{found.graph.name}-{format_bytes(found.peak_bytes).replace(' ', '')}.{what}.json"
+
+
 def strong(text: str) -> str:
     """Return rich text in the semibold face.
 

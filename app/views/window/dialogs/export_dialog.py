@@ -26,7 +26,7 @@ from app.models.session import Session
 from app.presenters.words.export_result import default_budget, result_text
 from app.presenters.words.wording import as_sentence, strong
 from app.views.common.panel import label
-from checkmate.units import Budget, format_bytes, format_bytes_up, parse_budget
+from checkmate.units import Budget, format_bytes, parse_budget
 
 
 class ExportDialog(QDialog):
@@ -90,7 +90,7 @@ class ExportDialog(QDialog):
         browse.clicked.connect(self._on_browse)
         row.addWidget(self._folder, 1)
         row.addWidget(browse)
-        self._budget = QLineEdit(format_bytes_up(self._default))
+        self._budget = QLineEdit(format_bytes(self._default))
         self._budget.setAccessibleName("The most memory that the device's allocator may show")
         self._budget.setToolTip(
             "The most memory that the device's allocator may show: 6.5GiB, 800MiB, or "
