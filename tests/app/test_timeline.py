@@ -317,3 +317,16 @@ def test_the_budgets_words_leave_room_for_those_of_a_peak_over_it(window) -> Non
     assert curve._budget.label.anchors[0][1] == 1.0  # above the line
     exploration.set_budget(exploration.plain.peak_bytes // 2)
     assert curve._budget.label.anchors[0][1] == 0.0  # below it
+
+
+@pytest.mark.parametrize("width", [130, 180, 300])
+def test_the_legend_of_r_has_every_colour_however_narrow_it_is(window, qtbot, width: int) -> None:
+    _, explorer = opened(window, qtbot)
+    r, s = explorer.matrices
+    for matrix in (r, s):
+        matrix.resize(width, 260)
+    image = r.grab().toImage()
+    below = range(int(r._area().bottom()) + 18, image.height())
+    colors = {image.pixelColor(x, y).name() for y in below for x in range(image.width())}
+    assert colors >= {r._theme.color(role).name() for role in ("recomputed", "forward", "backward")}
+    assert r._area() == s._area()  # a stage is at one height in both

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPen
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 from app.theme import CurrentTheme, Theme
@@ -42,6 +42,23 @@ def fitting(entries: Sequence[Entry], metrics: QFontMetricsF, width: float) -> l
         found.append(entry)
         width -= _APART
     return found
+
+
+def legend_lines(entries: Sequence[Entry], metrics: QFontMetricsF, width: float) -> list[list[Entry]]:
+    """Return all entries in lines, each with as many as fit into a width."""
+    found, rest = [], list(entries)
+    while rest:
+        line = fitting(rest, metrics, width) or rest[:1]
+        found.append(line)
+        rest = rest[len(line) :]
+    return found
+
+
+def legend_metrics(font: QFont) -> QFontMetricsF:
+    """Return how wide a legend's words are in a font."""
+    small = QFont(font)
+    small.setPixelSize(_FONT)
+    return QFontMetricsF(small)
 
 
 def paint_legend(painter: QPainter, entries: Sequence[Entry], place: QRectF, theme: Theme) -> None:
