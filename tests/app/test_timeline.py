@@ -9,8 +9,12 @@ from PySide6.QtGui import QFontMetricsF, QGuiApplication, QMouseEvent, QWheelEve
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QToolTip
 
+from app.models.exploration import Exploration
+from app.presenters.plots.step_axis import StepAxis
 from app.views.timeline.tick_axis import TickAxis
 from checkmate import pipeline
+from checkmate.catalog.bundled import find_graph
+from checkmate.formats import read_graph
 from checkmate.graphs.generate import training_dag
 from checkmate.units import format_bytes
 from tests.app.windows import training_chain
@@ -309,6 +313,18 @@ def test_the_words_of_ticks_never_touch(qapp) -> None:
     pixels = [place * 300.0 / 90.0 for place in places]
     ends = zip(pixels, pixels[1:], halves, halves[1:], strict=False)
     assert len(places) > 1 and all(left + a < right - b for left, right, a, b in ends)
+
+
+@pytest.mark.parametrize("size", [170.0, 200.0, 260.0, 330.0])
+def test_a_scale_has_three_ticks_where_their_words_have_room(qapp, size: float) -> None:
+    exploration = Exploration()
+    exploration.set_graph(read_graph(find_graph("unet-b8.graph")))
+    shown = exploration.shown
+    steps = StepAxis.of(shown.graph, shown.schedule, by_cost=False)
+    low, high = float(steps.edges[0]), float(steps.edges[-1])
+    for ticks_of in (steps.cost_ticks, steps.step_ticks):
+        ((_, places),) = TickAxis("top", ticks_of).tickValues(low, high, size)
+        assert len(places) >= 3
 
 
 def test_the_budgets_words_leave_room_for_those_of_a_peak_over_it(window) -> None:

@@ -13,6 +13,7 @@ from app.presenters.plots.step_axis import Tick
 
 _HEIGHT = 20
 _PER_TICK = 54  # pixels
+_LEAST, _FINER = 3, (1, 1.5, 2, 3, 4)  # ticks, where their words have room; times as many
 _BETWEEN = 8  # pixels, at least, between the words of two ticks
 
 
@@ -32,9 +33,15 @@ class TickAxis(pg.AxisItem):  # type: ignore[misc]
         self.enableAutoSIPrefix(False)
 
     def tickValues(self, low: float, high: float, size: float) -> list[tuple[float, list[float]]]:
-        ticks = self._ticks_of(low, high, max(1, int(size / _PER_TICK)))
         per_unit = size / (high - low) if high > low else 0.0
-        self._words = dict(_with_room(ticks, per_unit))
+        self._words = {}
+        # One tick says nothing of a scale: where round numbers leave too few, there are finer ones.
+        for times in _FINER:
+            ticks = self._ticks_of(low, high, max(1, int(times * size / _PER_TICK)))
+            found = dict(_with_room(ticks, per_unit))
+            self._words = max(self._words, found, key=len)
+            if len(self._words) >= _LEAST:
+                break
         return [(1.0, list(self._words))]
 
     def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
