@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -60,6 +62,20 @@ def test_the_export_asks_for_the_budget_as_the_panel_writes_it(window, qtbot) ->
     dialog = ExportDialog(window.session, window)
     assert dialog._budget.text() == f"{panel._figure.text()} {panel._unit.text()}" == format_bytes(budget)
     assert dialog._asked().bytes_ == budget
+
+
+def test_a_schedule_without_repeats_costs_nothing_more(window, qtbot) -> None:
+    """Test that the sum of the costs in another order is not written -0.0 %."""
+    graph = training_chain()
+    thirds = tuple(dataclasses.replace(op, cost=op.cost / 3) for op in graph.ops)
+    window.session.use_graph(dataclasses.replace(graph, ops=thirds))
+    plain = window.session.exploration.plain
+    assert plain.overhead == 0.0 and math.copysign(1.0, plain.overhead) > 0
+    found = dataclasses.replace(plain, point=dataclasses.replace(plain.point, cost=plain.cost * (1 - 1e-15)))
+    assert found.cost < plain.cost and f"{found.overhead:+.1f}" == "+0.0"
+    dialog = ExportDialog(window.session, window)
+    said = [label.text() for label in dialog.findChildren(QLabel)]
+    assert f"Peak {format_bytes(plain.peak_bytes)} predicted, +0\u00a0% step cost" in said
 
 
 def test_a_notice_and_a_refusal_are_sentences(window, qtbot) -> None:

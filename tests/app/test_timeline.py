@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QApplication, QToolTip
 
 from app.models.exploration import Exploration
 from app.presenters.plots.step_axis import StepAxis
+from app.views.timeline.legend import HEIGHT, legend_lines, legend_metrics
 from app.views.timeline.tick_axis import TickAxis
 from checkmate import pipeline
 from checkmate.catalog.bundled import find_graph
@@ -346,3 +347,19 @@ def test_the_legend_of_r_has_every_colour_however_narrow_it_is(window, qtbot, wi
     colors = {image.pixelColor(x, y).name() for y in below for x in range(image.width())}
     assert colors >= {r._theme.color(role).name() for role in ("recomputed", "forward", "backward")}
     assert r._area() == s._area()  # a stage is at one height in both
+
+
+def test_the_legend_of_the_curve_has_lines_for_all_that_is_drawn(window, qtbot) -> None:
+    _, explorer = opened(window, qtbot)
+    curve = explorer.curve
+    curve.setFixedWidth(300)
+    drawn(window, qtbot)
+    metrics = legend_metrics(QGuiApplication.font())
+    lines = legend_lines(curve.legend_entries(), metrics, curve.legend.boundingRect().width())
+    assert 1 < len(lines) <= 3 and curve.legend.boundingRect().height() == HEIGHT * len(lines)
+    assert sorted(entry.words for line in lines for entry in line) == sorted(
+        entry.words for entry in curve.legend_entries()
+    )
+    image = curve.grab().toImage()
+    colors = {image.pixelColor(x, y).name() for y in range(60) for x in range(image.width())}
+    assert curve._theme.color("recomputed").name() in colors

@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.models.session import Session
+from app.presenters.rows.schedule_rows import cost_text
 from app.presenters.words.export_result import default_budget, result_text
 from app.presenters.words.wording import as_sentence, strong
 from app.views.common.panel import label
@@ -68,8 +69,9 @@ class ExportDialog(QDialog):
     def _add_description(self, column: QVBoxLayout) -> None:
         """Add the schedule's summary, and what an export does."""
         shown = self._found
-        peak, extra = format_bytes(shown.peak_bytes), 100 * shown.overhead
-        summary = f"Peak {peak} predicted, +{extra:.1f} % step cost, found by {shown.solver}"
+        peak, found_by = format_bytes(shown.peak_bytes), f", found by {shown.solver}"
+        plain = not shown.schedule.recomputations
+        summary = f"Peak {peak} predicted, {cost_text(shown.overhead)} step cost{'' if plain else found_by}"
         column.addWidget(label(summary, name="title", wrap=True))
         column.addWidget(
             label(
