@@ -40,7 +40,7 @@ _SHADE = 0.42  # of a kind's colour over the panel's
 _COLUMNS_PER_PIXEL = 2  # of the curve: enough for saved pictures and dense screens
 _MOST_COLUMNS = 2000
 _STRIDE = 128  # pixels
-_WORDS, _AXES, _MARGINS = 52, 46, 16  # pixels: two lines of words above a peak; axes; beside the legend
+_WORDS, _AXES, _MARGINS = 52, 46, 2  # pixels: two lines of words above a peak; axes; beside the legend
 _ROOMY = 300  # pixels; in a narrower view the peak's op is only in the status bar
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import (
     QDialog,
     QFileDialog,
@@ -161,10 +162,17 @@ class ExportDialog(QDialog):
 
     def _on_exported(self, report: dict[str, Any]) -> None:
         self._status.setText(result_text(report, self._directory))
+        self.resize(self.width(), max(self.height(), self._needed_height()))
+
+    def _needed_height(self) -> int:
+        """Return the height for the texts that wrap; they do not make space for themselves."""
         layout = self.layout()
         assert layout is not None
-        needed = layout.totalHeightForWidth(self.width())  # a text that wraps does not make space for itself
-        self.resize(self.width(), max(self.height(), needed))
+        return layout.totalHeightForWidth(self.width())
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.resize(self.width(), self._needed_height())  # no more than that, too
 
     def _on_failed(self, sentence: str, hint: str) -> None:
         if not self._running:

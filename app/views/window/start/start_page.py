@@ -32,7 +32,7 @@ from app.views.window.start.sample_card import SampleCard
 from checkmate.catalog.samples import SAMPLES
 from checkmate.catalog.shown_samples import shown_samples
 
-_WIDE, _NARROW = 940, 560  # pixels
+_WIDE, _NARROW, _BESIDE = 940, 560, 12  # pixels
 
 
 class StartPage(QScrollArea):
@@ -88,7 +88,7 @@ class StartPage(QScrollArea):
         column.addWidget(self._make_samples(theme))
         row = QHBoxLayout()
         row.setSpacing(10)
-        for panel, share in ((self._make_own(), 7), (self._recent, 6), (self._make_models(), 8)):
+        for panel, share in ((self._make_own(), 7), (self._recent, 5), (self._make_models(), 9)):
             row.addWidget(panel, share)
         column.addLayout(row)
         return begin
@@ -135,6 +135,7 @@ class StartPage(QScrollArea):
         panel.note.setText("Profiled on this machine")
         rows = QGridLayout()  # the descriptions begin in a column
         rows.setColumnStretch(1, 1)
+        rows.setHorizontalSpacing(_BESIDE)
         for number, sample in enumerate(SAMPLES):
             link = self._link(sample.name, sample.name)
             rows.addWidget(link, number, 0, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
