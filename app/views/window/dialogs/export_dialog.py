@@ -165,7 +165,10 @@ class ExportDialog(QDialog):
         self.resize(self.width(), max(self.height(), self._needed_height()))
 
     def _needed_height(self) -> int:
-        """Return the height for the texts that wrap; they do not make space for themselves."""
+        """Return the height for the texts that wrap.
+
+        They do not make space for themselves.
+        """
         layout = self.layout()
         assert layout is not None
         return layout.totalHeightForWidth(self.width())
