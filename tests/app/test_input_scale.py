@@ -73,6 +73,7 @@ def scale(window, qtbot) -> InputScale:
 
 def prepared(window, qtbot, scale: InputScale):
     row = window.explorer.input_size
+    qtbot.waitUntil(row.offer.isEnabled, timeout=PATIENCE_MS)  # with the row that it is in
     qtbot.mouseClick(row.offer, Qt.MouseButton.LeftButton)
     assert not row.offer.isVisible() and "Tracing" in row.words.whole
     qtbot.waitUntil(lambda: scale.reach is not None and not scale.busy, timeout=PATIENCE_MS)
@@ -99,13 +100,13 @@ def test_words() -> None:
 
 def test_nothing_is_traced_until_somebody_asks(window, qtbot, scale) -> None:
     row = window.explorer.input_size
-    assert row.isVisible() and row.size_words.text() == "128 × 128" and not row.slider.isVisible()
-    assert scale._tracer.asked == []
+    assert row.offer.isVisible() and not row.isVisible() and scale._tracer.asked == []
     prepared(window, qtbot, scale)
     assert [one.input_shape for one in scale._tracer.asked] == [(160, 160, 3), (192, 192, 3)]
     assert all(one.batch_size == 2 for one in scale._tracer.asked) and row.slider.isVisible()
+    assert row.size_words.text() == "128 × 128"
     window.session.use_graph(dataclasses.replace(traced(BASE), metadata={}))
-    assert not row.isVisible()  # nobody knows what its input is
+    assert not row.isVisible() and not row.offer.isVisible()  # nobody knows what its input is
 
 
 def test_another_size_is_said_at_once_and_then_traced_and_explored(window, qtbot, scale) -> None:

@@ -20,8 +20,8 @@ _BEYOND = 1.25  # how far the slider goes past the size that fits
 class InputRow(QWidget):
     """Moves the model to another input size.
 
-    What it needs there is said at once. The row is there where the model's input may have other sizes.
-    They are traced only when somebody asks.
+    What it needs there is said at once. ``offer`` is there where the model's input may have other sizes, at
+    the end of another row; the sizes are traced, and this row comes, only when somebody takes it.
 
     Signals: ``profile_wanted()``: measure the explored size; ``room_wanted(pixels)``: it needs other room.
     """
@@ -34,7 +34,7 @@ class InputRow(QWidget):
         self._exploration, self._scale, self._room = exploration, scale, 0
         self.slider, self.size_words = QSlider(Qt.Orientation.Horizontal), QLabel()
         self.words = ElidedLabel("muted")
-        self.offer, self.back = QPushButton("Other sizes"), QPushButton("Back")
+        self.offer, self.back = QPushButton("Input size"), QPushButton("Back")
         self.profile = QPushButton("Profile it")
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
@@ -58,9 +58,8 @@ class InputRow(QWidget):
         first.addWidget(name)
         first.addWidget(self.slider, _WIDE)
         first.addWidget(self.size_words)
-        first.addStretch(1)  # without the slider, the offer is at the right
-        for button in (self.offer, self.back):
-            first.addWidget(button)
+        first.addStretch(1)  # while there is no slider
+        first.addWidget(self.back)
         self.offer.setToolTip(OFFER)
         for button in (self.offer, self.profile):
             button.setObjectName("link")
@@ -85,10 +84,10 @@ class InputRow(QWidget):
     def _refresh(self) -> None:
         """Show the explored size, unless the hand is choosing another."""
         scale, reach, plain = self._scale, self._scale.reach, self._exploration.plain
-        self.setVisible(scale.possible)
+        self.offer.setVisible(scale.possible and reach is None and not scale.busy)
+        self.setVisible(scale.possible and (reach is not None or scale.busy or bool(scale.problem)))
         levels = scale.levels
         if levels is not None and scale.possible:
-            self.offer.setVisible(reach is None and not scale.busy)
             self.slider.setVisible(reach is not None)
             self.back.setVisible(scale.way_back is not None)
             self.profile.setVisible(scale.way_back is not None)

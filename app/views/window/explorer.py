@@ -90,6 +90,7 @@ class Explorer(QWidget):
         self.span = StepSpan(exploration, self)
         self.budget, self.batch = BudgetPanel(exploration, theme), BatchRow(exploration, scale)
         self.input_size = InputRow(exploration, input_scale)
+        self.batch.add_offer(self.input_size.offer)
         self._rows_room: dict[QWidget, int] = {}
         for row in (self.batch, self.input_size):
             self.budget.body.addWidget(row)
