@@ -325,9 +325,10 @@ QMenu::item:disabled { color: @freed@; }
 #samplecard { background: @raised@; border: 1px solid @border@; border-radius: 8px; }
 #samplecard:hover { border-color: @accent@; }
 #tourcard { background: @panel@; border: 2px solid @accent@; border-radius: 8px; }
-QTableView::item { padding: 0 8px; }
+QTableView::item { padding: 0 12px 0 8px; }
 QTableView::item:selected { background: @selected@; color: @text@; }
-QHeaderView::section { background: @panel@; padding: 4px 11px; border: 0; border-bottom: 1px solid @border@; }
+QHeaderView::section { background: @panel@; padding: 4px 15px 4px 11px; border: 0;
+    border-bottom: 1px solid @border@; }
 #drop { border: 2px dashed @accent@; border-radius: 8px; }
 QScrollArea, QScrollArea > QWidget > QWidget { background: transparent; }
 #scrolled { border: 2px solid transparent; border-radius: 8px; }

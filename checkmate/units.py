@@ -153,13 +153,17 @@ def format_bytes_apart(one: int, other: int) -> tuple[str, str]:
     return (f"{one:,} B", f"{other:,} B") if texts[0] == texts[1] and one != other else texts
 
 
-def format_seconds(seconds: float) -> str:
-    """Write a time: ``1.31 s``, ``2.40 ms``, ``85 µs``, ``3 min 20 s``."""
-    if seconds >= 120:
+def format_seconds(seconds: float, digits: int = 3) -> str:
+    """Write a time: ``1.31 s``, ``2.4 ms``, ``85 µs``, ``3 min 20 s``.
+
+    With more than three significant digits, there are no minutes.
+    """
+    if seconds >= 120 and digits <= 3:
         return f"{int(seconds // 60)} min {int(seconds % 60)} s"
     for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
-        if seconds * factor >= 1 or unit == "µs":
-            return f"{seconds * factor:.3g} {unit}"
+        text = f"{seconds * factor:.{digits}g}"
+        if float(text) >= 1 or unit == "µs":  # as written: 0.9999 s is 1 s, not 1e+03 ms
+            return f"{text} {unit}"
     raise AssertionError("unreachable")
 
 

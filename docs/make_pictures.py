@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 from PySide6.QtCore import QBuffer, QEventLoop, QTimer
 from PySide6.QtGui import QPixmap
@@ -72,11 +73,25 @@ def save(name: str, picture: QPixmap) -> None:
     picture.save(buffer, "PNG")
     image = Image.open(io.BytesIO(bytes(buffer.data().data()))).convert("RGB")
     path = _PICTURES / f"{name}.png"
-    image.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+    few_colors(image).save(path, optimize=True)
     size = path.stat().st_size
     if size > _MOST_BYTES:
         raise SystemExit(f"{path} has {size} bytes, more than {_MOST_BYTES}")
     sys.stdout.write(f"{path}: {image.width}x{image.height}, {size} bytes\n")
+
+
+def few_colors(image: Image.Image) -> Image.Image:
+    """Return the picture in its 256 most common colours.
+
+    They stay as they are; cutting the space of colours would mix the few pixels of a recomputation with grey.
+    """
+    pixels = np.asarray(image, np.int32)
+    colors, place, counts = np.unique(pixels.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
+    common = colors[np.argsort(-counts)[:256]]
+    nearest = [int(((common - color) ** 2).sum(axis=1).argmin()) for color in colors]
+    few = Image.fromarray(np.array(nearest, np.uint8)[place.reshape(pixels.shape[:2])])
+    few.putpalette(common.astype(np.uint8).tobytes())
+    return few
 
 
 def draw_window(window: MainWindow) -> None:

@@ -18,7 +18,14 @@ from app.presenters.report.page import ReportContent
 from app.state.knowledge import ListedSchedule, WhatIf, steps_key
 from app.state.own_schedules import restored
 from app.state.proved import ProvedUnder, proved_to_save, read_proved
-from app.state.saved import insert_saved, listed_own, schedules_to_save
+from app.state.saved import (
+    Waiting,
+    insert_saved,
+    insert_waiting,
+    listed_own,
+    read_waiting,
+    schedules_to_save,
+)
 from app.state.solve import Aim, AskedFor, Solve
 from app.state.standing import Standing
 from checkmate.formats.exploration import SavedExploration
@@ -90,6 +97,7 @@ class Exploration(QObject):
         self._chosen = False  # by hand; what is on screen is not the budget's own schedule
         self._what_ifs: dict[Constraints, WhatIf] = {}
         self._proved: tuple[ProvedUnder, ...] = ()  # as the file said
+        self._waiting: Waiting = {}  # schedules of the file, by constraints
         self._measured: dict[bytes, MeasuredSchedule] = {}  # by the schedule's steps
         self._display_queue = DisplayQueue(self._due, self._show_if_new, self)
         for signal in (
@@ -144,7 +152,7 @@ class Exploration(QObject):
         self.graph = graph
         self.unconstrained = self.what_if = what_if or WhatIf(graph, Constraints())
         self._what_ifs = {Constraints(): self.what_if}
-        self._proved, self._measured = (), {}
+        self._proved, self._measured, self._waiting = (), {}, {}
         self.shown, self._chosen = self.what_if.plain, False
         self.solve = None
         self.budget_bytes, self.aim = self.shown.peak_bytes, None
@@ -161,7 +169,7 @@ class Exploration(QObject):
         Nothing is explored here any more.
         """
         self.graph = self.what_if = self.unconstrained = self.shown = self.solve = self.standing = None
-        self._what_ifs, self._proved, self._measured = {}, (), {}
+        self._what_ifs, self._proved, self._measured, self._waiting = {}, (), {}, {}
         self._display_queue.drop()
         self.listing.own.clear()
 
@@ -222,6 +230,7 @@ class Exploration(QObject):
             what_if = self._what_ifs[constraints] = WhatIf(self.graph, constraints)
             for proved in self._proved:
                 proved.tell(what_if)
+            insert_waiting(self._waiting.get(constraints, ()), what_if)
         return self._what_ifs[constraints]
 
     def restore(self, saved: SavedExploration, what_if: WhatIf | None = None) -> None:
@@ -235,9 +244,9 @@ class Exploration(QObject):
         under = {place: Constraints.from_json(own.constraints or {}) for place, own in saved.own.items()}
         for one in set(under.values()):
             constrained(saved.graph, one)
-        proved = read_proved(saved)
+        proved, waiting = read_proved(saved), read_waiting(saved)
         self.set_graph(saved.graph, what_if)
-        self._proved = proved
+        self._proved, self._waiting = proved, waiting
         assert self.unconstrained is not None
         for budget, bound in saved.bounds:
             self.unconstrained.frontier.add_bound(budget, bound)
@@ -264,12 +273,21 @@ class Exploration(QObject):
         list.
         """
         assert self.graph is not None and self.what_if is not None and self.unconstrained is not None
-        results, own = schedules_to_save((self.what_if, self.unconstrained), self.listing.own)
+        waiting = {under: found for under, found in self._waiting.items() if under not in self._what_ifs}
+        found = schedules_to_save(self.unconstrained, self._what_ifs.values(), self.listing.own, waiting)
         constraints = None if self.constraints.is_empty else self.constraints.to_json()
         bounds, measured = self.unconstrained.frontier.bounds, tuple(self._measured.values())
         proved = proved_to_save(self.unconstrained.frontier, self._what_ifs, self._proved)
         return SavedExploration(
-            self.graph, self.budget_bytes, results, bounds, constraints, measured, own, proved
+            self.graph,
+            self.budget_bytes,
+            found.results,
+            bounds,
+            constraints,
+            measured,
+            found.own,
+            proved,
+            found.under,
         )
 
     def set_range(self, facts: dict[str, Any], what_if: WhatIf | None = None) -> None:

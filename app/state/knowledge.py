@@ -146,7 +146,8 @@ class ListedSchedule:
 
         It is the cost beyond that of computing everything once.
         """
-        return self.cost / self.graph.base_cost - 1 if self.graph.base_cost > 0 else 0.0
+        extra = self.cost / self.graph.base_cost - 1 if self.graph.base_cost > 0 else 0.0
+        return extra if abs(extra) > _ROUNDING - 1 else 0.0  # else a sum in another order is -0.0 %
 
     @cached_property
     def recomputed_ops(self) -> frozenset[int]:

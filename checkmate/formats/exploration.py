@@ -10,7 +10,7 @@ know it must not take them for bounds of the plain graph.
 ``measured``, if any, has ``{"steps", "live_bytes", "peak_bytes", "seconds", "device"}`` of each schedule that
 was run. A schedule of the user's own list has the field ``own``: ``budget_bytes`` or ``max_overhead`` (null:
 at any cost) that was asked for, and, where there are any, its ``name``, ``note``, ``pinned`` and
-``constraints``.
+``constraints``. One that is on the frontier of constraints has ``on_frontier_of``, a list of these.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class SavedExploration:
     """Hold what a file holds.
 
     ``bounds``: (budget in bytes, lower bound on the cost; infinite where no schedule fits). ``own``: by place
-    in ``schedules``, those of the user's own list.
+    in ``schedules``, those of the user's own list. ``under``: by place, the sets of constraints that a
+    schedule is on the frontier of.
     """
 
     graph: Graph
@@ -79,6 +80,7 @@ class SavedExploration:
     measured: tuple[MeasuredSchedule, ...] = ()
     own: Mapping[int, SavedOwn] = field(default_factory=dict)
     constrained_bounds: tuple[BoundsUnder, ...] = ()
+    under: Mapping[int, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
 
 
 def is_exploration(data: Any) -> bool:
@@ -110,8 +112,12 @@ def exploration_pieces(saved: SavedExploration, graph_body: bytes | None = None)
     yield graph_body or _json(graph_to_json(saved.graph))
     yield b',"budget_bytes":%d,"schedules":[' % saved.budget_bytes
     for index, result in enumerate(saved.schedules):
-        own = {"own": _own_to_json(saved.own[index])} if index in saved.own else {}
-        yield (b"," if index else b"") + _json({**result_to_json(saved.graph, result), **own})
+        more: dict[str, Any] = {}
+        if index in saved.own:
+            more["own"] = _own_to_json(saved.own[index])
+        if saved.under.get(index):
+            more["on_frontier_of"] = [dict(one) for one in saved.under[index]]
+        yield (b"," if index else b"") + _json({**result_to_json(saved.graph, result), **more})
     yield b'],"bounds":' + _json(_bounds_to_json(saved.bounds))
     if saved.constrained_bounds:
         under = [
@@ -166,11 +172,12 @@ def exploration_from_json(path: Path, data: Any) -> SavedExploration:
     constraints = fields.get("constraints", dict, None)
     measured = tuple(_measured(path, i, entry) for i, entry in enumerate(fields.get("measured", list, [])))
     budget_bytes = fields.whole("budget_bytes", 0)
-    own = _own(path, fields.get("schedules", list, []))
-    under = tuple(
+    entries = fields.get("schedules", list, [])
+    own, under = _own(path, entries), _under(path, entries)
+    proved = tuple(
         _bounds_under(path, i, entry) for i, entry in enumerate(fields.get("constrained_bounds", list, []))
     )
-    return SavedExploration(graph, budget_bytes, schedules, bounds, constraints, measured, own, under)
+    return SavedExploration(graph, budget_bytes, schedules, bounds, constraints, measured, own, proved, under)
 
 
 def _require_agreement(path: Path, graph: Graph, schedules: tuple[SolveResult, ...], bounds: Bounds) -> None:
@@ -222,6 +229,20 @@ def _own(path: Path, schedules: list[Any]) -> dict[int, SavedOwn]:
             fields.get("pinned", bool, False),
             fields.get("constraints", dict, None),
         )
+    return found
+
+
+def _under(path: Path, schedules: list[Any]) -> dict[int, tuple[Mapping[str, Any], ...]]:
+    """Return the constraints of whose frontier schedules are, by their places."""
+    found: dict[int, tuple[Mapping[str, Any], ...]] = {}
+    for index, entry in enumerate(schedules):
+        fields = Fields(path, entry, f"schedules[{index}]")
+        sets = fields.get("on_frontier_of", list, [])
+        if sets:
+            where = fields.name("on_frontier_of")
+            found[index] = tuple(
+                Fields(path, one, f"{where}[{place}]").data for place, one in enumerate(sets)
+            )
     return found
 
 

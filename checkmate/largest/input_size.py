@@ -229,7 +229,7 @@ class _InputSizeSearch:
         It is settled once it is known if a schedule within the cost fits. Then ``low`` or ``high`` is moved.
         """
         graph, limit = self.graph(level), self._limit(level) * (1 + ROUNDING)
-        start = self.steps if self.low and _alike(graph, self.graph(self.low)) else None
+        start = self.steps if self.low and alike(graph, self.graph(self.low)) else None
         if start is not None and self._take(level, start):
             return True
         ear, begun = CostCapListener(limit, self.cancelled), time.perf_counter()
@@ -243,7 +243,7 @@ class _InputSizeSearch:
         return False
 
 
-def _alike(one: Graph, other: Graph) -> bool:
+def alike(one: Graph, other: Graph) -> bool:
     """Return whether a schedule of one graph is one of the other.
 
     It is where the same ops read and write the same values.

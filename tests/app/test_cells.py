@@ -14,7 +14,7 @@ from app.presenters.plots.matrix_image import Cells, computed_image, density, he
 from app.presenters.plots.memory_curve import in_columns, memory_stack
 from app.presenters.plots.step_axis import StepAxis
 from checkmate.ir import Schedule
-from checkmate.ir.graph import GraphBuilder
+from checkmate.ir.graph import CostUnit, GraphBuilder
 from tests.app.test_compare import pairs
 from tests.app.windows import training_chain
 
@@ -114,6 +114,20 @@ def test_ticks_are_round_and_apart(by_cost: bool) -> None:
         assert places == sorted(places) and len(places) <= most + 1
         assert np.diff(places).min(initial=np.inf) >= 0.5 * (high - low) / most
         assert low <= places[0] and places[-1] <= high
+
+
+def test_ticks_say_different_things_however_far_the_axis_is_zoomed() -> None:
+    builder = GraphBuilder("even")
+    for number in range(1000):
+        builder.op(f"op{number}", [], [builder.value(f"v{number}", 4)], cost=1e-3)
+    graph = builder.build(cost_unit=CostUnit.SECONDS)
+    for by_cost in (False, True):
+        axis = StepAxis.of(graph, Schedule.plain(graph), by_cost=by_cost)
+        for width in (1.0, 0.1, 0.01, 0.001):
+            low, high = (float(axis.place(1000 * (0.4 + part * width))) for part in (0.0, 1.0))
+            words = [said for _, said in axis.cost_ticks(low, high, 5)]
+            assert len(set(words)) == len(words) >= 3
+            assert axis.step_ticks(low, high, 5)
 
 
 def test_a_step_that_costs_nothing_has_no_axis_of_costs() -> None:

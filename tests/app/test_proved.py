@@ -81,6 +81,30 @@ def test_an_answer_under_other_constraints_is_known_again_when_they_are_set(tmp_
     assert again.shown.key == found.key
 
 
+def test_what_was_found_under_other_constraints_comes_back_when_they_do(tmp_path: Path) -> None:
+    """Test schedules that are not in the user's own list."""
+    exploration = Exploration()
+    exploration.set_graph(training_chain())
+    exploration.set_constraints(DEAR)
+    limited = constrained(exploration.graph, DEAR)
+    for share in (0.8, 0.9):
+        budget = int(exploration.plain.peak_bytes * share)
+        steps = pipeline.solve(limited, budget).require_schedule().steps
+        exploration.add(steps, budget_bytes=budget, solver="x", seconds=0.0)
+    frontier = [one.key for one in exploration.known]
+    exploration.set_constraints(Constraints())
+    for found in list(exploration.known):  # a cheaper one takes the place of each
+        if found is not exploration.plain:
+            better = pipeline.solve(exploration.graph, found.peak_bytes).require_schedule().steps
+            exploration.add(better, budget_bytes=found.peak_bytes, solver="x", seconds=0.0)
+    assert not set(frontier) <= {one.key for one in exploration.known}
+    again = reopened(exploration, tmp_path)
+    assert [one.key for one in again.known] == [one.key for one in exploration.known]
+    third = reopened(again, tmp_path)  # a window that did not ask for them does not lose them
+    third.set_constraints(DEAR)
+    assert [one.key for one in third.known] == frontier
+
+
 def test_a_bound_holds_under_further_constraints_and_under_no_others(tmp_path: Path) -> None:
     exploration, budget, bound = proved_under(KEEP_ONE)
     again = reopened(exploration, tmp_path)
@@ -133,6 +157,17 @@ def test_bounds_for_a_name_that_the_graph_lacks_are_refused(tmp_path: Path) -> N
     write_exploration(path, exploration.saved())
     data = json.loads(path.read_text(encoding="utf-8"))
     data["constrained_bounds"][0]["constraints"]["keep"] = ["a99"]
+    with pytest.raises(UnknownNameError, match="a99"):
+        Exploration().restore(exploration_from_json(path, data))
+
+
+def test_schedules_for_a_name_that_the_graph_lacks_are_refused(tmp_path: Path) -> None:
+    exploration, _, _ = proved_under(KEEP_ONE)
+    path = tmp_path / "chain.json"
+    write_exploration(path, exploration.saved())
+    data = json.loads(path.read_text(encoding="utf-8"))
+    data["constrained_bounds"] = []
+    data["schedules"][0]["on_frontier_of"] = [{"keep": ["a99"]}]
     with pytest.raises(UnknownNameError, match="a99"):
         Exploration().restore(exploration_from_json(path, data))
 

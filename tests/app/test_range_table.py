@@ -15,7 +15,18 @@ from PySide6.QtGui import QGuiApplication
 
 from app.models.exploration import Exploration
 from app.presenters.plots.step_axis import StepAxis
-from app.presenters.rows.range_rows import COLUMNS, COST, NAME, NO_STEPS, PRICE, range_rows
+from app.presenters.rows.range_rows import (
+    COLUMNS,
+    COST,
+    LAYER,
+    NAME,
+    NO_STEPS,
+    PRICE,
+    range_cells,
+    range_rows,
+)
+from checkmate.catalog.bundled import find_graph
+from checkmate.formats import read_graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.memory.hotspot import moment
@@ -24,6 +35,7 @@ from tests.app.test_compare import smaller
 from tests.app.windows import open_chain, training_chain
 
 BYTES = COLUMNS.index("Bytes")
+LEAST_NAME = 180  # pixels, in which names of 25 letters fit
 pytestmark = pytest.mark.qt_log_ignore("This plugin does not support")  # further windows, without a screen
 
 
@@ -50,6 +62,17 @@ def test_rows_are_those_of_a_replay_step_by_step() -> None:
             assert row.waits is not touched
         assert sum(row.share for row in rows) == pytest.approx(1.0)
         assert [row.byte_cost for row in rows] == sorted((row.byte_cost for row in rows), reverse=True)
+
+
+def test_no_two_rows_say_the_same_name() -> None:
+    exploration = Exploration()
+    exploration.set_graph(read_graph(find_graph("transformer-b8.graph")))
+    shown = exploration.shown
+    axis = StepAxis.of(shown.graph, shown.schedule, by_cost=False)
+    rows = range_rows(shown, axis, (0, axis.count - 1))
+    found = range_cells(shown, rows, {}, busy=False)
+    assert len({cells[NAME].text for cells in found}) == len(rows)
+    assert [cells[NAME].tip for cells in found] == [row.name for row in rows]
 
 
 @pytest.fixture
@@ -87,6 +110,21 @@ def test_prices_are_those_of_a_replay(window, table) -> None:
             new = check(shown.graph, found.steps.tolist(), budget_bytes=shown.peak_bytes)
             assert new.ok and Schedule.of(shown.graph, found.steps).recomputations >= 1
     assert tried and sum(text.startswith("−") for text in cells(table, PRICE)) == tried
+
+
+def test_names_keep_their_room_and_the_layers_can_be_widened(qtbot, table) -> None:
+    header = table.table.horizontalHeader()
+    for width in (700, 1000):
+        table.resize(width, table.height())
+        qtbot.waitUntil(lambda: header.sectionSize(NAME) >= LEAST_NAME)
+    edge, before = (
+        header.sectionViewportPosition(LAYER) + header.sectionSize(LAYER),
+        header.sectionSize(LAYER),
+    )
+    qtbot.mousePress(header.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(edge - 1, 8))
+    qtbot.mouseMove(header.viewport(), pos=QPoint(edge + 39, 8))
+    qtbot.mouseRelease(header.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(edge + 39, 8))
+    assert header.sectionSize(LAYER) > before
 
 
 def test_a_click_selects_and_a_heading_sorts(window, qtbot, table) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import math
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from PySide6.QtCore import Qt
@@ -10,12 +15,14 @@ from PySide6.QtWidgets import QApplication, QLabel
 
 from app.presenters.op_page import facts
 from app.presenters.rows.hotspot_rows import View
-from app.presenters.words.wording import as_sentence
+from app.presenters.words.wording import as_sentence, schedule_file
+from app.views.window.dialogs.export_dialog import ExportDialog
 from checkmate.ir.graph import GraphBuilder, Phase
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from tests.app.windows import training_chain
+from checkmate.units import format_bytes, parse_bytes
+from tests.app.windows import open_chain, training_chain
 
 
 @pytest.mark.parametrize(
@@ -35,6 +42,40 @@ from tests.app.windows import training_chain
 )
 def test_messages_of_the_command_line_become_sentences(message: str, sentence: str) -> None:
     assert as_sentence(message) == sentence
+
+
+def test_a_file_is_named_by_the_size_that_lists_show() -> None:
+    found = SimpleNamespace(graph=SimpleNamespace(name="unet"), peak_bytes=int(213.6 * 2**20))
+    assert schedule_file(found, "schedule") == "unet-214MiB.schedule.json"
+
+
+def test_the_export_asks_for_the_budget_as_the_panel_writes_it(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    exploration, panel = window.session.exploration, window.explorer.budget
+    # The next budget that is rounded down: it was written rounded up in the dialog.
+    budget = next(
+        size
+        for size in itertools.count(2 * exploration.plain.peak_bytes)
+        if parse_bytes(format_bytes(size)) < size
+    )
+    exploration.set_budget(budget)
+    dialog = ExportDialog(window.session, window)
+    assert dialog._budget.text() == f"{panel._figure.text()} {panel._unit.text()}" == format_bytes(budget)
+    assert dialog._asked().bytes_ == budget
+
+
+def test_a_schedule_without_repeats_costs_nothing_more(window, qtbot) -> None:
+    """Test that the sum of the costs in another order is not written -0.0 %."""
+    graph = training_chain()
+    thirds = tuple(dataclasses.replace(op, cost=op.cost / 3) for op in graph.ops)
+    window.session.use_graph(dataclasses.replace(graph, ops=thirds))
+    plain = window.session.exploration.plain
+    assert plain.overhead == 0.0 and math.copysign(1.0, plain.overhead) > 0
+    found = dataclasses.replace(plain, point=dataclasses.replace(plain.point, cost=plain.cost * (1 - 1e-15)))
+    assert found.cost < plain.cost and f"{found.overhead:+.1f}" == "+0.0"
+    dialog = ExportDialog(window.session, window)
+    said = [label.text() for label in dialog.findChildren(QLabel)]
+    assert f"Peak {format_bytes(plain.peak_bytes)} predicted, +0\u00a0% step cost" in said
 
 
 def test_a_notice_and_a_refusal_are_sentences(window, qtbot) -> None:

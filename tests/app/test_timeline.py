@@ -9,8 +9,13 @@ from PySide6.QtGui import QFontMetricsF, QGuiApplication, QMouseEvent, QWheelEve
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QToolTip
 
+from app.models.exploration import Exploration
+from app.presenters.plots.step_axis import StepAxis
+from app.views.timeline.legend import HEIGHT, legend_lines, legend_metrics
 from app.views.timeline.tick_axis import TickAxis
 from checkmate import pipeline
+from checkmate.catalog.bundled import find_graph
+from checkmate.formats import read_graph
 from checkmate.graphs.generate import training_dag
 from checkmate.units import format_bytes
 from tests.app.windows import training_chain
@@ -311,9 +316,54 @@ def test_the_words_of_ticks_never_touch(qapp) -> None:
     assert len(places) > 1 and all(left + a < right - b for left, right, a, b in ends)
 
 
+@pytest.mark.parametrize("size", [200.0, 260.0, 330.0])
+def test_a_scale_has_three_ticks_where_their_words_have_room(qapp, size: float) -> None:
+    exploration = Exploration()
+    exploration.set_graph(read_graph(find_graph("unet-b8.graph")))
+    shown = exploration.shown
+    steps = StepAxis.of(shown.graph, shown.schedule, by_cost=False)
+    low, high = float(steps.edges[0]), float(steps.edges[-1])
+    for ticks_of in (steps.cost_ticks, steps.step_ticks):
+        axis, metrics = TickAxis("top", ticks_of), QFontMetricsF(QGuiApplication.font())
+        ((_, places),) = axis.tickValues(low, high, size)
+        halves = [metrics.horizontalAdvance(words) / 2 for words in axis.tickStrings(places, 1.0, 1.0)]
+        pixels = [(place - low) * size / (high - low) for place in places]
+        drawn = [half <= at <= size - half for at, half in zip(pixels, halves, strict=True)]
+        assert sum(drawn) >= 3  # words beyond an end are not drawn
+
+
 def test_the_budgets_words_leave_room_for_those_of_a_peak_over_it(window) -> None:
     exploration, curve = window.session.exploration, window.explorer.curve
     exploration.set_graph(training_chain())
     assert curve._budget.label.anchors[0][1] == 1.0  # above the line
     exploration.set_budget(exploration.plain.peak_bytes // 2)
     assert curve._budget.label.anchors[0][1] == 0.0  # below it
+
+
+@pytest.mark.parametrize("width", [130, 180, 300])
+def test_the_legend_of_r_has_every_colour_however_narrow_it_is(window, qtbot, width: int) -> None:
+    _, explorer = opened(window, qtbot)
+    r, s = explorer.matrices
+    for matrix in (r, s):
+        matrix.resize(width, 260)
+    image = r.grab().toImage()
+    below = range(int(r._area().bottom()) + 18, image.height())
+    colors = {image.pixelColor(x, y).name() for y in below for x in range(image.width())}
+    assert colors >= {r._theme.color(role).name() for role in ("recomputed", "forward", "backward")}
+    assert r._area() == s._area()  # a stage is at one height in both
+
+
+def test_the_legend_of_the_curve_has_lines_for_all_that_is_drawn(window, qtbot) -> None:
+    _, explorer = opened(window, qtbot)
+    curve = explorer.curve
+    curve.setFixedWidth(300)
+    drawn(window, qtbot)
+    metrics = legend_metrics(QGuiApplication.font())
+    lines = legend_lines(curve.legend_entries(), metrics, curve.legend.boundingRect().width())
+    assert 1 < len(lines) <= 3 and curve.legend.boundingRect().height() == HEIGHT * len(lines)
+    assert sorted(entry.words for line in lines for entry in line) == sorted(
+        entry.words for entry in curve.legend_entries()
+    )
+    image = curve.grab().toImage()
+    colors = {image.pixelColor(x, y).name() for y in range(60) for x in range(image.width())}
+    assert curve._theme.color("recomputed").name() in colors

@@ -115,6 +115,8 @@ def test_wording_of_sizes(count: int, text: str) -> None:
         (200.0, "3 min 20 s"),
         (0.0, "0 µs"),
         (119.9, "120 s"),
+        (0.99996, "1 s"),
+        (999.9e-6, "1 ms"),
     ],
 )
 def test_wording_of_durations(seconds: float, text: str) -> None:

@@ -18,6 +18,7 @@ from checkmate.ir.schedule import Schedule, StageMatrices
 from checkmate.machine.stores.cost_origin import cost_text
 
 Tick = tuple[float, str]  # where it is, and its words
+_MOST_DIGITS = 9
 _APART = 0.6  # of the distance of two ticks on average; closer ones would touch
 
 
@@ -95,7 +96,8 @@ class StepAxis:
         first, last = self.position(low), self.position(high)
         numbers = (int(value) for value in round_values(first + 1, last + 1, most) if value == int(value))
         ticks = ((float(self.place(number - 0.5)), f"{number:,}") for number in numbers if number > 0)
-        return list(_apart(ticks, low, high, most))
+        middle = (low + high) / 2  # within one step there may be no middle of any
+        return list(_apart(ticks, low, high, most)) or [(middle, f"{self.step_at(middle) + 1:,}")]
 
     def cost_ticks(self, low: float, high: float, most: int) -> list[Tick]:
         """Return about ``most`` ticks at round costs."""
@@ -104,20 +106,28 @@ class StepAxis:
         if last <= first:
             return []
         costs = round_values(first, last, most)
-        if self.by_cost:
-            return [(cost, self._cost_words(cost)) for cost in costs]
-        ticks = ((self._place_of_cost(cost), self._cost_words(cost)) for cost in costs)
-        return list(_apart(ticks, low, high, most))
+        places = costs if self.by_cost else [self._place_of_cost(cost) for cost in costs]
+        ticks = zip(places, self._words_of_costs(costs), strict=True)
+        return list(ticks if self.by_cost else _apart(ticks, low, high, most))
 
     def _place_of_cost(self, cost: float) -> float:
         step = int(np.clip(np.searchsorted(self.costs, cost, side="right") - 1, 0, self.count - 1))
         width = self.costs[step + 1] - self.costs[step]
         return float(self.place(step + ((cost - self.costs[step]) / width if width > 0 else 0.0)))
 
-    def _cost_words(self, cost: float) -> str:
+    def _words_of_costs(self, costs: list[float]) -> list[str]:
+        """Return words with as many digits as it takes to tell all apart."""
+        words: list[str] = []
+        for digits in range(3, _MOST_DIGITS + 1):
+            words = [self._cost_words(cost, digits) for cost in costs]
+            if len(set(words)) == len(words):
+                break
+        return words
+
+    def _cost_words(self, cost: float, digits: int) -> str:
         if self.graph.cost_unit is CostUnit.UNIT:
-            return f"{cost:,.4g}" if cost < 10_000 else f"{cost:,.0f}"
-        return cost_text(self.graph, cost) if cost else "0"
+            return f"{cost:,.{digits + 1}g}" if cost < 10_000 else f"{cost:,.0f}"
+        return cost_text(self.graph, cost, digits) if cost else "0"
 
 
 def stage_edges(matrices: StageMatrices) -> NDArray[np.float64]:

@@ -10,14 +10,13 @@ import numpy as np
 
 from app.presenters.plots.step_axis import StepAxis
 from app.presenters.rows.tables import ViewTable
-from app.presenters.words.wording import short_name
+from app.presenters.words.wording import name_in_model, scope_of_all
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import CostUnit, Graph
 from checkmate.machine.stores.cost_origin import cost_text
 from checkmate.memory.suggestions import Suggestion
 from checkmate.units import format_bytes, plural
 
-_LONGEST = 34  # characters of a name; the tip has all of it
 NO_STEPS = "Select steps first: drag along the memory curve."
 
 
@@ -131,17 +130,21 @@ def range_cells(
 ) -> list[tuple[Cell, ...]]:
     """Return a cell for each of ``COLUMNS`` and each row.
 
-    ``prices``: value → what computing it again after the range saves and costs. ``busy``: more may be found.
+    Names are whole, without the scope of the model: the table cuts them to its columns. ``prices``: value →
+    what computing it again after the range saves and costs. ``busy``: more may be found.
     """
-    return [_cells(shown, row, prices.get(row.value), busy) for row in rows]
+    model = scope_of_all(shown.graph)
+    return [_cells(shown, row, model, prices.get(row.value), busy) for row in rows]
 
 
-def _cells(shown: ListedSchedule, row: RangeRow, price: Suggestion | None, busy: bool) -> tuple[Cell, ...]:
+def _cells(
+    shown: ListedSchedule, row: RangeRow, model: str, price: Suggestion | None, busy: bool
+) -> tuple[Cell, ...]:
     graph, count = shown.graph, len(shown.schedule.steps)
     end = "the end" if row.last >= count else f"{row.last + 1:,}"
     seconds = graph.cost_unit is CostUnit.SECONDS
     return (
-        Cell(short_name(row.name, _LONGEST), row.name, row.name),
+        Cell(name_in_model(row.name, model), row.name, row.name),
         Cell(row.layer, row.layer),
         Cell(format_bytes(row.bytes), float(row.bytes)),
         Cell(f"{row.first + 1:,} to {end}", row.first),

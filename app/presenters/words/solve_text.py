@@ -12,7 +12,7 @@ from app.state.solve import Solve
 from app.state.standing import BudgetStanding, Standing
 from checkmate.ir.graph import Graph
 from checkmate.machine.stores.cost_origin import cost_text
-from checkmate.units import format_bytes, format_overhead
+from checkmate.units import format_bytes, format_bytes_apart, format_overhead
 
 _UNIT = re.compile(r"(?<=\d) (?=%|(?:[KMGT]iB|B|µs|ms|s)\b)")
 
@@ -65,7 +65,7 @@ def of_solve(graph: Graph, solve: Solve, standing: Standing, preparing: str) -> 
 
 def _impossible(standing: Standing) -> SolveWords:
     """Say that nothing fits, which is known already; the solve will say why."""
-    budget, least = (format_bytes(size) for size in (standing.budget_bytes, standing.least_possible))
+    budget, least = format_bytes_apart(standing.budget_bytes, standing.least_possible)
     return SolveWords(
         _spaced(f"{strong(budget)}: infeasible, proved"),
         _spaced(f"No schedule needs less than {least}, in any order."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.presenters.words.wording import SCALED_FROM, memory_change, time_change
 from app.state.standing import BudgetStanding, Standing
-from checkmate.units import format_bytes
+from checkmate.units import format_bytes, format_bytes_apart
 
 _IN_SHORT = {
     BudgetStanding.COMING: ("Drawing the", "schedule…"),
@@ -68,6 +68,5 @@ def why_no_export(standing: Standing | None, *, passing: bool = False) -> str:
         return ""
     if standing.fit is BudgetStanding.COMING:
         return "The schedule for this budget is being drawn."
-    budget = format_bytes(standing.budget_bytes)
-    peak = format_bytes(standing.shown.peak_bytes)
+    peak, budget = format_bytes_apart(standing.shown.peak_bytes, standing.budget_bytes)
     return f"The schedule on screen needs {peak}, which is over the budget of {budget}."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
 
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import CostOrigin, Graph
@@ -90,6 +91,18 @@ def name_in_model(name: str, model: str) -> str:
     return sign + name.removeprefix(GRADIENT).removeprefix(model)
 
 
+def scope_of_all(graph: Graph) -> str:
+    """Return the scope that most ops are in, which is the model's name.
+
+    It is empty if there is none.
+    """
+    scopes = Counter(op.name.removeprefix(GRADIENT).partition("/")[0] for op in graph.ops if "/" in op.name)
+    if not scopes:
+        return ""
+    scope, count = scopes.most_common(1)[0]
+    return f"{scope}/" if 2 * count > graph.n else ""
+
+
 def layer_name(graph: Graph, op: int) -> str:
     """Name an op by its layer and what it does there."""
     entry = graph.ops[op]
@@ -97,6 +110,11 @@ def layer_name(graph: Graph, op: int) -> str:
     if not entry.group:
         return short_name(entry.name)
     return f"{'∂ ' if entry.name.startswith('gradient_tape/') else ''}{entry.group.rsplit('/', 1)[-1]}/{last}"
+
+
+def schedule_file(found: ListedSchedule, what: str) -> str:
+    """Return a name for a file of a schedule, with its peak as lists write it."""
+    return f"{found.graph.name}-{format_bytes(found.peak_bytes).replace(' ', '')}.{what}.json"
 
 
 def strong(text: str) -> str:

@@ -68,8 +68,13 @@ class BatchRow(QWidget):
         second.addWidget(self.words)
         second.addStretch(1)
         second.addWidget(self.profile)
+        self._second = second
         column.addLayout(first)
         column.addLayout(second)
+
+    def add_offer(self, offer: QPushButton) -> None:
+        """Put a button at the end of the second line."""
+        self._second.addWidget(offer)
 
     def _on_moved(self, batch: int) -> None:
         self._show_batch(batch)

@@ -40,7 +40,7 @@ _SHADE = 0.42  # of a kind's colour over the panel's
 _COLUMNS_PER_PIXEL = 2  # of the curve: enough for saved pictures and dense screens
 _MOST_COLUMNS = 2000
 _STRIDE = 128  # pixels
-_WORDS, _AXIS = 52, 46 + HEIGHT  # pixels: two lines of words above a peak; the axes and the legend
+_WORDS, _AXES, _MARGINS = 52, 46, 2  # pixels: two lines of words above a peak; axes; beside the legend
 _ROOMY = 300  # pixels; in a narrower view the peak's op is only in the status bar
 
 
@@ -61,7 +61,7 @@ class CurveView(PointedPlot):
         parent: QWidget | None = None,
         lines: MemoryLines | None = None,
     ) -> None:
-        self._columns = 0  # drawn so far
+        self._columns, self._legend_height = 0, HEIGHT  # drawn so far
         super().__init__(span, playhead, theme, Scale.LIVE, parent)
         self._exploration = exploration
         self._comparison, self._selection, self._size = comparison, selection, 1
@@ -165,6 +165,7 @@ class CurveView(PointedPlot):
         starts = axis.columns(first, last, self._columns)
         name, self._size = byte_unit(plain.peak_bytes)
         self.edge_lines.show_lines(lines, self._size)
+        self._fit_legend()
         stack = in_columns(self._stack_of(shown), starts, last)
         edges = axis.edges[np.append(starts, last)]
         self._draw_stack(edges, stack)
@@ -335,7 +336,7 @@ class CurveView(PointedPlot):
         shown, plain = exploration.shown, exploration.plain
         assert shown is not None and plain is not None
         other = self._comparison.other or plain
-        height = max(2 * _WORDS, self.height() - _AXIS)
+        height = max(2 * _WORDS, self.height() - _AXES - self._legend_height)
         least = shown.timeline.peak_bytes * max(1.2, height / (height - _WORDS))
         measured = exploration.measured_shown
         highest_measured = max(measured.live_bytes, default=0) if measured is not None else 0
@@ -355,6 +356,8 @@ class CurveView(PointedPlot):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        if self._columns:
+            self._fit_legend()
         if self._columns not in (0, self._fitting_columns()):
             self._draw()
         elif self._columns:
@@ -362,6 +365,12 @@ class CurveView(PointedPlot):
             self._on_selection()  # its marks are as high as the scale
             if self._span.grouping is not None:
                 self._later.start()  # its image has another size
+
+    def _fit_legend(self) -> None:
+        """Give the legend the lines that it needs; that of bands keeps to one."""
+        fit = self.legend.fit_entries if self._span.grouping is None else self.legend.fit
+        self._legend_height = fit(self.width() - _MARGINS)
+        self.getPlotItem().layout.setRowFixedHeight(0, self._legend_height)
 
     def _on_budget(self) -> None:
         budget = self._exploration.budget_bytes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QGuiApplication, QPainter, QPen
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 from app.theme import CurrentTheme, Theme
@@ -15,6 +15,7 @@ from app.theme import CurrentTheme, Theme
 _SIGN, _GAP, _APART = 9.0, 4.0, 9.0  # pixels
 _FONT = 11
 _ROOMY = 640  # pixels: of a legend beside a note
+_MOST_LINES = 3  # of a legend above a plot; the tooltip has all of it
 HEIGHT = 18
 
 
@@ -42,6 +43,31 @@ def fitting(entries: Sequence[Entry], metrics: QFontMetricsF, width: float) -> l
         found.append(entry)
         width -= _APART
     return found
+
+
+def legend_lines(entries: Sequence[Entry], metrics: QFontMetricsF, width: float) -> list[list[Entry]]:
+    """Return all entries in lines, each with as many as fit into a width.
+
+    A shorter one may come before a longer one that has no space any more.
+    """
+    found: list[list[Entry]] = []
+    free: list[float] = []
+    for entry in entries:
+        wide = _SIGN + _GAP + metrics.horizontalAdvance(entry.words)
+        line = next((number for number, room in enumerate(free) if wide <= room), len(found))
+        if line == len(found):
+            found.append([])
+            free.append(width)
+        found[line].append(entry)
+        free[line] -= wide + _APART
+    return found
+
+
+def legend_metrics(font: QFont) -> QFontMetricsF:
+    """Return how wide a legend's words are in a font."""
+    small = QFont(font)
+    small.setPixelSize(_FONT)
+    return QFontMetricsF(small)
 
 
 def paint_legend(painter: QPainter, entries: Sequence[Entry], place: QRectF, theme: Theme) -> None:
@@ -81,23 +107,38 @@ class CurveLegend(pg.GraphicsWidget):  # type: ignore[misc]
 
     def fit(self, width: float) -> int:
         """Take two lines where a note leaves little width; return the height."""
-        self._lines = 2 if self._note and width < _ROOMY else 1
-        self.setFixedHeight(HEIGHT * self._lines)
-        return HEIGHT * self._lines
+        return self._take(2 if self._note and width < _ROOMY else 1)
+
+    def fit_entries(self, width: float) -> int:
+        """Take the lines that the entries need, if not too many.
+
+        Return the height.
+        """
+        lines = len(legend_lines(self._entries_of(), legend_metrics(QGuiApplication.font()), width))
+        return self._take(max(1, min(lines, _MOST_LINES)))
+
+    def _take(self, lines: int) -> int:
+        self._lines = lines
+        self.setFixedHeight(HEIGHT * lines)
+        return HEIGHT * lines
 
     def sizeHint(self, which: Qt.SizeHint, constraint: QSizeF = QSizeF()) -> QSizeF:  # noqa: B008
         widths = {Qt.SizeHint.MinimumSize: 0, Qt.SizeHint.MaximumSize: 10_000}
         return QSizeF(widths.get(which, 200), HEIGHT * self._lines)
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None) -> None:
-        place = self.boundingRect()
+        place, entries = self.boundingRect(), self._entries_of()
         place.setHeight(HEIGHT)
         if self._note:
             taken = self._paint_note(painter, place)
             if self._lines == 1:
                 place.setWidth(place.width() - taken)
             place.translate(0, HEIGHT * (self._lines - 1))
-        paint_legend(painter, self._entries_of(), place, self._theme.now)
+            paint_legend(painter, entries, place, self._theme.now)
+            return
+        for line in legend_lines(entries, legend_metrics(painter.font()), place.width())[: self._lines]:
+            paint_legend(painter, line, place, self._theme.now)
+            place.translate(0, HEIGHT)
 
     def _paint_note(self, painter: QPainter, place: QRectF) -> float:
         """Paint the note; return the width that it takes."""

@@ -27,14 +27,14 @@ from app.models.span import StepSpan
 from app.presenters.plots.matrix_image import Cells
 from app.presenters.words.pointer_words import cell_words, compared_words, crowd_words
 from app.theme import CurrentTheme
-from app.views.timeline.legend import Entry, paint_legend
+from app.views.timeline.legend import Entry, legend_lines, legend_metrics, paint_legend
 from app.views.timeline.matrix_picture import compared_picture, computed_picture, held_picture
 from app.views.timeline.span.span_keys import around, is_own_key, press, turned
 
 _LATER = 105  # of 255: how far the stages to come fade; they must stay readable, above all in the dark theme
 _GRID = 9.0  # pixels of a cell from which on lines separate them
-_LEFT, _TOP, _BELOW, _RIGHT = 24.0, 26.0, 38.0, 2.0  # pixels around the matrix
-_ROOMY = 225  # pixels; a narrower matrix has no space for long words
+_LEFT, _TOP, _BELOW, _RIGHT = 24.0, 26.0, 22.0, 2.0  # pixels around the matrix, without its legend
+_LEGEND_LINE = 16.0
 _WHAT = {"R": "computed in stage", "S": "held into stage"}
 
 
@@ -60,6 +60,7 @@ class MatrixView(QWidget):
         self._title, self._exploration, self._comparison = title, exploration, comparison
         self._playhead, self._selection, self._span, self._theme = playhead, selection, span, theme
         self._drawn: tuple[tuple[object, ...], QImage] | None = None
+        self._lines: tuple[tuple[int, bool], int] | None = None
         self._with_playhead = True
         self.sharpness = 1.0  # pixels of the picture to one of the screen; a printed figure has more
         self._under: QPointF | None = None
@@ -86,7 +87,8 @@ class MatrixView(QWidget):
         self.update()
 
     def _area(self) -> QRectF:
-        side = max(10.0, min(self.width() - _LEFT - _RIGHT, self.height() - _TOP - _BELOW))
+        below = _BELOW + _LEGEND_LINE * self._legend_height()
+        side = max(10.0, min(self.width() - _LEFT - _RIGHT, self.height() - _TOP - below))
         return QRectF(_LEFT, _TOP, side, side)
 
     def _cells(self, n: int) -> Cells:
@@ -144,8 +146,10 @@ class MatrixView(QWidget):
             self._paint_grid(painter, area, cells)
             self._paint_cursors(painter, area, shown)
             painter.restore()
-            foot = QRectF(0, area.bottom() + 18, self.width(), 16)
-            paint_legend(painter, self._legend(), foot, self._theme.now)
+            foot = QRectF(0, area.bottom() + 18, self.width(), _LEGEND_LINE)
+            for line in self.legend_lines():
+                paint_legend(painter, line, foot, self._theme.now)
+                foot.translate(0, _LEGEND_LINE)
         role, width = ("accent", 2) if self.hasFocus() else ("border", 1)  # keys go to it, or not
         painter.setPen(QPen(self._theme.color(role), width))
         painter.drawRect(area)
@@ -175,19 +179,31 @@ class MatrixView(QWidget):
             return ""
         return f"{math.floor(left) + 1:,} to {math.ceil(right):,} "
 
-    def _legend(self) -> list[Entry]:
+    def _legend(self, title: str) -> list[Entry]:
         if self._comparison.other is not None:
             return []  # the bar above has it
         theme = self._theme
-        if self._title == "R":
-            again = "recomputed" if self.width() > _ROOMY else "again"
-            roles = (again, "recomputed"), ("forward", "forward"), ("backward", "backward")
-            return [Entry(words, theme.color(role)) for words, role in roles]
+        if title == "R":
+            return [Entry(role, theme.color(role)) for role in ("recomputed", "forward", "backward")]
         light = theme.color("held", 110)
         return [
             Entry("for backward", theme.color("held")),
             Entry("for later ops", light, edge=theme.color("held")),
         ]
+
+    def legend_lines(self) -> list[list[Entry]]:
+        """Return the legend in lines; a narrow matrix has several."""
+        return self._in_lines(self._legend(self._title))
+
+    def _in_lines(self, entries: list[Entry]) -> list[list[Entry]]:
+        return legend_lines(entries, legend_metrics(self.font()), self.width())
+
+    def _legend_height(self) -> int:
+        """Return how many lines R or S needs, so that both are equally large."""
+        key = self.width(), self._comparison.other is None
+        if self._lines is None or self._lines[0] != key:
+            self._lines = key, max(1, *(len(self._in_lines(self._legend(title))) for title in _WHAT))
+        return self._lines[1]
 
     def _paint_grid(self, painter: QPainter, area: QRectF, cells: Cells) -> None:
         """Separate cells that are large enough."""
@@ -290,7 +306,7 @@ class MatrixView(QWidget):
             words = self._words_at(shown, under)
         else:
             below = event.position().y() > self._area().bottom()
-            words = "\n".join(entry.words for entry in self._legend()) if below else ""
+            words = "\n".join(entry.words for entry in self._legend(self._title)) if below else ""
         QToolTip.showText(event.globalPosition().toPoint(), words, self)
 
     def _words_at(self, shown: ListedSchedule, place: QPointF) -> str:

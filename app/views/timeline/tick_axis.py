@@ -13,6 +13,7 @@ from app.presenters.plots.step_axis import Tick
 
 _HEIGHT = 20
 _PER_TICK = 54  # pixels
+_LEAST, _FINER = 3, (1, 1.5, 2, 3, 4)  # ticks, where their words have room; times as many
 _BETWEEN = 8  # pixels, at least, between the words of two ticks
 
 
@@ -32,9 +33,17 @@ class TickAxis(pg.AxisItem):  # type: ignore[misc]
         self.enableAutoSIPrefix(False)
 
     def tickValues(self, low: float, high: float, size: float) -> list[tuple[float, list[float]]]:
-        ticks = self._ticks_of(low, high, max(1, int(size / _PER_TICK)))
         per_unit = size / (high - low) if high > low else 0.0
-        self._words = dict(_with_room(ticks, per_unit))
+        self._words, most = {}, 0
+        # One tick says nothing of a scale: where round numbers leave too few, there are finer ones.
+        for times in _FINER:
+            ticks = self._ticks_of(low, high, max(1, int(times * size / _PER_TICK)))
+            found = dict(_with_room(ticks, per_unit))
+            seen = sum(_is_inside(tick, low, high, per_unit) for tick in found.items())
+            if not self._words or seen > most:
+                self._words, most = found, seen
+            if most >= _LEAST:
+                break
         return [(1.0, list(self._words))]
 
     def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
@@ -45,6 +54,16 @@ class TickAxis(pg.AxisItem):  # type: ignore[misc]
         if words is not None:
             box = words.boundingRect()
             words.setPos(-box.width() - 2, 0 if self.orientation == "bottom" else _HEIGHT - box.height())
+
+
+def _is_inside(tick: Tick, low: float, high: float, per_unit: float) -> bool:
+    """Return whether the words are wholly between the ends.
+
+    Others are not drawn.
+    """
+    place, words = tick
+    half = QFontMetricsF(QGuiApplication.font()).horizontalAdvance(words) / 2
+    return low * per_unit <= place * per_unit - half and place * per_unit + half <= high * per_unit
 
 
 def _with_room(ticks: Iterable[Tick], per_unit: float) -> Iterator[Tick]:

@@ -5,6 +5,8 @@ They are lists, graph, timeline, budget, solving, and inspector.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QSplitter, QWidget
@@ -12,6 +14,7 @@ from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QSplitter, QWidget
 from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
 from app.models.questions.batch_scale import BatchScale
+from app.models.questions.input_scale import InputScale
 from app.models.questions.memory_lines import LineChoice, MemoryLines
 from app.models.questions.placing import Placing
 from app.models.session import Session
@@ -23,6 +26,7 @@ from app.state.solve import LONGER_SECONDS
 from app.theme import CurrentTheme
 from app.views.budget.batch_row import BatchRow
 from app.views.budget.budget_panel import BudgetPanel
+from app.views.budget.input_row import InputRow
 from app.views.budget.solving_panel import SolvingPanel
 from app.views.common.command_button import command_button
 from app.views.common.elided_label import ElidedLabel
@@ -73,6 +77,7 @@ class Explorer(QWidget):
         theme: CurrentTheme,
         line_choice: LineChoice,
         scale: BatchScale,
+        input_scale: InputScale,
     ) -> None:
         super().__init__()
         self._what_ifs, self._line_choice = what_ifs, line_choice
@@ -84,7 +89,11 @@ class Explorer(QWidget):
         self.shown_edits = ShownEdits(exploration, self.comparison, what_ifs.stack)
         self.span = StepSpan(exploration, self)
         self.budget, self.batch = BudgetPanel(exploration, theme), BatchRow(exploration, scale)
-        self.budget.body.addWidget(self.batch)
+        self.input_size = InputRow(exploration, input_scale)
+        self.batch.add_offer(self.input_size.offer)
+        self._rows_room: dict[QWidget, int] = {}
+        for row in (self.batch, self.input_size):
+            self.budget.body.addWidget(row)
         self.solving = SolvingPanel(exploration, theme)
         self.layers = LayersPanel(exploration, selection, theme)
         self.inspector = Inspector(
@@ -124,7 +133,8 @@ class Explorer(QWidget):
     def _connect(self) -> None:
         session, exploration = self._session, self._session.exploration
         self.layers.zoom_wanted.connect(self.graph_view.zoom_to)
-        self.batch.room_wanted.connect(self._give_batch_room)
+        for row in (self.batch, self.input_size):
+            row.room_wanted.connect(partial(self._give_row_room, row))
         self.saver.noticed.connect(session.noticed)
         self.saver.failed.connect(session.failed)
         self.saver.figure_wanted.connect(self.open_figure)
@@ -159,8 +169,9 @@ class Explorer(QWidget):
             "inspector": PanelDock(self.inspector, "inspector"),
         }
 
-    def _give_batch_room(self, pixels: int) -> None:
-        self.budget.setMinimumHeight(_LEAST_BUDGET + (pixels + self.budget.body.spacing() if pixels else 0))
+    def _give_row_room(self, row: QWidget, pixels: int) -> None:
+        self._rows_room[row] = pixels + self.budget.body.spacing() if pixels else 0
+        self.budget.setMinimumHeight(_LEAST_BUDGET + sum(self._rows_room.values()))
         self.area.fit()
 
     def _graph_panel(self) -> Panel:

@@ -26,6 +26,7 @@ from app.models.cursors import Playhead, Selection
 from app.models.opening.recent import Explored, Recent
 from app.models.opening.recovery import Recovery
 from app.models.questions.batch_scale import BatchScale
+from app.models.questions.input_scale import InputScale
 from app.models.questions.memory_lines import LineChoice
 from app.models.session import Session
 from app.models.undo import WhatIfs
@@ -95,6 +96,7 @@ class MainWindow(QMainWindow):
         self.recovery, self._settings = recovery, settings
         self.session, self.theme, self._batch_size = session, theme, batch_size
         self.line_choice, self.batch_scale = LineChoice(self), BatchScale(session, self)
+        self.input_scale = InputScale(session, self)
         self.preferences = Preferences(settings, theme, session, self.line_choice, self)
         self.playhead, self.selection = Playhead(self), Selection(self)
         self.what_ifs = WhatIfs(session, self.selection, self)
@@ -250,9 +252,11 @@ class MainWindow(QMainWindow):
             self.theme,
             self.line_choice,
             self.batch_scale,
+            self.input_scale,
         )
         self._explorer.batch.largest_wanted.connect(self.batches.open)
         self._explorer.batch.profile_wanted.connect(self.batches.profile_at)
+        self._explorer.input_size.profile_wanted.connect(self.batches.profile_this)
         self._stack.addWidget(self._explorer)
         area = self._explorer.area
         area.changed.connect(self.panels_changed)
@@ -304,6 +308,11 @@ class MainWindow(QMainWindow):
         self._start.wanted.connect(self.open)
         self._start.cancel_wanted.connect(session.cancel_device)
 
+    def _choosing_size(self) -> bool:
+        """Return whether the hand is on a slider of batch or input size."""
+        rows = (self.explorer.batch, self.explorer.input_size)
+        return any(row.isAncestorOf(self.focusWidget()) for row in rows)
+
     def _on_graph(self) -> None:
         graph = self.session.exploration.graph
         if graph is None:
@@ -315,7 +324,7 @@ class MainWindow(QMainWindow):
         self.show_explorer()
         self._start.show_start()
         self.notice.hide()
-        if not self.explorer.batch.isAncestorOf(self.focusWidget()):  # there, the hand may go on
+        if not self._choosing_size():  # there, the hand may go on
             self.explorer.budget.setFocus()
         batch = f"{batch_text(graph)} · " if graph.batch_size else ""
         device = f" · {graph.device.name}" if graph.device is not None and graph.device.kind != "none" else ""
@@ -525,6 +534,7 @@ class MainWindow(QMainWindow):
         self.comparing.close()
         self.batches.close()
         self.batch_scale.close()
+        self.input_scale.close()
         self.certifying.close()
         self.session.close()
         if self.recovery is not None:

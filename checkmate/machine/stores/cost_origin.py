@@ -20,16 +20,18 @@ READ_AGAIN = "profile again when the machine is quiet: these ops are then measur
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-def cost_text(graph: Graph, cost: float) -> str:
+def cost_text(graph: Graph, cost: float, digits: int = 3) -> str:
     """Return ``cost`` in words, in the graph's unit.
 
-    For example ``1.31 s``, ``381 GFLOP`` or ``12,000 units``.
+    For example ``1.31 s``, ``381 GFLOP`` or ``12,000 units``. ``digits``: significant ones, of seconds and
+    FLOP.
     """
     if graph.cost_unit is CostUnit.SECONDS:
-        return format_seconds(cost)
+        return format_seconds(cost, digits)
     if graph.cost_unit is CostUnit.FLOP:
-        factor, prefix = next(((f, p) for f, p in _PREFIXES if cost >= f), (1.0, ""))
-        return f"{cost / factor:.3g} {prefix}FLOP"
+        rounded = float(f"{cost:.{digits}g}")
+        factor, prefix = next(((f, p) for f, p in _PREFIXES if rounded >= f), (1.0, ""))
+        return f"{cost / factor:.{digits}g} {prefix}FLOP"
     return f"{cost:,.0f} units" if cost >= 1000 else f"{cost:.4g} units"
 
 

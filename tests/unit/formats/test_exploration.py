@@ -74,7 +74,7 @@ def exploration(layers: int = 4) -> SavedExploration:
         BoundsUnder(kept, ((20, math.inf), (40, graph.base_cost + 0.2))),
         BoundsUnder({"recompute_gradients": False}, ()),
     )
-    return SavedExploration(graph, 45, results, bounds, own=own, constrained_bounds=under)
+    return SavedExploration(graph, 45, results, bounds, own=own, constrained_bounds=under, under={1: (kept,)})
 
 
 def random_exploration(random: Random) -> SavedExploration:
@@ -89,7 +89,7 @@ def random_exploration(random: Random) -> SavedExploration:
 def require_same(a: SavedExploration, b: SavedExploration) -> None:
     assert same(a.graph, b.graph) and a.graph.fingerprint == b.graph.fingerprint
     assert (a.budget_bytes, a.bounds, a.own) == (b.budget_bytes, b.bounds, b.own)
-    assert a.constrained_bounds == b.constrained_bounds
+    assert a.constrained_bounds == b.constrained_bounds and a.under == b.under
     assert len(a.schedules) == len(b.schedules)
     names = (
         "status",
@@ -135,6 +135,7 @@ def test_the_file_has_the_fields_of_its_format(tmp_path: Path) -> None:
     own = [entry.pop("own") for entry in stored["schedules"]]
     assert own[0].keys() == {"budget_bytes", "name", "note", "pinned", "constraints"}
     assert own[1] == {"max_overhead": None}
+    assert stored["schedules"][1].pop("on_frontier_of") == [{"keep": ["a0"], "recompute_gradients": True}]
     assert stored["schedules"] == [
         json.loads(json.dumps(result_to_json(saved.graph, r))) for r in saved.schedules
     ]
@@ -251,6 +252,11 @@ BROKEN: list[tuple[str, Edit, str]] = [
         "a bound under constraints at a negative budget",
         lambda data: data["constrained_bounds"][0]["bounds"][1].update(budget_bytes=-8),
         "constrained_bounds[0].bounds[1].budget_bytes is negative (-8)",
+    ),
+    (
+        "a frontier of no constraints",
+        schedule(on_frontier_of=[3]),
+        "schedules[1].on_frontier_of[0] must be a JSON object, not a number (3)",
     ),
     ("a schedule as number", put("schedules", 1, 3), "schedules[1] must be a JSON object, not a number (3)"),
     ("a schedule without steps", without("schedules", 1, "steps"), "schedules[1].steps is missing"),

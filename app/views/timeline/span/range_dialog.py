@@ -13,7 +13,7 @@ from PySide6.QtCore import (
     Qt,
     QTimer,
 )
-from PySide6.QtGui import QGuiApplication, QHideEvent
+from PySide6.QtGui import QGuiApplication, QHideEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QDialog,
@@ -32,6 +32,8 @@ from app.models.span import StepSpan
 from app.presenters.rows.range_rows import (
     COLUMNS,
     COST,
+    LAYER,
+    NAME,
     NO_STEPS,
     PRICE,
     WORDS,
@@ -43,9 +45,12 @@ from app.presenters.rows.range_rows import (
     range_table,
     summary,
 )
+from app.views.common.cut_names import CutNames
 from app.views.common.panel import label
 
-_SIZE = (940, 480)  # pixels
+_SIZE = (1240, 480)  # pixels
+_LEAST_NAME, _WIDEST_LAYER = 200, 240
+_MEASURED = 40  # rows, from which the widths of columns are taken
 _SOON_MS = 80
 _SORT = Qt.ItemDataRole.UserRole
 _Index = QModelIndex | QPersistentModelIndex
@@ -71,6 +76,7 @@ class RangeDialog(QDialog):
         self._sorted = QSortFilterProxyModel(self)
         self._sorted.setSourceModel(self.rows)
         self._sorted.setSortRole(_SORT)
+        self._cut_names, self._cut_layers, self._fitted = CutNames(), CutNames(), False
         self.table = self._make_table()
         column = QVBoxLayout(self)
         column.addWidget(self.words)
@@ -83,6 +89,10 @@ class RangeDialog(QDialog):
         buttons.addButton(self.copy, QDialogButtonBox.ButtonRole.ActionRole)
         buttons.rejected.connect(self.close)
         column.addWidget(buttons)
+        self._fit_soon = QTimer(self)
+        self._fit_soon.setSingleShot(True)
+        self._fit_soon.timeout.connect(self._fit_columns)
+        self.table.horizontalHeader().sectionResized.connect(self._on_section)
         self._soon = QTimer(self)  # a drag selects other steps with each move
         self._soon.setSingleShot(True)
         self._soon.setInterval(_SOON_MS)
@@ -104,8 +114,11 @@ class RangeDialog(QDialog):
         table.verticalHeader().hide()
         header = table.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setResizeContentsPrecision(_MEASURED)
         for place in WORDS:
-            header.setSectionResizeMode(place, QHeaderView.ResizeMode.Stretch)
+            header.setSectionResizeMode(place, QHeaderView.ResizeMode.Interactive)
+        table.setItemDelegateForColumn(NAME, self._cut_names)
+        table.setItemDelegateForColumn(LAYER, self._cut_layers)
         # Selected, not current: the first row becomes current when the table gets the focus.
         table.selectionModel().selectionChanged.connect(lambda *_: self._on_row())
         table.clicked.connect(lambda _: self._on_row())  # a row that is selected here, but not elsewhere
@@ -130,12 +143,32 @@ class RangeDialog(QDialog):
             self.copy.setEnabled(False)
             return
         rows = range_rows(shown, axis, chosen)
-        self.rows.fill(rows, range_cells(shown, rows, {}, busy=True))
+        cells = range_cells(shown, rows, {}, busy=True)
+        self._cut_names.know(row[NAME].text for row in cells)
+        self._cut_layers.know(row[LAYER].text for row in cells)
+        self.rows.fill(rows, cells)
+        self._fit_columns()
         self.words.setText(summary(shown, chosen, rows))
         self.copy.setEnabled(True)
         first, last = chosen
         highest = first + int(np.argmax(shown.timeline.live_bytes[first : last + 1]))
         self.prices.ask(shown, highest, [row.value for row in rows if row.waits])
+
+    def _on_section(self, column: int, _before: int, _now: int) -> None:
+        if column != NAME:
+            self._fit_soon.start()  # not at once: the header sets the other columns after this one
+
+    def _fit_columns(self) -> None:
+        """Give the layers their width once, and the names what is left.
+
+        They keep enough to be told apart: then the table scrolls sideways.
+        """
+        if not self._fitted and self.rows.all:
+            self._fitted = True
+            self.table.resizeColumnToContents(LAYER)
+            self.table.setColumnWidth(LAYER, min(self.table.columnWidth(LAYER), _WIDEST_LAYER))
+        others = sum(self.table.columnWidth(column) for column in range(len(COLUMNS)) if column != NAME)
+        self.table.setColumnWidth(NAME, max(_LEAST_NAME, self.table.viewport().width() - others))
 
     def _on_prices(self) -> None:
         shown = self._exploration.shown
@@ -154,6 +187,10 @@ class RangeDialog(QDialog):
             count = len(shown.schedule.steps)
             found = range_table(shown.graph, self.rows.all, self.prices.found, count)
             QGuiApplication.clipboard().setText(found.csv())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_columns()
 
     def hideEvent(self, event: QHideEvent) -> None:
         self._soon.stop()

@@ -74,6 +74,12 @@ class Batches:
         if base is not None:
             self._window.profile_again(ModelRequest.from_json(base.metadata["request"]).at_batch(batch))
 
+    def profile_this(self) -> None:
+        """Profile the model of the explored graph as the graph says."""
+        graph = self._window.session.exploration.graph
+        if graph is not None:
+            self._window.profile_again(ModelRequest.from_json(graph.metadata["request"]))
+
     def _profile(self, answer: BatchAnswer) -> None:
         request = answer.question.request
         if request is not None and self.dialog is not None:

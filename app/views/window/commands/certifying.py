@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QFileDialog, QProgressDialog
 
+from app.presenters.words.wording import schedule_file
 from app.state.knowledge import ListedSchedule
 from app.workers.process import WorkerProcess
 from checkmate.ipc.messages import Cancel, Message
@@ -48,7 +49,7 @@ class Certifying:
         name, _ = QFileDialog.getSaveFileName(
             self._window,
             "Save a certificate",
-            f"{shown.graph.name}-{shown.peak_bytes // 2**20}MiB.certificate.json",
+            schedule_file(shown, "certificate"),
             "Certificates (*.json *.json.gz)",
         )
         if name:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
@@ -13,9 +12,8 @@ from app.models.cursors import Selection
 from app.models.exploration import Exploration, ListedSchedule
 from app.presenters.palette import COMMAND, PaletteEntry
 from app.presenters.rows.schedule_rows import grouped
-from app.presenters.words.wording import GRADIENT, name_in_model
+from app.presenters.words.wording import name_in_model, scope_of_all
 from app.views.common.view_saver import ViewSaver
-from checkmate.ir.graph import Graph
 from checkmate.units import format_bytes, plural
 
 _MOST_OPS = 20000  # names; more would slow down every letter typed
@@ -71,7 +69,7 @@ def content(
             frozenset(layer.bytes_of),
             not again.isdisjoint(layer.ops),
         )
-    model = _scope_of_all(graph)
+    model = scope_of_all(graph)
     for index, op in enumerate(graph.ops[:_MOST_OPS]):
         size = sum(graph.values[value].bytes for value in op.outputs)
         more = "recomputed" if index in again else ""
@@ -80,15 +78,3 @@ def content(
         yield PaletteEntry(
             "op", title, format_bytes(size), partial(go, index), said, size, frozenset({op.phase}), bool(more)
         )
-
-
-def _scope_of_all(graph: Graph) -> str:
-    """Return the scope that most ops are in, which is the model's name.
-
-    It is empty if there is none.
-    """
-    scopes = Counter(op.name.removeprefix(GRADIENT).partition("/")[0] for op in graph.ops if "/" in op.name)
-    if not scopes:
-        return ""
-    scope, count = scopes.most_common(1)[0]
-    return f"{scope}/" if 2 * count > graph.n else ""

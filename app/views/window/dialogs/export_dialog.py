@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import (
     QDialog,
     QFileDialog,
@@ -23,10 +24,11 @@ from PySide6.QtWidgets import (
 )
 
 from app.models.session import Session
+from app.presenters.rows.schedule_rows import cost_text
 from app.presenters.words.export_result import default_budget, result_text
 from app.presenters.words.wording import as_sentence, strong
 from app.views.common.panel import label
-from checkmate.units import Budget, format_bytes, format_bytes_up, parse_budget
+from checkmate.units import Budget, format_bytes, parse_budget
 
 
 class ExportDialog(QDialog):
@@ -68,8 +70,9 @@ class ExportDialog(QDialog):
     def _add_description(self, column: QVBoxLayout) -> None:
         """Add the schedule's summary, and what an export does."""
         shown = self._found
-        peak, extra = format_bytes(shown.peak_bytes), 100 * shown.overhead
-        summary = f"Peak {peak} predicted, +{extra:.1f} % step cost, found by {shown.solver}"
+        peak, found_by = format_bytes(shown.peak_bytes), f", found by {shown.solver}"
+        plain = not shown.schedule.recomputations
+        summary = f"Peak {peak} predicted, {cost_text(shown.overhead)} step cost{'' if plain else found_by}"
         column.addWidget(label(summary, name="title", wrap=True))
         column.addWidget(
             label(
@@ -90,7 +93,7 @@ class ExportDialog(QDialog):
         browse.clicked.connect(self._on_browse)
         row.addWidget(self._folder, 1)
         row.addWidget(browse)
-        self._budget = QLineEdit(format_bytes_up(self._default))
+        self._budget = QLineEdit(format_bytes(self._default))
         self._budget.setAccessibleName("The most memory that the device's allocator may show")
         self._budget.setToolTip(
             "The most memory that the device's allocator may show: 6.5GiB, 800MiB, or "
@@ -159,10 +162,20 @@ class ExportDialog(QDialog):
 
     def _on_exported(self, report: dict[str, Any]) -> None:
         self._status.setText(result_text(report, self._directory))
+        self.resize(self.width(), max(self.height(), self._needed_height()))
+
+    def _needed_height(self) -> int:
+        """Return the height for the texts that wrap.
+
+        They do not make space for themselves.
+        """
         layout = self.layout()
         assert layout is not None
-        needed = layout.totalHeightForWidth(self.width())  # a text that wraps does not make space for itself
-        self.resize(self.width(), max(self.height(), needed))
+        return layout.totalHeightForWidth(self.width())
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.resize(self.width(), self._needed_height())  # no more than that, too
 
     def _on_failed(self, sentence: str, hint: str) -> None:
         if not self._running:

@@ -10,6 +10,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog
 
 from app.presenters.commands import OnScreen
+from app.presenters.words.wording import schedule_file
 from app.views.common.view_saver import SavableView
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def ask_save_schedule(window: MainWindow) -> None:
     if shown is None:
         window.statusBar().showMessage("There is nothing to save yet: open a model or a graph first.", 10000)
         return
-    suggested = f"{shown.graph.name}-{shown.peak_bytes // 2**20}MiB.schedule.json"
+    suggested = schedule_file(shown, "schedule")
     name, _ = QFileDialog.getSaveFileName(
         window, "Save this schedule", suggested, "Schedules (*.json *.json.gz)"
     )

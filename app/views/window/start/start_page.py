@@ -9,7 +9,16 @@ import time
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QFrame,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.models.opening.recent import Explored
 from app.presenters.words.wording import as_sentence
@@ -23,7 +32,7 @@ from app.views.window.start.sample_card import SampleCard
 from checkmate.catalog.samples import SAMPLES
 from checkmate.catalog.shown_samples import shown_samples
 
-_WIDE, _NARROW = 940, 560  # pixels
+_WIDE, _NARROW, _BESIDE = 940, 560, 12  # pixels
 
 
 class StartPage(QScrollArea):
@@ -79,7 +88,7 @@ class StartPage(QScrollArea):
         column.addWidget(self._make_samples(theme))
         row = QHBoxLayout()
         row.setSpacing(10)
-        for panel, share in ((self._make_own(), 7), (self._recent, 6), (self._make_models(), 8)):
+        for panel, share in ((self._make_own(), 7), (self._recent, 5), (self._make_models(), 9)):
             row.addWidget(panel, share)
         column.addLayout(row)
         return begin
@@ -124,21 +133,30 @@ class StartPage(QScrollArea):
     def _make_models(self) -> Panel:
         panel = Panel("Sample models")
         panel.note.setText("Profiled on this machine")
-        for sample in SAMPLES:
-            panel.body.addWidget(self._link(sample.name, WrappedLabel(sample.description), sample.name))
+        rows = QGridLayout()  # the descriptions begin in a column
+        rows.setColumnStretch(1, 1)
+        rows.setHorizontalSpacing(_BESIDE)
+        for number, sample in enumerate(SAMPLES):
+            link = self._link(sample.name, sample.name)
+            rows.addWidget(link, number, 0, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+            rows.addWidget(WrappedLabel(sample.description), number, 1, Qt.AlignmentFlag.AlignVCenter)
+        panel.body.addLayout(rows)
         panel.body.addStretch(1)
         return panel
 
-    def _link(self, name: str, words: QLabel, target: str) -> QWidget:
-        row = QWidget()
-        layout = QHBoxLayout(row)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(10)
+    def _link(self, name: str, target: str) -> QPushButton:
         button = QPushButton(name)
         button.setObjectName("link")
         button.setAccessibleName(f"Open {name}")
         button.clicked.connect(lambda: self.wanted.emit(target))
-        layout.addWidget(button)
+        return button
+
+    def _row(self, link: QPushButton, words: QLabel) -> QWidget:
+        row = QWidget()
+        layout = QHBoxLayout(row)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(10)
+        layout.addWidget(link)
         layout.addWidget(words, 1, Qt.AlignmentFlag.AlignVCenter)
         return row
 
@@ -152,7 +170,8 @@ class StartPage(QScrollArea):
             at = time.strftime("%d %B, %H:%M", time.localtime(explored.closed_at)).lstrip("0")
             words = ElidedLabel("muted")
             words.set_whole(at)
-            self._recent.body.addWidget(self._link(explored.name, words, str(explored.path)))
+            link = self._link(explored.name, str(explored.path))
+            self._recent.body.addWidget(self._row(link, words))
         if not recent:
             said = "Nothing was explored yet. What you explore is kept here, with every schedule found."
             self._recent.body.addWidget(label(said, muted=True, wrap=True))
