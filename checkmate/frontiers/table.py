@@ -139,6 +139,7 @@ _CSV: tuple[tuple[str, Callable[[TradeOff, _Line], Any]], ...] = (
     ("gap", lambda found, line: line.gap),
     ("status", lambda found, line: line.status.value),
     ("seconds", lambda found, line: round(line.seconds, 4)),
+    ("budget_percent", lambda found, line: 100 * line.budget_bytes / max(1, found.plain_peak_bytes)),
 )
 COLUMNS = tuple(name for name, _ in _CSV)
 

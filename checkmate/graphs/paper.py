@@ -206,6 +206,6 @@ def find_network(name: str) -> PaperNetwork:
     for network in NETWORKS:
         if network.name == wanted:
             return network
-    raise UsageError(
-        f"the paper has no network {name!r}", hint=f"choose one of: {', '.join(n.name for n in NETWORKS)}"
-    )
+    prefix = PREFIX if name.startswith(PREFIX) else ""  # the names as they can be typed in this place
+    known = ", ".join(f"{prefix}{network.name}" for network in NETWORKS)
+    raise UsageError(f"the paper has no network {name!r}", hint=f"choose one of: {known}")

@@ -5,13 +5,14 @@ While op ``k`` executes, the live bytes are the sum of
 * ``fixed_bytes``,
 * the workspace of ``k``,
 * every buffer of ``k``'s inputs and outputs,
-* every other buffer that holds a value which is ``keep``, or which a later step reads before it is produced
-  again,
+* every other buffer that holds a value which a later step reads before it is produced again, or which is
+  ``keep`` and is not produced again,
 
 less the outputs that are written over an input.
 
-A buffer that no later step reads is dead right after ``k``; this includes an output that nobody reads. Fixed
-values (those without a producer) are never counted.
+All other buffers are dead right after ``k``, an output that nobody reads included. A ``keep`` value has to be
+there at the end only: it may be dropped, and produced again, like any other. Fixed values (those without a
+producer) are never counted.
 
 A view shares the buffer of the value it is a view of. The buffer counts once, with the owner's size, and
 lives while any of them lives. A value that is recomputed while a view of its earlier content lives has two

@@ -234,6 +234,8 @@ def test_csv_holds_every_number(found: TradeOff) -> None:
     budgets = [line for line in lines if line["kind"] == "budget"]
     for line, row in zip(budgets, found.rows, strict=True):
         assert int(line["budget_bytes"]) == row.budget_bytes and line["status"] == row.status.value
+        share = row.budget_bytes / found.plain_peak_bytes
+        assert float(line["budget_percent"]) == pytest.approx(100 * share)
         assert line["cost"] == ("" if row.point is None else str(row.point.cost))
         assert line["lower_bound"] == ("" if math.isinf(row.lower_bound) else str(row.lower_bound))
     points = [(b.solver, p.peak_bytes, p.cost) for b in found.baselines for p in b.points]

@@ -33,6 +33,13 @@ def test_unknown_networks_and_wrong_batches_are_refused(name: str, says: str) ->
         read_or_build(name)
 
 
+@pytest.mark.parametrize(("name", "first"), [("paper.lenet", "paper.vgg16, "), ("lenet", "vgg16, ")])
+def test_the_known_networks_are_named_as_they_can_be_typed(name: str, first: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        find_network(name)
+    assert (refused.value.hint or "").startswith(f"choose one of: {first}")
+
+
 def test_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = find_network("segnet").graph(2)
     write_graph(tmp_path / "paper.json", graph)

@@ -133,6 +133,19 @@ def test_a_value_recomputed_while_an_old_view_lives_has_two_buffers() -> None:
     assert simulate(graph, Schedule.of(graph, [0, 1, 0, 2])).peak_bytes == 17
 
 
+def test_a_kept_value_that_is_made_again_is_not_live_meanwhile() -> None:
+    builder = GraphBuilder()
+    kept, read = builder.value("kept", 8, keep=True), builder.value("read", 1)
+    end = builder.value("end", 4, keep=True)
+    builder.op("make", (), [kept])
+    builder.op("read", [kept], [read])
+    builder.op("end", [read], [end])
+    graph = builder.build()
+    for steps, live in ([0, 1, 2], [8, 9, 13]), ([0, 1, 2, 0], [8, 9, 5, 12]):
+        assert simulate(graph, Schedule.of(graph, steps)).live_bytes.tolist() == live
+        assert check(graph, steps).peak_bytes == max(live)
+
+
 def test_reading_before_producing_is_refused_by_name() -> None:
     graph = training_chain(2)
     with pytest.raises(ScheduleError, match=r"step 0: op 'f1' reads value 0 'a0' before it is produced"):
