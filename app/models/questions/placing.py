@@ -14,12 +14,13 @@ from PySide6.QtCore import QObject, Signal
 from app.models.exploration import Exploration
 from app.state.knowledge import ListedSchedule
 from app.workers.process import WorkerProcess
+from checkmate.errors import ContentError
 from checkmate.ipc.messages import Message
+from checkmate.ipc.steps import pack_steps
 from checkmate.ir.graph import Graph
 from checkmate.memory.placement import Placement
 from checkmate.workers.messages.checker import GraphToCheck
 from checkmate.workers.messages.placer import Placed, PlaceSchedule, PlacingProgress
-from checkmate.workers.messages.steps import pack_steps
 from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 _TOLD_AFTER_S = 1.0
@@ -114,6 +115,18 @@ class Placing(QObject):
         self._asked, self._begun = shown, time.monotonic()
         self.process.send(PlaceSchedule(self._job, pack_steps(shown.schedule.steps)))
 
+    def _take(self, shown: ListedSchedule, body: bytes) -> None:
+        """Show an answer, or say that it is none."""
+        try:
+            placement = Placement.from_bytes(body)
+            if len(placement.allocated) != len(shown.schedule.steps):
+                raise ContentError("a placement is of another schedule")
+        except ContentError as error:
+            self.problem = f"The process that places buffers gave no answer: {error}."
+            self.changed.emit()
+        else:
+            self._put(shown, placement)
+
     def _put(self, shown: ListedSchedule, placement: Placement) -> None:
         self._kept[shown.key] = placement
         self._kept.move_to_end(shown.key)
@@ -130,7 +143,7 @@ class Placing(QObject):
                     self.changed.emit()
             case Placed(job=job, placement=body) if job == self._job and self._asked is not None:
                 shown, self._asked, self.share = self._asked, None, None
-                self._put(shown, Placement.from_bytes(body))
+                self._take(shown, body)
 
     def _on_died(self, sentence: str) -> None:
         self._graph = None  # the next process does not have it

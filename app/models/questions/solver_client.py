@@ -17,6 +17,7 @@ from app.state.solve import Solve, Tightest
 from app.workers.process import WorkerProcess
 from checkmate.formats.graph import graph_to_json
 from checkmate.ipc.messages import Cancel, Message
+from checkmate.ipc.steps import pack_steps, unpack_steps
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveStatus
 from checkmate.machine.cores import usable_cores
@@ -44,7 +45,6 @@ from checkmate.workers.messages.solver import (
     SolverFailed,
     SolveSkipped,
 )
-from checkmate.workers.messages.steps import pack_steps, unpack_steps
 from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 SOLVE_SECONDS = 10.0

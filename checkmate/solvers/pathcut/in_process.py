@@ -19,10 +19,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
-import numpy as np
-
 from checkmate.errors import CheckmateError, WorkerDiedError
 from checkmate.ipc.messages import Cancel, Message, MessageTable
+from checkmate.ipc.steps import pack_steps, unpack_steps
 from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.machine.own_modules import module_command
@@ -163,7 +162,7 @@ class ProverProcess(BackgroundProver):
     def offer(self, steps: Steps) -> None:
         """Give the current job a schedule within its budget."""
         if self._child is not None:
-            self._outbox.put(FittingSchedule(self._job, np.ascontiguousarray(steps, np.int32).tobytes()))
+            self._outbox.put(FittingSchedule(self._job, pack_steps(steps)))
 
     def stop(self) -> None:
         """End the current job; what it finds from now on is ignored."""
@@ -247,7 +246,7 @@ class ProverProcess(BackgroundProver):
                 case ProvedBound(job=job) if job == self._job:
                     self._take_bound(message)
                 case DescribedSchedule(job=job, steps=steps) if job == self._job:
-                    self._schedules.append(np.frombuffer(steps, np.int32))
+                    self._schedules.append(unpack_steps(steps))
                 case ProofEnded():
                     self._busy_with = 0
                     if message.job == self._job:
