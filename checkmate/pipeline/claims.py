@@ -1,4 +1,4 @@
-"""Hold what a solver claims against an independent replay, before anyone sees it."""
+"""Hold what a solver claims against an independent replay."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def require_true_bound(solver: str, lower_bound: float | None, cost: float) -> N
 
 
 def shows_optimal(lower_bound: float | None, cost: float) -> bool:
-    """Return whether a bound leaves no room for a lower cost, but for rounding."""
+    """Return whether a bound leaves no room for a lower cost."""
     return lower_bound is not None and lower_bound >= cost * (1 - FALSE) - FALSE
 
 

@@ -16,6 +16,8 @@ from checkmate.ir.graph import Graph
 from checkmate.workers.messages.checker import Checked, CheckSchedule, ConstraintsToCheck, GraphToCheck
 from checkmate.workers.messages.table import WINDOW_MESSAGES
 
+_SILENT_S = 60.0  # after which a check that was asked for is taken for lost
+
 
 class Checking(QObject):
     """Has schedules checked by the checker process.
@@ -51,6 +53,7 @@ class Checking(QObject):
         self._tickets += 1
         question = self._questions.index(what_if)
         self.process.send(CheckSchedule(self._tickets, question, body))
+        self.process.expect(_SILENT_S)
         return self._tickets
 
     def close(self) -> None:
@@ -60,6 +63,7 @@ class Checking(QObject):
 
     def _on_received(self, message: Message) -> None:
         if isinstance(message, Checked):
+            self.process.expect(None if message.ticket == self._tickets else _SILENT_S)
             self.checked.emit(message)
 
     def _on_died(self, sentence: str) -> None:

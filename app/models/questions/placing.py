@@ -24,6 +24,7 @@ from checkmate.workers.messages.placer import Placed, PlaceSchedule, PlacingProg
 from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 _TOLD_AFTER_S = 1.0
+_SILENT_S = 60.0  # after which a placement is taken for lost, where nothing is heard of it
 _MOST_KEPT = 12  # placements, so that going back to a schedule takes no time
 
 
@@ -114,6 +115,7 @@ class Placing(QObject):
         self._job += 1
         self._asked, self._begun = shown, time.monotonic()
         self.process.send(PlaceSchedule(self._job, pack_steps(shown.schedule.steps)))
+        self.process.expect(_SILENT_S)
 
     def _take(self, shown: ListedSchedule, body: bytes) -> None:
         """Show an answer, or say that it is none."""
@@ -138,11 +140,13 @@ class Placing(QObject):
     def _on_received(self, message: Message) -> None:
         match message:
             case PlacingProgress(job=job, share=share) if job == self._job and self.busy:
+                self.process.expect(_SILENT_S)
                 if time.monotonic() - self._begun > _TOLD_AFTER_S:
                     self.share = share
                     self.changed.emit()
             case Placed(job=job, placement=body) if job == self._job and self._asked is not None:
                 shown, self._asked, self.share = self._asked, None, None
+                self.process.expect(None)
                 self._take(shown, body)
 
     def _on_died(self, sentence: str) -> None:

@@ -49,6 +49,7 @@ from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 SOLVE_SECONDS = 10.0
 _CANCEL_PATIENCE_MS, _PER_OP_MS = 300, 0.2  # of a large graph even the last check takes a while
+_SILENT_S = 30.0  # beyond a solve's time; nothing is heard of it for so long only if an answer was lost
 _MOST_WORKERS = 4
 _REMEMBERED = 8  # checks
 _AT_ONCE = 1000  # steps; the check of more is felt (about 10 ms a thousand)
@@ -96,7 +97,7 @@ class SolverClient(QObject):
     def __init__(self, exploration: Exploration, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._exploration = exploration
-        self.seconds = SOLVE_SECONDS
+        self.seconds = self._limit = SOLVE_SECONDS
         self.process = WorkerProcess("checkmate.workers.solver", WINDOW_MESSAGES, self)
         self.process.received.connect(self._on_received)
         self.process.died.connect(self._on_died)
@@ -118,6 +119,7 @@ class SolverClient(QObject):
         self._asked: deque[tuple[WhatIf, bytes, int]] = deque(maxlen=_REMEMBERED)
         self._answers: dict[int, Checked] = {}
         self._held = False
+        self._knows_graph = False  # the process that runs
         exploration.listing.fill_switched.connect(lambda on: self.process.send(FillFrontier(on)))
         # Cores that the solver may use; it runs at a lower priority.
         self.workers = max(1, min(_MOST_WORKERS, usable_cores()))
@@ -127,6 +129,7 @@ class SolverClient(QObject):
         graph, what_if = self._exploration.graph, self._exploration.what_if
         if graph is None or what_if is None or self._held:
             return
+        self._knows_graph = True
         body = self.graph_body()
         question = next(self._jobs)
         self._questions[question] = what_if
@@ -168,9 +171,12 @@ class SolverClient(QObject):
         if self._exploration.graph is None or self._held:
             return
         self._patience.stop()
+        if not self._knows_graph:
+            self.send_graph()
         job, aim = next(self._jobs), self._exploration.aim
         self._exploration.begin_solve(job)
-        limit = seconds or self.seconds
+        limit = self._limit = seconds or self.seconds
+        self.process.expect(limit + _SILENT_S)
         if aim is None:
             self.process.send(SolveBudget(job, self._exploration.budget_bytes, limit))
         else:
@@ -232,6 +238,7 @@ class SolverClient(QObject):
         solve = self._exploration.solve
         if solve is None:
             return
+        self.process.expect(None)
         solve.status, solve.message = status.value, message
         solve.seconds = time.monotonic() - solve.started
         if status not in (SolveStatus.INFEASIBLE, SolveStatus.FAILED):
@@ -243,12 +250,15 @@ class SolverClient(QObject):
         match message:
             case Preparing(sentence=sentence):
                 self._exploration.set_preparing(_capitalized(sentence))
+                self._expect_more()
                 return
             case Prepared(sentence=sentence):
                 self._exploration.set_preparing("")
                 self.noticed.emit(f"{_capitalized(sentence)}.")
                 return
         what_if = self._question_of(message)
+        if isinstance(message, AboutJob) and what_if is not None:
+            self._expect_more()
         ticket = 0
         if (
             isinstance(message, WithSchedule)
@@ -259,8 +269,14 @@ class SolverClient(QObject):
             ticket = self._ticket(what_if, message.steps)
         if isinstance(message, Ended) and what_if is not None:
             self._patience.stop()  # it listens; only the check of what it found is still to come
+            self.process.expect(None)
         self._arrived.append(_Arrived(message, ticket, self._answers.get(ticket)))
         self._handle()
+
+    def _expect_more(self) -> None:
+        solve = self._exploration.solve
+        if solve is not None and solve.running:
+            self.process.expect(self._limit + _SILENT_S)
 
     def _ticket(self, what_if: WhatIf, body: bytes) -> int:
         for asked, same, ticket in self._asked:
@@ -433,7 +449,9 @@ class SolverClient(QObject):
             self.noticed.emit(sentence)
         else:
             self.failed.emit(sentence, "It was started again; move the budget to solve.")
-        self.send_graph()
+        self._knows_graph = False
+        if not self.process.failing:  # else it would die again and again; it starts when it is asked
+            self.send_graph()
         solve = self._exploration.solve
         if solve is not None and solve.running:
             self._end(SolveStatus.FAILED, "the solver process ended; move the budget to solve again")

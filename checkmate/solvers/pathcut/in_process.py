@@ -38,6 +38,7 @@ from checkmate.solvers.pathcut.messages import (
 )
 
 _PATIENCE_S = 0.5  # for a child to leave an old job once there is a new one
+_SILENT_S = 10.0  # beyond a job's time, after which its end is taken for lost
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,7 @@ class ProverProcess(BackgroundProver):
             WorkerDiedError: the child died, or the prover ended with an error.
         """
         self._replace_if_stuck()
+        self._end_if_overdue()
         with self._lock:
             if self._failure is not None:
                 failure, self._failure = self._failure, None
@@ -268,6 +270,13 @@ class ProverProcess(BackgroundProver):
             self.close()
             self._start()
             self._outbox.put(self._task)
+
+    def _end_if_overdue(self) -> None:
+        """End the job, and the child, if its time has long passed."""
+        task = self._task
+        if task is None or self._state.over or time.monotonic() - self._asked < task.seconds + _SILENT_S:
+            return
+        self.close()
 
 
 def feed_child(
