@@ -16,6 +16,8 @@ from app.models.questions.solver_client import SolverClient
 from app.presenters.rows.batch_rows import BatchQuestion
 from app.workers.process import WorkerProcess
 from checkmate.ir import SolveStatus
+from checkmate.memory.check import check
+from checkmate.workers.messages.checker import Checked
 from checkmate.workers.messages.placer import Placed
 from checkmate.workers.messages.solver import Preparing, SolveEnded
 from checkmate.workers.messages.table import WINDOW_MESSAGES
@@ -109,6 +111,18 @@ def test_a_check_that_is_never_answered_is_given_up(qtbot, module, exploration, 
     checking.process._module = module(SILENT)
     with qtbot.waitSignal(checking.died, timeout=20000):
         checking.ask(exploration.what_if, b"")
+    checking.close()
+
+
+def test_one_lost_check_of_several_is_noticed(qtbot, module, exploration, monkeypatch) -> None:
+    monkeypatch.setattr(checker_client, "_SILENT_S", 0.1)
+    checking, steps = Checking(lambda: b"{}"), exploration.plain.schedule.steps.tolist()
+    checking.process._module = module(SILENT)
+    checking.ask(exploration.what_if, b"")
+    last = checking.ask(exploration.what_if, b"")
+    report = check(exploration.graph, steps)
+    with qtbot.waitSignal(checking.died, timeout=20000):
+        checking._on_received(Checked(last, report, report))
     checking.close()
 
 

@@ -75,7 +75,10 @@ def counted(protocol: Protocol, patience: float) -> dict[str, list[str]]:
 
 
 def hits(messages: dict[str, list[str]], most: int) -> Iterator[tuple[str, str, int]]:
-    """Yield each fault of each message; of many, ``most`` spread over all in each direction."""
+    """Yield each fault of each message.
+
+    Of many messages in a direction, ``most`` are taken, spread over all.
+    """
     for way, kinds in messages.items():
         share = max(1, -(-len(kinds) // most))
         for number in range(0, len(kinds), share):

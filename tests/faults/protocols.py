@@ -1,4 +1,4 @@
-"""Conversations between a process of this program and its child, judged by what came of them.
+"""Conversations between a process and its child, judged by their end.
 
 Each asks several questions, so that an answer can come to the wrong one. ``talk(patience)`` returns what
 broke, or an empty text; it may end in a typed error, which is right. ``patience``: the seconds after which a
