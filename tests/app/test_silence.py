@@ -40,7 +40,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture
-def exploration() -> Exploration:
+def exploration(qapp) -> Exploration:
     found = Exploration()
     found.set_graph(training_chain(8))
     found.set_budget(60)

@@ -20,6 +20,7 @@ import numpy as np
 
 from checkmate import pipeline
 from checkmate.errors import CheckmateError, WorkerDiedError
+from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, SolveResult, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.compile import compilation as compiling
@@ -51,6 +52,16 @@ class Protocol:
 def small() -> Graph:
     """Return a graph of 16 ops."""
     return training_chain(8)
+
+
+@cache
+def large() -> tuple[Graph, dict[int, float]]:
+    """Return a graph whose prover is a process, and the least known cost of two budgets."""
+    graph = training_dag(1, LARGE)
+    peak, options = pipeline.keep_everything_peak(graph), SolveOptions(time_limit_s=10.0, workers=2)
+    budgets = (int(0.6 * peak), int(0.45 * peak))
+    costs = (pipeline.solve(graph, budget, options=options).cost for budget in budgets)
+    return graph, {budget: cost or math.inf for budget, cost in zip(budgets, costs, strict=True)}
 
 
 @cache
@@ -115,22 +126,18 @@ def judged(graph: Graph, found: SolveResult, cost: float) -> str:
 
 def auto(patience: float) -> str:
     """Solve two budgets of a graph whose prover is a process."""
-    layers = LARGE // 2
-    graph, said = training_chain(layers), list[str]()
-    budgets = (400, 150)
-    for budget in budgets:
-        truth(layers, budget)
+    graph, known, said = *large(), list[str]()
 
     def solve(budget: int) -> None:
         try:
             found = pipeline.solve(graph, budget, options=SolveOptions(time_limit_s=2.0, workers=2))
-            said.append(judged(graph, found, least_cost(layers, budget)))
+            said.append(judged(graph, found, known[budget]))
         except CheckmateError:
             said.append("")
         except Exception as error:
             said.append(f"untyped: {error!r}")
 
-    for budget in budgets:
+    for budget in known:
         thread = threading.Thread(target=solve, args=(budget,), daemon=True)
         thread.start()
         thread.join(patience)

@@ -1,4 +1,4 @@
-"""Stand between a process of this program and its child, and do something to one message.
+"""Stand between a process and its child, and harm one message.
 
 Run it with ``python -m tests.faults.relay FAULT DIRECTION NUMBER LOG MODULE``, in place of ``python -m
 MODULE``. What goes through is written down in LOG, one line for a message: its direction and its type.
@@ -13,19 +13,31 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+from checkmate.ipc.protocol import encode_frame
 
 FAULTS = ("killed", "lost", "twice", "late", "cut", "lengths", "header", "body")
+LIE = "lie about "
 DIRECTIONS = ("to", "from")  # to the child, from the child
 ENDS = frozenset(
     {"ProofEnded", "KernelDone", "Fitted", "SolveEnded", "LeastMemoryEnded", "Checked", "Placed",
      "LargestBatchFound", "LargestBatchFailed", "CertificateWritten", "CertifyFailed", "AnimationSaved",
      "ProfiledGraph", "Exported", "DeviceFailed", "FrameTaken"}
 )  # fmt: skip
+# Claims of an answer, and a false value of each.
+CLAIMS: dict[str, Callable[[Any], Any]] = {
+    "bound": lambda bound: 10 * bound + 1,
+    "lower_bound": lambda bound: 10 * (bound or 1.0) + 1,
+    "cost": lambda cost: (cost or 10.0) / 10,
+    "fits": lambda fits: not fits,
+    "status": lambda status: "infeasible" if status == "optimal" else "optimal",
+}
+STEPS = "steps"  # the claim that a body is a schedule
 _LATEST_S = 1.5  # after which a message that is late comes, whatever happens
 _PREFIX = struct.Struct("<IIII")
 
@@ -70,6 +82,18 @@ def damaged(frame: bytes, part: str) -> bytes:
     for place in range(begin, begin + size, max(1, size // 5)):
         changed[place] ^= 0x15
     return bytes(changed)
+
+
+def lying(frame: bytes, claim: str) -> bytes:
+    """Return a whole frame with one claim changed."""
+    head = _PREFIX.unpack_from(frame)[0]
+    header = json.loads(frame[_PREFIX.size : _PREFIX.size + head])
+    body = frame[_PREFIX.size + head :]
+    if claim == STEPS:
+        body = b"".join(reversed([body[place : place + 4] for place in range(0, len(body), 4)]))
+    else:
+        header[claim] = CLAIMS[claim](header[claim])
+    return encode_frame(header, body)
 
 
 class Relay:
@@ -132,6 +156,8 @@ class Relay:
                 threading.Timer(_LATEST_S, self._release).start()
             case "cut":
                 self._write(frame[: len(frame) // 2])
+            case fault if fault.startswith(LIE):
+                self._write(lying(frame, fault.removeprefix(LIE)))
             case part:
                 self._write(damaged(frame, part))
 

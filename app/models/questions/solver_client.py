@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -51,6 +52,9 @@ SOLVE_SECONDS = 10.0
 _CANCEL_PATIENCE_MS, _PER_OP_MS = 300, 0.2  # of a large graph even the last check takes a while
 _SILENT_S = 30.0  # beyond a solve's time; nothing is heard of it for so long only if an answer was lost
 _MOST_WORKERS = 4
+_ENOUGH = 0.999  # a bound below a cost by more than this does not prove it optimal
+_FALSE_BOUND = "A bound from the solver contradicts a schedule that was checked, and was dropped."
+_FALSE_ANSWER = "the solver's answer contradicts a schedule that was checked"
 _REMEMBERED = 8  # checks
 _AT_ONCE = 1000  # steps; the check of more is felt (about 10 ms a thousand)
 
@@ -359,6 +363,9 @@ class SolverClient(QObject):
                 solve.best.append((elapsed, cost))
                 self._take(steps, solve.budget_bytes, "auto", elapsed, solve.what_if)
             case CostBound(lower_bound=bound, assumptions=assumptions):
+                if not assumptions and solve.what_if.contradicts(solve.budget_bytes, bound):
+                    self.noticed.emit(_FALSE_BOUND)
+                    return
                 solve.proved(elapsed, bound)
                 if not assumptions:
                     self._exploration.add_bound(solve.budget_bytes, solve.lower_bound, solve.what_if)
@@ -389,6 +396,10 @@ class SolverClient(QObject):
         if ended.steps and ended.cost is not None:
             solve.found(elapsed, ended.cost)
             self._take(ended.steps, ended.budget_bytes, ended.solver, ended.solve_seconds, solve.what_if)
+        if _is_false(ended, solve.what_if):
+            self.failed.emit(_FALSE_ANSWER, "Please report the graph; the schedule that was checked stays.")
+            self._end(SolveStatus.FAILED, _FALSE_ANSWER)
+            return
         if ended.lower_bound is not None and not ended.assumptions:
             solve.proved(elapsed, ended.lower_bound)
             self._exploration.add_bound(ended.budget_bytes, ended.lower_bound, solve.what_if)
@@ -455,6 +466,17 @@ class SolverClient(QObject):
         solve = self._exploration.solve
         if solve is not None and solve.running:
             self._end(SolveStatus.FAILED, "the solver process ended; move the budget to solve again")
+
+
+def _is_false(ended: SolveEnded, what_if: WhatIf) -> bool:
+    """Return whether what a solve claims contradicts a schedule that was checked."""
+    if ended.assumptions:
+        return False
+    infeasible = ended.status is SolveStatus.INFEASIBLE
+    bound = math.inf if infeasible else ended.lower_bound or 0.0
+    best = what_if.best_for(ended.budget_bytes)
+    unproved = ended.status is SolveStatus.OPTIMAL and (best is None or bound < best.cost * _ENOUGH)
+    return unproved or what_if.contradicts(ended.budget_bytes, bound)
 
 
 def _kept(solve: Solve) -> SolveStatus:
