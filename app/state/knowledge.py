@@ -26,6 +26,7 @@ from checkmate.solvers.constraints import Constraints, constrained, run_once, st
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
 
 _PROVED = 1 - 1e-9
+_FALSE = 1e-4  # a bound above a known cost by this share is no rounding
 _ROUNDING = 1 + 1e-9  # sums of the same costs in another order differ by rounding
 _NOTABLY = 0.001  # by so much one schedule is clearly better than another
 _TRIES = 4  # schedules of other sets adapted before the window answers; the solver process does the rest
@@ -367,6 +368,11 @@ class WhatIf:
         cost, trivial = None if best is None else best.cost, self.graph.base_cost * _ROUNDING
         told = low > trivial or (cost is not None and cost <= trivial)
         return cost, low if told and math.isfinite(low) else 0.0
+
+    def contradicts(self, budget_bytes: int, lower_bound: float) -> bool:
+        """Return whether a schedule that was checked costs less than a bound."""
+        best = self.best_for(budget_bytes)
+        return best is not None and lower_bound > best.cost * (1 + _FALSE)
 
     def learn(self, other: WhatIf, budget_bytes: int) -> None:
         """Take over what is known under ``other``'s constraints and holds here.

@@ -12,6 +12,7 @@ from checkmate.ipc.protocol import ProtocolError
 from checkmate.machine.own_modules import module_command
 
 _MOST_RESTARTS = 3
+_LONGEST_S = 10**6  # that is waited for an answer; Qt's timers count milliseconds in 32 bits
 _TURN_S = 0.008  # of handling messages at a time; many at once must not hold up the window
 
 
@@ -46,6 +47,9 @@ class WorkerProcess(QObject):
         self._turn.setSingleShot(True)
         self._turn.setInterval(0)
         self._turn.timeout.connect(self._handle)
+        self._silence = QTimer(self)
+        self._silence.setSingleShot(True)
+        self._silence.timeout.connect(self._on_silence)
         self._restarts = 0
         self._closed = False
 
@@ -53,6 +57,11 @@ class WorkerProcess(QObject):
     def running(self) -> bool:
         """Return whether the process is there."""
         return self._process is not None and self._process.state() != QProcess.ProcessState.NotRunning
+
+    @property
+    def failing(self) -> bool:
+        """Return whether several processes died in a row, before any was of use."""
+        return self._restarts > _MOST_RESTARTS
 
     @property
     def pid(self) -> int:
@@ -81,8 +90,20 @@ class WorkerProcess(QObject):
         if self._process is not None:
             self._process.write(self._table.encode(message))
 
+    def expect(self, seconds: float | None) -> None:
+        """Take the process for dead unless this is called again in time.
+
+        A message may be lost, and a process may hang: whoever waits for an answer says here how long, and
+        says so again with all news of it. None: nothing is waited for any more.
+        """
+        if seconds is None:
+            self._silence.stop()
+        else:
+            self._silence.start(int(min(seconds, _LONGEST_S) * 1000))
+
     def stop(self) -> None:
         """End the process at once; ``died`` is not emitted."""
+        self._silence.stop()
         process, self._process = self._process, None
         self._waiting.clear()
         if process is not None:
@@ -110,8 +131,7 @@ class WorkerProcess(QObject):
         try:
             self._waiting.extend(self._reader.feed(bytes(process.readAllStandardOutput().data())))
         except ProtocolError as error:
-            self.stop()
-            self.died.emit(f"The worker sent a message that cannot be read ({error}).")
+            self._end(f"The worker sent a message that cannot be read ({error}).")
             return
         if not self._turn.isActive():
             self._handle()
@@ -142,7 +162,24 @@ class WorkerProcess(QObject):
         if process is not None:
             process.deleteLater()
         why = f"exit code {code}" if status == QProcess.ExitStatus.NormalExit else f"signal {code}"
+        self._silence.stop()
         self._restarts += 1
-        if self._restarts <= _MOST_RESTARTS:
+        if not self.failing:
             self.start()
-        self.died.emit(f"The {self._module.rsplit('.', 1)[-1]} process ended ({why}). {self._at_death}")
+        self.died.emit(f"The {self._name} process ended ({why}). {self._at_death}")
+
+    def _on_silence(self) -> None:
+        self._end(f"The {self._name} process did not answer and was ended. {self._at_death}")
+
+    def _end(self, sentence: str) -> None:
+        """End a process that cannot be relied on.
+
+        It starts again when it is sent something.
+        """
+        self.stop()
+        self._restarts += 1
+        self.died.emit(sentence)
+
+    @property
+    def _name(self) -> str:
+        return self._module.rsplit(".", 1)[-1]

@@ -7,14 +7,15 @@ runs in interval k, and a(v, k) be 1 if value v is in memory while j_k runs for 
 ``CutRows.row`` lists what holds then for every schedule within the budget, in any order. The cost is at
 least the sum of cost(o) y(o, k).
 
-Any rows times numbers >= 0, added up, hold too. The least that the cost can be under that one sum, with every
-unknown between 0 and 1, is a bound, however the numbers were found. Where one sum does not prove enough, an
-unknown is set to 0, then to 1, and each case is proved by itself. All sums are exact.
+Any rows times numbers >= 0, added up, hold too. The least cost under that one sum, with every unknown between
+0 and 1, is a bound, wherever the numbers come from. Where one sum does not prove enough, an unknown is set
+to 0, then to 1, and each case is proved by itself. All sums are exact.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import math
 import sys
@@ -38,13 +39,21 @@ def exact(number: Any) -> Fraction:
     return Fraction(number)
 
 
+def digest(graph: dict[str, Any]) -> str:
+    """Return a hash of a graph's structure and sizes."""
+    texts = [f"checkmate-graph-1{int(graph.get('fixed_bytes', 0))}"]
+    for op in graph["ops"]:
+        lists = [tuple(op["inputs"]), tuple(op["outputs"]), tuple(map(tuple, op.get("takes_over", ())))]
+        words = [op.get("type", ""), op.get("phase", "forward"), int(op.get("workspace_bytes", 0))]
+        texts.append(repr(tuple(map(str, [*words, op.get("recomputable", True), *lists]))))
+    texts += [repr((int(v["bytes"]), v.get("keep", False), v.get("alias_of"))) for v in graph["values"]]
+    return f"sha256:{hashlib.sha256(''.join(texts).encode()).hexdigest()}"
+
+
 class CutRows:
-    """State what holds for every schedule of a graph within a budget.
+    """State what holds for every schedule of a graph within a budget."""
 
-    ``graph``: the content of a ``checkmate-graph`` file. ``cuts``: op indices. Sizes are in bytes.
-    """
-
-    def __init__(self, graph: dict[str, Any], budget_bytes: int, cuts: list[int]) -> None:
+    def __init__(self, graph: dict[str, Any], budget_bytes: int, cuts: list[int]) -> None:  # cuts: ops
         self.ops, self.values, self.cuts = graph["ops"], graph["values"], cuts
         self.room = budget_bytes - graph.get("fixed_bytes", 0)
         self.producer = {v: o for o, op in enumerate(self.ops) for v in op["outputs"]}
@@ -55,19 +64,16 @@ class CutRows:
                 before[-1] |= before[maker] | 1 << maker
         if any(not before[b] >> a & 1 for a, b in pairwise(cuts)):
             raise InvalidCertificateError("a cut is no ancestor of the next one")
-        places = list(enumerate(cuts))
         # An op's first run is in no interval before `first`, and in none after `by`.
-        self.first = [max((k + 1 for k, cut in places if mask >> cut & 1), default=0) for mask in before]
+        self.first = [max((k + 1 for k, j in enumerate(cuts) if mask >> j & 1), default=0) for mask in before]
         self.by = [len(cuts)] * len(before)
-        for k, cut in reversed(places):
-            self.by = [k if before[cut] >> op & 1 else by for op, by in enumerate(self.by)]
-        for k, cut in places:
-            self.first[cut] = self.by[cut] = k
+        for k, cut in reversed(list(enumerate(cuts))):
+            until = before[cut] | 1 << cut
+            self.by = [k if until >> op & 1 else by for op, by in enumerate(self.by)]
         self.sure = [("y", o, k) for o, k in enumerate(self.first) if k == self.by[o]]  # these are 1
         self.sharing: dict[int, list[int]] = {}  # the values in each counted buffer
-        for value in self.producer:
-            if self.owner(value) in self.producer:
-                self.sharing.setdefault(self.owner(value), []).append(value)
+        for value in (v for v in self.producer if self.owner(v) in self.producer):
+            self.sharing.setdefault(self.owner(value), []).append(value)
 
     def owner(self, value: int) -> int:
         """Return the value whose buffer ``value`` is in."""
@@ -79,9 +85,8 @@ class CutRows:
         """Return the least and the greatest that an unknown can be."""
         kind, i, k = var
         if kind == "y":
-            if k < self.first[i] or (not self.ops[i].get("recomputable", True) and k > self.by[i]):
-                return 0, 0
-            return (1, 1) if k == self.first[i] == self.by[i] else (0, 1)
+            late = k > self.by[i] and not self.ops[i].get("recomputable", True)
+            return int(k == self.first[i] == self.by[i]), int(k >= self.first[i] and not late)
         if kind == "a" and i in (*self.ops[self.cuts[k]]["inputs"], *self.ops[self.cuts[k]]["outputs"]):
             return 1, 1
         return (0, 0) if kind == "a" and self.first[self.producer[i]] > k else (0, 1)
@@ -92,13 +97,11 @@ class CutRows:
 
     def row(self, kind: str, *at: int) -> Row:
         """Return a row that holds for every schedule within the budget."""
-        last = len(self.cuts)
         if min(at, default=0) < 0:
             raise InvalidCertificateError("a row's name has a negative number")
 
         def there(value: int, k: int) -> list[tuple[Var, int]]:  # made in interval k, or in memory at j_(k-1)
-            earlier: list[tuple[Var, int]] = [(("a", value, k - 1), 1)] if k else []
-            return [(("y", self.producer[value], k), 1), *earlier]
+            return [(("y", self.producer[value], k), 1), *([(("a", value, k - 1), 1)] if k else [])]
 
         if kind == "read":  # an op that runs has its input there
             op, k, value = at
@@ -108,37 +111,31 @@ class CutRows:
         if kind == "held":  # what is in memory at j_k was made since j_(k-1), or in memory then
             return 0, [*there(at[0], at[1]), (("a", at[0], at[1]), -1)]
         if kind == "kept" and self.values[at[0]].get("keep"):  # it is in memory at the end
-            return 1, there(at[0], last)
+            return 1, there(at[0], len(self.cuts))
         if kind == "runs":  # each op runs, before the first cut that needs it
             return 1, [(("y", at[0], k), 1) for k in range(self.by[at[0]] + 1)]
         if kind == "once" and not self.ops[at[0]].get("recomputable", True):
-            return -1, [(("y", at[0], k), -1) for k in range(last + 1)]
+            return -1, [(("y", at[0], k), -1) for k in range(len(self.cuts) + 1)]
         if kind == "owns":  # a buffer is in memory if a value in it is
             return 0, [(self.buffer(self.owner(at[0]), at[1]), 1), (("a", at[0], at[1]), -1)]
         if kind == "fits":  # what is in memory at j_k fits
-            return self._fits(at[0])
+            size = {owner: self.values[owner]["bytes"] for owner in self.sharing}
+            cut = self.ops[self.cuts[at[0]]]
+            room = self.room - cut.get("workspace_bytes", 0)
+            pairs = {(self.owner(value), output) for output, value in cut.get("takes_over", ())}
+            for same in set(size.values()):  # an output takes over one buffer of its size at most
+                taken = [(a, b) for a, b in pairs if same == size.get(a) == size.get(self.owner(b))]
+                room += same * min(len({old for old, _ in taken}), len({new for _, new in taken}))
+            return -room, [(self.buffer(owner, at[0]), -size[owner]) for owner in size]
         if kind == "end":  # what is kept fits
             kept = {self.owner(v) for v in self.producer if self.values[v].get("keep")} & set(self.producer)
             return sum(self.values[v]["bytes"] for v in kept) - self.room, []
         raise InvalidCertificateError(f"there is no row {kind} {at}")
 
-    def _fits(self, k: int) -> Row:
-        op, size = self.ops[self.cuts[k]], {owner: self.values[owner]["bytes"] for owner in self.sharing}
-        room = self.room - op.get("workspace_bytes", 0)
-        pairs = {(self.owner(value), output) for output, value in op.get("takes_over", ())}
-        for same in set(size.values()):  # an output takes over one buffer of its size at most
-            taken = {(old, new) for old, new in pairs if same == size.get(old) == size.get(self.owner(new))}
-            room += same * min(len({old for old, _ in taken}), len({new for _, new in taken}))
-        return -room, [(self.buffer(owner, k), -size[owner]) for owner in size]
-
 
 def least(rows: CutRows, numbers: list[list[Any]], fixed: dict[Var, int], costs: list[Fraction]) -> Fraction:
-    """Return the least cost under the sum of rows times ``numbers``.
-
-    ``numbers``: rows' names, each with its number. ``fixed``: unknowns that are set. With costs of 0, more
-    than 0 means that no schedule is left.
-    """
-    times = [exact(number) for *_, number in numbers]
+    """Return the least cost under a sum of rows, with unknowns ``fixed``."""
+    times = [exact(number) for *_, number in numbers]  # each is a row's name and its number
     if any(number < 0 for number in times):
         raise InvalidCertificateError("a number is negative")
     unit = math.lcm(*(number.denominator for number in (*times, *costs)))  # whole numbers are quick
@@ -150,26 +147,27 @@ def least(rows: CutRows, numbers: list[list[Any]], fixed: dict[Var, int], costs:
         for var, entry in terms:
             factor[var] = factor.get(var, 0) - whole * entry
     for var, value in factor.items():
-        lo, hi = rows.box(var)
-        if var in fixed and not lo <= fixed[var] <= hi:
+        ends = rows.box(var)
+        if var in fixed and not ends[0] <= fixed[var] <= ends[1]:
             return sum(costs, Fraction(1)) * (len(rows.cuts) + 2)  # nothing is like this: above every cost
-        lo, hi = (fixed[var], fixed[var]) if var in fixed else (lo, hi)
         if var[0] == "y":
             value += costs[var[1]].numerator * (unit // costs[var[1]].denominator)
-        total += min(value * lo, value * hi)
+        total += min(value * end for end in ([fixed[var]] if var in fixed else ends))
     return Fraction(total, unit)
 
 
 def verify(graph: dict[str, Any], certificate: dict[str, Any]) -> Fraction | None:
-    """Return the cost that is proved to be the least possible.
+    """Return the cost that is proved to be the least; None: no schedule fits.
 
-    None: no schedule fits. In the proof, ``sum`` proves a case; ``set`` names an unknown, and what follows
-    proves the case that it is 0, then that it is 1.
-
-    Raises:
-        InvalidCertificateError: the certificate proves something else, or nothing.
+    ``graph`` and ``certificate`` are the contents of their files. In the proof, ``sum`` proves a case;
+    ``set`` names an unknown, and what follows proves the case that it is 0, then that it is 1.
     """
     try:
+        own = digest(graph)
+        if certificate["graph_fingerprint"] not in (own, graph.get("fingerprint") or own):
+            raise InvalidCertificateError("the certificate is for another graph")
+        if certificate["claim"] not in ("cost", "infeasible"):
+            raise InvalidCertificateError("the claim is neither 'cost' nor 'infeasible'")
         impossible = certificate["claim"] == "infeasible"
         costs = [exact(0 if impossible else op["cost"]) for op in graph["ops"]]
         rows = CutRows(graph, int(certificate["budget_bytes"]), certificate["cuts"])
@@ -185,7 +183,7 @@ def verify(graph: dict[str, Any], certificate: dict[str, Any]) -> Fraction | Non
             found = least(rows, node["sum"], fixed, costs)
             if (math.ceil(found) if whole else found) < claimed or (impossible and found <= 0):
                 raise InvalidCertificateError(f"a case proves {float(found)} only")
-    except (LookupError, TypeError, ValueError, OverflowError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise InvalidCertificateError(f"the certificate cannot be read: {error!r}") from error
     if waiting:
         raise InvalidCertificateError("cases are missing")
@@ -193,7 +191,9 @@ def verify(graph: dict[str, Any], certificate: dict[str, Any]) -> Fraction | Non
 
 
 if __name__ == "__main__":
-    files = [Path(name).read_bytes() for name in sys.argv[1:3]]
-    proved = verify(*(json.loads(gzip.decompress(f) if f[:2] == b"\x1f\x8b" else f) for f in files))
-    said = "fits" if proved is None else f"costs less than {float(proved)}"
-    sys.stdout.write(f"no schedule {said}\n")
+    try:
+        files = [Path(name).read_bytes() for name in sys.argv[1:3]]
+        proved = verify(*(json.loads(gzip.decompress(f) if f[:2] == b"\x1f\x8b" else f) for f in files))
+    except Exception as error:  # whatever the files hold, one sentence says why nothing is proved
+        sys.exit(f"nothing is proved: {error}")
+    sys.stdout.write(f"no schedule {'fits' if proved is None else f'costs less than {float(proved)}'}\n")

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from checkmate.errors import ContentError
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.ir.timeline import Timeline
@@ -75,14 +76,31 @@ class Placement:
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Placement:
-        """Return what ``to_bytes`` wrote."""
-        numbers = np.frombuffer(body, np.int64)
-        (blocks, steps, _, top), rest = numbers[:4].tolist(), numbers[4:]
-        split = 6 * blocks, 6 * blocks + 4 * steps
+        """Return what ``to_bytes`` wrote.
+
+        Raises:
+            ContentError: the bytes are no placement.
+        """
+        numbers = np.frombuffer(body[: len(body) // 8 * 8], np.int64)
+        blocks, steps, regions, top = numbers[:4].tolist() if len(numbers) >= 4 else (-1, 0, 0, 0)
+        rest, split = numbers[4:], (6 * blocks, 6 * blocks + 4 * steps)
+        whole = len(body) % 8 == 0 and len(rest) == split[1] + regions
+        if not whole or min(blocks, steps, regions, top) < 0:
+            raise ContentError(f"a placement of {len(body)} bytes cannot be read")
         of_blocks = rest[: split[0]].reshape(6, blocks)
         of_steps = rest[split[0] : split[1]].reshape(4, steps)
         parts: list[Any] = [*of_blocks, *of_steps, tuple(rest[split[1] :].tolist()), top]
-        return cls(*parts)
+        found = cls(*parts)
+        if not found._is_possible(steps):
+            raise ContentError("a placement has a block that is nowhere")
+        return found
+
+    def _is_possible(self, steps: int) -> bool:
+        """Return whether every block is there at some step, below the top."""
+        buffer, address, chunk, asked, born, last = self._blocks
+        there = (buffer >= FIXED) & (born >= 0) & (born <= last + 1) & (last < steps)
+        placed = (asked >= 0) & (address >= 0) & (chunk >= 0) & (address <= self.top - chunk)
+        return bool((there & placed).all())
 
     @property
     def _blocks(self) -> tuple[_Ints, ...]:

@@ -10,17 +10,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from checkmate.errors import SolverCrashedError
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import CheckReport
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
+from checkmate.pipeline.claims import require_true
 from checkmate.pipeline.following import Following
 from checkmate.progress import Cancelled, Report
 from checkmate.solvers.bounds import WorkingSet, below_minimum, working_set_bound
-from checkmate.solvers.certify import require_true_bound
 from checkmate.solvers.constraints import (
     ConstrainedListener,
     ConstrainedMemoryListener,
@@ -109,7 +108,7 @@ def solve(
         heard = ConstrainedListener(heard, limits)
     result = entry.load().solve(Problem(limited, budget_bytes), asked, heard)
     result = result_for_original(graph, limited, limits, result)
-    _require_true(graph, result)
+    require_true(graph, result, budget_bytes)
     return result
 
 
@@ -142,7 +141,7 @@ def least_memory(
         heard = ConstrainedMemoryListener(heard, limits)
     found = find_least_memory(limited, max_overhead, asked, heard)
     result = result_for_original(graph, limited, limits, found.result)
-    _require_true(graph, result)
+    require_true(graph, result, result.budget_bytes)
     return replace(found, result=result)
 
 
@@ -262,27 +261,3 @@ def _infeasible(
         message=message,
         statistics={"needed_bytes": need.bytes, "op": need.op, "values": list(need.values)},
     )
-
-
-def _require_true(graph: Graph, result: SolveResult) -> None:
-    """Require that the independent replay agrees with the result.
-
-    It must find the result's schedule, peak and cost.
-
-    Raises:
-        SolverCrashedError: it finds something else.
-    """
-    if result.schedule is None:
-        return
-    found = check(graph, result.schedule.steps.tolist(), budget_bytes=result.budget_bytes)
-    cost_differs = abs(found.cost - (result.cost or 0.0)) > 1e-6 * max(1.0, abs(found.cost))
-    if not found.ok or cost_differs or found.peak_bytes != result.peak_bytes:
-        what = (
-            found.violations[0].message if found.violations else f"peak {found.peak_bytes}, cost {found.cost}"
-        )
-        raise SolverCrashedError(
-            f"solver {result.solver!r} returned a schedule that the independent check rejects: {what}",
-            hint="choose another solver, and please report the graph",
-        )
-    if not result.assumptions:
-        require_true_bound(result.solver, result.lower_bound, found.cost)

@@ -73,6 +73,11 @@ def require_true_bound(solver: str, lower_bound: float | None, cost: float) -> N
         )
 
 
+def shows_optimal(lower_bound: float | None, cost: float) -> bool:
+    """Return whether a bound leaves no room for a lower cost."""
+    return lower_bound is not None and lower_bound >= cost * (1 - FALSE) - FALSE
+
+
 def cancelled_before(problem: Problem, solver: str, seconds: float = 0.0) -> SolveResult:
     """Return CANCELLED, for a solve that ended before there was a schedule."""
     sentence = "cancelled before a schedule was found"

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from checkmate.formats.graph import graph_from_json
 from checkmate.ipc.child import Inbox, begin
+from checkmate.ipc.steps import unpack_steps
 from checkmate.ir.graph import Graph
 from checkmate.memory.check import check
 from checkmate.solvers.constraints import constrained
 from checkmate.workers.messages.checker import Checked, CheckSchedule, ConstraintsToCheck, GraphToCheck
-from checkmate.workers.messages.steps import unpack_steps
 from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 

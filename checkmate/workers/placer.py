@@ -15,13 +15,13 @@ from pathlib import Path
 
 from checkmate.formats.graph import graph_from_json
 from checkmate.ipc.child import Channel, Inbox, begin
+from checkmate.ipc.steps import unpack_steps
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.placement import place
 from checkmate.memory.simulate import simulate
 from checkmate.workers.messages.checker import GraphToCheck
 from checkmate.workers.messages.placer import Placed, PlaceSchedule, PlacingProgress
-from checkmate.workers.messages.steps import unpack_steps
 from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 _TOLD_EVERY_S = 0.1

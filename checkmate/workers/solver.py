@@ -25,6 +25,7 @@ from checkmate.errors import CheckmateError
 from checkmate.formats.graph import graph_from_json
 from checkmate.ipc.child import Channel, Inbox, begin
 from checkmate.ipc.messages import Message
+from checkmate.ipc.steps import pack_steps, unpack_steps
 from checkmate.ir.result import SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, FillState, never
@@ -58,7 +59,6 @@ from checkmate.workers.messages.solver import (
     SolverFailed,
     SolveSkipped,
 )
-from checkmate.workers.messages.steps import pack_steps, unpack_steps
 from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 # Seconds of work on other budgets, for a question: so many, and so many more per op.

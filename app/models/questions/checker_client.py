@@ -16,6 +16,8 @@ from checkmate.ir.graph import Graph
 from checkmate.workers.messages.checker import Checked, CheckSchedule, ConstraintsToCheck, GraphToCheck
 from checkmate.workers.messages.table import WINDOW_MESSAGES
 
+_SILENT_S = 60.0  # after which a check that was asked for is taken for lost
+
 
 class Checking(QObject):
     """Has schedules checked by the checker process.
@@ -35,6 +37,7 @@ class Checking(QObject):
         self._graph: Graph | None = None
         self._questions: list[WhatIf] = []
         self._tickets = 0
+        self._open: set[int] = set()  # tickets without an answer
 
     def ask(self, what_if: WhatIf, body: bytes) -> int:
         """Have a schedule checked; return the ticket of the answer.
@@ -50,7 +53,9 @@ class Checking(QObject):
             self.process.send(ConstraintsToCheck(len(self._questions) - 1, what_if.constraints))
         self._tickets += 1
         question = self._questions.index(what_if)
+        self._open.add(self._tickets)
         self.process.send(CheckSchedule(self._tickets, question, body))
+        self.process.expect(_SILENT_S)
         return self._tickets
 
     def close(self) -> None:
@@ -60,8 +65,11 @@ class Checking(QObject):
 
     def _on_received(self, message: Message) -> None:
         if isinstance(message, Checked):
+            self._open.discard(message.ticket)
+            self.process.expect(_SILENT_S if self._open else None)
             self.checked.emit(message)
 
     def _on_died(self, sentence: str) -> None:
+        self._open.clear()
         self._graph = None  # the next process does not have it
         self.died.emit()

@@ -18,6 +18,7 @@ from checkmate.workers.messages.batches import (
 from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 _MOST = 12  # answers that are kept
+_SILENT_S = 60.0  # beyond the time of two solves, after which an answer is taken for lost
 _PATIENCE_MS = 4000  # after a search was told to stop
 
 
@@ -65,6 +66,7 @@ class BatchFinder(QObject):
                 body,
             )
         )
+        self._expect()
         self.changed.emit()
 
     def stop(self) -> None:
@@ -84,6 +86,10 @@ class BatchFinder(QObject):
         self.asked = None
         self.process.close()
 
+    def _expect(self) -> None:
+        if self.asked is not None:
+            self.process.expect(2 * self.asked.seconds + _SILENT_S)
+
     def _give_up(self) -> None:
         self.process.stop()
         self._end("")
@@ -94,6 +100,7 @@ class BatchFinder(QObject):
             return
         match message:
             case LargestBatchProgress(job=job, sentence=sentence) if job == self._job:
+                self._expect()
                 if sentence and not self._patience.isActive():
                     self.sentence = sentence
                     self.changed.emit()
@@ -111,6 +118,7 @@ class BatchFinder(QObject):
 
     def _end(self, sentence: str) -> None:
         self._patience.stop()
+        self.process.expect(None)
         self.asked, self.sentence = None, sentence
         self.changed.emit()
 

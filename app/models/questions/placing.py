@@ -14,15 +14,17 @@ from PySide6.QtCore import QObject, Signal
 from app.models.exploration import Exploration
 from app.state.knowledge import ListedSchedule
 from app.workers.process import WorkerProcess
+from checkmate.errors import ContentError
 from checkmate.ipc.messages import Message
+from checkmate.ipc.steps import pack_steps
 from checkmate.ir.graph import Graph
 from checkmate.memory.placement import Placement
 from checkmate.workers.messages.checker import GraphToCheck
 from checkmate.workers.messages.placer import Placed, PlaceSchedule, PlacingProgress
-from checkmate.workers.messages.steps import pack_steps
 from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 _TOLD_AFTER_S = 1.0
+_SILENT_S = 60.0  # after which a placement is taken for lost, where nothing is heard of it
 _MOST_KEPT = 12  # placements, so that going back to a schedule takes no time
 
 
@@ -113,6 +115,19 @@ class Placing(QObject):
         self._job += 1
         self._asked, self._begun = shown, time.monotonic()
         self.process.send(PlaceSchedule(self._job, pack_steps(shown.schedule.steps)))
+        self.process.expect(_SILENT_S)
+
+    def _take(self, shown: ListedSchedule, body: bytes) -> None:
+        """Show an answer, or say that it is none."""
+        try:
+            placement = Placement.from_bytes(body)
+            if len(placement.allocated) != len(shown.schedule.steps):
+                raise ContentError("a placement is of another schedule")
+        except ContentError as error:
+            self.problem = f"The process that places buffers gave no answer: {error}."
+            self.changed.emit()
+        else:
+            self._put(shown, placement)
 
     def _put(self, shown: ListedSchedule, placement: Placement) -> None:
         self._kept[shown.key] = placement
@@ -125,12 +140,14 @@ class Placing(QObject):
     def _on_received(self, message: Message) -> None:
         match message:
             case PlacingProgress(job=job, share=share) if job == self._job and self.busy:
+                self.process.expect(_SILENT_S)
                 if time.monotonic() - self._begun > _TOLD_AFTER_S:
                     self.share = share
                     self.changed.emit()
             case Placed(job=job, placement=body) if job == self._job and self._asked is not None:
                 shown, self._asked, self.share = self._asked, None, None
-                self._put(shown, Placement.from_bytes(body))
+                self.process.expect(None)
+                self._take(shown, body)
 
     def _on_died(self, sentence: str) -> None:
         self._graph = None  # the next process does not have it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from app.state.solve import Solve, Tightest
 from app.workers.process import WorkerProcess
 from checkmate.formats.graph import graph_to_json
 from checkmate.ipc.messages import Cancel, Message
+from checkmate.ipc.steps import pack_steps, unpack_steps
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveStatus
 from checkmate.machine.cores import usable_cores
@@ -44,12 +46,15 @@ from checkmate.workers.messages.solver import (
     SolverFailed,
     SolveSkipped,
 )
-from checkmate.workers.messages.steps import pack_steps, unpack_steps
 from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 SOLVE_SECONDS = 10.0
 _CANCEL_PATIENCE_MS, _PER_OP_MS = 300, 0.2  # of a large graph even the last check takes a while
+_SILENT_S = 30.0  # beyond a solve's time; nothing is heard of it for so long only if an answer was lost
 _MOST_WORKERS = 4
+_ENOUGH = 0.999  # a bound below a cost by more than this does not prove it optimal
+_FALSE_BOUND = "A bound from the solver contradicts a schedule that was checked, and was dropped."
+_FALSE_ANSWER = "the solver's answer contradicts a schedule that was checked"
 _REMEMBERED = 8  # checks
 _AT_ONCE = 1000  # steps; the check of more is felt (about 10 ms a thousand)
 
@@ -96,7 +101,7 @@ class SolverClient(QObject):
     def __init__(self, exploration: Exploration, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._exploration = exploration
-        self.seconds = SOLVE_SECONDS
+        self.seconds = self._limit = SOLVE_SECONDS
         self.process = WorkerProcess("checkmate.workers.solver", WINDOW_MESSAGES, self)
         self.process.received.connect(self._on_received)
         self.process.died.connect(self._on_died)
@@ -118,6 +123,7 @@ class SolverClient(QObject):
         self._asked: deque[tuple[WhatIf, bytes, int]] = deque(maxlen=_REMEMBERED)
         self._answers: dict[int, Checked] = {}
         self._held = False
+        self._knows_graph = False  # the process that runs
         exploration.listing.fill_switched.connect(lambda on: self.process.send(FillFrontier(on)))
         # Cores that the solver may use; it runs at a lower priority.
         self.workers = max(1, min(_MOST_WORKERS, usable_cores()))
@@ -127,6 +133,7 @@ class SolverClient(QObject):
         graph, what_if = self._exploration.graph, self._exploration.what_if
         if graph is None or what_if is None or self._held:
             return
+        self._knows_graph = True
         body = self.graph_body()
         question = next(self._jobs)
         self._questions[question] = what_if
@@ -168,9 +175,12 @@ class SolverClient(QObject):
         if self._exploration.graph is None or self._held:
             return
         self._patience.stop()
+        if not self._knows_graph:
+            self.send_graph()
         job, aim = next(self._jobs), self._exploration.aim
         self._exploration.begin_solve(job)
-        limit = seconds or self.seconds
+        limit = self._limit = seconds or self.seconds
+        self.process.expect(limit + _SILENT_S)
         if aim is None:
             self.process.send(SolveBudget(job, self._exploration.budget_bytes, limit))
         else:
@@ -232,6 +242,7 @@ class SolverClient(QObject):
         solve = self._exploration.solve
         if solve is None:
             return
+        self.process.expect(None)
         solve.status, solve.message = status.value, message
         solve.seconds = time.monotonic() - solve.started
         if status not in (SolveStatus.INFEASIBLE, SolveStatus.FAILED):
@@ -243,12 +254,15 @@ class SolverClient(QObject):
         match message:
             case Preparing(sentence=sentence):
                 self._exploration.set_preparing(_capitalized(sentence))
+                self._expect_more()
                 return
             case Prepared(sentence=sentence):
                 self._exploration.set_preparing("")
                 self.noticed.emit(f"{_capitalized(sentence)}.")
                 return
         what_if = self._question_of(message)
+        if isinstance(message, AboutJob) and what_if is not None:
+            self._expect_more()
         ticket = 0
         if (
             isinstance(message, WithSchedule)
@@ -259,8 +273,14 @@ class SolverClient(QObject):
             ticket = self._ticket(what_if, message.steps)
         if isinstance(message, Ended) and what_if is not None:
             self._patience.stop()  # it listens; only the check of what it found is still to come
+            self.process.expect(None)
         self._arrived.append(_Arrived(message, ticket, self._answers.get(ticket)))
         self._handle()
+
+    def _expect_more(self) -> None:
+        solve = self._exploration.solve
+        if solve is not None and solve.running:
+            self.process.expect(self._limit + _SILENT_S)
 
     def _ticket(self, what_if: WhatIf, body: bytes) -> int:
         for asked, same, ticket in self._asked:
@@ -343,6 +363,9 @@ class SolverClient(QObject):
                 solve.best.append((elapsed, cost))
                 self._take(steps, solve.budget_bytes, "auto", elapsed, solve.what_if)
             case CostBound(lower_bound=bound, assumptions=assumptions):
+                if not assumptions and solve.what_if.contradicts(solve.budget_bytes, bound):
+                    self.noticed.emit(_FALSE_BOUND)
+                    return
                 solve.proved(elapsed, bound)
                 if not assumptions:
                     self._exploration.add_bound(solve.budget_bytes, solve.lower_bound, solve.what_if)
@@ -373,6 +396,10 @@ class SolverClient(QObject):
         if ended.steps and ended.cost is not None:
             solve.found(elapsed, ended.cost)
             self._take(ended.steps, ended.budget_bytes, ended.solver, ended.solve_seconds, solve.what_if)
+        if _is_false(ended, solve.what_if):
+            self.failed.emit(_FALSE_ANSWER, "Please report the graph; the schedule that was checked stays.")
+            self._end(SolveStatus.FAILED, _FALSE_ANSWER)
+            return
         if ended.lower_bound is not None and not ended.assumptions:
             solve.proved(elapsed, ended.lower_bound)
             self._exploration.add_bound(ended.budget_bytes, ended.lower_bound, solve.what_if)
@@ -433,10 +460,23 @@ class SolverClient(QObject):
             self.noticed.emit(sentence)
         else:
             self.failed.emit(sentence, "It was started again; move the budget to solve.")
-        self.send_graph()
+        self._knows_graph = False
+        if not self.process.failing:  # else it would die again and again; it starts when it is asked
+            self.send_graph()
         solve = self._exploration.solve
         if solve is not None and solve.running:
             self._end(SolveStatus.FAILED, "the solver process ended; move the budget to solve again")
+
+
+def _is_false(ended: SolveEnded, what_if: WhatIf) -> bool:
+    """Return whether what a solve claims contradicts a schedule that was checked."""
+    if ended.assumptions:
+        return False
+    infeasible = ended.status is SolveStatus.INFEASIBLE
+    bound = math.inf if infeasible else ended.lower_bound or 0.0
+    best = what_if.best_for(ended.budget_bytes)
+    unproved = ended.status is SolveStatus.OPTIMAL and (best is None or bound < best.cost * _ENOUGH)
+    return unproved or what_if.contradicts(ended.budget_bytes, bound)
 
 
 def _kept(solve: Solve) -> SolveStatus:

@@ -33,6 +33,7 @@ from checkmate.workers.messages.animation import (
 from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 _AHEAD = 2  # frames that wait to be sent: they take the window's memory, those in the process do not
+_SILENT_S = 60.0  # after which a frame or the picture is taken for lost
 _PAUSE_MS = 4  # between two parts of a frame, for everything else
 
 
@@ -94,6 +95,7 @@ class PlaybackFilm(QObject):
         )
         self._process.received.connect(self._on_received)
         self._process.died.connect(lambda sentence: self._end(sentence, ""))
+        self._process.expect(_SILENT_S)
         self._parts = self._work(self._scene, self._process)
         self._turn.start()
 
@@ -141,6 +143,8 @@ class PlaybackFilm(QObject):
         match message:
             case FrameTaken(frames=frames):
                 self._taken = frames
+                if self._process is not None:
+                    self._process.expect(_SILENT_S)
             case AnimationSaved(size_bytes=size):
                 self.problem = False
                 frames, every = len(self._film.steps), self._film.every

@@ -157,8 +157,10 @@ class CostStore:
             connection.executemany(f"INSERT OR REPLACE INTO costs VALUES ({_PLACES})", rows)
             (count,) = connection.execute("SELECT count(*) FROM costs").fetchone()
             if count > self._most:
-                oldest = "SELECT key FROM costs ORDER BY date, key LIMIT ?"
-                connection.execute(f"DELETE FROM costs WHERE key IN ({oldest})", (count - self._most,))
+                # A clock that was put back makes the new ones look the oldest; they are the last to go.
+                oldest = connection.execute("SELECT key FROM costs ORDER BY date, key").fetchall()
+                oldest.sort(key=lambda row: row[0] in sound)
+                connection.executemany("DELETE FROM costs WHERE key = ?", oldest[: count - self._most])
 
         # A damaged file has been removed by now.
         done = self._done(write) or (not self._path.exists() and self._done(write))

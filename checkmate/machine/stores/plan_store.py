@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -86,7 +87,7 @@ class PlanStore:
             self.folder.mkdir(parents=True, exist_ok=True)
             data = {"format": FORMAT, "version": VERSION, "key": key, **asdict(plan)}
             write_json(self._path(key), {**data, "digest": _digest(data)})
-            self._remove_oldest()
+            self._remove_oldest(self._path(key))
         except FormatError as error:
             self.problem = f"the plan is not kept for a later run: {error}"
             return False
@@ -108,8 +109,11 @@ class PlanStore:
     def _path(self, key: str) -> Path:
         return self.folder / f"{key[:40]}.json"
 
-    def _remove_oldest(self) -> None:
-        """Remove what is too much, also what a stopped process left half written."""
+    def _remove_oldest(self, new: Path) -> None:
+        """Remove what is too much, also what a stopped process left half written.
+
+        ``new`` stays, even if the clock was put back and it looks the oldest.
+        """
         found: list[tuple[float, int, Path]] = []
         for path in self.folder.iterdir():
             try:
@@ -118,7 +122,7 @@ class PlanStore:
                 continue  # another process removed it
             if path.name.startswith(".") and facts.st_mtime > time.time() - _LEFT_S:
                 continue  # another process is writing it
-            found.append((facts.st_mtime, facts.st_size, path))
+            found.append((math.inf if path == new else facts.st_mtime, facts.st_size, path))
         total = 0
         for number, (_, size, path) in enumerate(sorted(found, reverse=True)):
             total += size

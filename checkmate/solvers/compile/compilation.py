@@ -7,6 +7,7 @@ here.
 
 from __future__ import annotations
 
+import select
 import subprocess
 import threading
 import time
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from checkmate.errors import CheckmateError
+from checkmate.ipc.messages import MessageReader
 from checkmate.machine.cores import usable_cores
 from checkmate.machine.own_modules import module_command
 from checkmate.progress import Cancelled, never
@@ -27,6 +29,7 @@ Say = Callable[[str], None]
 
 _MOST_PROCESSES = 4  # more would wait for each other
 _SAY_S, _POLL_S = 0.5, 0.02
+_SILENT_S = 120.0  # for one kernel, after which a process is given up
 
 
 def say_nothing(sentence: str) -> None:
@@ -130,9 +133,10 @@ class Compilation:
                 bufsize=0,
             )
             self._serving.append(child)
+        answers = COMPILE_MESSAGES.reader()
         try:
             while (name := self._take(parts)) is not None:
-                made = _compiled_by(child, name)
+                made = _compiled_by(child, answers, name)
                 with self._lock:
                     self._taken.discard(name)
                     self._done.update({name} if made else set())
@@ -190,23 +194,27 @@ def wait_for(compilation: Compilation, say: Say, cancelled: Cancelled) -> None:
         say(compilation.sentence)
 
 
-def _compiled_by(child: subprocess.Popen[bytes], name: str) -> bool:
+def _compiled_by(child: subprocess.Popen[bytes], answers: MessageReader, name: str) -> bool:
     """Have ``child`` compile a kernel; return whether it has."""
     assert child.stdin is not None
     try:
         child.stdin.write(COMPILE_MESSAGES.encode(Compile(name)))
-        answer = _answer(child)
+        answer = _answer(child, answers, name)
     except (OSError, CheckmateError):
         return False
     return answer is not None and answer.error is None
 
 
-def _answer(child: subprocess.Popen[bytes]) -> KernelDone | None:
-    """Read the next answer of ``child``; None where it ended."""
+def _answer(child: subprocess.Popen[bytes], answers: MessageReader, name: str) -> KernelDone | None:
+    """Read the answer about a kernel; None if the child ended or is silent."""
     assert child.stdout is not None
-    reader = COMPILE_MESSAGES.reader()
-    while data := child.stdout.read(2**16):
-        for message in reader.feed(data):
-            if isinstance(message, KernelDone):
+    until = time.perf_counter() + _SILENT_S
+    while (left := until - time.perf_counter()) > 0:
+        if not select.select([child.stdout], [], [], left)[0]:
+            continue
+        if not (data := child.stdout.read(2**16)):
+            return None
+        for message in answers.feed(data):
+            if isinstance(message, KernelDone) and message.name == name:
                 return message
     return None

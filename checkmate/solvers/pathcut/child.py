@@ -13,10 +13,9 @@ import pickle
 import sys
 import time
 
-import numpy as np
-
 from checkmate.ipc.child import Channel, Inbox, begin
 from checkmate.ipc.messages import Message
+from checkmate.ipc.steps import pack_steps, unpack_steps
 from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.solvers.pathcut.cuts import Reach
@@ -43,7 +42,7 @@ def main() -> int:
     def hear(message: Message) -> None:
         if isinstance(message, FittingSchedule):  # for the job that is being worked on
             known.clear()
-            known[message.job] = np.frombuffer(message.steps, np.int32)
+            known[message.job] = unpack_steps(message.steps)
         else:
             inbox.put(message)
 
@@ -80,7 +79,7 @@ def _prove(channel: Channel, inbox: Inbox, prover: Prover, asked: Prove, known: 
             until=time.perf_counter() + asked.seconds,
             cancelled=lambda: inbox.cancelled(job),
             on_bound=tell,
-            on_steps=lambda steps: channel.send(DescribedSchedule(job, steps.tobytes())),
+            on_steps=lambda steps: channel.send(DescribedSchedule(job, pack_steps(steps))),
             enough=lambda bound: False,  # the parent knows the cost, and stops the job
             rounds=None if rounds is None else prover.rounds + rounds,
             known=lambda: known.get(job),

@@ -19,10 +19,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
-import numpy as np
-
 from checkmate.errors import CheckmateError, WorkerDiedError
 from checkmate.ipc.messages import Cancel, Message, MessageTable
+from checkmate.ipc.steps import pack_steps, unpack_steps
 from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.machine.own_modules import module_command
@@ -39,6 +38,7 @@ from checkmate.solvers.pathcut.messages import (
 )
 
 _PATIENCE_S = 0.5  # for a child to leave an old job once there is a new one
+_SILENT_S = 10.0  # beyond a job's time, after which its end is taken for lost
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class ProverProcess(BackgroundProver):
     def offer(self, steps: Steps) -> None:
         """Give the current job a schedule within its budget."""
         if self._child is not None:
-            self._outbox.put(FittingSchedule(self._job, np.ascontiguousarray(steps, np.int32).tobytes()))
+            self._outbox.put(FittingSchedule(self._job, pack_steps(steps)))
 
     def stop(self) -> None:
         """End the current job; what it finds from now on is ignored."""
@@ -180,6 +180,7 @@ class ProverProcess(BackgroundProver):
             WorkerDiedError: the child died, or the prover ended with an error.
         """
         self._replace_if_stuck()
+        self._end_if_overdue()
         with self._lock:
             if self._failure is not None:
                 failure, self._failure = self._failure, None
@@ -247,7 +248,7 @@ class ProverProcess(BackgroundProver):
                 case ProvedBound(job=job) if job == self._job:
                     self._take_bound(message)
                 case DescribedSchedule(job=job, steps=steps) if job == self._job:
-                    self._schedules.append(np.frombuffer(steps, np.int32))
+                    self._schedules.append(unpack_steps(steps))
                 case ProofEnded():
                     self._busy_with = 0
                     if message.job == self._job:
@@ -269,6 +270,13 @@ class ProverProcess(BackgroundProver):
             self.close()
             self._start()
             self._outbox.put(self._task)
+
+    def _end_if_overdue(self) -> None:
+        """End the job, and the child, if its time has long passed."""
+        task = self._task
+        if task is None or self._state.over or time.monotonic() - self._asked < task.seconds + _SILENT_S:
+            return
+        self.close()
 
 
 def feed_child(

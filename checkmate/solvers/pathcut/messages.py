@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from checkmate.ipc.messages import Message, MessageTable, NewestJob
+from checkmate.ipc.steps import CarriesSteps
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Prove(NewestJob):
 
 
 @dataclass(frozen=True)
-class FittingSchedule(Message):
+class FittingSchedule(CarriesSteps, Message):
     """A schedule within the job's budget."""
 
     job: int
@@ -63,7 +64,7 @@ class ProvedBound(Message):
 
 
 @dataclass(frozen=True)
-class DescribedSchedule(Message):
+class DescribedSchedule(CarriesSteps, Message):
     """A schedule that a solved program describes; it may not fit the budget."""
 
     job: int

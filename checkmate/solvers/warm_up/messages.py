@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from checkmate.ipc.messages import Message, MessageTable, NewestJob
+from checkmate.ipc.steps import CarriesSteps
 from checkmate.solvers.pathcut.messages import PickledGraph
 
 
@@ -19,7 +20,7 @@ class FitBudget(NewestJob):
 
 
 @dataclass(frozen=True)
-class Fitted(Message):
+class Fitted(CarriesSteps, Message):
     """The schedule that was found, and whether it is within the budget."""
 
     job: int

@@ -13,10 +13,9 @@ import subprocess
 import threading
 from collections import deque
 
-import numpy as np
-
 from checkmate.errors import CheckmateError
 from checkmate.ipc.messages import Message
+from checkmate.ipc.steps import unpack_steps
 from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.machine.own_modules import module_command
@@ -85,5 +84,5 @@ class PlainGreedy:
         if not isinstance(message, Fitted):
             return
         if message.fits:
-            self._found.append((message.budget_bytes, np.frombuffer(message.steps, np.int32)))
+            self._found.append((message.budget_bytes, unpack_steps(message.steps)))
         self._answered = max(self._answered, message.job)

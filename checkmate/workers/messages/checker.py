@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from checkmate.ipc.messages import Message
+from checkmate.ipc.steps import CarriesSteps
 from checkmate.ir.report import CheckReport
 from checkmate.solvers.constraints import Constraints
 
@@ -31,7 +32,7 @@ class ConstraintsToCheck(Message):
 
 
 @dataclass(frozen=True)
-class CheckSchedule(Message):
+class CheckSchedule(CarriesSteps, Message):
     """Replay a schedule of the graph.
 
     It is replayed under the question's constraints, and without them.

@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from checkmate.ipc.messages import Message, NewestJob
+from checkmate.ipc.steps import CarriesSteps
 
 # From the window.
 
 
 @dataclass(frozen=True)
-class PlaceSchedule(NewestJob):
+class PlaceSchedule(CarriesSteps, NewestJob):
     """Say where the buffers of a schedule of the graph lie in memory."""
 
     steps: bytes

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkmate.ipc.messages import Message, NewestJob
+from checkmate.ipc.steps import CarriesSteps
 from checkmate.ir.result import SolveStatus
 from checkmate.progress import FillState
 from checkmate.solvers.constraints import Constraints
@@ -34,7 +35,7 @@ class OpenQuestion(Message):
 
 
 @dataclass(frozen=True)
-class KnownSchedule(Message):
+class KnownSchedule(CarriesSteps, Message):
     """A schedule of the graph that the window knows.
 
     It is adapted where it breaks the constraints.
@@ -110,7 +111,7 @@ class MemoryNeeded(Message):
 
 
 @dataclass(frozen=True)
-class FoundSchedule(Message):
+class FoundSchedule(CarriesSteps, Message):
     """A schedule for a question.
 
     ``budget_bytes``: what it was made for.
@@ -154,7 +155,7 @@ class FrontierBound(Message):
 
 
 @dataclass(frozen=True)
-class Incumbent(Message):
+class Incumbent(CarriesSteps, Message):
     """The best schedule within the budget so far."""
 
     job: int
@@ -172,7 +173,7 @@ class CostBound(Message):
 
 
 @dataclass(frozen=True)
-class SmallerSchedule(Message):
+class SmallerSchedule(CarriesSteps, Message):
     """The schedule with the smallest peak within the cost so far."""
 
     job: int
@@ -190,7 +191,7 @@ class MemoryBound(Message):
 
 
 @dataclass(frozen=True)
-class SolveEnded(Message):
+class SolveEnded(CarriesSteps, Message):
     """How a ``SolveBudget`` ended; the fields are those of ``SolveResult``.
 
     ``steps``: empty where there is no schedule.
@@ -210,7 +211,7 @@ class SolveEnded(Message):
 
 
 @dataclass(frozen=True)
-class LeastMemoryEnded(Message):
+class LeastMemoryEnded(CarriesSteps, Message):
     """How a ``FindLeastMemory`` ended.
 
     ``status``: optimal where it is proved that no schedule needs less.

@@ -7,7 +7,10 @@ from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from checkmate.errors import ContentError
 from checkmate.graphs.generate import training_dag
 from checkmate.ir.graph import Device, Graph, GraphBuilder
 from checkmate.ir.schedule import Schedule
@@ -66,6 +69,37 @@ def test_a_placement_travels_whole() -> None:
         other = Placement.from_bytes(placed.to_bytes())
         for field in fields(Placement):
             assert np.array_equal(getattr(other, field.name), getattr(placed, field.name)), field.name
+
+
+SAMPLE = next(cases())
+
+
+def sample() -> Placement:
+    placed = place(*SAMPLE)
+    assert placed is not None
+    return placed
+
+
+@given(st.binary(max_size=400))
+def test_bytes_that_are_no_placement_are_refused(body: bytes) -> None:
+    with pytest.raises(ContentError):
+        Placement.from_bytes(body)
+
+
+@given(st.data())
+def test_a_placement_that_is_cut_or_changed_is_refused_or_possible(data: st.DataObject) -> None:
+    whole = sample().to_bytes()
+    cut = data.draw(st.integers(0, len(whole) - 1))
+    with pytest.raises(ContentError):
+        Placement.from_bytes(whole[:cut])
+    numbers = np.frombuffer(whole, np.int64).copy()
+    numbers[data.draw(st.integers(0, len(numbers) - 1))] = data.draw(st.integers(-(2**63), 2**63 - 1))
+    try:
+        found = Placement.from_bytes(numbers.tobytes())
+    except ContentError:
+        return
+    assert (found.address >= 0).all() and (found.address + found.chunk <= found.top).all()
+    assert (found.last < len(found.allocated)).all() and (found.buffer >= FIXED).all()
 
 
 def test_outputs_are_written_over_inputs_where_the_timeline_says_so() -> None:

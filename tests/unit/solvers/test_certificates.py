@@ -82,6 +82,71 @@ def test_the_checker_runs_by_itself(tmp_path: Path) -> None:
     assert told.stdout.startswith("no schedule costs less than ")
 
 
+@pytest.fixture(scope="module")
+def chain_s() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a graph and a certificate of it, as their files hold them."""
+    chain = training_chain(8)
+    return content(chain), made(chain, budgets(chain, 0.3))
+
+
+def refusal(graph: dict[str, Any], certificate: dict[str, Any]) -> str:
+    with pytest.raises(InvalidCertificateError) as caught:
+        verify(graph, certificate)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("other", ["sha256:0", "", None, 0, [], {}])
+def test_a_certificate_for_another_graph_is_refused(
+    other: object, chain_s: tuple[dict[str, Any], dict[str, Any]]
+) -> None:
+    graph, certificate = chain_s
+    anonymous = {name: entry for name, entry in graph.items() if name != "fingerprint"}
+    for given in (graph, anonymous):
+        assert verify(given, certificate) is not None
+        assert "another graph" in refusal(given, {**certificate, "graph_fingerprint": other})
+
+
+def test_the_digest_is_looked_up_in_the_graph_and_not_believed(
+    chain_s: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
+    graph, certificate = chain_s
+    other = json.loads(json.dumps({**graph, "fingerprint": "sha256:stated"}))
+    assert verify(other, certificate) is not None
+    other["values"][3]["bytes"] += 1
+    assert "another graph" in refusal(other, certificate)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_checker_s_digest_is_the_graph_s(seed: int) -> None:
+    graph = random_graph(random.Random(seed), most_ops=12)
+    assert checker.digest(content(graph)) == graph.fingerprint
+
+
+@pytest.mark.parametrize("claim", ["Infeasible", "peak", "", None, 0, True, [], {}])
+def test_a_claim_that_is_not_known_is_refused(
+    claim: object, chain_s: tuple[dict[str, Any], dict[str, Any]]
+) -> None:
+    graph, certificate = chain_s
+    assert "claim" in refusal(graph, {**certificate, "claim": claim})
+
+
+def test_the_checker_by_itself_refuses_with_one_sentence(
+    tmp_path: Path, chain_s: tuple[dict[str, Any], dict[str, Any]]
+) -> None:
+    graph, certificate = chain_s
+    wrong = {"g": graph, "claim": {**certificate, "claim": "peak"}, "graph": dict(certificate)}
+    wrong["graph"]["graph_fingerprint"] = "sha256:0"
+    for name, data in wrong.items():
+        (tmp_path / name).write_text(json.dumps(data), encoding="utf-8")
+    (tmp_path / "text").write_text("no JSON", encoding="utf-8")
+    for name in ("claim", "graph", "text", "missing"):
+        command = [sys.executable, "-I", checker.__file__, str(tmp_path / "g"), str(tmp_path / name)]
+        told = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert told.returncode == 1 and not told.stdout, name
+        assert told.stderr.startswith("nothing is proved: ") and told.stderr.count("\n") == 1, told.stderr
+
+
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.8])
 def test_a_chain_s_optimum_is_certified(share: float) -> None:
     chain = training_chain(8)

@@ -44,26 +44,33 @@ def told(graph: Graph, lies: dict[str, Any], monkeypatch: pytest.MonkeyPatch) ->
     return pipeline.solve(graph, BUDGET, solver="greedy")
 
 
-@pytest.mark.parametrize(
-    "lies",
-    [
-        {"schedule": "plain"},
-        {"schedule": "backwards"},
-        {"schedule": "half"},
-        {"cost": 1.0},
-        {"peak_bytes": 1},
-        {"lower_bound": 10.0**6},
-        {"lower_bound": math.inf, "status": SolveStatus.OPTIMAL},
-    ],
-    ids=str,
-)
-def test_a_lying_solver_is_caught(lies: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+ORDERS = {
+    "plain": range(16), "backwards": range(15, -1, -1), "half": range(8), "no op": [99],
+    "twice": [*range(16), *range(16)],
+}  # fmt: skip
+LIES: dict[str, list[Any]] = {  # every claim of an answer, with false values of it
+    "schedule": [*ORDERS],
+    "cost": [0.0, -1.0, 18.0, 20.0, math.nan, math.inf],
+    "peak_bytes": [0, -1, 59, 61, 10**9],
+    "lower_bound": [19.1, 10.0**6, math.inf, math.nan],
+    "status": [SolveStatus.OPTIMAL],
+    "budget_bytes": [0, 59, 61, 10**9],
+    "base_cost": [0.0, 15.0, 17.0, math.inf, math.nan],
+}
+
+
+@pytest.mark.parametrize(("claim", "lie"), [(claim, lie) for claim, lies in LIES.items() for lie in lies])
+def test_a_lying_solver_is_caught(claim: str, lie: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = training_chain(8)
-    orders = {"plain": range(16), "backwards": range(15, -1, -1), "half": range(8)}
-    if "schedule" in lies:
-        lies = {"schedule": Schedule.of(graph, list(orders[lies["schedule"]]))}
+    lie = Schedule.of(graph, list(ORDERS[lie])) if claim == "schedule" else lie
     with pytest.raises(SolverCrashedError, match="solver 'greedy'"):
-        told(graph, lies, monkeypatch)
+        told(graph, {claim: lie}, monkeypatch)
+
+
+def test_an_optimum_without_a_bound_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    lies = {"status": SolveStatus.OPTIMAL, "lower_bound": None}
+    with pytest.raises(SolverCrashedError, match="called optimal"):
+        told(training_chain(8), lies, monkeypatch)
 
 
 def test_an_honest_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,13 +11,13 @@ import time
 import pytest
 
 from checkmate.formats.graph import graph_to_json
+from checkmate.ipc.steps import unpack_steps
 from checkmate.memory.check import check
 from checkmate.progress import FillState
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.workers import solver
 from checkmate.workers.messages.solver import BaselineSchedule, Filling, OpenQuestion
-from checkmate.workers.messages.steps import unpack_steps
 from checkmate.workers.solver import LiveQuestion
 from tests.graphs_strategies import training_chain
 

@@ -23,12 +23,12 @@ from hypothesis import strategies as st
 
 from checkmate.ipc.messages import Message, MessageError, MessageTable
 from checkmate.ipc.protocol import FrameDecoder
+from checkmate.ipc.steps import CarriesSteps, pack_steps, unpack_steps
 from checkmate.solvers.compile.messages import COMPILE_MESSAGES
 from checkmate.solvers.pathcut.messages import PROVER_MESSAGES
 from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES
 from checkmate.workers.messages.checker import Checked
 from checkmate.workers.messages.solver import SolveEnded
-from checkmate.workers.messages.steps import pack_steps, unpack_steps
 from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,6 +43,7 @@ EVERY = [
     for name, table in TABLES.items()
     for kind in table.classes
 ]
+WITH_STEPS = [entry for entry in EVERY if issubclass(entry.values[1], CarriesSteps)]  # type: ignore[arg-type]
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     str: st.text(max_size=8),
     int: st.integers(-(2**62), 2**62),
@@ -75,7 +76,10 @@ def some(hint: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(list(hint))
     assert is_dataclass(hint)
     hints = get_type_hints(hint)
-    return st.builds(hint, **{field.name: some(hints[field.name]) for field in fields(hint)})
+    given = {field.name: some(hints[field.name]) for field in fields(hint)}
+    if issubclass(hint, CarriesSteps):
+        given["steps"] = st.lists(st.integers(-(2**31), 2**31 - 1), max_size=9).map(pack_steps)
+    return st.builds(hint, **given)
 
 
 @pytest.mark.parametrize(("table", "kind"), EVERY)
@@ -120,6 +124,33 @@ def test_schedules_are_raw_bytes_of_four_an_op() -> None:
     ended = SolveEnded(1, "optimal", "auto", 2**40, 1.0, 1.0, 0.1, (), "", {}, body)  # type: ignore[arg-type]
     with pytest.raises(AttributeError, match="'str' object has no attribute 'value'"):
         WINDOW_MESSAGES.encode(ended)  # its status is a text, not a status
+
+
+@given(st.binary(max_size=50))
+def test_bytes_that_are_no_whole_steps_are_refused(body: bytes) -> None:
+    if len(body) % 4 == 0:
+        assert pack_steps(unpack_steps(body)) == body
+        return
+    with pytest.raises(MessageError, match="no whole number of steps"):
+        unpack_steps(body)
+
+
+@pytest.mark.parametrize(("table", "kind"), WITH_STEPS)
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_a_message_with_half_a_step_is_refused(
+    table: MessageTable, kind: type[Message], data: st.DataObject
+) -> None:
+    frame = next(FrameDecoder().feed(table.encode(data.draw(some(kind)))))
+    with pytest.raises(MessageError):
+        table.decode(frame._replace(body=frame.body + data.draw(st.binary(min_size=1, max_size=3))))
+
+
+def test_every_message_with_steps_is_looked_at() -> None:
+    with_steps = [
+        kind for table in TABLES.values() for kind in table.classes if "steps" in get_type_hints(kind)
+    ]
+    assert len(with_steps) == len(WITH_STEPS) >= 12
 
 
 def named_in(node: ast.AST) -> set[str]:

@@ -9,12 +9,12 @@ import pytest
 
 from checkmate.ipc.child import Inbox
 from checkmate.ipc.messages import Cancel, Message, MessageError
+from checkmate.ipc.steps import pack_steps
 from checkmate.memory.placement import Placement
 from checkmate.workers import animation, placer, solver
 from checkmate.workers.messages.animation import AnimationFrame
 from checkmate.workers.messages.placer import Placed, PlaceSchedule
 from checkmate.workers.messages.solver import FindLeastMemory, SolveBudget, SolveSkipped
-from checkmate.workers.messages.steps import pack_steps
 from tests.graphs_strategies import training_chain
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from app.views.window.main_window import MainWindow
 
 _SECONDS = 60.0
+_SILENT_S = 60.0  # beyond that, after which an answer is taken for lost
 _NOTHING = "There is nothing to certify yet: open a model or a graph first."
 _CONSTRAINED = "A certificate holds for every schedule. It knows no what-ifs: remove them first."
 
@@ -66,6 +67,7 @@ class Certifying:
         body = self._window.session.solving.graph_body()
         cost, budget = found.cost, found.peak_bytes
         self.process.send(Certify(self._job, found.graph.name, budget, cost, _SECONDS, path, body))
+        self.process.expect(_SECONDS + _SILENT_S)
         head = f"Proving that no schedule of {found.graph.name} within {format_bytes(budget)} costs less"
         self.progress = QProgressDialog(head, "Cancel", 0, 0, self._window)
         self.progress.setWindowTitle("Certificate")
@@ -91,6 +93,8 @@ class Certifying:
             return
         match message:
             case CertifyProgress(job=job, sentence=sentence) if job == self._job and self.progress:
+                if self.process is not None:
+                    self.process.expect(_SECONDS + _SILENT_S)
                 self.progress.setLabelText(sentence[:1].upper() + sentence[1:])
             case CertificateWritten(job=job) if job == self._job:
                 self._end("")
@@ -112,6 +116,8 @@ class Certifying:
 
     def _end(self, sentence: str) -> None:
         self._found = None
+        if self.process is not None:
+            self.process.expect(None)
         if self.progress is not None:
             self.progress.canceled.disconnect(self.cancel)
             self.progress.close()

@@ -1,0 +1,133 @@
+"""Harm each message between a process and its child, one by one.
+
+``python -m tests.faults.messages PROTOCOL`` counts the messages of a normal conversation, then has it again
+for each message and each fault. It prints what was tried and what broke, as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+from unittest import mock
+
+import psutil
+
+from checkmate.errors import CheckmateError
+from checkmate.machine.own_modules import module_command
+from checkmate.solvers.compile.messages import COMPILE_MESSAGES
+from checkmate.solvers.pathcut.messages import PROVER_MESSAGES
+from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES
+from checkmate.workers.messages.table import WINDOW_MESSAGES
+from tests.faults.protocols import PROTOCOLS, Protocol
+from tests.faults.relay import CLAIMS, DIRECTIONS, FAULTS, LIE, STEPS
+
+_TABLES = (WINDOW_MESSAGES, PROVER_MESSAGES, PLAIN_GREEDY_MESSAGES, COMPILE_MESSAGES)
+_NONE = "none"
+_SILENT_S = 8.0  # in place of the program's own, so that a lost message does not take a minute each
+_LEFT_S = 5.0  # for the children of a conversation to end
+
+
+@contextmanager
+def relayed(protocol: Protocol, fault: str, direction: str, number: int, log: Path) -> Iterator[None]:
+    """Put the relay before the first child that the protocol starts."""
+    begun = [0]
+
+    def command(module: str, *arguments: str) -> list[str]:
+        begun[0] += module == protocol.module
+        if module != protocol.module or begun[0] > 1:
+            return module_command(module, *arguments)
+        plan = (fault, direction, str(number), str(log))
+        return module_command("tests.faults.relay", *plan, module, *arguments)
+
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch.object(import_module(protocol.starter), "module_command", command))
+        if protocol.waits and fault != _NONE:
+            stack.enter_context(mock.patch.object(import_module(protocol.waits), "_SILENT_S", _SILENT_S))
+        yield
+
+
+def hit(protocol: Protocol, fault: str, direction: str, number: int, log: Path, patience: float) -> str:
+    """Have one conversation with one fault; return what broke."""
+    before = set(psutil.Process().children(recursive=True))
+    with relayed(protocol, fault, direction, number, log):
+        try:
+            broken = protocol.talk(patience)
+        except CheckmateError as error:
+            broken = "" if str(error) and len(str(error)) < 300 else "its sentence is too long"
+        except Exception as error:
+            broken = f"untyped: {error!r}"
+    _, left = psutil.wait_procs(set(psutil.Process().children(recursive=True)) - before, timeout=_LEFT_S)
+    for process in left:
+        process.kill()
+    return broken or ("a child is left" if left else "")
+
+
+def counted(protocol: Protocol, patience: float) -> dict[str, list[str]]:
+    """Return the types of a normal conversation's messages, by direction."""
+    with tempfile.TemporaryDirectory() as name:
+        log = Path(name) / "log"
+        broken = hit(protocol, _NONE, "to", -1, log, patience)
+        assert not broken, broken
+        lines = [line.split() for line in log.read_text(encoding="utf-8").splitlines()]
+    return {way: [kind for told, kind in lines if told == way] for way in DIRECTIONS}
+
+
+def hits(messages: dict[str, list[str]], most: int) -> Iterator[tuple[str, str, int]]:
+    """Yield each fault of each message.
+
+    Of many messages in a direction, ``most`` are taken, spread over all.
+    """
+    for way, kinds in messages.items():
+        share = max(1, -(-len(kinds) // most))
+        for number in range(0, len(kinds), share):
+            for fault in FAULTS:
+                yield fault, way, number
+
+
+def lies(messages: dict[str, list[str]], most: int) -> Iterator[tuple[str, str, int]]:
+    """Yield each claim of each answer, of at most ``most`` answers of a kind."""
+    kinds = {kind.__name__: kind for table in _TABLES for kind in table.classes}
+    for name in dict.fromkeys(messages["from"]):
+        claims = [field.name for field in fields(kinds[name]) if field.name in (*CLAIMS, STEPS)]
+        places = [number for number, kind in enumerate(messages["from"]) if kind == name]
+        for number in places[:: max(1, -(-len(places) // most))]:
+            yield from ((LIE + claim, "from", number) for claim in claims)
+
+
+def hit_all(name: str, patience: float, most: int, *, lie: bool = False) -> tuple[Counter[str], list[str]]:
+    """Return how often each fault was tried, and what broke."""
+    protocol, tried, broken = PROTOCOLS[name], Counter[str](), list[str]()
+    messages = counted(protocol, patience)
+    with tempfile.TemporaryDirectory() as folder:
+        for index, (fault, way, number) in enumerate((lies if lie else hits)(messages, most)):
+            problem = hit(protocol, fault, way, number, Path(folder) / str(index), patience)
+            tried[fault] += 1
+            if problem:
+                broken.append(f"{fault}, {way} the child, {number} ({messages[way][number]}): {problem}")
+                print(broken[-1], file=sys.stderr, flush=True)
+    return tried, broken
+
+
+def main() -> int:
+    """Try them, and return 1 if something broke."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.messages", description=__doc__)
+    parser.add_argument("protocol", choices=PROTOCOLS)
+    parser.add_argument("--patience", type=float, default=30.0, help="seconds that count as for ever")
+    parser.add_argument("--most", type=int, default=1000, help="messages of each direction")
+    parser.add_argument("--lies", action="store_true", help="change what answers claim")
+    asked = parser.parse_args()
+    tried, broken = hit_all(asked.protocol, asked.patience, asked.most, lie=asked.lies)
+    print(json.dumps({"tried": tried, "broken": broken}))
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,398 @@
+"""Conversations between a process and its child, judged by their end.
+
+Each asks several questions, so that an answer can come to the wrong one. ``talk(patience)`` returns what
+broke, or an empty text; it may end in a typed error, which is right. ``patience``: the seconds after which a
+parent that still waits counts as one that waits for ever.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from checkmate import pipeline
+from checkmate.errors import CheckmateError, WorkerDiedError
+from checkmate.graphs.generate import training_dag
+from checkmate.ir import Graph, SolveResult, SolveStatus
+from checkmate.memory.check import check
+from checkmate.solvers.compile import compilation as compiling
+from checkmate.solvers.compile.parts import KernelParts, find_parts
+from checkmate.solvers.listeners import SilentListener
+from checkmate.solvers.pathcut.in_process import ProverProcess
+from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.warm_up.preliminary import PreliminarySolver
+from tests.graphs_strategies import training_chain
+
+LARGE = 130  # ops: more than the prover takes in a thread
+_ROUNDING = 1 + 1e-9
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A conversation.
+
+    ``module`` is the child's; ``starter`` starts it; ``waits`` says how long a silence may last.
+    """
+
+    module: str
+    starter: str
+    waits: str
+    talk: Callable[[float], str]
+
+
+@cache
+def small() -> Graph:
+    """Return a graph of 16 ops."""
+    return training_chain(8)
+
+
+@cache
+def large() -> tuple[Graph, dict[int, float]]:
+    """Return a graph whose prover is a process, and the least known cost of two budgets."""
+    graph = training_dag(1, LARGE)
+    peak, options = pipeline.keep_everything_peak(graph), SolveOptions(time_limit_s=10.0, workers=2)
+    budgets = (int(0.6 * peak), int(0.45 * peak))
+    costs = (pipeline.solve(graph, budget, options=options).cost for budget in budgets)
+    return graph, {budget: cost or math.inf for budget, cost in zip(budgets, costs, strict=True)}
+
+
+@cache
+def truth(layers: int, budget: int) -> SolveResult:
+    """Return an answer that is proved, made without any fault."""
+    found = pipeline.solve(training_chain(layers), budget, options=SolveOptions(time_limit_s=60.0))
+    assert found.status in (SolveStatus.OPTIMAL, SolveStatus.INFEASIBLE), found
+    return found
+
+
+def least_cost(layers: int, budget: int) -> float:
+    """Return the least cost of any schedule; infinite where none fits."""
+    cost = truth(layers, budget).cost
+    return math.inf if cost is None else cost
+
+
+def _until(condition: Callable[[], bool], patience: float, turn: Callable[[], object] | None = None) -> bool:
+    end = time.monotonic() + patience
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        if turn is None:
+            time.sleep(0.005)
+        else:
+            turn()
+    return True
+
+
+def prove(patience: float) -> str:
+    """Ask the prover's process about three budgets of four ops."""
+    with ProverProcess(training_chain(4)) as prover:
+        for budget in (40, 30, 50):
+            least_cost(4, budget)
+            prover.prove(budget, seconds=1.0)
+            prover.offer(np.arange(8, dtype=np.int32))
+            try:
+                if not _until(lambda: prover.state().over, patience):
+                    return f"the proof for {budget} never ended"
+                state = prover.state()
+            except WorkerDiedError:
+                continue
+            if state.bound > least_cost(4, budget) * _ROUNDING:
+                return f"a bound of {state.bound} for {budget}"
+    return ""
+
+
+def judged(graph: Graph, found: SolveResult, cost: float) -> str:
+    """Return what is false of a result; ``cost``: the least of all."""
+    if found.schedule is not None:
+        report = check(graph, found.schedule.steps.tolist(), budget_bytes=found.budget_bytes)
+        if not report.ok or report.cost != found.cost or report.peak_bytes != found.peak_bytes:
+            return "the schedule is not what is said of it"
+    bound = found.lower_bound or 0.0
+    if bound > cost * _ROUNDING:
+        return f"a bound of {bound} above {cost}"
+    if found.status is SolveStatus.OPTIMAL and (found.cost or 0.0) > cost * _ROUNDING:
+        return f"{found.cost} is called optimal, and {cost} is known"
+    if found.status is SolveStatus.INFEASIBLE and cost < math.inf:
+        return "it is called infeasible"
+    return ""
+
+
+def auto(patience: float) -> str:
+    """Solve two budgets of a graph whose prover is a process."""
+    graph, known, said = *large(), list[str]()
+
+    def solve(budget: int) -> None:
+        try:
+            found = pipeline.solve(graph, budget, options=SolveOptions(time_limit_s=2.0, workers=2))
+            said.append(judged(graph, found, known[budget]))
+        except CheckmateError:
+            said.append("")
+        except Exception as error:
+            said.append(f"untyped: {error!r}")
+
+    for budget in known:
+        thread = threading.Thread(target=solve, args=(budget,), daemon=True)
+        thread.start()
+        thread.join(patience)
+        if thread.is_alive():
+            return f"the solve for {budget} never ended"
+    return "".join(said)
+
+
+@dataclass(eq=False)
+class _FewParts:
+    """Three kernels, counted when they are compiled here."""
+
+    parts: KernelParts
+    here: list[str] = field(default_factory=list)
+
+    @property
+    def kernels(self) -> dict[str, Any]:
+        names = [name for name in self.parts.kernels if not self.parts.needs[name]][:3]
+        return {name: self.parts.kernels[name] for name in names}
+
+    @property
+    def needs(self) -> dict[str, frozenset[str]]:
+        return {name: frozenset() for name in self.kernels}
+
+    @property
+    def heights(self) -> dict[str, int]:
+        return dict.fromkeys(self.kernels, 0)
+
+    def compile(self, name: str) -> None:
+        self.here.append(name)
+
+    def load(self) -> None:
+        """Load nothing."""
+
+
+@cache
+def _parts() -> KernelParts:
+    return find_parts()
+
+
+def compile_kernels(patience: float) -> str:
+    """Have a process compile three kernels; what it does not is done here."""
+    few = _FewParts(_parts())
+    with (
+        mock.patch("checkmate.solvers.compile.parts.find_parts", return_value=few),
+        mock.patch.object(compiling, "note_compiled") as note,
+    ):
+        made = compiling.Compilation(processes=1)
+        end = time.monotonic() + patience
+        compiling.wait_for(made, compiling.say_nothing, lambda: time.monotonic() > end)
+        ended = not made.running
+        made.close()
+        made.wait(5.0)
+    if not ended:
+        return "the compilation never ended"
+    if not note.called:
+        return "it ended without a word that it is compiled"
+    return "" if len(made._done) == 3 or len(few.here) == 3 else "a kernel is compiled nowhere"
+
+
+class _Compiling:
+    """A compilation that takes three seconds."""
+
+    sentence = "compiling"
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + 3.0
+
+    @property
+    def running(self) -> bool:
+        return time.monotonic() < self._until
+
+    @property
+    def seconds(self) -> float:
+        return 0.0
+
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def answer_first(patience: float) -> str:
+    """Answer two budgets with greedy's process while the search is compiled."""
+    graph = training_chain(20)
+    for budget in (150, 90):
+        solver = PreliminarySolver(graph, _Compiling())  # type: ignore[arg-type]
+        try:
+            found = solver.answer(Problem(graph, budget), SolveOptions(time_limit_s=9.0), SilentListener())
+        finally:
+            solver.close()
+        if found.start is not None:
+            report = check(graph, found.start.steps.tolist(), budget_bytes=budget)
+            if not report.ok:
+                return "its schedule does not hold"
+    return ""
+
+
+def _bounds_are_true(bounds: list[tuple[int, float]]) -> str:
+    for budget, bound in bounds:
+        if bound > least_cost(8, budget) * _ROUNDING:
+            return f"a bound of {bound} for {budget}"
+    return ""
+
+
+def _turn() -> None:
+    from PySide6.QtCore import QCoreApplication, QEventLoop
+
+    QCoreApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 20)
+    time.sleep(0.002)
+
+
+def _application() -> object:
+    from PySide6.QtWidgets import QApplication
+
+    return QApplication.instance() or QApplication([])
+
+
+def explore(patience: float, *, ask_checker: bool = False) -> str:
+    """Solve three budgets as the window does."""
+    kept = _application()
+    from app.models.exploration import Exploration
+    from app.models.questions import solver_client
+
+    graph, exploration = small(), Exploration()
+    with mock.patch.object(solver_client, "_AT_ONCE", 0 if ask_checker else 10**6):
+        client = solver_client.SolverClient(exploration)
+        try:
+            exploration.set_graph(graph)
+            client.send_graph()
+            for budget in (60, 45, 70):
+                exploration.set_budget(budget)
+                client.solve(2.0)
+                if not _until(lambda: not _solving(exploration), patience, _turn):
+                    return f"the solve for {budget} never ended"
+                broken = _explored(exploration, graph, budget)
+                if broken:
+                    return broken
+        finally:
+            client.close()
+    del kept
+    return ""
+
+
+def _solving(exploration: Any) -> bool:
+    return exploration.solve is not None and exploration.solve.running
+
+
+def _explored(exploration: Any, graph: Graph, budget: int) -> str:
+    """Return what is false of what the window knows and says."""
+    for found in exploration.known:
+        report = check(graph, found.schedule.steps.tolist())
+        if not report.ok or (report.cost, report.peak_bytes) != (found.cost, found.peak_bytes):
+            return "a schedule is not what is said of it"
+    solve, least = exploration.solve, least_cost(8, budget)
+    if solve.status == "optimal" and exploration.best_for(budget).cost > least * _ROUNDING:
+        return "a schedule is called optimal that is not"
+    if solve.status == "infeasible" and least < math.inf:
+        return "a budget is called infeasible that is not"
+    if solve.lower_bound is not None and solve.lower_bound > least * _ROUNDING:
+        return f"a bound of {solve.lower_bound} for {budget}"
+    return _bounds_are_true(exploration.frontier.bounds)
+
+
+def check_elsewhere(patience: float) -> str:
+    """Have every schedule checked by the checker's process."""
+    return explore(patience, ask_checker=True)
+
+
+def place_buffers(patience: float) -> str:
+    """Place the buffers of two schedules."""
+    kept = _application()
+    import json
+
+    from app.models.exploration import Exploration
+    from app.models.questions.placing import Placing
+    from checkmate.formats.graph import graph_to_json
+    from checkmate.memory.placement import place
+
+    graph, exploration = small(), Exploration()
+    placing = Placing(exploration, lambda: json.dumps(graph_to_json(graph)).encode("utf-8"))
+    try:
+        exploration.set_graph(graph)
+        placing.want(True, "test")
+        for budget in (60, 70):
+            exploration.set_budget(budget)
+            steps = truth(8, budget).require_schedule().steps
+            exploration.add(steps, budget_bytes=budget, solver="", seconds=0.0)
+            if not _until(lambda: not placing.busy, patience, _turn):
+                return "the placement never came"
+            shown = exploration.shown
+            if placing.problem:
+                continue
+            if placing.found is None or placing.found[0] is not shown:
+                return "there is neither a placement nor a word"
+            right = place(shown.graph, shown.schedule, shown.timeline)
+            if right is None or placing.found[1].to_bytes() != right.to_bytes():
+                return "the placement is another schedule's"
+    finally:
+        placing.close()
+    del kept
+    return ""
+
+
+@cache
+def _largest() -> int:
+    from checkmate.largest.batch import max_batch
+
+    return max_batch(_batched(), 300, max_overhead=math.inf, options=SolveOptions(time_limit_s=2.0)).batch
+
+
+@cache
+def _batched() -> Graph:
+    return replace(training_chain(5), batch_size=1)
+
+
+def find_batch(patience: float) -> str:
+    """Look for the largest batch twice."""
+    kept = _application()
+    import json
+
+    from app.models.questions.largest_batch import BatchFinder
+    from app.presenters.rows.batch_rows import BatchQuestion
+    from checkmate.formats.graph import graph_to_json
+
+    graph, finder = _batched(), BatchFinder(1)
+    body = json.dumps(graph_to_json(graph)).encode("utf-8")
+    try:
+        for _ in range(2):
+            before = len(finder.answers)
+            finder.ask(BatchQuestion(graph, 300, math.inf, 2.0), body)
+            if not _until(lambda: finder.asked is None, patience, _turn):
+                return "the search never ended"
+            found = finder.answers[before:]
+            if not found and not finder.sentence:
+                return "there is neither an answer nor a word"
+            if any(answer.batch not in (0, _largest()) or answer.proved_none for answer in found):
+                return f"the largest batch is said to be {[answer.batch for answer in found]}"
+    finally:
+        finder.close()
+    del kept
+    return ""
+
+
+_CUTS, _WINDOW = "checkmate.solvers.pathcut", "app.workers.process"
+_COMPILE, _FIRST = "checkmate.solvers.compile", "checkmate.solvers.warm_up"
+_ASK = "app.models.questions"
+
+PROTOCOLS: dict[str, Protocol] = {
+    "prover": Protocol(f"{_CUTS}.child", f"{_CUTS}.in_process", f"{_CUTS}.in_process", prove),
+    "auto": Protocol(f"{_CUTS}.child", f"{_CUTS}.in_process", f"{_CUTS}.in_process", auto),
+    "compiler": Protocol(
+        f"{_COMPILE}.child", f"{_COMPILE}.compilation", f"{_COMPILE}.compilation", compile_kernels
+    ),
+    "first answers": Protocol(f"{_FIRST}.plain_greedy_child", f"{_FIRST}.plain_greedy", "", answer_first),
+    "solver": Protocol("checkmate.workers.solver", _WINDOW, f"{_ASK}.solver_client", explore),
+    "checker": Protocol("checkmate.workers.checker", _WINDOW, f"{_ASK}.checker_client", check_elsewhere),
+    "placer": Protocol("checkmate.workers.placer", _WINDOW, f"{_ASK}.placing", place_buffers),
+    "batches": Protocol("checkmate.workers.batches", _WINDOW, f"{_ASK}.largest_batch", find_batch),
+}
