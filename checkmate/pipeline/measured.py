@@ -11,6 +11,7 @@ from checkmate.errors import NoScheduleError, SolveCancelledError, StepTooLargeE
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
+from checkmate.pipeline.compiled.export import run_compiled
 from checkmate.pipeline.export_folder import require_writable, write_folder
 from checkmate.pipeline.fitting.fit_budget import BudgetFit, fit
 from checkmate.pipeline.measured_step import MeasuredStep, retraced_step
@@ -163,7 +164,7 @@ def run(
     The step is emitted and measured, and the budget to solve for is corrected, until the peak fits. A share
     is of the plain step's *measured* peak, or of the predicted one where the plain step does not fit.
     ``costs`` may take op costs that were measured before; peaks, times and gradients in the report are always
-    of this run.
+    of this run. A step for XLA is fitted by compiling (``checkmate.pipeline.compiled.export``).
 
     Raises:
         NoScheduleError: there is no schedule for the budget. VerificationError: none whose measured peak
@@ -172,7 +173,10 @@ def run(
     folded = session.prepare(request, report=report, cancelled=cancelled)
     require_writable(directory)
     request = session.with_kernels_of(request, folded.graph)
-    require_no_xla(folded)
+    if folded.traced.loaded.jit_compiled:
+        return run_compiled(
+            request, folded, budget, directory, solver=solver, report=report, cancelled=cancelled
+        )
     _refuse_hopeless(folded.graph, budget)
     too_large: StepTooLargeError | None = None
     try:
