@@ -11,10 +11,10 @@ from checkmate.errors import NoScheduleError, SolveCancelledError, StepTooLargeE
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
-from checkmate.pipeline.compiled.export import run_compiled
+from checkmate.pipeline.compiled.export import export_compiled, export_compiled_within, run_compiled
 from checkmate.pipeline.export_folder import require_writable, write_folder
 from checkmate.pipeline.fitting.fit_budget import BudgetFit, fit
-from checkmate.pipeline.measured_step import MeasuredStep, retraced_step
+from checkmate.pipeline.measured_step import MeasuredStep, retrace, retraced_step
 from checkmate.pipeline.report.notes import (
     costs_note,
     doubts_note,
@@ -117,7 +117,10 @@ def export(
         VerificationError: the gradients are not the plain step's. ExportError: the folder cannot be written.
         OtherStepError: ``graph`` is not this model's. StepTooLargeError: the scheduled step does not fit.
     """
-    step, result, retraced = retraced_step(request, graph, result, report, cancelled)
+    traced = retrace(request, graph, result, report, cancelled)
+    if traced.for_xla:
+        return export_compiled(traced, directory, budget_bytes, report=report, cancelled=cancelled)
+    step, result, retraced = traced.measured(report, cancelled)
     budget, notes = step.metered_budget(budget_bytes, result)
     result, arranged = step.arranged(result, budget)
     measured = step.measure(result)
@@ -145,7 +148,12 @@ def export_within(
         OtherStepError: ``graph`` is not this model's. Others as ``run``.
     """
     require_writable(directory)
-    step, first, retraced = retraced_step(request, graph, first, report, cancelled)
+    traced = retrace(request, graph, first, report, cancelled)
+    if traced.for_xla:
+        return export_compiled_within(
+            traced, budget, directory, solver=solver, report=report, cancelled=cancelled
+        )
+    step, first, retraced = traced.measured(report, cancelled)
     return _within_budget(step, budget, directory, solver=solver, first=first, retraced=retraced)
 
 
