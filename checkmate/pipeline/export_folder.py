@@ -5,6 +5,9 @@ It holds the SavedModel, an example, the graph, the schedule and the report.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from checkmate.errors import VerificationError
@@ -14,12 +17,14 @@ from checkmate.pipeline.measured_step import MeasuredStep
 from checkmate.pipeline.report.records import write_records
 from checkmate.pipeline.verification.comparing import compare_where_it_fits
 from checkmate.pipeline.verification.report import Measurements, verification_report
-from checkmate.progress import Progress
+from checkmate.progress import Cancelled, Progress, Report
+from checkmate.request import ModelRequest
 from checkmate.tf.costs import session
 from checkmate.tf.emit.example import example_script
 from checkmate.tf.emit.folder import put_in_place, staging
 from checkmate.tf.emit.saved_model import measure_reloaded, save_step
 from checkmate.tf.measure.fresh_step import FreshMeasurement
+from checkmate.tf.trace.coarsen import FoldedStep
 
 
 def require_writable(directory: Path) -> None:
@@ -49,21 +54,56 @@ def write_folder(
         StepTooLargeError: the reloaded step does not fit. CancelledError: the user cancelled.
     """
     schedule = result.require_schedule()
-    report, cancelled = step.report, step.cancelled
     compared = compare_where_it_fits(
-        step.request, step.folded, schedule, step.plain, report=report, cancelled=cancelled
+        step.request, step.folded, schedule, step.plain, report=step.report, cancelled=step.cancelled
     )
+    found = Measurements(step.plain, measured, compared, predicted_bytes=step.predicted_peak(result))
+    save = partial(save_step, step.folded, schedule)
+    written = StepToWrite(step.request, step.folded, result, save, step.report, step.cancelled)
+    return write_verified(written, found, directory, budget_bytes, notes)
+
+
+@dataclass(frozen=True, eq=False)
+class StepToWrite:
+    """A scheduled step, and what writes it.
+
+    ``save``: writes its SavedModel into a folder. The schedule is that of ``result``.
+    """
+
+    request: ModelRequest
+    folded: FoldedStep
+    result: SolveResult
+    save: Callable[[Path], None]
+    report: Report
+    cancelled: Cancelled
+
+
+def write_verified(
+    step: StepToWrite,
+    found_before: Measurements,
+    directory: Path,
+    budget_bytes: int,
+    notes: tuple[str, ...],
+) -> VerificationReport:
+    """Write the folder of a step that was measured, and measure it again.
+
+    ``found_before``: what is known before it is written. It is reloaded in a process with TensorFlow alone.
+
+    Raises:
+        As ``write_folder``.
+    """
+    graph, result, report = step.folded.graph, step.result, step.report
     batch = session.flat_batch(step.folded.traced.loaded)
     with staging(directory) as staged:
         report(Progress("export", message="writing the SavedModel"))
-        save_step(step.folded, schedule, staged / "saved_model")
         saved, device = staged / "saved_model", step.request.device
-        reloaded = measure_reloaded(saved, batch, device=device, report=report, cancelled=cancelled)
+        step.save(saved)
+        reloaded = measure_reloaded(saved, batch, device=device, report=report, cancelled=step.cancelled)
         found = verification_report(
             step.request,
-            step.graph,
-            schedule,
-            Measurements(step.plain, measured, compared, reloaded, step.predicted_peak(result)),
+            graph,
+            result.require_schedule(),
+            replace(found_before, reloaded=reloaded),
             budget_bytes=budget_bytes,
             notes=notes,
         )
@@ -73,6 +113,6 @@ def write_folder(
                 hint="please report the model: this is a fault of checkmate",
             )
         (staged / "train_example.py").write_text(example_script(step.folded, batch), encoding="utf-8")
-        write_records(staged, step.graph, result, found)
+        write_records(staged, graph, result, found)
         put_in_place(staged, directory)
     return found

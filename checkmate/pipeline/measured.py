@@ -11,9 +11,10 @@ from checkmate.errors import NoScheduleError, SolveCancelledError, StepTooLargeE
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
+from checkmate.pipeline.compiled.export import export_compiled, export_compiled_within, run_compiled
 from checkmate.pipeline.export_folder import require_writable, write_folder
 from checkmate.pipeline.fitting.fit_budget import BudgetFit, fit
-from checkmate.pipeline.measured_step import MeasuredStep, retraced_step
+from checkmate.pipeline.measured_step import MeasuredStep, retrace, retraced_step
 from checkmate.pipeline.report.notes import (
     costs_note,
     doubts_note,
@@ -116,7 +117,10 @@ def export(
         VerificationError: the gradients are not the plain step's. ExportError: the folder cannot be written.
         OtherStepError: ``graph`` is not this model's. StepTooLargeError: the scheduled step does not fit.
     """
-    step, result, retraced = retraced_step(request, graph, result, report, cancelled)
+    traced = retrace(request, graph, result, report, cancelled)
+    if traced.for_xla:
+        return export_compiled(traced, directory, budget_bytes, report=report, cancelled=cancelled)
+    step, result, retraced = traced.measured(report, cancelled)
     budget, notes = step.metered_budget(budget_bytes, result)
     result, arranged = step.arranged(result, budget)
     measured = step.measure(result)
@@ -144,7 +148,12 @@ def export_within(
         OtherStepError: ``graph`` is not this model's. Others as ``run``.
     """
     require_writable(directory)
-    step, first, retraced = retraced_step(request, graph, first, report, cancelled)
+    traced = retrace(request, graph, first, report, cancelled)
+    if traced.for_xla:
+        return export_compiled_within(
+            traced, budget, directory, solver=solver, report=report, cancelled=cancelled
+        )
+    step, first, retraced = traced.measured(report, cancelled)
     return _within_budget(step, budget, directory, solver=solver, first=first, retraced=retraced)
 
 
@@ -163,7 +172,7 @@ def run(
     The step is emitted and measured, and the budget to solve for is corrected, until the peak fits. A share
     is of the plain step's *measured* peak, or of the predicted one where the plain step does not fit.
     ``costs`` may take op costs that were measured before; peaks, times and gradients in the report are always
-    of this run.
+    of this run. A step for XLA is fitted by compiling (``checkmate.pipeline.compiled.export``).
 
     Raises:
         NoScheduleError: there is no schedule for the budget. VerificationError: none whose measured peak
@@ -172,7 +181,10 @@ def run(
     folded = session.prepare(request, report=report, cancelled=cancelled)
     require_writable(directory)
     request = session.with_kernels_of(request, folded.graph)
-    require_no_xla(folded)
+    if folded.traced.loaded.jit_compiled:
+        return run_compiled(
+            request, folded, budget, directory, solver=solver, report=report, cancelled=cancelled
+        )
     _refuse_hopeless(folded.graph, budget)
     too_large: StepTooLargeError | None = None
     try:

@@ -108,7 +108,43 @@ def retraced_step(
 ) -> tuple[MeasuredStep, SolveResult, tuple[str, ...]]:
     """Trace the step that ``graph`` (of a file) describes again, here.
 
-    Return it with ``result`` for it, and notes on what changed.
+    Return it, measured plainly, with ``result`` for it, and notes on what changed.
+
+    Raises:
+        OtherStepError: ``graph`` is not this model's.
+    """
+    return retrace(request, graph, result, report, cancelled).measured(report, cancelled)
+
+
+@dataclass(frozen=True, eq=False)
+class Retraced:
+    """The step of a file, traced here: nothing of it was run yet.
+
+    ``result`` is for the traced step. ``notes`` say what changed.
+    """
+
+    request: ModelRequest
+    folded: FoldedStep
+    result: SolveResult
+    notes: tuple[str, ...]
+
+    @property
+    def for_xla(self) -> bool:
+        """Return whether XLA compiles the step."""
+        return self.folded.traced.loaded.jit_compiled
+
+    def measured(
+        self, report: Report, cancelled: Cancelled
+    ) -> tuple[MeasuredStep, SolveResult, tuple[str, ...]]:
+        """Measure the plain step; return as ``retraced_step`` does."""
+        plain = measure_plain(self.request, self.folded, report=report, cancelled=cancelled)
+        return MeasuredStep(self.request, self.folded, plain, report, cancelled), self.result, self.notes
+
+
+def retrace(
+    request: ModelRequest, graph: Graph, result: SolveResult, report: Report, cancelled: Cancelled
+) -> Retraced:
+    """Trace the step that ``graph`` (of a file) describes; run nothing.
 
     Raises:
         OtherStepError: ``graph`` is not this model's.
@@ -117,6 +153,4 @@ def retraced_step(
     folded = session.prepare(request, report=report, cancelled=cancelled)
     request = session.with_kernels_of(request, folded.graph)  # a step may have the batch of its example
     graph, result, retraced = for_traced_step(folded.graph, graph, result)
-    folded = dataclasses.replace(folded, graph=graph)
-    plain = measure_plain(request, folded, report=report, cancelled=cancelled)
-    return MeasuredStep(request, folded, plain, report, cancelled), result, retraced
+    return Retraced(request, dataclasses.replace(folded, graph=graph), result, retraced)

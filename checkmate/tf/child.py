@@ -27,13 +27,14 @@ def main(arguments: list[str]) -> int:
     task_file, answer_file, progress_file = map(Path, arguments)
     task = json.loads(task_file.read_text(encoding="utf-8"))
     from checkmate.tf.costs import fresh
-    from checkmate.tf.measure import step
+    from checkmate.tf.measure import compiled_memory, step
     from checkmate.tf.peers import measure as peer_measure
     from checkmate.tf.training import elsewhere
 
     hide_all()  # what was imported stays
     work: dict[str, Callable[[Any], Any]] = {
         "costs": partial(fresh.measure_costs, report=_reporter(progress_file)),
+        "compile": compiled_memory.compile_task,
         "measure": step.measure,
         "compare": step.compare,
         "compare_all": step.compare_all,

@@ -80,7 +80,6 @@ COMMANDS = (
     "run train.py:step --allow-code -o out --budget 60%",
     "run train.py:words --allow-code --input-shape 32,32,3 -o out --budget 60%",
     "run train.py:large --allow-code -o out --budget 1MiB",
-    "run train.py:compiled_by_xla --allow-code -o out --budget 60%",
     "profile train.py:make --allow-code -b 0 -o g.json",
     "profile train.py:make --allow-code -o nowhere/g.json",
     "profile train.py:make --allow-code --optimizer adamm -o g.json",
@@ -99,9 +98,6 @@ def make(width=8, **options):
 
 def large():
     return make(width=2 ** 16)
-
-def compiled_by_xla():
-    return make(width=2 ** 16, jit_compile=True)
 
 def generator():
     yield make()

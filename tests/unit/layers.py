@@ -117,7 +117,7 @@ LAYERS: dict[str, str] = {
     ),
     "app.views.common": "app.actions app.presenters app.theme formats",
     "checkmate.tf.measure": (
-        "machine tf.costs tf.devices tf.emit tf.environment tf.fresh tf.profiler tf.room tf.trace "
+        "machine tf.costs tf.devices tf.emit tf.environment tf.fresh tf.profiler tf.room tf.trace tf.xla "
         "tf.xla_calls"
     ),
     "checkmate.tf.xla": "memory tf.emit tf.error_text tf.private tf.trace",
@@ -127,13 +127,13 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.pipeline.fitting": "memory solvers.addresses tf.allocator tf.costs tf.measure tf.trace",
     "checkmate.pipeline.verification": (
-        "machine memory pipeline.fitting tf.allocator tf.emit tf.measure tf.trace"
+        "machine memory pipeline.fitting tf.allocator tf.emit tf.measure tf.trace tf.xla"
     ),
     "checkmate.pipeline": (
         "catalog certificate formats machine memory pipeline.fitting pipeline.verification solvers.bounds "
         "solvers.certificates solvers.certify solvers.compile solvers.constraints solvers.listeners "
         "solvers.once_bound solvers.portfolio solvers.problem solvers.registry solvers.warm_up tf.allocator "
-        "tf.costs tf.emit tf.environment tf.fresh tf.measure tf.trace"
+        "tf.costs tf.emit tf.environment tf.fresh tf.measure tf.room tf.trace tf.xla"
     ),
     "checkmate.tf.peers": "catalog tf.costs tf.devices tf.measure tf.models tf.trace",
     "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem text_table",

@@ -214,7 +214,13 @@ _KERNELS = {"onednn": " with oneDNN's kernels", "eigen": " with Eigen's kernels"
 
 
 def _kernels(found: VerificationReport) -> str:
+    if _for_xla(found):
+        return ", compiled by XLA"
     return _KERNELS.get(str(found.settings.get("kernels", "")), "")
+
+
+def _for_xla(found: VerificationReport) -> bool:
+    return found.settings.get("target") == Target.XLA
 
 
 def report_text(found: VerificationReport, directory: Path | None) -> str:
@@ -223,13 +229,15 @@ def report_text(found: VerificationReport, directory: Path | None) -> str:
     plain = _bytes(peak["plain_measured"])
     if peak["plain_measured"] is None:
         plain = f"does not fit (predicted {_bytes(peak['plain_predicted'])})"
+    elif _for_xla(found):
+        plain += f" (XLA says {_bytes(peak['plain_predicted'])})"
     lines = [
         f"{found.model}, batch {found.batch_size}, on {found.device}{_kernels(found)}: "
         f"{'as promised' if found.ok else 'NOT as promised'}",
         *(f"  problem: {problem}" for problem in found.problems),
         f"  budget         {format_bytes(found.budget_bytes)}",
-        f"  measured peak  {_bytes(peak['measured'])} (predicted {_bytes(peak['predicted'])}); plain "
-        f"step {plain}",
+        f"  measured peak  {_bytes(peak['measured'])} ({'XLA says' if _for_xla(found) else 'predicted'} "
+        f"{_bytes(peak['predicted'])}); plain step {plain}",
     ]
     if peak.get("reloaded_measured") is not None:
         lines.append(
@@ -279,7 +287,8 @@ def _gradient_lines(found: VerificationReport) -> list[str]:
     apart += f"({worst['name']})"
     if own and not worst["error"]:
         apart = "no difference"
-    lines = [f"{head} with the same kernels; with default kernels {apart}"]
+    how = ("op by op", "compiled by XLA") if _for_xla(found) else ("", "with default kernels")
+    lines = [f"{head} with the same kernels{how[0] and f', {how[0]}'}; {how[1]} {apart}"]
     if loss["optimized"] is not None and loss["plain"] is not None:
         lines.append(f"  loss           {loss['optimized']:.6g} (plain {loss['plain']:.6g}){at}")
     return lines

@@ -18,6 +18,7 @@ from checkmate.request import ModelRequest
 from checkmate.tf.emit.moved import op_types
 from checkmate.tf.measure.fresh_step import compare_fresh
 from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.tf.xla.emission import XlaEmission
 
 GRADIENTS, RESULTS = "gradients", "variables and results"
 
@@ -45,6 +46,7 @@ def compare_where_it_fits(
     schedule: Schedule,
     plain: Plain,
     *,
+    xla: XlaEmission | None = None,
     report: Report,
     cancelled: Cancelled,
 ) -> Compared:
@@ -53,7 +55,7 @@ def compare_where_it_fits(
     Gradients are compared; of a step that is not Keras's own, what it returns and its variables. Compare at
     the request's own batch if it fits there. Where memory is short for the own batch, compare at the largest
     one that fits; else on the CPU. At another batch the schedule's order is that of the same ops
-    (``checkmate.tf.emit.moved``).
+    (``checkmate.tf.emit.moved``). ``xla``: how the step is emitted for XLA; None: it is for the executor.
 
     Raises:
         CheckmateError: a comparison failed for another reason than memory. CancelledError: the user
@@ -69,6 +71,7 @@ def compare_where_it_fits(
         for batch in batches:
             whole = batch == request.batch_size and on == kind
             task: dict[str, Any] = {"request": at.at_batch(batch).to_json(), "steps": schedule.steps.tolist()}
+            task |= {} if xla is None else {"xla": xla.to_json()}
             if not whole:
                 task |= {"nodes": folded.nodes, "op_types": op_types(folded)}
             where = "" if whole else f" at batch {batch}{'' if on == kind else ' on the CPU'}"

@@ -17,6 +17,7 @@ from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated
 from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
 from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.tf.xla.emission import XlaEmission
 from checkmate.units import format_bytes
 
 _OF_THE_FREE = 0.9  # that a step is predicted to take, which is tried first
@@ -82,13 +83,14 @@ def measure_plain(
     folded: FoldedStep,
     *,
     too_large: StepTooLargeError | None = None,
+    xla: XlaEmission | None = None,
     report: Report,
     cancelled: Cancelled,
 ) -> Plain:
     """Measure the plain step in a fresh process.
 
     Where it does not fit, it is measured at smaller batches. ``too_large`` is given where the step is known
-    not to fit.
+    not to fit. ``xla``: how it is emitted for XLA; None: it is for the executor.
 
     Raises:
         WorkerDiedError, CheckmateError: as ``checkmate.tf.fresh.run_task``. CancelledError: the user
@@ -104,6 +106,7 @@ def measure_plain(
                 report=report,
                 cancelled=cancelled,
                 history=True,
+                xla=xla,
             )
             return Plain(_predicted(folded, found.history), found.history, request.batch_size, found)
         except StepTooLargeError as error:
@@ -115,7 +118,9 @@ def measure_plain(
         at = request.at_batch(smaller)
         message = f"the plain step does not fit; measuring it at batch {smaller}"
         try:
-            found = measure_fresh(at, None, message=message, report=report, cancelled=cancelled, history=True)
+            found = measure_fresh(
+                at, None, message=message, report=report, cancelled=cancelled, history=True, xla=xla
+            )
         except StepTooLargeError:
             continue
         batch, history = smaller, MeterHistory(found.history, found.fixed_bytes).at(graph.fixed_bytes)

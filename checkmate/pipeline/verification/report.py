@@ -35,7 +35,8 @@ class Measurements:
 
     ``plain``: the plain step. ``measured``: the scheduled step. ``compared``: their gradients. ``reloaded``:
     the scheduled step after an export; None: it was not exported. ``predicted_bytes``: the peak on the meter
-    by the allocator's replica; None: it is predicted by the plain step's slack.
+    by the allocator's replica, or by XLA; None: it is predicted by the plain step's slack.
+    ``plain_predicted_bytes``: the same of the plain step.
     """
 
     plain: Plain
@@ -43,6 +44,7 @@ class Measurements:
     compared: Compared
     reloaded: Mapping[str, Any] | None = None
     predicted_bytes: int | None = None
+    plain_predicted_bytes: int | None = None
 
     @property
     def reloaded_peak(self) -> int | None:
@@ -97,13 +99,15 @@ def _peaks(graph: Graph, timeline: Timeline, found: Measurements) -> dict[str, i
     """Return the peaks in bytes, predicted and measured, of both steps."""
     plain_peak = simulate(graph, Schedule.plain(graph)).peak_bytes
     slack = allocated_per_requested(graph)
-    seen, predicted = found.plain.measured, found.predicted_bytes
+    seen, predicted, plain = found.plain.measured, found.predicted_bytes, found.plain_predicted_bytes
+    if plain is None:
+        plain = found.plain.predicted_bytes if seen is None else round(plain_peak * slack)
     return {
         "predicted": round(timeline.peak_bytes * slack) if predicted is None else predicted,
         "measured": found.measured.peak_bytes,
         "predicted_requested": timeline.peak_bytes,
         "measured_requested": found.measured.requested_peak_bytes,
-        "plain_predicted": found.plain.predicted_bytes if seen is None else round(plain_peak * slack),
+        "plain_predicted": plain,
         "plain_predicted_requested": plain_peak,
         "plain_measured": None if seen is None else seen.first_peak_bytes,
         "plain_measured_requested": None if seen is None else seen.requested_peak_bytes,

@@ -19,6 +19,7 @@ import tensorflow as tf
 from checkmate.errors import ExportError, JitCompiledError
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, Report
+from checkmate.tf.emit.copies import EmittedOutputs
 from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.environment import only_device
@@ -36,9 +37,8 @@ def require_no_xla(folded: FoldedStep) -> None:
     loaded = folded.traced.loaded
     if loaded.jit_compiled:
         raise JitCompiledError(
-            f"{loaded.name!r} is for XLA (jit_compile=True), and what is measured and exported runs on "
-            "TensorFlow's executor",
-            hint="add --target executor, or train by checkmate.rematerialize, compiled by XLA",
+            f"{loaded.name!r} is for XLA (jit_compile=True), and this runs a step on TensorFlow's executor",
+            hint="add --target executor, or use run or export, which write a step that XLA compiles",
         )
 
 
@@ -53,9 +53,17 @@ def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
         JitCompiledError: the model is compiled by XLA.
         ExportError: TensorFlow could not write it.
     """
-    loaded = folded.traced.loaded
     require_no_xla(folded)
-    step, own = step_from_schedule(folded, schedule), folded.traced.unplanned
+    small_chunks = SmallChunks(folded.structure, region=fitting_region(folded.graph, schedule))
+    body = with_names(folded, step_from_schedule(folded, schedule))
+    save_function(folded, body, directory, small_chunks=small_chunks)
+
+
+def with_names(
+    folded: FoldedStep, step: Callable[..., EmittedOutputs]
+) -> Callable[..., dict[str, tf.Tensor]]:
+    """Return ``step`` with its loss and its results by name."""
+    loaded, own = folded.traced.loaded, folded.traced.unplanned
     names, count = output_names(loaded.model) if own is None else own.names, len(folded.traced.predictions)
     if len(names) != count:  # a step of the user's own returns what it likes
         names = [f"output_{number}" for number in range(count)]
@@ -66,8 +74,7 @@ def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
         loss = {"loss": outputs.loss} if has_loss else {}
         return {**loss, **dict(zip(names, outputs.predictions, strict=True))}
 
-    small_chunks = SmallChunks(folded.structure, region=fitting_region(folded.graph, schedule))
-    save_function(folded, train_step, directory, small_chunks=small_chunks)
+    return train_step
 
 
 def save_function(
@@ -76,16 +83,18 @@ def save_function(
     directory: Path,
     *,
     small_chunks: SmallChunks | None = None,
+    compiled: bool = False,
 ) -> None:
     """Write ``body`` as the ``train_step`` of a SavedModel.
 
     ``body`` is a training step of the model of ``folded``. ``small_chunks`` are made when it is loaded.
+    ``compiled``: XLA compiles it where it is first called.
 
     Raises:
         ExportError: TensorFlow could not write it.
     """
     specs = argument_specs(folded)
-    function = tf.function(body, input_signature=specs, autograph=False)
+    function = tf.function(body, input_signature=specs, autograph=False, jit_compile=compiled or None)
     concrete = function.get_concrete_function()
     module = tf.Module()
     module.train_step = function

@@ -22,14 +22,14 @@ class SmallChunks(tf.saved_model.experimental.TrackableResource):  # type: ignor
     """Hold the buffers between the chunks that are set aside.
 
     As part of a SavedModel it makes the chunks when that is loaded. Their sizes are those of the small
-    buffers of ``structure``. ``region``: bytes that are fetched in one piece before, on a CPU
-    (``checkmate.memory.region``).
+    buffers of ``structure``; None: there are no small ones, as in a step that XLA compiles. ``region``: bytes
+    that are fetched in one piece before, on a CPU (``checkmate.memory.region``).
     """
 
-    def __init__(self, structure: Structure, *, region: int = 0) -> None:
+    def __init__(self, structure: Structure | None, *, region: int = 0) -> None:
         super().__init__()
         self._region = region // 4
-        sizes = small_chunk_sizes(structure)
+        sizes = () if structure is None else small_chunk_sizes(structure)
         self._words = tuple(word for size in sizes for word in (size // 4, CHUNK // 4))
 
     def make(self) -> None:

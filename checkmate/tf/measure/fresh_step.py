@@ -11,6 +11,7 @@ from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.environment import EXACT
 from checkmate.tf.fresh import run_task
+from checkmate.tf.xla.emission import XlaEmission, emission_of
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,12 @@ def measure_fresh(
     report: Report,
     cancelled: Cancelled,
     history: bool = False,
+    xla: XlaEmission | None = None,
 ) -> FreshMeasurement:
     """Measure the plain or a scheduled step in a fresh process.
 
     ``schedule``: None for the plain step. ``history``: also record what the allocator was asked for before
-    the first step.
+    the first step. ``xla``: how it is emitted for XLA; None: it is for the executor.
 
     Raises:
         StepTooLargeError: the step has no room in the device's memory.
@@ -60,6 +62,7 @@ def measure_fresh(
     """
     steps = None if schedule is None else schedule.steps.tolist()
     task = {"do": "measure", "request": request.to_json(), "steps": steps, "history": history}
+    task |= {} if xla is None else {"xla": xla.to_json()}
     answer = run_task(task, message=message, report=report, cancelled=cancelled)
     sequences = {
         "history": tuple(map(tuple, answer["history"])),
@@ -79,20 +82,22 @@ def compare_fresh(
 ) -> dict[str, Any]:
     """Compare the scheduled step with the plain one in fresh processes.
 
-    Returns what ``compare`` found under ``exact`` (Eigen kernels) and ``usual`` (default kernels). ``task``:
-    as for ``checkmate.tf.measure.step.compare``. ``what``: is compared, in words. ``where``: added to the
-    messages, such as ``" at batch 8"``.
+    Returns what ``compare`` found under ``exact`` (Eigen kernels) and ``usual`` (default kernels; compiled
+    where the step is for XLA). ``task``: as for ``checkmate.tf.measure.step.compare``. ``what``: is compared,
+    in words. ``where``: added to the messages, such as ``" at batch 8"``.
 
     Raises:
         StepTooLargeError: the plain step does not fit. Others as in ``checkmate.tf.fresh.run_task``.
     """
+    xla = emission_of(task)
+    op_by_op = {} if xla is None else {"xla": xla.op_by_op().to_json()}
     exact = run_task(
-        {**task, "do": "compare", "exact": True},
+        {**task, **op_by_op, "do": "compare", "exact": True},
         message=f"comparing {what}{where}, same kernels",
         report=report,
         cancelled=cancelled,
         environment=EXACT,
     )
-    message = f"comparing {what}{where}, default kernels"
+    message = f"comparing {what}{where}, {'default kernels' if xla is None else 'compiled by XLA'}"
     usual = run_task({**task, "do": "compare"}, message=message, report=report, cancelled=cancelled)
     return {"exact": exact, "usual": usual}

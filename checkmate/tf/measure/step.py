@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import tensorflow as tf
@@ -19,7 +20,7 @@ from checkmate.errors import CheckmateError, CycleError
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.load import LoadMeter
 from checkmate.progress import never, silent
-from checkmate.request import ModelRequest
+from checkmate.request import ModelRequest, Target
 from checkmate.tf.costs.session import choose_device, flat_batch, prepare
 from checkmate.tf.devices import (
     allow_nondeterminism,
@@ -32,7 +33,7 @@ from checkmate.tf.devices import (
 )
 from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.emit.moved import moved_steps
-from checkmate.tf.emit.region import fetch_region
+from checkmate.tf.emit.region import fetch_bytes, fetch_region
 from checkmate.tf.emit.reload_probe import settled
 from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.measure.curve import measured_curve
@@ -42,6 +43,8 @@ from checkmate.tf.profiler import MemoryEvent, trace_run
 from checkmate.tf.room import explain_exhausted_memory, require_room
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.trace import step_function
+from checkmate.tf.xla.emission import XlaEmission, emission_of
+from checkmate.tf.xla.emit import tied_step
 
 _T = TypeVar("_T")
 _LEAST_ROUNDS = 3
@@ -53,8 +56,8 @@ def measure(task: Mapping[str, Any]) -> dict[str, Any]:
     """Measure one step, and return what was measured.
 
     ``task``: ``request``, ``steps`` (None: the plain step), ``runs`` (timed ones), ``seed``, ``history``
-    (whether to tell what the allocator was asked for before the first step). On a GPU one run goes before,
-    without the meter.
+    (whether to tell what the allocator was asked for before the first step), ``xla`` (an ``XlaEmission``;
+    without it the step is for the executor). On a GPU one run goes before, without the meter.
 
     Returns ``peaks`` (of each metered run), ``first_peak_bytes``, ``peak_bytes`` (the largest of them),
     ``requested_peak_bytes`` (traced, with the fixed bytes), ``seconds`` (median, warm), ``loss`` (first run),
@@ -90,11 +93,11 @@ class _ReadyStep:
 
 def _measured_step(task: Mapping[str, Any]) -> dict[str, Any]:
     """Measure one step, as ``measure`` does."""
-    request, steps = ModelRequest.from_json(task["request"]), task.get("steps")
+    request, steps, xla = ModelRequest.from_json(task["request"]), task.get("steps"), emission_of(task)
     made: list[_ReadyStep] = []
 
     def make() -> None:
-        made.append(_ready_step(request, steps, int(task.get("seed", 0))))
+        made.append(_ready_step(request, steps, int(task.get("seed", 0)), xla))
 
     history: list[tuple[int, int]] = []
     kind = choose_device(request, here=True).kind
@@ -115,13 +118,15 @@ def _measured_step(task: Mapping[str, Any]) -> dict[str, Any]:
         "fingerprint": graph.fingerprint,
         "fixed_bytes": graph.fixed_bytes,
         "device": graph.device.name if graph.device else "",
-        "settings": settings_here(kind).facts(),
+        "settings": {**settings_here(kind).facts(), **({} if xla is None else {"target": Target.XLA.value})},
         "history": history,
-        "curve": [] if steps is None else measured_curve(step.folded, trace, steps),
+        "curve": [] if steps is None or xla else measured_curve(step.folded, trace, steps),
     }
 
 
-def _ready_step(request: ModelRequest, steps: Sequence[int] | None, seed: int) -> _ReadyStep:
+def _ready_step(
+    request: ModelRequest, steps: Sequence[int] | None, seed: int, xla: XlaEmission | None
+) -> _ReadyStep:
     """Return the compiled step of ``steps``; None: the plain one.
 
     Raises:
@@ -129,8 +134,10 @@ def _ready_step(request: ModelRequest, steps: Sequence[int] | None, seed: int) -
     """
     folded = prepare(request, here=True, report=silent, cancelled=never)
     require_room(folded.graph, schedule_of(folded, steps), what=_step_words(steps))
-    function, batch = compiled_step(folded, steps), flat_batch(folded.traced.loaded, seed)
-    if steps is None:
+    function, batch = compiled_step(folded, steps, xla=xla), flat_batch(folded.traced.loaded, seed)
+    if xla is not None:
+        fetch_bytes(folded.graph, xla.region)
+    if steps is None or xla is not None:
         return _ReadyStep(folded, function, batch)
     small_chunks = SmallChunks(folded.structure)
     fetch_region(folded.graph, schedule_of(folded, steps))
@@ -210,8 +217,9 @@ def compare(task: Mapping[str, Any]) -> dict[str, Any]:
     is not Keras's own, what it returns and its variables are, after a few steps. ``task``:
     ``request``, ``steps``, ``seed``, ``exact`` (TensorFlow's graph rewriting off, so that both run the same
     kernels; the caller also chooses Eigen kernels by the process's environment), ``nodes`` (of the trace at
-    another size, where the steps are not of this one: see ``checkmate.tf.emit.moved``). Per gradient the
-    error is ‖difference‖ / ‖plain‖ (``relative_error``). The plain step is run twice for its own spread.
+    another size, where the steps are not of this one: see ``checkmate.tf.emit.moved``), ``xla`` (as for
+    ``measure``). Per gradient the error is ‖difference‖ / ‖plain‖ (``relative_error``). The plain step is
+    run twice for its own spread.
 
     Raises:
         StepTooLargeError: the plain step has no room, or ran out of it.
@@ -239,7 +247,8 @@ def compare_all(task: Mapping[str, Any]) -> dict[str, Any]:
         schedules = task["schedules"]
         if task.get("nodes") is not None:
             schedules = [moved_steps(steps, task["nodes"], task["op_types"], folded) for steps in schedules]
-        found, note = run_deterministically(lambda: _compared_all(folded, batch, schedules))
+        xla = emission_of(task)
+        found, note = run_deterministically(lambda: _compared_all(folded, batch, schedules, xla))
     return {"schedules": [{**each, **({"note": note} if note else {})} for each in found]}
 
 
@@ -264,7 +273,10 @@ def run_deterministically(run: Callable[[], _T]) -> tuple[_T, str]:
 
 
 def _compared_all(
-    folded: FoldedStep, batch: Sequence[tf.Tensor], schedules: Sequence[Sequence[int]]
+    folded: FoldedStep,
+    batch: Sequence[tf.Tensor],
+    schedules: Sequence[Sequence[int]],
+    xla: XlaEmission | None,
 ) -> list[dict[str, Any]]:
     variables = folded.traced.variables
     saved = [variable.numpy() for variable in variables]
@@ -280,25 +292,50 @@ def _compared_all(
             return outcome_of_steps(lambda: run_step(function, batch), own, variables)
         return outcome_of_step(run_step(function, batch), folded.traced.gradients, variables)
 
-    plain = compiled_step(folded, None, with_gradients=True)
+    plain = compiled_step(folded, None, with_gradients=True, xla=xla)
     reference = run(plain)
     if own is not None:  # an op that draws random numbers without a variable begins anew in a new function
-        plain = compiled_step(folded, None)
+        plain = compiled_step(folded, None, xla=xla)
     again, rounding = run(plain), max(1, reference.steps) * sum_rounding(folded.structure.ops)
     return [
         {
-            **compared(reference, again, run(compiled_step(folded, steps, with_gradients=True))),
+            **compared(reference, again, run(compiled_step(folded, steps, with_gradients=True, xla=xla))),
             "sum_rounding": rounding,
         }
         for steps in schedules
     ]
 
 
-def compiled_step(folded: FoldedStep, steps: Sequence[int] | None, *, with_gradients: bool = False) -> Any:
+def compiled_step(
+    folded: FoldedStep,
+    steps: Sequence[int] | None,
+    *,
+    with_gradients: bool = False,
+    xla: XlaEmission | None = None,
+) -> Any:
     """Return the step as a concrete function of inputs and labels.
 
+    It returns what the one of ``step_body`` does. ``xla``: how it is emitted for XLA; None: it is for the
+    executor.
+    """
+    loaded = folded.traced.loaded
+    body = step_body(folded, steps, with_gradients=with_gradients, xla=xla)
+    compiled = True if xla is not None and xla.compiled else None  # None: as the function that calls it
+    function = tf.function(body, autograph=False, jit_compile=compiled)
+    return function.get_concrete_function(*loaded.input_specs, *loaded.label_specs)
+
+
+def step_body(
+    folded: FoldedStep,
+    steps: Sequence[int] | None,
+    *,
+    with_gradients: bool = False,
+    xla: XlaEmission | None = None,
+) -> Callable[..., Any]:
+    """Return the step as a Python function to be traced.
+
     It is the plain step (``steps`` None) or the scheduled one. The function returns (loss, predictions,
-    gradients); no gradients unless asked for.
+    gradients); no gradients unless asked for. ``xla``: as for ``compiled_step``.
     """
     loaded = folded.traced.loaded
     body: Callable[..., Any]
@@ -315,15 +352,14 @@ def compiled_step(folded: FoldedStep, steps: Sequence[int] | None, *, with_gradi
             loss, predictions, gradients = plain(*tensors)
             return loss, tuple(predictions), tuple(map(tuple, gradients)) if with_gradients else ()
     else:
-        scheduled = step_from_schedule(
-            folded, Schedule.of(folded.graph, list(steps)), with_gradients=with_gradients
-        )
+        emit = step_from_schedule if xla is None else partial(tied_step, tied=xla.tied)
+        scheduled = emit(folded, Schedule.of(folded.graph, list(steps)), with_gradients=with_gradients)
 
         def body(*tensors: tf.Tensor) -> Any:
             outputs = scheduled(*tensors)
             return outputs.loss, outputs.predictions, outputs.gradients
 
-    return tf.function(body, autograph=False).get_concrete_function(*loaded.input_specs, *loaded.label_specs)
+    return body
 
 
 def run_step(function: Any, batch: Sequence[tf.Tensor]) -> Any:

@@ -255,7 +255,7 @@ def test_xla_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     folded = folded_step("standardised")
     loaded = dataclasses.replace(folded.traced.loaded, jit_compiled=True)
     step = dataclasses.replace(folded.structure, traced=dataclasses.replace(folded.traced, loaded=loaded))
-    with pytest.raises(JitCompiledError, match=r"is for XLA \(jit_compile=True\), and what is") as caught:
+    with pytest.raises(JitCompiledError, match=r"is for XLA \(jit_compile=True\), and this") as caught:
         save_step(
             dataclasses.replace(folded, structure=step), keep_everything(folded.graph), tmp_path / "saved"
         )

@@ -1,0 +1,1 @@
+"""Fit, verify and export a step that XLA compiles. Others may import ``export``."""

@@ -1,0 +1,129 @@
+"""Look for a schedule whose compiled step keeps a budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from checkmate.errors import BudgetBelowMinimumError, NoScheduleError
+from checkmate.ir.result import SolveResult
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.pipeline.compiled.step import TracedForXla
+from checkmate.pipeline.solving import StepSolver, keep_everything_peak
+from checkmate.tf.xla.compiled import StepCompilation
+from checkmate.tf.xla.fit import XlaAttempt, XlaFit, fit_compiled
+from checkmate.tf.xla.ties import Tied
+from checkmate.units import Budget, format_bytes, format_bytes_up, plural
+
+
+@dataclass(frozen=True, eq=False)
+class FittedStep:
+    """A schedule whose compiled step keeps the budget.
+
+    ``fit``: how it was found, and what XLA said.
+    """
+
+    result: SolveResult
+    fit: XlaFit
+
+    @property
+    def note(self) -> str:
+        """Return how many schedules were compiled for it."""
+        tried = plural(1 + len(self.fit.attempts), "step")
+        return f"compiled by XLA: {tried} compiled in {self.fit.compile_seconds:.0f} s"
+
+
+class CompiledSearch:
+    """Look for schedules of one step by compiling them.
+
+    ``plain``: the plain step. ``first``: what is tried before anything is solved for.
+    """
+
+    def __init__(
+        self, step: TracedForXla, plain: StepCompilation, solver: StepSolver, first: SolveResult | None
+    ) -> None:
+        self.step, self.plain, self._solver, self._first = step, plain, solver, first
+        self._results: list[SolveResult] = []
+
+    def allowed_bytes(self, budget: Budget) -> int:
+        """Return what arguments, results and temporaries may take in all."""
+        least = 0
+        if budget == Budget():
+            least = self.step.compiled(self._least()).memory.peak_bytes
+        return budget.resolve(keep_everything_peak=self.plain.memory.peak_bytes, minimum=least)
+
+    def fitted(self, goal: int) -> FittedStep:
+        """Return the cheapest schedule whose compiled step takes ``goal`` bytes.
+
+        Raises:
+            NoScheduleError: no schedule that was compiled takes so little.
+        """
+        fit = fit_compiled(
+            self.step.graph,
+            self.plain,
+            goal,
+            compile=self.step.compiled,
+            solve=self._solved,
+            least=self._least,
+            report=self.step.report,
+        )
+        if not fit.fits:
+            raise _none_fits(self.step, fit)
+        return FittedStep(self._result_of(fit.schedule), fit)
+
+    def as_given(self, result: SolveResult, allowed: int) -> FittedStep:
+        """Return ``result`` with the ties by which it takes the least.
+
+        All its steps are tied only where it takes more than ``allowed`` bytes otherwise.
+        """
+        graph, schedule = self.step.graph, result.require_schedule()
+        overhead = simulate(graph, schedule).cost / graph.base_cost - 1 if graph.base_cost else 0.0
+        tried: list[XlaAttempt] = []
+        seconds = self.plain.seconds
+        for tied in (Tied.RECOMPUTED, Tied.ALL):
+            made = self.step.compiled(schedule, tied)
+            tried.append(XlaAttempt(schedule, tied, len(schedule.steps) - graph.n, overhead, made.memory))
+            seconds += made.seconds
+            if made.memory.peak_bytes <= allowed:
+                break
+        best = min(tried, key=lambda attempt: attempt.memory.peak_bytes)
+        return FittedStep(result, XlaFit(self.plain.memory, allowed, best, tuple(tried), seconds))
+
+    def _solved(self, asked: int) -> Schedule | None:
+        if self._first is not None:
+            first, self._first = self._first, None
+            return self._kept(first)
+        try:
+            return self._kept(self._solver.solve_above_minimum(self.step.graph, asked))
+        except BudgetBelowMinimumError:
+            return None
+
+    def _least(self) -> Schedule:
+        graph = self.step.graph
+        schedule = self._kept(self._solver.solve(graph, self._solver.minimum_bytes(graph)))
+        return Schedule.plain(graph) if schedule is None else schedule
+
+    def _kept(self, result: SolveResult) -> Schedule | None:
+        """Return the schedule of ``result``, and remember what it is of."""
+        self._results.append(result)
+        return result.schedule
+
+    def _result_of(self, schedule: Schedule | None) -> SolveResult:
+        """Return what solving gave ``schedule``; None: the plain step."""
+        graph = self.step.graph
+        for result in self._results:
+            if schedule is not None and result.schedule is schedule:
+                return result
+        return self._solver.solve(graph, keep_everything_peak(graph))
+
+
+def _none_fits(step: TracedForXla, fit: XlaFit) -> NoScheduleError:
+    least = fit.memory.peak_bytes
+    return NoScheduleError(
+        f"no schedule was found with which XLA keeps a training step of "
+        f"{step.folded.traced.loaded.name!r} within {format_bytes(fit.budget_bytes)}: the least that was "
+        f"compiled takes {format_bytes(least)}",
+        hint=f"raise the budget to {format_bytes_up(least)} or more, use a smaller batch, or add "
+        "--target executor",
+        details={"budget_bytes": fit.budget_bytes, "needed_bytes": least},
+    )

@@ -1,0 +1,86 @@
+"""A traced step that XLA compiles, and what it is measured by."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from checkmate.ir.graph import Graph
+from checkmate.ir.schedule import Schedule
+from checkmate.pipeline.verification.plain import Plain, measure_plain
+from checkmate.progress import Cancelled, Report, stop_if
+from checkmate.request import ModelRequest
+from checkmate.tf.fresh import run_task
+from checkmate.tf.measure.compiled_memory import compiled_memory
+from checkmate.tf.room import free_room
+from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.tf.xla.compiled import StepCompilation
+from checkmate.tf.xla.emission import XlaEmission
+from checkmate.tf.xla.memory import XlaMemory
+from checkmate.tf.xla.ties import Tied
+
+_SPLIT = 2  # a CPU's allocator splits a free chunk that is at least twice what is asked for
+
+
+@dataclass(frozen=True, eq=False)
+class TracedForXla:
+    """A traced step whose memory XLA tells, before it is run.
+
+    The graph of ``folded`` is what is solved.
+    """
+
+    request: ModelRequest
+    folded: FoldedStep
+    report: Report
+    cancelled: Cancelled
+
+    @property
+    def graph(self) -> Graph:
+        """Return the graph that is solved."""
+        return self.folded.graph
+
+    def compiled(self, schedule: Schedule | None, tied: Tied = Tied.RECOMPUTED) -> StepCompilation:
+        """Compile the plain step (None) or a scheduled one, and run nothing.
+
+        For a GPU that is done in a process of its own, since only one may hold its memory.
+
+        Raises:
+            NotCompiledError: XLA cannot compile it. CancelledError: the user cancelled.
+        """
+        stop_if(self.cancelled)
+        steps, xla = None if schedule is None else schedule.steps.tolist(), XlaEmission(tied)
+        device = self.graph.device
+        if device is None or device.kind == "cpu":
+            return compiled_memory(self.folded, steps, xla)
+        return self._compiled_elsewhere(steps, xla)
+
+    def _compiled_elsewhere(self, steps: list[int] | None, xla: XlaEmission) -> StepCompilation:
+        task = {"do": "compile", "request": self.request.to_json(), "steps": steps, "xla": xla.to_json()}
+        message = "compiling a step with XLA"
+        found = run_task(task, message=message, report=self.report, cancelled=self.cancelled)
+        nothing = np.zeros(0, np.int64)
+        memory = XlaMemory(found["arguments"], found["outputs"], found["temp"], nothing)
+        return StepCompilation(memory, found["seconds"])
+
+    def emission(self, memory: XlaMemory, tied: Tied) -> XlaEmission:
+        """Return how a step is emitted whose compiled form takes ``memory``.
+
+        On a CPU it fetches a region from which the block of temporaries is split. Else the block would take a
+        whole region, of up to twice its size.
+        """
+        region, room, device = _SPLIT * memory.temp_bytes, free_room(self.graph), self.graph.device
+        fetched = device is not None and device.kind == "cpu" and (room is None or region <= room)
+        return XlaEmission(tied, region=region if fetched else 0)
+
+    def measured_plain(self, plain: StepCompilation) -> Plain:
+        """Measure the plain step, compiled as the user's own is.
+
+        Raises:
+            As ``measure_plain``.
+        """
+        found = measure_plain(
+            self.request, self.folded, xla=XlaEmission(), report=self.report, cancelled=self.cancelled
+        )
+        return dataclasses.replace(found, predicted_bytes=plain.memory.peak_bytes)

@@ -1,0 +1,38 @@
+"""Say for which target a step is emitted, also to another process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from checkmate.tf.xla.ties import Tied
+
+
+@dataclass(frozen=True)
+class XlaEmission:
+    """How a step is emitted for XLA.
+
+    ``tied``: which steps of a schedule wait. ``compiled``: False: the same ops run one after the other, to
+    compare bits. ``region``: bytes that a CPU's allocator fetches in one piece before the first step.
+    """
+
+    tied: Tied = Tied.RECOMPUTED
+    compiled: bool = True
+    region: int = 0
+
+    def op_by_op(self) -> XlaEmission:
+        """Return the same emission, not compiled."""
+        return replace(self, compiled=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``emission_of`` reads."""
+        return {"tied": self.tied.name, "compiled": self.compiled, "region": self.region}
+
+
+def emission_of(task: Mapping[str, Any]) -> XlaEmission | None:
+    """Return how the step of a task is emitted; None: for the executor."""
+    said = task.get("xla")
+    if said is None:
+        return None
+    return XlaEmission(Tied[said["tied"]], bool(said["compiled"]), int(said["region"]))

@@ -1,0 +1,70 @@
+"""Test that a step which XLA compiles is exported within its budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from checkmate import pipeline
+from checkmate.cli.shared.output import report_text
+from checkmate.pipeline.compiled.step import TracedForXla
+from checkmate.pipeline.measured_step import retrace
+from checkmate.progress import never, silent
+from checkmate.request import ModelRequest
+from checkmate.solvers.problem import SolveOptions
+from checkmate.tf.xla.emission import XlaEmission
+from checkmate.units import Budget
+
+MODEL = """
+def make():
+    x = inputs = keras.Input((64,))
+    for _ in range(3):
+        x = layers.Activation("gelu")(layers.LayerNormalization()(layers.Dense(64)(x)))
+    model = keras.Model(inputs, layers.Dropout(0.1, seed=3)(layers.Dense(4)(x)), name="mine")
+    model.compile("adam", "mse", jit_compile=True)
+    return model
+"""
+OPTIONS = SolveOptions(time_limit_s=1)
+
+
+@pytest.mark.heavy
+def test_run_and_export_write_what_xla_compiles(code_file: Callable[[str], Path], tmp_path: Path) -> None:
+    request = ModelRequest(f"{code_file(MODEL)}:make", batch_size=2048, allow_code=True)
+    out = tmp_path / "out"
+    outcome = pipeline.run(request, Budget(share=0.6), out, options=OPTIONS)
+    found = outcome.report
+    assert found.ok, found.problems
+    assert found.settings["target"] == "xla" and found.recomputations > 0
+    assert found.gradients["bitwise"] and found.gradients["overall_relative_error"] < 1e-6
+    assert found.budget_bytes == int(0.6 * found.peak_bytes["plain_predicted"])
+    for name in ("predicted", "measured", "reloaded_measured"):
+        assert found.peak_bytes[name] <= found.budget_bytes
+    assert found.peak_bytes["plain_measured"] > found.budget_bytes
+    assert b"_XlaMustCompile" in (out / "saved_model" / "saved_model.pb").read_bytes()
+    words = report_text(found, out)
+    assert "compiled by XLA: as promised" in words and "op by op; compiled by XLA" in words
+
+    # The same schedule from its files: a process of its own, as for a GPU, reads the same bytes.
+    traced = retrace(request, outcome.graph, outcome.result, silent, never)
+    assert traced.for_xla
+    step = TracedForXla(traced.request, traced.folded, silent, never)
+    steps = outcome.result.require_schedule().steps.tolist()
+    elsewhere = step._compiled_elsewhere(steps, XlaEmission()).memory
+    assert elsewhere.peak_bytes == step.compiled(outcome.result.schedule).memory.peak_bytes
+
+
+@pytest.mark.long
+def test_export_solves_for_less_where_a_schedule_is_over(
+    code_file: Callable[[str], Path], tmp_path: Path
+) -> None:
+    request = ModelRequest(f"{code_file(MODEL)}:make", batch_size=2048, allow_code=True)
+    first = pipeline.run(request, Budget(share=0.7), tmp_path / "out", options=OPTIONS)
+    again = pipeline.export_within(
+        request, first.graph, first.result, Budget(share=0.55), tmp_path / "less", options=OPTIONS
+    )
+    assert again.report.ok, again.report.problems
+    assert again.report.peak_bytes["measured"] <= again.report.budget_bytes < first.report.budget_bytes
+    same = pipeline.export(request, again.graph, again.result, tmp_path / "same")
+    assert same.peak_bytes["predicted"] == again.report.peak_bytes["predicted"]
