@@ -1,1 +1,4 @@
-"""Fit, verify and export a step that XLA compiles. Others may import ``export``."""
+"""Fit, verify and export a step that XLA compiles.
+
+Others may import ``export``.
+"""
