@@ -125,7 +125,9 @@ LAYERS: dict[str, str] = {
         "machine memory tf.allocator tf.costs tf.devices tf.emit tf.fresh tf.models tf.private tf.profiler "
         "tf.room tf.trace tf.xla tf.xla_calls"
     ),
-    "checkmate.pipeline.fitting": "memory solvers.addresses tf.allocator tf.costs tf.measure tf.trace",
+    "checkmate.pipeline.fitting": (
+        "memory solvers.addresses tf.allocator tf.costs tf.measure tf.room tf.trace"
+    ),
     "checkmate.pipeline.verification": (
         "machine memory pipeline.fitting tf.allocator tf.emit tf.measure tf.trace"
     ),
@@ -133,7 +135,7 @@ LAYERS: dict[str, str] = {
         "catalog certificate formats machine memory pipeline.fitting pipeline.verification solvers.bounds "
         "solvers.certificates solvers.certify solvers.compile solvers.constraints solvers.listeners "
         "solvers.once_bound solvers.portfolio solvers.problem solvers.registry solvers.warm_up tf.allocator "
-        "tf.costs tf.emit tf.environment tf.fresh tf.measure tf.trace"
+        "tf.costs tf.emit tf.environment tf.fresh tf.measure tf.room tf.trace"
     ),
     "checkmate.tf.peers": "catalog tf.costs tf.devices tf.measure tf.models tf.trace",
     "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem text_table",

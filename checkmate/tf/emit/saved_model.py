@@ -23,7 +23,7 @@ from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.environment import only_device
 from checkmate.tf.fresh import error_without_answer, run_to_end
-from checkmate.tf.room import fitting_region
+from checkmate.tf.room import first_region
 from checkmate.tf.trace.coarsen import FoldedStep
 
 
@@ -66,7 +66,7 @@ def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
         loss = {"loss": outputs.loss} if has_loss else {}
         return {**loss, **dict(zip(names, outputs.predictions, strict=True))}
 
-    small_chunks = SmallChunks(folded.structure, region=fitting_region(folded.graph, schedule))
+    small_chunks = SmallChunks(folded.structure, region=first_region(folded.graph, schedule))
     save_function(folded, train_step, directory, small_chunks=small_chunks)
 
 

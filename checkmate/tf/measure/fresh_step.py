@@ -47,19 +47,27 @@ def measure_fresh(
     message: str,
     report: Report,
     cancelled: Cancelled,
+    region: int = 0,
     history: bool = False,
 ) -> FreshMeasurement:
     """Measure the plain or a scheduled step in a fresh process.
 
-    ``schedule``: None for the plain step. ``history``: also record what the allocator was asked for before
-    the first step.
+    ``schedule``: None for the plain step. ``region``: bytes that its allocator fetches in one piece before
+    anything else (``checkmate.tf.room.first_region``). ``history``: also record what the allocator was then
+    asked for before the first step.
 
     Raises:
         StepTooLargeError: the step has no room in the device's memory.
         WorkerDiedError, CycleError, CheckmateError: as in ``checkmate.tf.fresh.run_task``.
     """
     steps = None if schedule is None else schedule.steps.tolist()
-    task = {"do": "measure", "request": request.to_json(), "steps": steps, "history": history}
+    task = {
+        "do": "measure",
+        "request": request.to_json(),
+        "steps": steps,
+        "region": region,
+        "history": history,
+    }
     answer = run_task(task, message=message, report=report, cancelled=cancelled)
     sequences = {
         "history": tuple(map(tuple, answer["history"])),
