@@ -7,16 +7,21 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+# What TensorFlow looks for before it gives an op in half precision to oneDNN.
+_HALF = frozenset({"avx512_fp16", "amx_fp16", "avx_ne_convert"})
+
 
 @dataclass(frozen=True)
 class Processor:
     """Describe the processor.
 
-    ``avx``: whether it has AVX; None except for x86 on Linux.
+    ``avx``: whether it has AVX; None except for x86 on Linux. ``half``: whether oneDNN computes in half
+    precision (float16) on it.
     """
 
     name: str
     avx: bool | None
+    half: bool = False
 
 
 @cache
@@ -32,7 +37,8 @@ def this_processor() -> Processor:
         if key.strip() == "model name":
             name = value.strip()
         elif key.strip() == "flags":
-            return Processor(name, "avx" in value.split())
+            flags = frozenset(value.split())
+            return Processor(name, "avx" in flags, not _HALF.isdisjoint(flags))
     return Processor(name, avx)
 
 

@@ -22,6 +22,7 @@ from checkmate.tf.allocator.predict import predicted_allocated
 from checkmate.tf.costs import session
 from checkmate.tf.emit.same_step import for_traced_step
 from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
+from checkmate.tf.room import first_region
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import Budget, format_bytes
 
@@ -75,6 +76,7 @@ class MeasuredStep:
             message=message,
             report=self.report,
             cancelled=self.cancelled,
+            region=first_region(self.graph, result.require_schedule()),
         )
 
     def metered_budget(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import tensorflow as tf
@@ -39,13 +39,32 @@ def free_room(graph: Graph) -> int | None:
 def fitting_region(graph: Graph, schedule: Schedule, *, most: int | None = None) -> int:
     """Return the bytes of the region that a step may fetch; 0 for none.
 
-    None is fetched where there is no room for it. Of what an allocator is limited to, half may be in its
-    other regions, each twice as large as the last. ``most``: more bytes are not requested.
+    None is fetched where there is no room for it. ``most``: more bytes are not requested.
     """
-    size, room, limit = region_bytes(graph, schedule, most=most), free_room(graph), limit_bytes()
-    if limit is not None and 2 * size > limit - graph.fixed_bytes:
-        return 0
-    return size if room is None or size <= room else 0
+    limit, room = limit_bytes(), free_room(graph)
+    left = None if limit is None else limit - graph.fixed_bytes
+    sizes = (region_bytes(graph, schedule, most=most, spare=spare) for spare in (True, False))
+    return _first_fitting(sizes, room, left)
+
+
+def first_region(graph: Graph, schedule: Schedule) -> int:
+    """Return the bytes of the region that a process may fetch before all else.
+
+    It has room for the parameters, too. 0 for none, as for ``fitting_region``.
+    """
+    sizes = (region_bytes(graph, schedule, spare=spare) for spare in (True, False))
+    return _first_fitting(
+        (graph.fixed_bytes + size for size in sizes if size), free_bytes("cpu"), limit_bytes()
+    )
+
+
+def _first_fitting(sizes: Iterable[int], free: int | None, limit: int | None) -> int:
+    """Return the first of ``sizes`` that an allocator can fetch; 0: none.
+
+    Of what it is limited to, half may be in its other regions, each twice as large as the last.
+    """
+    fitting = (size for size in sizes if free is None or size <= free)
+    return next((size for size in fitting if limit is None or 2 * size <= limit), 0)
 
 
 def require_room(

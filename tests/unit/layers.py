@@ -125,7 +125,9 @@ LAYERS: dict[str, str] = {
         "machine memory tf.allocator tf.costs tf.devices tf.emit tf.fresh tf.models tf.private tf.profiler "
         "tf.room tf.trace tf.xla tf.xla_calls"
     ),
-    "checkmate.pipeline.fitting": "memory solvers.addresses tf.allocator tf.costs tf.measure tf.trace",
+    "checkmate.pipeline.fitting": (
+        "memory solvers.addresses tf.allocator tf.costs tf.measure tf.room tf.trace"
+    ),
     "checkmate.pipeline.verification": (
         "machine memory pipeline.fitting tf.allocator tf.emit tf.measure tf.trace tf.xla"
     ),

@@ -182,6 +182,7 @@ def _measured(step: TracedForXla, schedule: Schedule, xla: XlaEmission) -> Fresh
         message="measuring the scheduled step, compiled by XLA",
         report=step.report,
         cancelled=step.cancelled,
+        region=xla.region,
         xla=xla,
     )
 

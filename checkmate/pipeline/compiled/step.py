@@ -67,10 +67,11 @@ class TracedForXla:
     def emission(self, memory: XlaMemory, tied: Tied) -> XlaEmission:
         """Return how a step is emitted whose compiled form takes ``memory``.
 
-        On a CPU it fetches a region from which the block of temporaries is split. Else the block would take a
-        whole region, of up to twice its size.
+        On a CPU it fetches a region first that has room for all, and from which the block of temporaries is
+        split. Else the block would take a whole region, of up to twice its size.
         """
-        region, room, device = _SPLIT * memory.temp_bytes, free_room(self.graph), self.graph.device
+        region = memory.argument_bytes + memory.output_bytes + _SPLIT * memory.temp_bytes
+        room, device = free_room(self.graph), self.graph.device
         fetched = device is not None and device.kind == "cpu" and (room is None or region <= room)
         return XlaEmission(tied, region=region if fetched else 0)
 

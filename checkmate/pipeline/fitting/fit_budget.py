@@ -20,6 +20,7 @@ from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated
 from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
+from checkmate.tf.room import first_region
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import format_bytes, plural
 
@@ -131,6 +132,7 @@ def fit(
                 message=f"measuring the scheduled step (attempt {attempt})",
                 report=report,
                 cancelled=cancelled,
+                region=first_region(folded.graph, candidate.result.require_schedule()),
             )
         except StepTooLargeError as error:
             ran_out = str(error)

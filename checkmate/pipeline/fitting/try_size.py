@@ -22,6 +22,7 @@ from checkmate.tf.allocator.predict import predicted_allocated
 from checkmate.tf.costs import session
 from checkmate.tf.costs.profile import analytic_costs
 from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
+from checkmate.tf.room import first_region
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ def try_size(
         message="measuring the step at this size",
         report=report,
         cancelled=cancelled,
+        region=first_region(graph, schedule),
         history=True,
     )
     return TriedSchedule(graph, schedule, expected, measured)

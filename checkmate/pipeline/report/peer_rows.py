@@ -23,6 +23,7 @@ from checkmate.tf.costs import session
 from checkmate.tf.environment import EXACT
 from checkmate.tf.fresh import run_task
 from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
+from checkmate.tf.room import first_region
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import format_bytes
 
@@ -180,6 +181,7 @@ def _chen(subject: _Subject, folded: FoldedStep, label: str, solver: str) -> tup
             message=f"measuring {label}",
             report=subject.report,
             cancelled=subject.cancelled,
+            region=first_region(folded.graph, result.schedule),
         )
     except CancelledError:
         raise

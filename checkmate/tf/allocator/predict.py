@@ -14,12 +14,13 @@ from checkmate.memory.step_requests import Before
 from checkmate.tf.allocator.replay import Allocation, allocations
 from checkmate.tf.allocator.requests import scratch_of_nodes
 from checkmate.tf.allocator.small_chunks import small_chunk_requests
-from checkmate.tf.room import fitting_region
+from checkmate.tf.room import first_region
 from checkmate.tf.trace.coarsen import FoldedStep
 
 _ALL_OF_A_GPU = 1 << 40  # more than any GPU has; for one whose memory is not known
 _SMALL_GPU, _LEFT_BY_SMALL, _LEFT = 2 << 30, 225 << 20, 1536 << 20  # see usable_bytes
-_REGION = 1 << 62  # a handle far from others
+_REGION, _SHAPE = 1 << 62, (1 << 62) + 1  # handles far from others
+_SHAPE_BYTES = 4  # a region is asked for by a tensor that names its size
 _RUNS = 4  # as many as are measured: the first step finds other free chunks than later ones
 
 
@@ -48,9 +49,9 @@ def predicted_allocated(
 ) -> int:
     """Return the peak of the allocator's chunks in the first steps, in bytes.
 
-    ``history``: the allocator's requests before them. ``small_chunks``: one region is fetched, and chunks are
-    set aside for small buffers, as for every step but the plain one. Where the memory of the device is known
-    and not enough, the answer is that memory plus what is missing, so more than there is.
+    ``history``: the allocator's requests before them. ``small_chunks``: one region is fetched before all
+    else, and chunks are set aside for small buffers, as for every step but the plain one. Where the memory of
+    the device is known and not enough, the answer is that memory plus what is missing, so more than there is.
     """
     before = before_steps(folded, graph, Schedule.of(graph, list(steps)), history, small_chunks=small_chunks)
     allocator = Bfc(before.capacity)
@@ -81,15 +82,24 @@ def before_steps(
 
     The arguments are those of ``predicted_allocated``.
     """
-    requests = [Request(-1 - handle, size) for handle, size in history]
+    region = first_region(graph, schedule) if small_chunks else 0
+    requests = _region_requests(region) if region else []
+    requests += [Request(-1 - handle, size) for handle, size in history]
     if small_chunks:
-        region = fitting_region(graph, schedule)
-        requests += [Request(_REGION, region), Request(_REGION, 0)] if region else []
         requests += small_chunk_requests(folded.structure)
     capacity = None
     if _device(graph) != "cpu":
         capacity = usable_bytes(_memory(graph)) if _memory(graph) else _ALL_OF_A_GPU
     return Before(tuple(requests), capacity, tuple(_VariableBuffers(history).unclaimed))
+
+
+def _region_requests(size: int) -> list[Request]:
+    """Return the requests by which a process fetches a region of ``size``.
+
+    They come before all others. The first one is small, and gets a region of its own.
+    """
+    asked = [Request(_SHAPE, _SHAPE_BYTES), Request(_REGION, size)]
+    return [*asked, Request(_SHAPE, 0), Request(_REGION, 0)]
 
 
 class _VariableBuffers:

@@ -8,12 +8,18 @@ and traced steps are compared with it per op.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from checkmate.ir.graph import Graph
 from checkmate.tf.trace.coarsen import FoldedStep, scaled_next
 from checkmate.tf.trace.dataflow import Key
+from checkmate.tf.trace.sizes import tensor_bytes
+
+_IN_PLACE = frozenset({"AssignAddVariableOp", "AssignSubVariableOp"})
+_GRADIENT_OVER_LOGITS = frozenset(
+    {"SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"}
+)  # their second output
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,9 @@ class Allocation:
     reads it; -1: at the end of the step). ``readers``: the executions that use it, ``born`` among them.
     ``ends``: pairs of executions that must keep their order for that: the second one writes over what the
     first one reads, or hands it to a variable.
+
+    A variable that is updated while what was read of it is still in use gets a new buffer, and gives the old
+    one back after the last reader.
     """
 
     op: int
@@ -103,6 +112,7 @@ class _StepReplay:
     sizes: Mapping[Key, int]
     executions: list[_Execution] = field(default_factory=list)
     current: dict[Key, _TensorCopy] = field(default_factory=dict)
+    variable_readers: dict[str, list[int]] = field(default_factory=dict)  # executions, by resource
 
     def emit(self, steps: Sequence[int]) -> None:
         """Run ``steps`` as the emission does, copy by copy."""
@@ -115,6 +125,8 @@ class _StepReplay:
                 for instance in reads:
                     instance.last, instance.position = now, position
                     instance.readers.append(now)
+                for variable in structure.variables_read(op):
+                    self.variable_readers.setdefault(variable, []).append(now)
                 writes = []
                 given: dict[int, _TensorCopy] = {}
                 for number, key in enumerate(structure.outputs(op)):
@@ -142,7 +154,7 @@ class _StepReplay:
             for number, written in enumerate(execution.writes):
                 source = execution.given.get(number)
                 if source not in ending:
-                    source = self._reused_input(execution, ending, written) if number == 0 else None
+                    source = self._reused_input(execution, number, ending, written)
                 if source is not None and source.buffer is not None:
                     source.buffer.ends.update((reader, now) for reader in source.readers if reader != now)
                     source.buffer.hold(written, now)
@@ -150,10 +162,7 @@ class _StepReplay:
                 elif written.bytes:
                     found.append(_OpenAllocation(execution.op, execution.position, written.bytes, now))
                     found[-1].hold(written, now)
-            scratch = self.folded.structure.scratch.get(execution.op, 0)
-            if scratch:
-                at = execution.position
-                found.append(_OpenAllocation(execution.op, at, scratch, now, now, at, readers={now}))
+            found += self._beside(now, execution)
             ending += [written for written in execution.writes if written.last == now]
             for instance in ending:
                 if instance.buffer is not None:
@@ -167,14 +176,40 @@ class _StepReplay:
                 buffer.freed = len(self.executions)
         return [buffer.closed() for buffer in found]
 
+    def _beside(self, now: int, execution: _Execution) -> Iterator[_OpenAllocation]:
+        """Yield what an execution asks for beside its outputs.
+
+        That is scratch, and a copy of a variable.
+        """
+        at = execution.position
+        scratch = self.folded.structure.scratch.get(execution.op, 0)
+        if scratch:
+            yield _OpenAllocation(execution.op, at, scratch, now, now, at, readers={now})
+        op = self.folded.structure.ops[execution.op]
+        if op.type not in _IN_PLACE:
+            return
+        name = str(op.inputs[0].name)
+        readers = self.variable_readers.get(name, ())
+        # What stands behind the update in the traced step reads what the update wrote.
+        later = [each for each in readers if each > now and self.executions[each].op < execution.op]
+        if later:
+            freed, size = later[-1], tensor_bytes(op.inputs[1])
+            released = self.executions[freed].position
+            yield _OpenAllocation(execution.op, at, size, now, freed, released, name, readers={now, *later})
+
     def _assigned_to(self, execution: _Execution) -> str:
         op = self.folded.structure.ops[execution.op]
         return str(op.inputs[0].name) if op.type == "AssignVariableOp" else ""
 
     def _reused_input(
-        self, execution: _Execution, ending: list[_TensorCopy], written: _TensorCopy
+        self, execution: _Execution, number: int, ending: list[_TensorCopy], written: _TensorCopy
     ) -> _TensorCopy | None:
-        if not self.folded.structure.takes_over(execution.op):
+        """Return the input that output ``number`` is written over, if any."""
+        structure = self.folded.structure
+        if structure.ops[execution.op].type in _GRADIENT_OVER_LOGITS:
+            over = execution.reads[:1] if number == 1 else ()
+            return next((read for read in over if read in ending and read.bytes == written.bytes), None)
+        if number or not structure.takes_over(execution.op):
             return None
         candidates = execution.reads[:1] if execution.in_order else execution.reads
         return next((read for read in candidates if read in ending and read.bytes == written.bytes), None)

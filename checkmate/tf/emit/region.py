@@ -27,15 +27,12 @@ def fetch_region(graph: Graph, schedule: Schedule, *, most: int | None = None) -
     ``most``: more bytes are not needed. Nothing is done where the memory is not there, or on a GPU. The
     allocator's highest mark may rise.
     """
-    fetch_bytes(graph, fitting_region(graph, schedule, most=most))
+    fetch_bytes(fitting_region(graph, schedule, most=most))
 
 
-def fetch_bytes(graph: Graph, size: int) -> None:
-    """Let the CPU's allocator have a free region of ``size`` bytes.
-
-    Nothing is done on a GPU, or where the memory is not there.
-    """
-    if size < _WORD or (graph.device is not None and graph.device.kind != "cpu"):
+def fetch_bytes(size: int) -> None:
+    """Let the CPU's allocator have a free region of ``size`` bytes; 0: none."""
+    if size < _WORD:
         return
     try:
         with tf.device("CPU:0"):

@@ -24,7 +24,7 @@ from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.environment import only_device
 from checkmate.tf.fresh import error_without_answer, run_to_end
-from checkmate.tf.room import fitting_region
+from checkmate.tf.room import first_region
 from checkmate.tf.trace.coarsen import FoldedStep
 
 
@@ -54,7 +54,7 @@ def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
         ExportError: TensorFlow could not write it.
     """
     require_no_xla(folded)
-    small_chunks = SmallChunks(folded.structure, region=fitting_region(folded.graph, schedule))
+    small_chunks = SmallChunks(folded.structure, region=first_region(folded.graph, schedule))
     body = with_names(folded, step_from_schedule(folded, schedule))
     save_function(folded, body, directory, small_chunks=small_chunks)
 

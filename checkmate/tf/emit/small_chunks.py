@@ -23,7 +23,8 @@ class SmallChunks(tf.saved_model.experimental.TrackableResource):  # type: ignor
 
     As part of a SavedModel it makes the chunks when that is loaded. Their sizes are those of the small
     buffers of ``structure``; None: there are no small ones, as in a step that XLA compiles. ``region``: bytes
-    that are fetched in one piece before, on a CPU (``checkmate.memory.region``).
+    that a CPU's allocator then fetches in one piece before the variables are restored
+    (``checkmate.memory.region``).
     """
 
     def __init__(self, structure: Structure | None, *, region: int = 0) -> None:
@@ -38,16 +39,17 @@ class SmallChunks(tf.saved_model.experimental.TrackableResource):  # type: ignor
         tf.function(self._initialize, autograph=False).get_concrete_function()()
 
     def _create_resource(self) -> Any:
-        return tf.raw_ops.VarHandleOp(dtype=tf.variant, shape=[], shared_name=_ANONYMOUS)
-
-    def _initialize(self) -> None:
-        """Request all buffers, keep every second one, and give the others back."""
+        """Return the handle; a SavedModel needs it before it restores."""
         fetched = []
-        if self._region:
+        if self._region and not tf.executing_eagerly():
             with tf.device("CPU:0"):
                 fetched = [tf.raw_ops.Empty(shape=[self._region], dtype=tf.float32, init=False).op]
         with tf.control_dependencies(fetched):
-            words = tf.identity(tf.constant(self._words, tf.int32))
+            return tf.raw_ops.VarHandleOp(dtype=tf.variant, shape=[], shared_name=_ANONYMOUS)
+
+    def _initialize(self) -> None:
+        """Request all buffers, keep every second one, and give the others back."""
+        words = tf.constant(self._words, tf.int32)
 
         def more(number: Any, *_: Any) -> Any:
             return number < len(self._words)

@@ -48,21 +48,29 @@ def measure_fresh(
     message: str,
     report: Report,
     cancelled: Cancelled,
+    region: int = 0,
     history: bool = False,
     xla: XlaEmission | None = None,
 ) -> FreshMeasurement:
     """Measure the plain or a scheduled step in a fresh process.
 
-    ``schedule``: None for the plain step. ``history``: also record what the allocator was asked for before
-    the first step. ``xla``: how it is emitted for XLA; None: it is for the executor.
+    ``schedule``: None for the plain step. ``region``: bytes that its allocator fetches in one piece before
+    anything else (``checkmate.tf.room.first_region``). ``history``: also record what the allocator was then
+    asked for before the first step. ``xla``: how it is emitted for XLA; None: it is for the executor.
 
     Raises:
         StepTooLargeError: the step has no room in the device's memory.
         WorkerDiedError, CycleError, CheckmateError: as in ``checkmate.tf.fresh.run_task``.
     """
     steps = None if schedule is None else schedule.steps.tolist()
-    task = {"do": "measure", "request": request.to_json(), "steps": steps, "history": history}
-    task |= {} if xla is None else {"xla": xla.to_json()}
+    task = {
+        "do": "measure",
+        "request": request.to_json(),
+        "steps": steps,
+        "region": region,
+        "history": history,
+        **({} if xla is None else {"xla": xla.to_json()}),
+    }
     answer = run_task(task, message=message, report=report, cancelled=cancelled)
     sequences = {
         "history": tuple(map(tuple, answer["history"])),

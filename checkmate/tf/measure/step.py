@@ -33,7 +33,7 @@ from checkmate.tf.devices import (
 )
 from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.emit.moved import moved_steps
-from checkmate.tf.emit.region import fetch_bytes, fetch_region
+from checkmate.tf.emit.region import fetch_bytes
 from checkmate.tf.emit.reload_probe import settled
 from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.measure.curve import measured_curve
@@ -55,9 +55,11 @@ _OUTCOMES_HELD = 7
 def measure(task: Mapping[str, Any]) -> dict[str, Any]:
     """Measure one step, and return what was measured.
 
-    ``task``: ``request``, ``steps`` (None: the plain step), ``runs`` (timed ones), ``seed``, ``history``
-    (whether to tell what the allocator was asked for before the first step), ``xla`` (an ``XlaEmission``;
-    without it the step is for the executor). On a GPU one run goes before, without the meter.
+    ``task``: ``request``, ``steps`` (None: the plain step), ``runs`` (timed ones), ``seed``, ``region``
+    (bytes that a CPU's allocator fetches in one piece before anything else), ``history`` (whether to tell
+    what the allocator was then asked for before the first step, without what is set aside for a scheduled
+    one), ``xla`` (an ``XlaEmission``; without it the step is for the executor). On a GPU one run goes before,
+    without the meter.
 
     Returns ``peaks`` (of each metered run), ``first_peak_bytes``, ``peak_bytes`` (the largest of them),
     ``requested_peak_bytes`` (traced, with the fixed bytes), ``seconds`` (median, warm), ``loss`` (first run),
@@ -78,7 +80,7 @@ def measure(task: Mapping[str, Any]) -> dict[str, Any]:
 class _ReadyStep:
     """Hold a compiled step and a batch for it.
 
-    ``small_chunks``: None for the plain step.
+    ``small_chunks``: to be made before the first run; None for the plain step.
     """
 
     folded: FoldedStep
@@ -101,11 +103,14 @@ def _measured_step(task: Mapping[str, Any]) -> dict[str, Any]:
 
     history: list[tuple[int, int]] = []
     kind = choose_device(request, here=True).kind
+    fetch_bytes(int(task.get("region", 0)))
     if task.get("history"):
         history = requests_of(trace_run(make, device=kind).memory)
     else:
         make()
     (step,) = made
+    if step.small_chunks is not None:
+        step.small_chunks.make()
     gc.collect()
     found = _metered_runs(step, kind, int(task.get("runs", 3)), settle=steps is not None)
     trace = trace_run(step.run, device=kind)
@@ -135,13 +140,7 @@ def _ready_step(
     folded = prepare(request, here=True, report=silent, cancelled=never)
     require_room(folded.graph, schedule_of(folded, steps), what=_step_words(steps))
     function, batch = compiled_step(folded, steps, xla=xla), flat_batch(folded.traced.loaded, seed)
-    if xla is not None:
-        fetch_bytes(folded.graph, xla.region)
-    if steps is None or xla is not None:
-        return _ReadyStep(folded, function, batch)
-    small_chunks = SmallChunks(folded.structure)
-    fetch_region(folded.graph, schedule_of(folded, steps))
-    small_chunks.make()
+    small_chunks = None if steps is None or xla is not None else SmallChunks(folded.structure)
     return _ReadyStep(folded, function, batch, small_chunks)
 
 

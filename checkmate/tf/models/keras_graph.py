@@ -1,7 +1,7 @@
 """Find what the layers of a Keras model read and produce.
 
-Two attributes are private to Keras (``_keras_history``, ``_inbound_nodes``). They are used here only;
-``tests/tf/loading/test_keras_graph.py`` fails loudly if a release changes them.
+Three attributes are private to Keras (``_keras_history``, ``_inbound_nodes``, ``_outbound_nodes``). They are
+used here only; ``tests/tf/loading/test_keras_graph.py`` fails loudly if a release changes them.
 """
 
 from __future__ import annotations
@@ -26,6 +26,24 @@ def walk_layers(root: Any) -> Iterator[Any]:
             seen.add(id(item))
             yield item
             stack.extend(vars(item).values())
+
+
+def forget_unused(model: Any) -> bool:
+    """Let go of the layers that ``model`` does not use; return whether any.
+
+    A layer knows every layer that reads it. So a network on top of an inner layer of another one, such as a
+    U-Net on VGG16, keeps the other's remaining layers and their weights in memory. They are freed by the next
+    garbage collection, unless something else holds them.
+    """
+    layers = list(walk_layers(model))
+    used = {id(each) for layer in layers for each in (layer, *getattr(layer, "operations", ()))}
+    found = False
+    for layer in layers:
+        nodes = getattr(layer, "_outbound_nodes", [])
+        kept = [node for node in nodes if id(node.operation) in used]
+        if len(kept) < len(nodes):
+            layer._outbound_nodes, found = kept, True
+    return found
 
 
 def inputs_of(model: Any) -> list[Any]:

@@ -5,6 +5,7 @@ The kind of a file is told by its content.
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from checkmate.tf.models.inputs import (
     index_structure,
     resize_inputs,
 )
-from checkmate.tf.models.keras_graph import output_structure, outputs_of
+from checkmate.tf.models.keras_graph import forget_unused, output_structure, outputs_of
 from checkmate.tf.models.labels import describe_labels
 from checkmate.tf.models.losses import compile_defaults, copy_optimizer_state, recompile
 from checkmate.tf.models.model import LoadedModel
@@ -66,6 +67,8 @@ def load_model(request: ModelRequest) -> LoadedModel:
                 f"{name!r} has no trainable weights, so there is no training step",
                 hint="set trainable = True where the model is built",
             )
+        if forget_unused(model):
+            gc.collect()
         model.optimizer.build(model.trainable_variables)
     jit_compiled, jit_notes = _jit(model, request)
     return LoadedModel(

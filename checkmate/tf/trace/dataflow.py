@@ -180,11 +180,11 @@ class Structure:
         readers: dict[str, set[Key]] = defaultdict(set)
         for op in self.heavy:
             if self.phase(op) is Phase.BACKWARD:
-                for name in self._variables_read(op):
+                for name in self.variables_read(op):
                     readers[name].add((op, TOKEN))
         return dict(readers)
 
-    def _variables_read(self, op: int) -> set[str]:
+    def variables_read(self, op: int) -> set[str]:
         """Return the names of the resources of the variables that ``op`` reads.
 
         Reads through views and casts of parameters count.

@@ -11,6 +11,7 @@ from enum import Enum
 
 import tensorflow as tf
 
+from checkmate.machine.processor import this_processor
 from checkmate.tf import private
 from checkmate.tf.kernels import Kernels
 from checkmate.tf.trace.replica import exchange_of
@@ -63,13 +64,24 @@ RANDOM_TYPES = frozenset(
 )  # fmt: skip
 
 
+def kernels_of(op: tf.Operation, kernels: Kernels) -> Kernels:
+    """Return whose kernel runs ``op`` where the step runs with ``kernels``.
+
+    Most CPUs do not compute in half precision. There oneDNN leaves such ops to Eigen.
+    """
+    in_half = bool(op.outputs) and op.outputs[0].dtype == tf.float16
+    if kernels is Kernels.ONEDNN and in_half and not this_processor().half:
+        return Kernels.EIGEN
+    return kernels
+
+
 def takes_over_inputs(op: tf.Operation, kernels: Kernels) -> bool:
     """Return whether this op's output is written over an input.
 
     The input has the same size, and dies with the op.
     """
     if op.type == "MaxPoolGrad":
-        return kernels is Kernels.EIGEN
+        return kernels_of(op, kernels) is Kernels.EIGEN
     return op.type in _UNARY or op.type in _BINARY or op.type in _SELECT or op.type == "AddN"
 
 
@@ -78,7 +90,7 @@ def keeps_argmax(op: tf.Operation, kernels: Kernels) -> bool:
 
     The max pooling of oneDNN does.
     """
-    return kernels is Kernels.ONEDNN and str(op.type) == "MaxPool"
+    return str(op.type) == "MaxPool" and kernels_of(op, kernels) is Kernels.ONEDNN
 
 
 _ALIGNED = 64  # bytes

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from checkmate.machine.cores import usable_cores
 from checkmate.tf.kernels import Kernels
+from checkmate.tf.trace.op_kinds import kernels_of
 
 _WORKING_SET = 30 << 20  # bytes of image patches that a convolution's gradient works on at once
 _LEAST_WORK = 256 << 10  # bytes per thread: with less, several images are worked on side by side
@@ -25,7 +26,9 @@ def scratch_bytes(op: tf.Operation, kernels: Kernels) -> int:
 
     Its inputs and outputs do not count. 0 where no formula is known.
     """
-    if kernels is not Kernels.EIGEN or not all(tensor.shape.is_fully_defined() for tensor in op.outputs):
+    if kernels_of(op, kernels) is not Kernels.EIGEN or not all(
+        tensor.shape.is_fully_defined() for tensor in op.outputs
+    ):
         return 0
     if op.type == "Conv2DBackpropFilter" and op.inputs[2].shape.is_fully_defined():
         return _filter_gradient(op.inputs[2], op.outputs[0])

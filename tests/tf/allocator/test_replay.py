@@ -184,7 +184,7 @@ def test_an_early_momentum_copies_no_variable() -> None:
     folded = _folded_model(model)
     graph, structure = folded.graph, folded.structure
     assert len(structure.late_updates) == 3  # no gradient reads the first kernel
-    reads = [any(structure._variables_read(op) for op in members) for members in folded.nodes]
+    reads = [any(structure.variables_read(op) for op in members) for members in folded.nodes]
     rank = {Phase.UPDATE: -graph.n, Phase.BACKWARD: 0}
     steps = by_priority(
         graph, [rank.get(op.phase, 0) + i + graph.n * reads[i] for i, op in enumerate(graph.ops)]
@@ -193,6 +193,37 @@ def test_an_early_momentum_copies_no_variable() -> None:
     assert any(reads[step] for step in steps[momentum[0] :]), "an update comes before a gradient that reads"
     for trace in traced(folded, steps, runs=5):
         assert learned_workspace(folded, [trace], steps) == {}, "nothing beyond the replay, in any run"
+
+
+def test_a_variable_that_is_read_after_its_update_is_copied() -> None:
+    """Recompute the predictions after the update of a kernel of 1 MiB.
+
+    They need the kernel as it was.
+    """
+    inputs = keras.Input((256,))
+    model = keras.Model(inputs, layers.Dense(256, use_bias=False)(layers.Dense(1024, use_bias=False)(inputs)))
+    model.compile(keras.optimizers.SGD(0.01), "mse")
+    folded = _folded_model(model)
+    plain = list(range(folded.graph.n))
+    *_, forward = (op for op in plain if folded.graph.ops[op].phase is Phase.FORWARD)
+    assert not any(each.assigned_to for each in allocations(folded, plain))
+    steps = [*plain, forward]
+    (copy,) = (each for each in allocations(folded, steps) if each.assigned_to)
+    assert copy.bytes == 1 << 20 and copy.position < copy.released_at == len(plain)
+    (trace,) = traced(folded, steps)
+    assert learned_workspace(folded, [trace], steps) == {}
+    assert predicted_requested(folded, folded.graph, steps) == pytest.approx(trace.requested_peak, rel=0.01)
+
+
+def test_a_loss_writes_its_gradient_over_the_logits() -> None:
+    inputs = keras.Input((256,))
+    model = keras.Model(inputs, layers.Dense(256)(inputs))
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", lambda true, logits: loss(true, 2 * logits))
+    folded = _folded_model(model)
+    (op,) = (i for i, op in enumerate(folded.structure.ops) if op.type == "SoftmaxCrossEntropyWithLogits")
+    assert folded.structure.bytes_of[op, 1] == 1 << 16
+    assert 1 << 16 not in (each.bytes for each in allocations(folded, range(folded.graph.n)) if each.op == op)
 
 
 def test_reductions_over_nothing_are_views() -> None:

@@ -6,6 +6,8 @@ import dataclasses
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -15,6 +17,7 @@ from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
 from checkmate.tf import room
 from checkmate.tf.emit.region import fetch_region
+from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.environment import METERED
 
 SIZE = 20 << 20  # the allocator's region for it has 32 MiB: less than twice that, so it is not split
@@ -63,7 +66,7 @@ def test_a_step_that_has_no_room_has_one_for_its_budget(monkeypatch: pytest.Monk
     fetch_region(graph, Schedule.plain(graph))
     assert not asked
     fetch_region(graph, Schedule.plain(graph), most=12)
-    assert asked == [int(1.25 * 12) // 4]
+    assert asked == [int(1.25 * 12) // 4], "there is no room for another buffer"
 
 
 def test_it_has_room_for_the_step_and_no_more_than_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,4 +75,34 @@ def test_it_has_room_for_the_step_and_no_more_than_is_needed(monkeypatch: pytest
     graph = dataclasses.replace(training_chain(4), device=Device("CPU", "cpu", 0))
     fetch_region(graph, Schedule.plain(graph))
     fetch_region(graph, Schedule.plain(graph), most=12)
-    assert asked == [int(1.25 * 20) // 4, int(1.25 * 12) // 4]
+    assert asked == [(int(1.25 * 20) + 4) // 4, (int(1.25 * 12) + 4) // 4], "with room for one buffer more"
+
+
+def test_the_first_region_has_room_for_what_is_held_beside_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = dataclasses.replace(training_chain(4), device=Device("CPU", "cpu", 0), fixed_bytes=42)
+    schedule = Schedule.plain(graph)
+    monkeypatch.setattr(room, "free_bytes", lambda kind: 2**40)
+    size = 42 + room.fitting_region(graph, schedule)
+    assert room.first_region(graph, schedule) == size > 42 + 25
+    monkeypatch.setattr(room, "limit_bytes", lambda: 2 * size)
+    assert room.first_region(graph, schedule) == size
+    monkeypatch.setattr(room, "limit_bytes", lambda: 2 * size - 1)
+    assert room.first_region(graph, schedule) == 42 + 25, "the allocator may fetch twice that"
+    monkeypatch.setattr(room, "limit_bytes", lambda: 67)
+    assert room.first_region(graph, schedule) == 0
+    on_gpu = dataclasses.replace(graph, device=Device("GPU", "gpu", 0))
+    assert room.first_region(on_gpu, schedule) == 0
+
+
+def test_an_export_fetches_its_region_before_its_variables_are_restored() -> None:
+    """Make the resource in a graph, as it is saved.
+
+    A SavedModel makes its resources before it restores anything.
+    """
+    structure: Any = SimpleNamespace(ops=(), kinds=())
+    with tf.Graph().as_default() as graph:
+        handle = SmallChunks(structure, region=4096).resource_handle
+        (region,) = (op for op in graph.get_operations() if op.type == "Empty")
+    assert handle.op.control_inputs == [region] and tf.get_static_value(region.inputs[0]).tolist() == [1024]
+    with tf.Graph().as_default() as graph:
+        assert not SmallChunks(structure).resource_handle.op.control_inputs

@@ -5,10 +5,20 @@ If a release changes it, this fails before anything else does.
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import keras
 from keras import layers
 
-from checkmate.tf.models.keras_graph import inputs_of, outputs_of, producer, readers, walk_layers
+from checkmate.tf.models.keras_graph import (
+    forget_unused,
+    inputs_of,
+    outputs_of,
+    producer,
+    readers,
+    walk_layers,
+)
 
 
 def test_producer_looks_inside_nested_models() -> None:
@@ -45,3 +55,21 @@ def test_subclassed_model_has_no_symbolic_ends() -> None:
             return x
 
     assert inputs_of(Sub()) == outputs_of(Sub()) == []
+
+
+def test_layers_of_another_network_are_freed_and_the_models_own_are_kept() -> None:
+    inputs = keras.Input((4,))
+    inner = layers.Dense(3, name="inner")(inputs)
+    head = layers.Dense(2, name="head")
+    whole = keras.Model(inputs, head(inner))
+    nested = keras.Sequential([keras.Input((3,)), layers.Dense(2)])
+    model = keras.Model(whole.input, nested(whole.get_layer("inner").output))
+    unused = weakref.ref(head)
+    del head, whole
+    gc.collect()
+    assert unused() is not None, "Keras itself keeps it"
+    assert forget_unused(model) and not forget_unused(model)
+    gc.collect()
+    assert unused() is None
+    assert [operation.name for operation in readers(model, model.inputs[0])] == ["inner"]
+    assert keras.models.clone_model(model)(keras.ops.ones((1, 4))).shape == (1, 2)
