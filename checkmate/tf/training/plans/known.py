@@ -178,7 +178,7 @@ def _good_enough(search: PlanSearch, kept: KeptPlan, best: TriedStep) -> bool:
 
 
 def _missed(search: PlanSearch, kept: KeptPlan) -> bool:
-    """Return whether a search found nothing that fits as much room as there is."""
+    """Return whether a search for as much room found nothing that fits."""
     ran = [each.own_bytes for each in search.trials.all if each.ran]
     if not ran or search.request.on_miss is OnMiss.RAISE:
         return False
