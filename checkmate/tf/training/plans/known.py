@@ -158,11 +158,11 @@ def _chosen_anew(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
         found = search.best_known() if known else None
     if found is None or not kept.date:
         return found
-    more = held_by_others(trials.step.graph) - kept.held_bytes
-    beside = f"{format_bytes(abs(more))} {'more' if more > 0 else 'less'} than then"
-    why = f"chosen among what was measured then, {kept.date}, since others hold {beside}"
-    if abs(more) <= _apart(trials.step.graph):
-        why = f"chosen among what was measured then, {kept.date}, since the budget was another"
+    more = shift_of(kept, trials.step.graph)
+    beside = f"others hold {format_bytes(abs(more))} {'more' if more > 0 else 'less'} than then"
+    why = (
+        f"chosen among what was measured then, {kept.date}, since {beside if more else 'the budget changed'}"
+    )
     return dataclasses.replace(found, sentence=f"{found.sentence}; from an earlier run's plans ({why})")
 
 

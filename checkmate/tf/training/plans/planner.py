@@ -18,7 +18,6 @@ from checkmate.errors import (
     NoScheduleError,
     OnlySmallTensorsError,
     ProfileError,
-    StepTooLargeError,
 )
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.garbage import only_newer_garbage
@@ -28,12 +27,11 @@ from checkmate.tf.devices import warms_up
 from checkmate.tf.emit.region import fetch_region
 from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.models.batch import BatchLayout, Key
-from checkmate.tf.room import require_room
 from checkmate.tf.training.mark import Mark
 from checkmate.tf.training.plans.improve import Improvement
-from checkmate.tf.training.plans.kept import forget, keep, kept_of, look_up, name_of
-from checkmate.tf.training.plans.known import facts_of, known_limit, known_plan, planned, recall, seen_over
+from checkmate.tf.training.plans.known import known_limit, known_plan, recall
 from checkmate.tf.training.plans.limit import Limit, Phases, RisingLimit, limit_of
+from checkmate.tf.training.plans.memory import Memory
 from checkmate.tf.training.plans.neighbour import Learned
 from checkmate.tf.training.plans.plan import PlanRequest, StepPlan, meter_of
 from checkmate.tf.training.plans.search import PlanSearch
@@ -42,7 +40,6 @@ from checkmate.tf.training.trace import LiveStep, live_step
 from checkmate.units import format_bytes, format_bytes_apart
 
 _CORRECTIONS = 3
-_MOST_ROOMS = 20
 
 
 class Planner:
@@ -67,9 +64,7 @@ class Planner:
         self._plans: dict[Key, StepPlan] = {}
         self._exceeding: dict[Key, StepPlan] = {}
         self._aims: dict[Key, int] = {}  # less than the budget, where a plan was seen over it
-        self._names: dict[Key, str] = {}  # of plans that are kept for later runs
-        self._kept: dict[Key, str] = {}  # the name under which the store has the plan
-        self._facts: dict[Key, KeptPlan] = {}  # what was measured of the steps, by earlier runs too
+        self._memory = Memory(request)
         self._cold: set[Key] = set()  # nothing of it ran in this process
         self._crowded: set[Key] = set()  # it was said that others hold more than was foreseen
         self._rate: float | None = None
@@ -111,11 +106,8 @@ class Planner:
     def _announce(self, plan: StepPlan) -> None:
         """Say what was planned, and keep it for later runs."""
         self.request.tell(plan.sentence)
-        key = plan.layout.key
-        if self._limit.now is not None and plan.name:
-            self._facts[key] = kept_of(plan, self._limit.now, self._facts[key])
-            keep(plan.name, self._facts[key], self.request)
-            self._kept[key] = plan.name
+        if self._limit.now is not None:
+            self._memory.keep(plan, self._limit.now)
 
     def _go_on(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], at_once: bool) -> None:
         """Go on with what makes a plan better and need not be waited for.
@@ -162,9 +154,9 @@ class Planner:
         plan, key = search.chosen(), search.trials.step.layout.key
         before = self._plans[key]
         self._learn(search.trials)
-        name = "" if search.trials.short else self._names.get(key, "")
+        name = "" if search.trials.short else self._memory.name(key)
         plan = dataclasses.replace(plan, name=name, small_chunks=before.small_chunks)
-        self._note(search)
+        self._memory.note(search)
         if _steps(plan) == _steps(before):  # what runs it need not be made anew
             plan = dataclasses.replace(plan, schedule=before.schedule)
         self._plans[key] = plan
@@ -196,11 +188,7 @@ class Planner:
         each costs a search. No later run may use it.
         """
         assert self.allowed_bytes is not None
-        if layout.key in self._kept:
-            forget(self._kept.pop(layout.key), self.request)
-        if layout.key in self._facts:
-            facts = self._facts[layout.key]
-            self._facts[layout.key] = seen_over(facts, self._plans[layout.key], peak_bytes)
+        self._memory.seen_over(self._plans[layout.key], peak_bytes)
         if self._better is not None and self._better.layout.key == layout.key:
             self._better.stop()
             self._better = None
@@ -280,7 +268,7 @@ class Planner:
 
         What is kept for later runs says how much it was seen to hold, so they do not search again.
         """
-        return dataclasses.replace(plan, sentence=sentence, name=self._names.get(plan.layout.key, ""))
+        return dataclasses.replace(plan, sentence=sentence, name=self._memory.name(plan.layout.key))
 
     def _make(
         self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report, at_once: bool
@@ -305,11 +293,13 @@ class Planner:
             )
         gc.collect()
         small_chunks = SmallChunks(step.folded.structure)
-        trials = self._trials(step, tensors, report)
-        plan = self._from_before(trials)
+        trials, kept = Trials(step, tensors, self._rate, report, self._learned), self._memory.of(step)
+        if kept is not None:
+            recall(trials, kept)
+        plan = None if kept is None else self._from_before(trials, kept)
         if plan is None:
             plan, lasting = self._searched(trials, small_chunks, at_once)
-            plan = dataclasses.replace(plan, name=self._name_of(step) if lasting else "")
+            plan = dataclasses.replace(plan, name=self._memory.name_of(step) if lasting else "")
         elif plan.schedule is not None:
             self._make_ready(step, small_chunks)
         self._last = plan.schedule or self._last
@@ -327,38 +317,9 @@ class Planner:
         small_chunks.make()
         mark.start_anew_over(self._limit.now.bytes)
 
-    def _name_of(self, step: LiveStep) -> str:
-        """Return the name that the plan of ``step`` may be kept under, if any."""
-        if self.request.store is None:
-            return ""
-        if step.layout.key not in self._names:
-            self._names[step.layout.key] = name_of(step, self.request)
-        return self._names[step.layout.key]
-
-    def _trials(self, step: LiveStep, tensors: Sequence[tf.Tensor], report: Report) -> Trials:
-        """Return trials of ``step``.
-
-        They know what was measured of it before, in this run or in an earlier one, if it has room now.
-        """
-        key = step.layout.key
-        kept = self._facts.get(key) or look_up(step, self.request, self._name_of(step))
-        trials = Trials(step, tensors, self._rate, report, self._learned)
-        if kept is not None:
-            try:
-                require_room(step.graph, step.everything if kept.steps is None else planned(kept, step.graph))
-            except StepTooLargeError as error:
-                self.request.tell(f"a kept plan is not used: {error}")
-                return trials
-            self._facts[key] = kept
-            recall(trials, kept)
-        return trials
-
-    def _from_before(self, trials: Trials) -> StepPlan | None:
+    def _from_before(self, trials: Trials, kept: KeptPlan) -> StepPlan | None:
         """Return a plan of those that were measured before; None: search."""
         key, limit = trials.step.layout.key, self._limit.now
-        kept = self._facts.get(key)
-        if kept is None or not trials.all:
-            return None
         tells = self._limit.tells(trials.step)
         if tells:
             told = known_limit(kept, self.request, trials)
@@ -371,26 +332,16 @@ class Planner:
         if tells:
             self._told(self._limit.told(trials.step, limit, trials.plain))
         self._learn(trials)
-        if key not in self._aims and kept.date:
-            self._kept[key] = self._name_of(trials.step)
-            self._cold.add(key)
-        return (
-            plan
-            if kept.date and key not in self._aims
-            else dataclasses.replace(plan, name=self._name_of(trials.step))
-        )
+        if key in self._aims:  # what is kept is to say that a plan was seen over the budget
+            return dataclasses.replace(plan, name=self._memory.name_of(trials.step))
+        self._memory.uses_kept(trials.step)
+        self._cold.add(key)
+        return plan
 
     def _aimed(self, key: Key, limit: Limit) -> Limit:
         """Return ``limit``, or less where a plan was seen over it."""
         aim = self._aims.get(key)
         return limit if aim is None else dataclasses.replace(limit, bytes=aim)
-
-    def _note(self, search: PlanSearch) -> None:
-        """Note what was measured, for when this step is planned again."""
-        key = search.trials.step.layout.key
-        before = self._facts.get(key)
-        rooms = () if before is None else before.rooms
-        self._facts[key] = facts_of(search.trials, [*rooms, search.room][-_MOST_ROOMS:])
 
     def _searched(self, trials: Trials, small_chunks: SmallChunks, at_once: bool) -> tuple[StepPlan, bool]:
         """Return the plan that is found by solving and measuring.
@@ -416,7 +367,7 @@ class Planner:
             if self.allowed_bytes is not None:
                 mark.start_anew_over(self.allowed_bytes)
         self._learn(trials)
-        self._note(search)
+        self._memory.note(search)
         return plan, self._better is None and not trials.short
 
     def _tell(self, trials: Trials) -> None:
