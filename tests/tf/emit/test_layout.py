@@ -59,7 +59,12 @@ def scheduled(name: str, policy: str | None = None) -> tuple[FoldedStep, Schedul
     If there is none, the schedule comes as near as possible.
     """
     request = ModelRequest(
-        f"{MODELS}:{name}", batch_size=16, device="cpu", allow_code=True, mixed_precision=policy
+        f"{MODELS}:{name}",
+        batch_size=16,
+        device="cpu",
+        allow_code=True,
+        mixed_precision=policy,
+        kernels="cuda",
     )
     folded = session.prepare(request, report=silent, cancelled=never)
     graph = analytic_costs(folded)

@@ -20,18 +20,18 @@ from checkmate.units import Budget
 MODEL = """
 def make():
     x = inputs = keras.Input((64,))
-    for _ in range(3):
+    for _ in range(5):
         x = layers.Activation("gelu")(layers.LayerNormalization()(layers.Dense(64)(x)))
     model = keras.Model(inputs, layers.Dropout(0.1, seed=3)(layers.Dense(4)(x)), name="mine")
     model.compile("adam", "mse", jit_compile=True)
     return model
 """
-OPTIONS = SolveOptions(time_limit_s=1)
+OPTIONS = SolveOptions(time_limit_s=3)
 
 
 @pytest.mark.heavy
 def test_run_and_export_write_what_xla_compiles(code_file: Callable[[str], Path], tmp_path: Path) -> None:
-    request = ModelRequest(f"{code_file(MODEL)}:make", batch_size=2048, allow_code=True)
+    request = ModelRequest(f"{code_file(MODEL)}:make", batch_size=4096, allow_code=True)
     out = tmp_path / "out"
     outcome = pipeline.run(request, Budget(share=0.6), out, options=OPTIONS)
     found = outcome.report
@@ -59,7 +59,7 @@ def test_run_and_export_write_what_xla_compiles(code_file: Callable[[str], Path]
 def test_export_solves_for_less_where_a_schedule_is_over(
     code_file: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    request = ModelRequest(f"{code_file(MODEL)}:make", batch_size=2048, allow_code=True)
+    request = ModelRequest(f"{code_file(MODEL)}:make", batch_size=4096, allow_code=True)
     first = pipeline.run(request, Budget(share=0.7), tmp_path / "out", options=OPTIONS)
     again = pipeline.export_within(
         request, first.graph, first.result, Budget(share=0.55), tmp_path / "less", options=OPTIONS
