@@ -1,4 +1,4 @@
-"""Test that a fault of a message between processes ends in an answer or an error.
+"""Test that a harmed message ends in an answer or an error.
 
 ``python -m tests.faults.messages PROTOCOL`` harms every message.
 """
@@ -44,7 +44,7 @@ def test_the_harness_damages_what_it_says(part: str) -> None:
 
 
 def compiled(frames: bytes, tmp_path: Path) -> bool:
-    """Return whether a process that says ``frames``, and nothing else, compiles "x"."""
+    """Return whether a process that says only ``frames`` compiles "x"."""
     (tmp_path / "said").write_bytes(frames)
     with subprocess.Popen(
         ["cat", str(tmp_path / "said"), "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
