@@ -1,4 +1,4 @@
-"""Test that the window refuses answers that contradict what was checked."""
+"""Test that the window refuses answers that contradict its checks."""
 
 from __future__ import annotations
 

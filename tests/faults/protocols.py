@@ -56,7 +56,7 @@ def small() -> Graph:
 
 @cache
 def large() -> tuple[Graph, dict[int, float]]:
-    """Return a graph with a prover process, and two least known costs."""
+    """Return a graph of many ops, and the least known costs of two budgets."""
     graph = training_dag(1, LARGE)
     peak, options = pipeline.keep_everything_peak(graph), SolveOptions(time_limit_s=10.0, workers=2)
     budgets = (int(0.6 * peak), int(0.45 * peak))

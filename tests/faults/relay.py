@@ -73,7 +73,7 @@ def type_of(frame: bytes) -> str:
 
 
 def damaged(frame: bytes, part: str) -> bytes:
-    """Return a frame with changed bytes in lengths, header or body."""
+    """Return a frame with changed lengths, a changed header or body."""
     head, body, *_ = _PREFIX.unpack_from(frame)
     part = "header" if part == "body" and not body else part
     begin = {"lengths": 0, "header": _PREFIX.size, "body": _PREFIX.size + head}[part]

@@ -1,4 +1,4 @@
-"""Test that a fault of a message ends in an answer or an error.
+"""Test that a harmed message ends in an answer or an error.
 
 ``python -m tests.faults.messages PROTOCOL`` harms every message.
 """

@@ -1,4 +1,4 @@
-"""Test that twenty writers to one place lose nothing silently."""
+"""Test that twenty processes that write to one place lose nothing."""
 
 from __future__ import annotations
 

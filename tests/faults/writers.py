@@ -122,7 +122,7 @@ def _write(place: Place, folder: Path, writer: int, start: float) -> None:
 
 
 def race(name: str, writers: int) -> tuple[int, int, list[str]]:
-    """Return how many records were kept, how many refused, and what broke."""
+    """Return how many were kept, how many refused, and what broke."""
     place = PLACES[name]
     with tempfile.TemporaryDirectory() as root:
         folder = Path(root) / "place"

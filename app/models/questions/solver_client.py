@@ -469,7 +469,7 @@ class SolverClient(QObject):
 
 
 def _is_false(ended: SolveEnded, what_if: WhatIf) -> bool:
-    """Return whether what a solve claims contradicts a checked schedule."""
+    """Return whether a solve's claims contradict a checked schedule."""
     if ended.assumptions:
         return False
     infeasible = ended.status is SolveStatus.INFEASIBLE
