@@ -21,7 +21,8 @@ from checkmate.tf.xla.emission import XlaEmission
 from checkmate.tf.xla.memory import XlaMemory
 from checkmate.tf.xla.ties import Tied
 
-# A CPU's allocator splits a free chunk that is at least twice what is asked for, and small buffers take some of it first.
+# A CPU's allocator splits a free chunk that is at least twice what is asked for. Small buffers take some
+# of it first.
 _SPLIT = 3
 
 
