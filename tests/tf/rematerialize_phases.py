@@ -72,7 +72,7 @@ def test_a_frozen_phase_with_nothing_to_save_is_plain_and_the_next_is_planned(
     assert "plain training, without recomputation, which saves nothing here: keeping everything" in first
     assert "it is proved that any schedule requests at least" in first and "over the budget of" in first
     assert "raise the budget" not in first
-    assert recomputations(model) > 0 and "70 % of the plain step's measured peak" in second
+    assert recomputations(model) > 0 and "60 % of the plain step's measured peak" in second
     assert all(np.array_equal(a, b) for a, b in zip(*bases, strict=True))  # the base was not trained yet
     assert_close(model, plain)
 
