@@ -77,9 +77,12 @@ class CutRows:
 
     def owner(self, value: int) -> int:
         """Return the value whose buffer ``value`` is in."""
-        while (above := self.values[value].get("alias_of")) is not None:
-            value = above
-        return value
+        path = [value]
+        while (above := self.values[path[-1]].get("alias_of")) is not None:
+            if above in path:
+                raise InvalidCertificateError("values are aliases of each other, in a circle")
+            path.append(above)
+        return path[-1]
 
     def box(self, var: Var) -> tuple[int, int]:
         """Return the least and the greatest that an unknown can be."""
@@ -103,10 +106,8 @@ class CutRows:
         def there(value: int, k: int) -> list[tuple[Var, int]]:  # made in interval k, or in memory at j_(k-1)
             return [(("y", self.producer[value], k), 1), *([(("a", value, k - 1), 1)] if k else [])]
 
-        if kind == "read":  # an op that runs has its input there
+        if kind == "read" and at[2] in self.ops[at[0]]["inputs"]:  # an op that runs has its input there
             op, k, value = at
-            if value not in self.ops[op]["inputs"]:
-                raise InvalidCertificateError("an op does not read the value that is named")
             return 0, [*there(value, k), (("y", op, k), -1)]
         if kind == "held":  # what is in memory at j_k was made since j_(k-1), or in memory then
             return 0, [*there(at[0], at[1]), (("a", at[0], at[1]), -1)]
@@ -163,8 +164,7 @@ def verify(graph: dict[str, Any], certificate: dict[str, Any]) -> Fraction | Non
     ``set`` names an unknown, and what follows proves the case that it is 0, then that it is 1.
     """
     try:
-        own = digest(graph)
-        if certificate["graph_fingerprint"] not in (own, graph.get("fingerprint") or own):
+        if certificate["graph_fingerprint"] not in (own := digest(graph), graph.get("fingerprint") or own):
             raise InvalidCertificateError("the certificate is for another graph")
         if certificate["claim"] not in ("cost", "infeasible"):
             raise InvalidCertificateError("the claim is neither 'cost' nor 'infeasible'")

@@ -287,8 +287,10 @@ def _gradient_lines(found: VerificationReport) -> list[str]:
     apart += f"({worst['name']})"
     if own and not worst["error"]:
         apart = "no difference"
-    how = ("op by op", "compiled by XLA") if _for_xla(found) else ("", "with default kernels")
-    lines = [f"{head} with the same kernels{how[0] and f', {how[0]}'}; {how[1]} {apart}"]
+    same_kernels, usual = "with the same kernels", "with default kernels"
+    if _for_xla(found):
+        same_kernels, usual = "with the same kernels, op by op", "compiled by XLA"
+    lines = [f"{head} {same_kernels}; {usual} {apart}"]
     if loss["optimized"] is not None and loss["plain"] is not None:
         lines.append(f"  loss           {loss['optimized']:.6g} (plain {loss['plain']:.6g}){at}")
     return lines

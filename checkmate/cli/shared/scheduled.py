@@ -15,7 +15,7 @@ from checkmate.units import Budget
 def add_scheduled(parser: argparse.ArgumentParser, *, over: str = "") -> None:
     """Add the model, its schedule and graph, and the budget on the meter.
 
-    ``over``: what happens to a schedule that is over that budget.
+    ``over``: what the help adds on a schedule that is over that budget.
     """
     parser.add_argument("model", metavar="MODEL", help="the model that the graph was profiled from")
     parser.add_argument("schedule", type=Path, metavar="S.json", help="a schedule file for this graph")
@@ -26,7 +26,7 @@ def add_scheduled(parser: argparse.ArgumentParser, *, over: str = "") -> None:
         "--budget",
         type=cli_options.budget,
         help="the most memory that the device's allocator may show; 60%% is of the plain step's peak "
-        f"(default: from the schedule's own budget){over and '; '}{over}",
+        f"(default: from the schedule's own budget){over}",
     )
     cli_options.add_target(parser)
     parser.add_argument("--allow-code", action="store_true", help=cli_options.ALLOW_CODE_HELP)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checkmate.errors import BudgetBelowMinimumError, NoScheduleError
+from checkmate.errors import BudgetBelowMinimumError
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.compiled.step import TracedForXla
 from checkmate.pipeline.solving import StepSolver, keep_everything_peak
 from checkmate.tf.xla.compiled import StepCompilation
-from checkmate.tf.xla.fit import XlaAttempt, XlaFit, fit_compiled
+from checkmate.tf.xla.fit import XlaAttempt, XlaFit, fit_compiled, none_fits, smallest_remedy
 from checkmate.tf.xla.ties import Tied
-from checkmate.units import Budget, format_bytes, format_bytes_up, plural
+from checkmate.units import Budget, plural
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,8 @@ class CompiledSearch:
             report=self.step.report,
         )
         if not fit.fits:
-            raise _none_fits(self.step, fit)
+            what = f"a training step of {self.step.folded.traced.loaded.name!r}"
+            raise none_fits(what, fit, f"{smallest_remedy(fit)}; or add --target executor")
         return FittedStep(self._result_of(fit.schedule), fit)
 
     def as_given(self, result: SolveResult, allowed: int) -> FittedStep:
@@ -115,15 +116,3 @@ class CompiledSearch:
             if schedule is not None and result.schedule is schedule:
                 return result
         return self._solver.solve(graph, keep_everything_peak(graph))
-
-
-def _none_fits(step: TracedForXla, fit: XlaFit) -> NoScheduleError:
-    least = fit.memory.peak_bytes
-    return NoScheduleError(
-        f"no schedule was found with which XLA keeps a training step of "
-        f"{step.folded.traced.loaded.name!r} within {format_bytes(fit.budget_bytes)}: the least that was "
-        f"compiled takes {format_bytes(least)}",
-        hint=f"raise the budget to {format_bytes_up(least)} or more, use a smaller batch, or add "
-        "--target executor",
-        details={"budget_bytes": fit.budget_bytes, "needed_bytes": least},
-    )

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from checkmate.errors import NoScheduleError
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
@@ -19,7 +20,7 @@ from checkmate.progress import Progress, Report
 from checkmate.tf.xla.compiled import StepCompilation
 from checkmate.tf.xla.memory import XlaMemory
 from checkmate.tf.xla.ties import Tied
-from checkmate.units import format_bytes
+from checkmate.units import format_bytes, format_bytes_up
 
 MOST_ATTEMPTS = 6
 _NEAR = 0.93  # of the budget's room for temporaries: a step that takes as much is good enough
@@ -88,6 +89,25 @@ class XlaFit:
     def fits(self) -> bool:
         """Return whether the chosen step keeps the budget."""
         return self.memory.peak_bytes <= self.budget_bytes
+
+
+def none_fits(what: str, fit: XlaFit, remedy: str) -> NoScheduleError:
+    """Return the error for a step whose every schedule is over the budget.
+
+    ``what``: the step, in words. ``remedy``: what to do.
+    """
+    least = fit.memory.peak_bytes
+    return NoScheduleError(
+        f"no schedule was found with which XLA keeps {what} within {format_bytes(fit.budget_bytes)}: the "
+        f"least that was compiled takes {format_bytes(least)}",
+        hint=remedy,
+        details={"budget_bytes": fit.budget_bytes, "needed_bytes": least},
+    )
+
+
+def smallest_remedy(fit: XlaFit) -> str:
+    """Return what to do where no schedule keeps the budget."""
+    return f"raise the budget to {format_bytes_up(fit.memory.peak_bytes)} or more, or use a smaller batch"
 
 
 def fit_compiled(

@@ -117,6 +117,13 @@ def test_the_digest_is_looked_up_in_the_graph_and_not_believed(
     assert "another graph" in refusal(other, certificate)
 
 
+def test_aliases_in_a_circle_are_refused(chain_s: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    graph, certificate = chain_s
+    circle = json.loads(json.dumps(graph))
+    circle["values"][0]["alias_of"], circle["values"][1]["alias_of"] = 1, 0
+    assert "in a circle" in refusal(circle, {**certificate, "graph_fingerprint": checker.digest(circle)})
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_checker_s_digest_is_the_graph_s(seed: int) -> None:
     graph = random_graph(random.Random(seed), most_ops=12)

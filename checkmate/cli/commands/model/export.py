@@ -23,7 +23,7 @@ def add_export(commands: Any, common: Any) -> None:
         "checkmate export keras.applications.ResNet50 schedule.json -g resnet50.json --budget 60% -o out",
         tensorflow=True,
     )
-    scheduled.add_scheduled(parser, over="with it, a schedule that shows more is replaced by one that fits")
+    scheduled.add_scheduled(parser, over="; with it, a schedule that shows more is replaced by one that fits")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="the folder to write")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from checkmate.errors import NoScheduleError, OnlySmallTensorsError
+from checkmate.errors import OnlySmallTensorsError
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Progress, Report
 from checkmate.request import OnMiss
@@ -17,9 +17,9 @@ from checkmate.tf.models.batch import BatchLayout, Key
 from checkmate.tf.training.plans.plan import Ask, PlanRequest
 from checkmate.tf.training.trace import LiveStep
 from checkmate.tf.xla.compiled import StepCompilation, compile_step
-from checkmate.tf.xla.fit import XlaFit, fit_compiled
+from checkmate.tf.xla.fit import XlaFit, fit_compiled, none_fits, smallest_remedy
 from checkmate.tf.xla.ties import Tied
-from checkmate.units import format_bytes, format_bytes_apart, format_bytes_up, plural
+from checkmate.units import format_bytes, format_bytes_apart, plural
 
 Trace = Callable[[Any, BatchLayout], LiveStep]
 Body = Callable[[BatchLayout, LiveStep | None, Schedule | None, Tied], Callable[..., Any]]
@@ -90,7 +90,8 @@ class CompiledPlanner:
         limit = self._limit_of(step, plain, report)
         fit = self._fitted(step, plain, limit, report)
         if not fit.fits and self.request.on_miss is OnMiss.RAISE:
-            raise _impossible(step, fit)
+            what = f"a training step of {step.name!r} with a {layout.describe()}"
+            raise none_fits(what, fit, smallest_remedy(fit))
         return CompiledPlan(layout, step, fit, _sentence(step, fit))
 
     def _compiled(
@@ -143,21 +144,5 @@ def _sentence(step: LiveStep, fit: XlaFit) -> str:
     if fit.fits:
         return said
     over = format_bytes(fit.memory.peak_bytes - fit.budget_bytes)
-    return (
-        f"{said}; no schedule that was compiled keeps the budget, this one is {over} over it; {_remedy(fit)}"
-    )
-
-
-def _remedy(fit: XlaFit) -> str:
-    return f"raise the budget to {format_bytes_up(fit.memory.peak_bytes)} or more, or use a smaller batch"
-
-
-def _impossible(step: LiveStep, fit: XlaFit) -> NoScheduleError:
-    least = fit.memory.peak_bytes
-    return NoScheduleError(
-        f"no schedule was found with which XLA keeps a training step of {step.name!r} with a "
-        f"{step.layout.describe()} within {format_bytes(fit.budget_bytes)}: the least that was compiled "
-        f"takes {format_bytes(least)}",
-        hint=_remedy(fit),
-        details={"budget_bytes": fit.budget_bytes, "needed_bytes": least},
-    )
+    remedy = smallest_remedy(fit)
+    return f"{said}; no schedule that was compiled keeps the budget, this one is {over} over it; {remedy}"
