@@ -2,56 +2,43 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSignalBlocker, Qt, QTimer, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSlider, QVBoxLayout, QWidget
+from PySide6.QtCore import QSignalBlocker, Signal
+from PySide6.QtWidgets import QLabel, QPushButton
 
 from app.models.exploration import Exploration
 from app.models.questions.input_scale import InputScale
 from app.presenters.words.input_reach import OFFER, TIP, coming_words, reach_words
-from app.views.common.elided_label import ElidedLabel
+from app.views.budget.scale_row import BEYOND, ScaleRow
 from app.views.common.panel import label
 
 DEBOUNCE_MS = 600  # each size that is explored is a trace
 _AS_BATCH = 2, 0, 6, 0  # pixels around the name, so that both sliders begin at one place
 _WIDE = 1000  # of the row, beside a stretch of 1
-_BEYOND = 1.25  # how far the slider goes past the size that fits
 
 
-class InputRow(QWidget):
+class InputRow(ScaleRow):
     """Moves the model to another input size.
 
     What it needs there is said at once. ``offer`` is there where the model's input may have other sizes, at
     the end of another row; the sizes are traced, and this row comes, only when somebody takes it.
 
-    Signals: ``profile_wanted()``: measure the explored size; ``room_wanted(pixels)``: it needs other room.
+    Signals: ``profile_wanted()``: measure the explored size; ``room_wanted`` as ``ScaleRow`` says.
     """
 
-    room_wanted = Signal(int)
     profile_wanted = Signal()
 
     def __init__(self, exploration: Exploration, scale: InputScale) -> None:
-        super().__init__()
+        super().__init__(DEBOUNCE_MS, lambda: scale.ask(self.slider.value()), lambda: scale.way_back)
         self._exploration, self._scale, self._room = exploration, scale, 0
-        self.slider, self.size_words = QSlider(Qt.Orientation.Horizontal), QLabel()
-        self.words = ElidedLabel("muted")
-        self.offer, self.back = QPushButton("Input size"), QPushButton("Back")
-        self.profile = QPushButton("Profile it")
-        self._timer = QTimer(self)
-        self._timer.setSingleShot(True)
-        self._timer.setInterval(DEBOUNCE_MS)
-        self._timer.timeout.connect(lambda: self._scale.ask(self.slider.value()))
+        self.size_words, self.offer = QLabel(), QPushButton("Input size")
         self._lay_out()
         self.slider.valueChanged.connect(self._on_moved)
         self.offer.clicked.connect(scale.prepare)
-        self.back.clicked.connect(self._go_back)
         self.profile.clicked.connect(self.profile_wanted)
-        self.hide()
         scale.changed.connect(self._refresh)
 
     def _lay_out(self) -> None:
-        column, first, second = QVBoxLayout(self), QHBoxLayout(), QHBoxLayout()
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(2)
+        first = self._first
         self.slider.setAccessibleName("Input size, on a slider")
         name = label("Input")
         name.setContentsMargins(*_AS_BATCH)
@@ -61,25 +48,13 @@ class InputRow(QWidget):
         first.addStretch(1)  # while there is no slider
         first.addWidget(self.back)
         self.offer.setToolTip(OFFER)
-        for button in (self.offer, self.profile):
-            button.setObjectName("link")
-        self.back.setObjectName("small")
+        self.offer.setObjectName("link")
         self.back.setAccessibleName("Back to the profiled input size")
         self.profile.setToolTip("Load the model, and measure it at this input size")
-        second.addWidget(self.words)
-        second.addStretch(1)
-        second.addWidget(self.profile)
-        column.addLayout(first)
-        column.addLayout(second)
 
     def _on_moved(self, level: int) -> None:
         self._say(level)
         self._timer.start()
-
-    def _go_back(self) -> None:
-        self._timer.stop()
-        if self._scale.way_back is not None:
-            self._scale.way_back()
 
     def _refresh(self) -> None:
         """Show the explored size, unless the hand is choosing another."""
@@ -93,11 +68,11 @@ class InputRow(QWidget):
             self.profile.setVisible(scale.way_back is not None)
             self.back.setToolTip(f"The graph as it was profiled, at {levels.words(levels.level)}")
             if reach is not None and plain is not None:
-                most = max(2 * levels.level, scale.level, round(_BEYOND * reach.fits(plain.peak_bytes)))
+                most = max(2 * levels.level, scale.level, round(BEYOND * reach.fits(plain.peak_bytes)))
                 with QSignalBlocker(self.slider):
                     self.slider.setRange(1, most)
                     self.slider.setPageStep(levels.level)
-                    if not self._timer.isActive() and not self.slider.isSliderDown() and not scale.busy:
+                    if not self._is_choosing and not scale.busy:
                         self.slider.setValue(scale.level)
             self._say(self.slider.value() if reach is not None else scale.level)
         self._ask_for_room()
