@@ -59,7 +59,8 @@ def test_lines_and_a_card_are_chosen_by_the_keyboard(desk) -> None:
     desk.until(lambda: len(desk.state["lines"]) == 2, "the replica has placed the schedule")
     assert [words.split()[0] for words in desk.state["lines"]] == ["requested", "allocated"]
     desk.still()
-    assert drawn(desk, place, theme.held) > 100
+    # Its words, and what is seen of the line: 4 MiB above the budget's, it is nearly covered by that.
+    assert drawn(desk, place, theme.held) > 20
     press(desk, "l", "Up", "Return")  # the last entry: the largest card
     desk.until(lambda: len(desk.state["lines"]) == 3, "the card is named")
     assert desk.state["lines"][-1].startswith("141 GiB card: 138 GiB")
