@@ -161,7 +161,7 @@ def test_a_card_far_above_is_named_at_the_edge(window, qtbot) -> None:
     before = curve._top()
     choice.choose_card(str(8 * GIB))
     qtbot.waitUntil(lambda: bool(curve.edge_lines.lines))
-    assert curve._top() == before
+    assert curve._top() < 1.1 * before  # a further line of the legend takes some height
     ((line, y, words),) = curve.edge_lines.placed()
     assert line.kind is LineKind.CAPACITY and y < 0 <= words.top()
     assert words.bottom() < curve.getPlotItem().vb.height() / 2
