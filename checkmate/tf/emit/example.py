@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from checkmate.request import Target
 from checkmate.tf.emit.saved_model import argument_specs
 from checkmate.tf.trace.coarsen import FoldedStep
 
@@ -113,4 +114,6 @@ def example_script(folded: FoldedStep, batch: Sequence[tf.Tensor]) -> str:
     listed = "\n".join(f"    {row!r}," for row in rows)
     metadata = folded.graph.metadata
     measured_with = {name: metadata.get(name) for name in ("kernels", "tensorflow")}
+    if metadata.get("target") == Target.XLA.value:
+        measured_with["kernels"] = None  # XLA has its own
     return _EXAMPLE.format(arguments=f"[\n{listed}\n]", measured_with=repr(measured_with))

@@ -43,6 +43,7 @@ def test_run_and_export_write_what_xla_compiles(code_file: Callable[[str], Path]
         assert found.peak_bytes[name] <= found.budget_bytes
     assert found.peak_bytes["plain_measured"] > found.budget_bytes
     assert b"_XlaMustCompile" in (out / "saved_model" / "saved_model.pb").read_bytes()
+    assert "'kernels': None" in (out / "train_example.py").read_text()  # XLA has its own
     words = report_text(found, out)
     assert "compiled by XLA: as promised" in words and "op by op; compiled by XLA" in words
 
