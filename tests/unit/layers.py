@@ -33,6 +33,7 @@ LAYERS: dict[str, str] = {
     "checkmate.tf.error_text": "",
     "checkmate.tf.kernels": "",
     "checkmate.tf.private": "",
+    "checkmate.tf.quick_import": "",
     "checkmate.errors": "units",
     "checkmate.catalog": "",
     "checkmate.ipc": "",
@@ -62,7 +63,7 @@ LAYERS: dict[str, str] = {
     "checkmate.arguments": "graphs",
     "checkmate.doctor.facts": "machine solvers.compile",
     "checkmate.tf": "machine",
-    "checkmate.tf.environment": "machine",
+    "checkmate.tf.environment": "machine tf.quick_import",
     "checkmate.solvers.bounds": "solvers.certify solvers.problem",
     "checkmate.solvers.sequence": "memory solvers.certify solvers.compile solvers.problem solvers.tolerances",
     "checkmate.solvers.addresses": "memory solvers.compile",
@@ -163,7 +164,7 @@ LAYERS: dict[str, str] = {
         "formats ipc machine memory pipeline solvers.compile solvers.constraints "
         "solvers.known_frontier solvers.once_bound solvers.portfolio solvers.problem tf.environment"
     ),
-    "checkmate.tf.child": "ipc machine tf.costs tf.measure tf.peers tf.training",
+    "checkmate.tf.child": "ipc machine tf.costs tf.measure tf.peers tf.quick_import tf.training",
     "checkmate.bench.peers": "bench.common bench.fidelity catalog pipeline solvers.problem text_table",
     "checkmate.doctor.screen": "doctor.diagnosis doctor.prove",
     "checkmate.bench.solvers": (
