@@ -40,7 +40,7 @@ Sources = dict[PurePosixPath, str]
 
 
 def sources_at(commit: str) -> Sources:
-    """Return the text of every Python file, README.md and pyproject.toml."""
+    """Return the text of the Python files, README and pyproject.toml."""
     command = ["git", "archive", "--format=tar", commit]
     packed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
     found = {}
@@ -158,7 +158,7 @@ def _circles(trees: dict[PurePosixPath, ast.Module]) -> int:
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
-    """Yield what a module imports at once: not in functions, nor for types only."""
+    """Yield what a module imports at once, for more than types."""
     for node in tree.body:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
