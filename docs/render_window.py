@@ -63,7 +63,7 @@ def _made_on(found: dict[str, Any]) -> str:
     load = machine["load before and after (1, 5, 15 minutes)"]
     return (
         f"*Measured in the {found['theme']} theme with PySide6 {machine['PySide6']} on {machine['display']}, "
-        f"{machine['cores']} cores, beside other programs: the load was {load[0]:g} before and "
+        f"{machine['cores']} cores; the load was {load[0]:g} before and "
         f"{load[3]:g} after. From `docs/results/window/frames.json`.*"
     )
 
