@@ -32,8 +32,8 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse, and refuse options that this command does not have.
 
-        The command itself refuses them: the parser above it would point to the help of all commands. It does so
-        before a missing argument is complained about, because that may be what was mistyped.
+        The command itself refuses them: the parser above it would point to the help of all commands. It does
+        so before it asks for a missing argument, because that may be what was mistyped.
 
         Raises:
             UsageError: an option is unknown, or as ``argparse`` finds.
