@@ -1,7 +1,9 @@
 """Harm each message between a process and its child, one by one.
 
 ``python -m tests.faults.messages PROTOCOL`` counts the messages of a normal conversation, then has it again
-for each message and each fault. It prints what was tried and what broke, as JSON.
+for each message and each fault. It prints what was tried and what broke, as JSON. With ``-o FILE`` that is
+written after each fault, and a run that was stopped goes on where it was. ``python -m tests.faults.gathered``
+puts such files into one record.
 """
 
 from __future__ import annotations
@@ -10,10 +12,10 @@ import argparse
 import json
 import sys
 import tempfile
-from collections import Counter
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields
+from dataclasses import asdict, dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
 from unittest import mock
@@ -26,7 +28,8 @@ from checkmate.solvers.compile.messages import COMPILE_MESSAGES
 from checkmate.solvers.pathcut.messages import PROVER_MESSAGES
 from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES
 from checkmate.workers.messages.table import WINDOW_MESSAGES
-from tests.faults.protocols import PROTOCOLS, Protocol
+from tests.faults.conversations import PROTOCOLS
+from tests.faults.protocols import Protocol
 from tests.faults.relay import CLAIMS, DIRECTIONS, FAULTS, LIE, STEPS
 
 _TABLES = (WINDOW_MESSAGES, PROVER_MESSAGES, PLAIN_GREEDY_MESSAGES, COMPILE_MESSAGES)
@@ -96,24 +99,56 @@ def lies(messages: dict[str, list[str]], most: int) -> Iterator[tuple[str, str, 
     """Yield each claim of each answer, of at most ``most`` answers of a kind."""
     kinds = {kind.__name__: kind for table in _TABLES for kind in table.classes}
     for name in dict.fromkeys(messages["from"]):
-        claims = [field.name for field in fields(kinds[name]) if field.name in (*CLAIMS, STEPS)]
+        claims = [entry.name for entry in fields(kinds[name]) if entry.name in (*CLAIMS, STEPS)]
         places = [number for number, kind in enumerate(messages["from"]) if kind == name]
         for number in places[:: max(1, -(-len(places) // most))]:
             yield from ((LIE + claim, "from", number) for claim in claims)
 
 
-def hit_all(name: str, patience: float, most: int, *, lie: bool = False) -> tuple[Counter[str], list[str]]:
-    """Return how often each fault was tried, and what broke."""
-    protocol, tried, broken = PROTOCOLS[name], Counter[str](), list[str]()
-    messages = counted(protocol, patience)
-    with tempfile.TemporaryDirectory() as folder:
-        for index, (fault, way, number) in enumerate((lies if lie else hits)(messages, most)):
-            problem = hit(protocol, fault, way, number, Path(folder) / str(index), patience)
-            tried[fault] += 1
-            if problem:
-                broken.append(f"{fault}, {way} the child, {number} ({messages[way][number]}): {problem}")
-                print(broken[-1], file=sys.stderr, flush=True)
-    return tried, broken
+@dataclass
+class Piece:
+    """What was tried of one conversation so far.
+
+    ``messages``: the types of a normal conversation's, by direction. ``most``: of each, how many were taken.
+    """
+
+    protocol: str
+    messages: dict[str, list[str]]
+    most: int
+    lie: bool
+    tried: dict[str, int] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def done(self) -> int:
+        """Return how many faults were tried."""
+        return sum(self.tried.values())
+
+    @property
+    def plan(self) -> list[tuple[str, str, int]]:
+        """Return every fault to try, in order."""
+        return list((lies if self.lie else hits)(self.messages, self.most))
+
+    def hit_next(self, patience: float) -> None:
+        """Try the next fault."""
+        fault, way, number = self.plan[self.done]
+        begun = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            problem = hit(PROTOCOLS[self.protocol], fault, way, number, Path(folder) / "log", patience)
+        self.seconds += time.monotonic() - begun
+        self.tried[fault] = self.tried.get(fault, 0) + 1
+        if problem:
+            kind = self.messages[way][number]
+            self.broken.append(f"{fault}, {way} the child, {number} ({kind}): {problem}")
+            print(self.broken[-1], file=sys.stderr, flush=True)
+
+
+def begun_piece(name: str, patience: float, most: int, lie: bool, output: Path | None) -> Piece:
+    """Return what was tried before, or a new piece."""
+    if output is not None and output.exists():
+        return Piece(**json.loads(output.read_text(encoding="utf-8")))
+    return Piece(name, counted(PROTOCOLS[name], patience), most, lie)
 
 
 def main() -> int:
@@ -123,10 +158,15 @@ def main() -> int:
     parser.add_argument("--patience", type=float, default=30.0, help="seconds that count as for ever")
     parser.add_argument("--most", type=int, default=1000, help="messages of each direction")
     parser.add_argument("--lies", action="store_true", help="change what answers claim")
+    parser.add_argument("-o", "--output", type=Path, help="where what was tried is written")
     asked = parser.parse_args()
-    tried, broken = hit_all(asked.protocol, asked.patience, asked.most, lie=asked.lies)
-    print(json.dumps({"tried": tried, "broken": broken}))
-    return 1 if broken else 0
+    piece = begun_piece(asked.protocol, asked.patience, asked.most, asked.lies, asked.output)
+    while piece.done < len(piece.plan):
+        piece.hit_next(asked.patience)
+        if asked.output is not None:
+            asked.output.write_text(json.dumps(asdict(piece)), encoding="utf-8")
+    print(json.dumps({"tried": piece.tried, "broken": piece.broken}))
+    return 1 if piece.broken else 0
 
 
 if __name__ == "__main__":
