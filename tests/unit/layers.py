@@ -178,7 +178,7 @@ LAYERS: dict[str, str] = {
     "checkmate.workers.batches": "formats ipc largest solvers.problem workers",
     "checkmate.doctor.child_entry": "doctor.tell ipc machine tf.environment tf.look",
     "app.models": (
-        "app.presenters app.state app.workers catalog formats ipc largest machine memory records "
+        "app.presenters app.state app.workers catalog certificate formats ipc largest machine memory records "
         "solvers.bounds solvers.constraints solvers.known_frontier workers"
     ),
     "checkmate.bench.paper": (
