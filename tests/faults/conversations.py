@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from tests.faults.devices import certify, export, make_films, profile, trace_sizes
 from tests.faults.protocols import Protocol, answer_first, auto, compile_kernels, prove
-from tests.faults.windows import check_elsewhere, explore, find_batch, place_buffers
+from tests.faults.windows import check_elsewhere, explore, find_batch, look_for_less, place_buffers
 
 _CUTS, _WINDOW = "checkmate.solvers.pathcut", "app.workers.process"
 _COMPILE, _FIRST = "checkmate.solvers.compile", "checkmate.solvers.warm_up"
-_ASK = "app.models.questions"
+_ASK, _DEVICE = "app.models.questions", "checkmate.workers.device"
 
 PROTOCOLS: dict[str, Protocol] = {
     "prover": Protocol(f"{_CUTS}.child", f"{_CUTS}.in_process", f"{_CUTS}.in_process", prove),
@@ -20,4 +21,12 @@ PROTOCOLS: dict[str, Protocol] = {
     "checker": Protocol("checkmate.workers.checker", _WINDOW, f"{_ASK}.checker_client", check_elsewhere),
     "placer": Protocol("checkmate.workers.placer", _WINDOW, f"{_ASK}.placing", place_buffers),
     "batches": Protocol("checkmate.workers.batches", _WINDOW, f"{_ASK}.largest_batch", find_batch),
+    "least memory": Protocol("checkmate.workers.solver", _WINDOW, f"{_ASK}.solver_client", look_for_less),
+    "certifier": Protocol(
+        "checkmate.workers.certifier", _WINDOW, "app.views.window.commands.certifying", certify
+    ),
+    "animation": Protocol("checkmate.workers.animation", _WINDOW, "app.views.playback.film", make_films),
+    "sizes": Protocol(_DEVICE, _WINDOW, f"{_ASK}.size_tracer", trace_sizes, silent_s=40.0),
+    "profile": Protocol(_DEVICE, _WINDOW, "", profile),
+    "export": Protocol(_DEVICE, _WINDOW, "", export),
 }

@@ -34,7 +34,6 @@ from tests.faults.relay import CLAIMS, DIRECTIONS, FAULTS, LIE, STEPS
 
 _TABLES = (WINDOW_MESSAGES, PROVER_MESSAGES, PLAIN_GREEDY_MESSAGES, COMPILE_MESSAGES)
 _NONE = "none"
-_SILENT_S = 8.0  # in place of the program's own, so that a lost message does not take a minute each
 _LEFT_S = 5.0  # for the children of a conversation to end
 
 
@@ -53,7 +52,9 @@ def relayed(protocol: Protocol, fault: str, direction: str, number: int, log: Pa
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(import_module(protocol.starter), "module_command", command))
         if protocol.waits and fault != _NONE:
-            stack.enter_context(mock.patch.object(import_module(protocol.waits), "_SILENT_S", _SILENT_S))
+            stack.enter_context(
+                mock.patch.object(import_module(protocol.waits), "_SILENT_S", protocol.silent_s)
+            )
         yield
 
 

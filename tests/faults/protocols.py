@@ -39,13 +39,15 @@ ROUNDING = 1 + 1e-9
 class Protocol:
     """A conversation.
 
-    ``module`` is the child's; ``starter`` starts it; ``waits`` says how long a silence may last.
+    ``module`` is the child's; ``starter`` starts it; ``waits`` says how long a silence may last. ``silent_s``
+    takes the place of that, so that a lost message does not take a minute each.
     """
 
     module: str
     starter: str
     waits: str
     talk: Callable[[float], str]
+    silent_s: float = 8.0
 
 
 @cache

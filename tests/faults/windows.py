@@ -12,11 +12,14 @@ from functools import cache
 from typing import Any
 from unittest import mock
 
+from checkmate import pipeline
 from checkmate.ir import Graph
 from checkmate.memory.check import check
 from checkmate.solvers.problem import SolveOptions
 from tests.faults.protocols import ROUNDING, least_cost, small, truth, until
 from tests.graphs_strategies import training_chain
+
+_COSTS = (0.1, 0.5, math.inf)  # extra, as a share of computing everything once
 
 
 def _bounds_are_true(bounds: list[tuple[int, float]]) -> str:
@@ -161,5 +164,48 @@ def find_batch(patience: float) -> str:
                 return f"the largest batch is said to be {[answer.batch for answer in found]}"
     finally:
         finder.close()
+    del kept
+    return ""
+
+
+@cache
+def least_peak(max_overhead: float) -> int:
+    """Return the least peak within a cost, which is proved."""
+    found = pipeline.least_memory(
+        small(), max_overhead=max_overhead, options=SolveOptions(time_limit_s=120.0)
+    )
+    assert found.proved, found
+    return found.peak_bytes
+
+
+def look_for_less(patience: float) -> str:
+    """Look for the least memory at three costs, as the window does."""
+    for share in _COSTS:
+        least_peak(share)
+    kept = application()
+    from app.models.exploration import Exploration
+    from app.models.questions import solver_client
+    from app.state.solve import Aim
+
+    exploration = Exploration()
+    client = solver_client.SolverClient(exploration)
+    try:
+        exploration.set_graph(small())
+        client.send_graph()
+        for share in _COSTS:
+            exploration.set_aim(Aim(share))
+            client.solve(2.0)
+            if not until(lambda: not _solving(exploration), patience, turn):
+                return f"the search at {share} never ended"
+            known, least = exploration.what_if, least_peak(share)
+            if known.least_bound(share) > least:
+                return f"a bound of {known.least_bound(share)} bytes at {share}"
+            if exploration.solve.status == "optimal" and known.least_within(share).peak_bytes > least:
+                return "a peak is called the least that is not"
+            broken = _bounds_are_true(exploration.frontier.bounds)
+            if broken:
+                return broken
+    finally:
+        client.close()
     del kept
     return ""
