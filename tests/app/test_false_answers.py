@@ -10,6 +10,7 @@ import pytest
 
 from app.models.exploration import Exploration
 from app.models.questions.solver_client import SolverClient
+from app.presenters.words.solve_text import of_solve
 from app.state.solve import Aim
 from checkmate.ipc.steps import pack_steps
 from checkmate.ir import SolveStatus
@@ -136,4 +137,17 @@ def test_a_bound_is_for_the_budget_that_was_asked(client: SolverClient) -> None:
     claims = {"status": SolveStatus.LIMIT, "cost": None, "lower_bound": 18.0}
     client._on_received(dataclasses.replace(ended(client, **claims), budget_bytes=10**9, steps=b""))
     assert exploration.frontier.bound(60) == 18.0 and exploration.frontier.bound(10**9) == 16.0
+    client.close()
+
+
+def test_it_is_said_who_vouches_for_a_proof(client: SolverClient) -> None:
+    exploration = client._exploration
+
+    def tip() -> str:
+        return of_solve(exploration.graph, exploration.solve, exploration.standing, "").tip
+
+    assert tip() == ""
+    client._on_received(ended(client))
+    assert exploration.solve.status == "optimal"
+    assert "Proved by the solver" in tip() and "Save a certificate…" in tip()
     client.close()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from checkmate import pipeline
 from checkmate.errors import CheckmateError
@@ -183,15 +184,16 @@ def certify(patience: float) -> str:
     from PySide6.QtWidgets import QMainWindow
 
     from app.models.session import Session
-    from app.views.window.commands.certifying import Certifying
+    from app.views.window.commands import certifying as command
 
     host: Any = QMainWindow()
     session = host.session = Session()
-    certifying, told = Certifying(host), list[str]()
+    certifying, told = command.Certifying(host), list[str]()
     session.noticed.connect(told.append)
     session.exploration.set_graph(small())
     try:
-        with tempfile.TemporaryDirectory() as folder:
+        # Two small graphs take no minute; a lost answer would.
+        with mock.patch.object(command, "_SECONDS", 10.0), tempfile.TemporaryDirectory() as folder:
             for budget in (60, 70):
                 path, found = Path(folder) / str(budget), truth(8, budget)
                 steps = found.require_schedule().steps
