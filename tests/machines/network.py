@@ -1,6 +1,7 @@
-"""Machines of a small network on this one: each a network namespace with an address of its own.
+"""Make the machines of a small network on this one.
 
-Where namespaces are not allowed, ``Machines(apart=False)`` gives them addresses of the loopback device.
+Each is a network namespace. Where these are not allowed, ``Machines(apart=False)`` gives them addresses of
+the loopback device.
 """
 
 from __future__ import annotations

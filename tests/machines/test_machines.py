@@ -45,5 +45,8 @@ def test_a_worker_whose_cable_is_pulled_out(
     assert found.problems == []
 
 
-def test_the_scheduler_is_lost(machines: Machines, right: dict[str, Any], tmp_path: Path) -> None:
+def test_the_scheduler_is_lost(
+    machines: Machines, right: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert lose_scheduler(machines, tmp_path, right).problems == []
+    assert "Traceback" not in capfd.readouterr().err  # one sentence says it

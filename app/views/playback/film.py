@@ -110,15 +110,15 @@ class PlaybackFilm(QObject):
         steps = self._film.steps
         samples = (steps[len(steps) // 3], steps[2 * len(steps) // 3], steps[-1])
         process.send(self._begin(scene, len(samples)))
-        for step in samples:
+        for number, step in enumerate(samples):
             yield from scene.draw(step)
-            process.send(AnimationSample(_pixels(scene.image)))
+            process.send(AnimationSample(number, _pixels(scene.image)))
         for step in steps:
             while self._drawn - self._taken >= _AHEAD:
                 yield
             yield from scene.draw(step)
+            process.send(AnimationFrame(self._drawn, _pixels(scene.image)))
             self._drawn += 1
-            process.send(AnimationFrame(_pixels(scene.image)))
             self.progressed.emit(self._drawn, len(steps))
 
     def _begin(self, scene: PlaybackScene, samples: int) -> BeginAnimation:
