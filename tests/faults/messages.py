@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import tempfile
 import time
@@ -34,6 +35,7 @@ from tests.faults.relay import CLAIMS, DIRECTIONS, FAULTS, LIE, STEPS
 
 _TABLES = (WINDOW_MESSAGES, PROVER_MESSAGES, PLAIN_GREEDY_MESSAGES, COMPILE_MESSAGES)
 _NONE = "none"
+_BROKEN = re.compile(r"(.*), (to|from) the child, (\d+) \(\w+\): .*", re.DOTALL)
 _LEFT_S = 5.0  # for the children of a conversation to end
 
 
@@ -120,6 +122,7 @@ class Piece:
     tried: dict[str, int] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    again: list[str] = field(default_factory=list)  # what broke once, and not when it was tried again
 
     @property
     def done(self) -> int:
@@ -144,12 +147,29 @@ class Piece:
             self.broken.append(f"{fault}, {way} the child, {number} ({kind}): {problem}")
             print(self.broken[-1], file=sys.stderr, flush=True)
 
+    def hit_again(self, patience: float) -> None:
+        """Try again what broke: the machine may have been too busy."""
+        for line in tuple(self.broken):
+            found = _BROKEN.fullmatch(line)
+            assert found is not None, line
+            fault, way, number = found[1], found[2], int(found[3])
+            with tempfile.TemporaryDirectory() as folder:
+                problem = hit(PROTOCOLS[self.protocol], fault, way, number, Path(folder) / "log", patience)
+            if not problem:
+                self.broken.remove(line)
+                self.again.append(line)
+
 
 def begun_piece(name: str, patience: float, most: int, lie: bool, output: Path | None) -> Piece:
     """Return what was tried before, or a new piece."""
     if output is not None and output.exists():
         return Piece(**json.loads(output.read_text(encoding="utf-8")))
     return Piece(name, counted(PROTOCOLS[name], patience), most, lie)
+
+
+def _save(piece: Piece, output: Path | None) -> None:
+    if output is not None:
+        output.write_text(json.dumps(asdict(piece)), encoding="utf-8")
 
 
 def main() -> int:
@@ -160,12 +180,15 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=1000, help="messages of each direction")
     parser.add_argument("--lies", action="store_true", help="change what answers claim")
     parser.add_argument("-o", "--output", type=Path, help="where what was tried is written")
+    parser.add_argument("--again", action="store_true", help="try again what broke in the file of -o")
     asked = parser.parse_args()
     piece = begun_piece(asked.protocol, asked.patience, asked.most, asked.lies, asked.output)
+    if asked.again:
+        piece.hit_again(asked.patience)
     while piece.done < len(piece.plan):
         piece.hit_next(asked.patience)
-        if asked.output is not None:
-            asked.output.write_text(json.dumps(asdict(piece)), encoding="utf-8")
+        _save(piece, asked.output)
+    _save(piece, asked.output)
     print(json.dumps({"tried": piece.tried, "broken": piece.broken}))
     return 1 if piece.broken else 0
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from checkmate.errors import CheckmateError
 from checkmate.solvers.sequence.local_search import warm_up
 from tests.machines.losses import Loss, answers_here, lose_machine, lose_scheduler
 from tests.machines.network import Machines, can_be_apart
@@ -62,8 +63,11 @@ def main() -> int:
 
 def _one(lose: _Case, right: dict[str, Any], *, apart: bool) -> Loss:
     with Machines(apart=apart) as machines, tempfile.TemporaryDirectory() as folder:
-        machines.start_all()
-        return lose(machines, Path(folder), right)
+        try:
+            machines.start_all()
+            return lose(machines, Path(folder), right)
+        except (CheckmateError, TimeoutError) as error:
+            return Loss(0, 0, [str(error)])
 
 
 if __name__ == "__main__":
