@@ -1,4 +1,4 @@
-"""Test that errors of Keras and TensorFlow are cut down to what went wrong."""
+"""Test that errors of Keras are cut down to what went wrong."""
 
 from __future__ import annotations
 
