@@ -29,12 +29,13 @@ _LEAST_S, _MOST_COLUMNS, _QUICK_S = 4.0, 60_000, 1.0
 class Engines:
     """The libraries that solve one prover's programs.
 
-    ``stop`` ends the process that may run beside it.
+    ``with_sat``: whether CP-SAT may solve any. ``stop`` ends the process that may run beside it.
     """
 
     graph: Graph
     budget_bytes: int
     workers: int
+    with_sat: bool = True
     _sat: SatProcess = field(init=False, default_factory=SatProcess)
     _hard: bool = field(init=False, default=False)  # HiGHS was too slow for one; later ones are larger
 
@@ -91,7 +92,7 @@ class Engines:
     def _suits_sat(self, program: CutProgram, seconds: float) -> bool:
         """Return whether CP-SAT may solve ``program``."""
         several = len(program.cuts) > 1 and program.columns <= _MOST_COLUMNS
-        return several and seconds > _LEAST_S and self._sat.usable
+        return several and seconds > _LEAST_S and self.with_sat and self._sat.usable
 
     def _fitting(self, program: CutProgram, found: CutOutcome) -> Steps | None:
         """Return the schedule of a solved program; None where it does not fit."""

@@ -142,13 +142,14 @@ class Prover:
 
     ``bound``: in the graph's cost unit, for any order; infinite once it is proved that no schedule exists.
     ``best_cuts``: the cuts whose program gave it; none where it is the base cost.
-    ``reach``: the graph's, if the caller has it already.
+    ``reach``: the graph's, if the caller has it already. ``with_sat``: whether CP-SAT may solve programs.
     """
 
     graph: Graph
     budget_bytes: int
     workers: int = 1
     reach: Reach | None = None
+    with_sat: bool = True
     bound: float = field(init=False)
     cuts: int = field(init=False, default=0)
     rounds: int = field(init=False, default=0)
@@ -165,7 +166,7 @@ class Prover:
         self._first: list[list[int]] = []  # sets of cuts to try before cuts are added to any
         self._base: _Attempt | None = None  # the attempt that cuts are added to
         self._failed: set[int] = set()  # the cuts that made the base too hard
-        self._engines = Engines(self.graph, self.budget_bytes, self.workers)
+        self._engines = Engines(self.graph, self.budget_bytes, self.workers, self.with_sat)
 
     def run(
         self,

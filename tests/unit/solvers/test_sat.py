@@ -9,6 +9,7 @@ import math
 import time
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import numpy as np
 import psutil
@@ -19,7 +20,6 @@ from checkmate.ir import Graph, Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never
 from checkmate.solvers.bounds import working_set_bound
-from checkmate.solvers.pathcut import engines
 from checkmate.solvers.pathcut.cuts import CutProgram, Reach, build_program, heaviest_path
 from checkmate.solvers.pathcut.program import CutOutcome, solve_program
 from checkmate.solvers.pathcut.prover import Prover
@@ -96,31 +96,44 @@ def test_only_costs_that_are_not_whole_are_rounded() -> None:
     assert parts_of(replace(program, cost=program.cost + 0.5)) > 1e4
 
 
-def test_the_process_ends_with_the_prover(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "_QUICK_S", 0.0)  # so that HiGHS never solves a program of several cuts
-    before = set(psutil.Process().children())
-    asked: list[int] = []
-    solve = SatProcess.solve
-
-    def noted(self: SatProcess, graph: Graph, program: CutProgram, **how: object) -> CutOutcome:
-        found = solve(self, graph, program, **how)  # type: ignore[arg-type]
-        asked.append(len(set(psutil.Process().children()) - before))
-        return found
-
-    monkeypatch.setattr(SatProcess, "solve", noted)
-    graph = training_chain(12)
-    prover = Prover(graph, peak_of(graph) - 30)
+def run_rounds(prover: Prover) -> None:
+    """Solve three programs, those of several cuts without HiGHS if possible."""
+    prover._engines._hard = True
     prover.run(
-        until=time.perf_counter() + 60,
+        until=time.perf_counter() + 300,
         cancelled=never,
         on_bound=ignore,
         on_steps=lambda steps: None,
         enough=lambda bound: False,
         rounds=3,
     )
-    assert asked and set(asked) == {1}
+
+
+def test_the_process_ends_with_the_prover(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = set(psutil.Process().children())
+    running: list[int] = []
+    solve = SatProcess.solve
+
+    def noted(self: SatProcess, graph: Graph, program: CutProgram, **how: Any) -> CutOutcome:
+        found = solve(self, graph, program, **how)
+        running.append(len(set(psutil.Process().children()) - before))
+        return found
+
+    monkeypatch.setattr(SatProcess, "solve", noted)
+    graph = training_chain(12)
+    prover = Prover(graph, peak_of(graph) - 30)
+    run_rounds(prover)
+    assert running and set(running) == {1}
     assert prover.bound > graph.base_cost
     assert set(psutil.Process().children()) <= before
+
+
+def test_a_prover_may_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SatProcess, "solve", lambda *given, **named: pytest.fail("it was asked"))
+    graph = training_chain(12)
+    prover = Prover(graph, peak_of(graph) - 30, with_sat=False)
+    run_rounds(prover)
+    assert prover.bound > graph.base_cost
 
 
 def test_a_process_that_fails_leaves_the_programs_to_highs(monkeypatch: pytest.MonkeyPatch) -> None:
