@@ -161,7 +161,6 @@ class Prover:
         self._reach = self.reach or Reach.of(self.graph)
         self._single = tightest_cut(self._reach)
         self._scanned = False
-        self._through: int | None = None  # the better single cut, if the first one was poor
         self._path: list[int] = []
         self._first: list[list[int]] = []  # sets of cuts to try before cuts are added to any
         self._base: _Attempt | None = None  # the attempt that cuts are added to
@@ -218,9 +217,9 @@ class Prover:
             other = None if self._scanned else self._better_single(task)
             self._scanned = True
             if other is not None:
-                self._single = self._through = other
+                self._single = other
                 return [other]
-            self._path = heaviest_path(self.graph, self._reach, through=self._through)
+            self._path = heaviest_path(self.graph, self._reach, through=self._single)
             self._first = self._first_sets(task)
         if self._first:
             return self._first.pop()
