@@ -105,19 +105,6 @@ class MeasuredStep:
         return int(result.budget_bytes * rate), (note,)
 
 
-def retraced_step(
-    request: ModelRequest, graph: Graph, result: SolveResult, report: Report, cancelled: Cancelled
-) -> tuple[MeasuredStep, SolveResult, tuple[str, ...]]:
-    """Trace the step that ``graph`` (of a file) describes again, here.
-
-    Return it, measured plainly, with ``result`` for it, and notes on what changed.
-
-    Raises:
-        OtherStepError: ``graph`` is not this model's.
-    """
-    return retrace(request, graph, result, report, cancelled).measured(report, cancelled)
-
-
 @dataclass(frozen=True, eq=False)
 class Retraced:
     """The step of a file, traced here: nothing of it was run yet.
@@ -138,7 +125,10 @@ class Retraced:
     def measured(
         self, report: Report, cancelled: Cancelled
     ) -> tuple[MeasuredStep, SolveResult, tuple[str, ...]]:
-        """Measure the plain step; return as ``retraced_step`` does."""
+        """Measure the plain step.
+
+        Return the step with it, the schedule for it, and notes on what changed.
+        """
         plain = measure_plain(self.request, self.folded, report=report, cancelled=cancelled)
         return MeasuredStep(self.request, self.folded, plain, report, cancelled), self.result, self.notes
 

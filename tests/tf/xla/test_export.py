@@ -30,7 +30,7 @@ OPTIONS = SolveOptions(time_limit_s=3)
 
 
 @pytest.mark.heavy
-def test_run_and_export_write_what_xla_compiles(code_file: Callable[[str], Path], tmp_path: Path) -> None:
+def test_run_export_and_verify_are_compiled(code_file: Callable[[str], Path], tmp_path: Path) -> None:
     request = ModelRequest(f"{code_file(MODEL)}:make", batch_size=4096, allow_code=True)
     out = tmp_path / "out"
     outcome = pipeline.run(request, Budget(share=0.6), out, options=OPTIONS)
@@ -54,6 +54,15 @@ def test_run_and_export_write_what_xla_compiles(code_file: Callable[[str], Path]
     steps = outcome.result.require_schedule().steps.tolist()
     elsewhere = step._compiled_elsewhere(steps, XlaEmission()).memory
     assert elsewhere.peak_bytes == step.compiled(outcome.result.schedule).memory.peak_bytes
+
+    # Verified alone it is compiled too, and the same is said of it.
+    budget = Budget(share=0.6)
+    alone = pipeline.verify(request, outcome.graph, outcome.result, budget_bytes=budget)
+    assert alone.ok, alone.problems
+    assert alone.settings["target"] == "xla" and alone.budget_bytes == found.budget_bytes
+    assert alone.peak_bytes["predicted"] == found.peak_bytes["predicted"]
+    assert alone.peak_bytes["measured"] <= alone.budget_bytes < alone.peak_bytes["plain_measured"]
+    assert alone.gradients["bitwise"] and alone.gradients["overall_relative_error"] < 1e-6
 
 
 @pytest.mark.long
