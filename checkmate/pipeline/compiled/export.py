@@ -14,6 +14,7 @@ from pathlib import Path
 
 from checkmate.errors import NoScheduleError
 from checkmate.ir.report import VerificationReport
+from checkmate.ir.result import SolveResult
 from checkmate.pipeline.compiled.search import CompiledSearch, FittedStep
 from checkmate.pipeline.compiled.step import TracedForXla
 from checkmate.pipeline.compiled.verify import begun, emission_of, given_schedule, measurements, notes_on
@@ -92,16 +93,24 @@ def export_compiled_within(
         As ``run_compiled``.
     """
     step = TracedForXla(traced.request, traced.folded, report, cancelled)
-    return _run(begun(step, solver, traced.result), budget, directory, traced.notes)
+    return _run(begun(step, solver), budget, directory, traced.notes, traced.result)
 
 
-def _run(search: CompiledSearch, budget: Budget, directory: Path, notes: tuple[str, ...]) -> RunOutcome:
+def _run(
+    search: CompiledSearch,
+    budget: Budget,
+    directory: Path,
+    notes: tuple[str, ...],
+    first: SolveResult | None = None,
+) -> RunOutcome:
     """Fit, write and reload until the meter shows no more than is allowed.
 
-    If no schedule keeps it, the last one written stays, and its report says so.
+    ``first`` is taken if it keeps that. If no schedule does, the last one written stays, and its report says
+    so.
     """
     allowed = search.allowed_bytes(budget)
-    fitted = search.fitted(allowed)
+    given = None if first is None else search.as_given(first, allowed)
+    fitted = given if given is not None and given.fit.fits else search.fitted(allowed)
     plain = search.step.measured_plain(search.plain)
     for attempt in range(1, _EXPORTS + 1):
         found = _written(search, fitted, plain, allowed, directory, notes)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.ir.report import VerificationReport
-from checkmate.ir.result import SolveResult
 from checkmate.pipeline.compiled.search import CompiledSearch, FittedStep
 from checkmate.pipeline.compiled.step import TracedForXla
 from checkmate.pipeline.measured_step import Retraced
@@ -83,13 +82,10 @@ def given_schedule(
     return GivenSchedule(search, search.as_given(result, allowed), allowed)
 
 
-def begun(step: TracedForXla, solver: StepSolver, first: SolveResult | None = None) -> CompiledSearch:
-    """Compile the plain step, and return the search for a scheduled one.
-
-    ``first`` is tried before anything is solved for.
-    """
+def begun(step: TracedForXla, solver: StepSolver) -> CompiledSearch:
+    """Compile the plain step; return the search for a scheduled one."""
     step.report(Progress("compile", message="compiling the plain step with XLA"))
-    return CompiledSearch(step, step.compiled(None), solver, first)
+    return CompiledSearch(step, step.compiled(None), solver)
 
 
 def measurements(search: CompiledSearch, fitted: FittedStep, plain: Plain) -> Measurements:

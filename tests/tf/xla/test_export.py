@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 
 from checkmate import pipeline
 from checkmate.cli.shared.output import report_text
+from checkmate.ir.graph import GraphBuilder
 from checkmate.pipeline.compiled.step import TracedForXla
-from checkmate.pipeline.measured_step import retrace
+from checkmate.pipeline.measured_step import retrace, with_target_of
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
@@ -27,6 +29,23 @@ def make():
     return model
 """
 OPTIONS = SolveOptions(time_limit_s=3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "of_file", "used"),
+    [
+        (None, "xla", "xla"),
+        (None, None, None),
+        ("executor", "xla", "executor"),
+        (None, "executor", "executor"),
+    ],
+)
+def test_a_schedule_is_for_the_target_of_its_graph(
+    asked: str | None, of_file: str | None, used: str | None
+) -> None:
+    metadata = {} if of_file is None else {"target": of_file}
+    graph = dataclasses.replace(GraphBuilder("any").build(), metadata=metadata)
+    assert with_target_of(ModelRequest("any", target=asked), graph).target == used
 
 
 @pytest.mark.heavy
