@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from checkmate.errors import BudgetBelowMinimumError
 from checkmate.ir.result import SolveResult
@@ -42,6 +42,7 @@ class CompiledSearch:
     def __init__(self, step: TracedForXla, plain: StepCompilation, solver: StepSolver) -> None:
         self.step, self.plain, self._solver = step, plain, solver
         self._results: list[SolveResult] = []
+        self._attempts: list[XlaAttempt] = []
 
     def allowed_bytes(self, budget: Budget) -> int:
         """Return what arguments, results and temporaries may take in all."""
@@ -65,6 +66,10 @@ class CompiledSearch:
             least=self._least,
             report=self.step.report,
         )
+        self._attempts += fit.attempts
+        known = [each for each in self._attempts if each.memory.peak_bytes <= goal]
+        if not fit.fits and known:  # a search for more may have come by what keeps less
+            fit = replace(fit, chosen=min(known, key=lambda each: each.overhead))
         if not fit.fits:
             what = f"a training step of {self.step.folded.traced.loaded.name!r}"
             raise none_fits(what, fit, f"{smallest_remedy(fit)}; or add --target executor")

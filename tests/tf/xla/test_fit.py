@@ -5,15 +5,22 @@ All is known of the compiler here.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
+from checkmate import pipeline
 from checkmate.ir.graph import Graph, GraphBuilder
+from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.compiling import MOST_SCHEDULES
 from checkmate.memory.simulate import simulate
+from checkmate.pipeline.compiled.search import CompiledSearch
 from checkmate.pipeline.counted import solve_counted
 from checkmate.progress import silent
+from checkmate.solvers.bounds import below_minimum
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import SolveOptions
 from checkmate.tf.xla.compiled import StepCompilation
@@ -122,6 +129,42 @@ def test_the_budget_is_used_up_or_nothing_cheaper_is_known(share: float, rate: f
     cheaper = [each for each in fit.attempts if each.overhead < fit.overhead]
     assert fit.memory.temp_bytes >= 0.9 * room or not fit.extra_steps, (fit.memory.temp_bytes / room, asked)
     assert all(each.memory.peak_bytes > fit.budget_bytes for each in cheaper)
+
+
+class _AnswersOnce:
+    """A solver that finds a small schedule once, and then none."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def solve_above_minimum(self, graph: Graph, _: int) -> SolveResult:
+        self.asked += 1
+        if self.asked > 1:
+            error = below_minimum(graph, 1)
+            assert error is not None
+            raise error
+        return pipeline.solve(graph, int(0.5 * pipeline.keep_everything_peak(graph)), solver="greedy")
+
+    def solve(self, graph: Graph, _: int) -> SolveResult:
+        return pipeline.solve(graph, pipeline.keep_everything_peak(graph), solver="keep-all")
+
+    def minimum_bytes(self, graph: Graph) -> int:
+        return pipeline.keep_everything_peak(graph)
+
+
+def test_what_was_compiled_for_more_is_known_where_less_is_wanted() -> None:
+    graph = _long_chain()
+
+    def compiled(schedule: Schedule, tied: Tied = Tied.RECOMPUTED) -> StepCompilation:
+        return _compilation(simulate(graph, schedule).peak_bytes)
+
+    loaded = SimpleNamespace(traced=SimpleNamespace(loaded=SimpleNamespace(name="any")))
+    step: Any = SimpleNamespace(graph=graph, compiled=compiled, report=silent, folded=loaded)
+    plain, solver = compiled(Schedule.plain(graph)), _AnswersOnce()
+    search = CompiledSearch(step, plain, cast(Any, solver))
+    first = search.fitted(FIXED + int(0.8 * plain.memory.temp_bytes))
+    again = search.fitted(FIXED + int(0.6 * plain.memory.temp_bytes))
+    assert again.result is first.result and again.fit.fits and solver.asked > 1
 
 
 def _long_chain() -> Graph:
