@@ -134,8 +134,9 @@ LAYERS: dict[str, str] = {
     "checkmate.pipeline": (
         "catalog certificate formats machine memory pipeline.fitting pipeline.verification solvers.bounds "
         "solvers.certificates solvers.certify solvers.compile solvers.constraints solvers.listeners "
-        "solvers.once_bound solvers.portfolio solvers.problem solvers.registry solvers.warm_up tf.allocator "
-        "tf.costs tf.emit tf.environment tf.fresh tf.measure tf.room tf.trace tf.xla"
+        "solvers.once_bound solvers.portfolio solvers.problem solvers.registry solvers.tolerances "
+        "solvers.warm_up tf.allocator tf.costs tf.emit tf.environment tf.fresh tf.measure tf.room tf.trace "
+        "tf.xla"
     ),
     "checkmate.tf.peers": "catalog tf.costs tf.devices tf.measure tf.models tf.trace",
     "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem text_table",
@@ -178,7 +179,7 @@ LAYERS: dict[str, str] = {
     "checkmate.workers.batches": "formats ipc largest solvers.problem workers",
     "checkmate.doctor.child_entry": "doctor.tell ipc machine tf.environment tf.look",
     "app.models": (
-        "app.presenters app.state app.workers catalog formats ipc largest machine memory records "
+        "app.presenters app.state app.workers catalog certificate formats ipc largest machine memory records "
         "solvers.bounds solvers.constraints solvers.known_frontier workers"
     ),
     "checkmate.bench.paper": (

@@ -17,7 +17,7 @@ from checkmate.progress import FillState
 from checkmate.request import Target
 from checkmate.units import format_bytes, plural
 
-_TYPED = ("checkmate", "pip", "dask", "ray")  # commands, which keep their case
+_TYPED = ("checkmate", "pip", "dask")  # commands, which keep their case
 SCALED_FROM = "extrapolated_from_batch"  # in a graph's metadata
 GRADIENT = "gradient_tape/"  # the scope of ops that TensorFlow made for gradients
 _LONGEST = 64  # characters of a name in a sentence
