@@ -121,7 +121,7 @@ LAYERS: dict[str, str] = {
         "machine tf.costs tf.devices tf.emit tf.environment tf.fresh tf.profiler tf.room tf.trace tf.xla "
         "tf.xla_calls"
     ),
-    "checkmate.tf.xla": "memory tf.emit tf.error_text tf.private tf.trace",
+    "checkmate.tf.xla": "memory tf.costs tf.emit tf.error_text tf.private tf.trace",
     "checkmate.tf.training": (
         "machine memory tf.allocator tf.costs tf.devices tf.emit tf.fresh tf.models tf.private tf.profiler "
         "tf.room tf.trace tf.xla tf.xla_calls"
