@@ -50,7 +50,7 @@ To measure again, run `python -m tests.desk.course -o docs/results/window/frames
 `python docs/render_window.py`. It needs Xvfb, openbox and xdotool.
 """
 _MORE = """\
-## Stalls { #stalls }
+## Stalls {{ #stalls }}
 
 A timer should beat every 8 ms in the window's event loop; a late beat is a *stall*. *Own work* is what the
 window's thread itself computed between two beats, so other programs do not count in it. *Checked elsewhere*:
@@ -60,7 +60,7 @@ as the window does it for graphs of this size. Drawn offscreen, 1400 × 900. The
 {stalls}
 `python -m tests.benchmarks.stalls -o docs/results/window/stalls.json` measures them.
 
-## Answers and memory { #answers }
+## Answers and memory {{ #answers }}
 
 From a deed to all views painted, offscreen; the goals are a first window within a second, an answer to the
 slider within 100 ms, a frame of a drag within 16 ms, and less than 300 MB for a graph of 10,000 ops.
