@@ -54,7 +54,8 @@ of punctuation aside.
 
 To measure again: `python docs/measure_house.py HEAD -o docs/results/house/after.json`; for the seconds,
 `python docs/measure_house.py --run .ci/quick -o docs/results/house/seconds.json` and the same with `pytest`
-and `.ci/run`; then `python docs/render_house.py`.
+and `.ci/run`; then `python docs/render_house.py`. The counts are from `docs/results/house/before.json` and
+`docs/results/house/after.json`.
 """
 
 

@@ -125,6 +125,9 @@ def why_missed(graph: Graph, tried: TriedStep | None, *, allowed: int, held: int
     schedule requests as few bytes as there are.
     """
     beside = f" beside the {format_bytes(held)} that others hold" if held > _NOTABLE * allowed else ""
+    if proof is not None and tried is not None and tried.measured and tried.own_bytes < proof.bound_bytes:
+        least = format_bytes(proof.bound_bytes)  # some op takes less than it is counted with
+        return f"its ops were counted with at least {least}, more than was measured, so nothing is proved"
     if proof is not None:
         proved = "it is proved that no schedule requests so few bytes"
         if proof.bound_bytes > allowed - held:  # what the solver proved may be more than this bound

@@ -10,7 +10,7 @@ import pytest
 
 from checkmate import pipeline
 from checkmate.cli.shared.output import report_text
-from checkmate.ir.graph import GraphBuilder
+from checkmate.graphs.generate import training_chain
 from checkmate.pipeline.compiled.step import TracedForXla
 from checkmate.pipeline.measured_step import retrace, with_target_of
 from checkmate.progress import never, silent
@@ -44,7 +44,7 @@ def test_a_schedule_is_for_the_target_of_its_graph(
     asked: str | None, of_file: str | None, used: str | None
 ) -> None:
     metadata = {} if of_file is None else {"target": of_file}
-    graph = dataclasses.replace(GraphBuilder("any").build(), metadata=metadata)
+    graph = dataclasses.replace(training_chain(2), metadata=metadata)
     assert with_target_of(ModelRequest("any", target=asked), graph).target == used
 
 

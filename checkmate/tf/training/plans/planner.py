@@ -12,10 +12,18 @@ from typing import Any
 
 import tensorflow as tf
 
-from checkmate.errors import CheckmateError, CycleError, NoScheduleError, OnlySmallTensorsError, ProfileError
+from checkmate.errors import (
+    CheckmateError,
+    CycleError,
+    DynamicShapeError,
+    NoScheduleError,
+    OnlySmallTensorsError,
+    ProfileError,
+)
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.garbage import only_newer_garbage
 from checkmate.progress import Progress, Report
+from checkmate.request import OnMiss
 from checkmate.tf.devices import warms_up
 from checkmate.tf.emit.region import fetch_region
 from checkmate.tf.emit.small_chunks import SmallChunks
@@ -279,6 +287,11 @@ class Planner:
                 0,
                 f"{layout.describe()}: nothing big enough to recompute; it trains as before",
             )
+        except DynamicShapeError as error:
+            if self.request.on_miss is OnMiss.RAISE:
+                raise
+            sentence = f"{layout.describe()}: no schedule was looked for: {error}; it trains as before"
+            return StepPlan(layout, None, None, 0, sentence)
         gc.collect()
         small_chunks = SmallChunks(step.folded.structure)
         names = self._names_of(step)
