@@ -77,10 +77,6 @@ def calls_what_xla_compiles(x: tf.Tensor) -> tf.Tensor:
     return compiled_by_xla(x) + 1.0
 
 
-def has_open_shape(x: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(tf.boolean_mask(x, x > 0.5))
-
-
 FEED = iter(tf.data.Dataset.from_tensors(IMAGES).repeat())
 TABLE = tf.lookup.experimental.MutableHashTable(tf.string, tf.float32, 0.0)
 
@@ -89,7 +85,6 @@ REFUSED: tuple[tuple[Callable[..., Any], type[CheckmateError], str], ...] = (
     (takes_data, TraceError, "'takes_data' takes its data from an iterator itself"),
     (fills_a_table, TraceError, "'fills_a_table' keeps state outside of variables"),
     (calls_what_xla_compiles, JitCompiledError, "is compiled with jit_compile=True"),
-    (has_open_shape, CheckmateError, "so its size is not known before it runs"),
     (lambda x: x.numpy(), TraceError, "could not be traced"),
 )
 
