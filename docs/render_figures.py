@@ -132,7 +132,37 @@ def _tried(facts: dict[str, Any]) -> str:
     )
 
 
+def _stalls(facts: dict[str, Any]) -> str:
+    columns = ("while", "beats", "stall p99 / worst, ms", "own work p99 / worst, ms")
+    return table(
+        columns,
+        (
+            [what, f"{row['beats']:,}", *(_late(row[kind]) for kind in ("stall_ms", "own_work_ms"))]
+            for what, row in facts["rows"].items()
+        ),
+    )
+
+
+def _late(milliseconds: dict[str, float]) -> str:
+    return f"{milliseconds['p99']:.1f} / {milliseconds['worst']:.1f}"
+
+
+def _answers(facts: dict[str, Any]) -> str:
+    rows = ([what, *_answer(row)] for what, row in facts["rows"].items())
+    return table(("what", "times", "median", "p99", "worst"), rows)
+
+
+def _answer(row: dict[str, float]) -> Iterator[str]:
+    if "bytes" in row:
+        yield from ("1", f"{row['bytes'] / _MIB:.0f} MiB", "", "")
+        return
+    yield str(row["count"])
+    yield from (f"{row[which]:.1f} ms" for which in ("median_ms", "p99_ms", "worst_ms"))
+
+
 _KINDS = {
+    "checkmate-stalls": _stalls,
+    "checkmate-answers": _answers,
     "checkmate-record": _record,
     "checkmate-requested": _requested,
     "checkmate-layout": _layout,

@@ -22,6 +22,7 @@ from checkmate.cli.commands.largest import cards, max_batch, plan
 from checkmate.cli.commands.model import export, info, profile, run, verify
 from checkmate.cli.commands.schedule import certify, check, explain, frontier, report, solve
 from checkmate.cli.shared import output
+from checkmate.cli.shared.parser import Parser
 from checkmate.errors import CancelledError, CheckmateError, ExitCode, UsageError
 from checkmate.machine.supported import why_unsupported
 from checkmate.terminal import Interrupt, without_native_chatter
@@ -96,28 +97,16 @@ def _failed(options: argparse.Namespace, message: str, hint: str, code: int, det
     return code
 
 
-class _Parser(argparse.ArgumentParser):
-    """Report an error in one clear sentence, without the usage block."""
-
-    def error(self, message: str) -> Any:
-        """Raise the message as an error.
-
-        Raises:
-            UsageError: always.
-        """
-        raise UsageError(message, hint=f"see: {self.prog} --help")
-
-
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    parser = _Parser(
+    parser = Parser(
         prog="checkmate",
         description="Explore, solve and export rematerialized training steps of Keras models.",
         epilog="Start with: checkmate explore unet   or: checkmate run unet --budget 60% -o out",
     )
     parser.add_argument("--version", action="version", version=f"checkmate {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    common = _Parser(add_help=False)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+    common = Parser(add_help=False)
     common.add_argument("--json", action="store_true", help="print one JSON object on standard output")
     common.add_argument("--quiet", action="store_true", help="no progress on standard error")
     common.add_argument("--debug", action="store_true", help="show tracebacks and logs")

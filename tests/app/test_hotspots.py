@@ -5,6 +5,7 @@ Both are about the step at the playhead.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import pytest
@@ -104,6 +105,18 @@ def test_nothing_is_worked_out_while_the_page_is_hidden(window, qtbot) -> None:
     assert not inspector.hotspot.busy and inspector.hotspot.remedies == []
     window.selection.select(-1)
     qtbot.waitUntil(lambda: len(inspector.hotspot.remedies) > 0, timeout=20000)
+
+
+def test_of_known_schedules_whose_peaks_read_the_same_the_cheapest_is_listed(window) -> None:
+    exploration, _ = opened(window)
+    graph, shown = exploration.graph, exploration.shown
+    peak = shown.peak_bytes // 2
+    known = [
+        dataclasses.replace(shown, point=dataclasses.replace(shown.point, peak_bytes=peak + more, cost=cost))
+        for more, cost in ((0, 130.0), (1, 110.0), (2, 120.0), (peak // 3, 105.0))
+    ]
+    rows = help_rows(graph, shown, known, [])
+    assert [row.found for row in rows] == [known[3], known[1]]
 
 
 def test_known_smaller_schedules_come_first_and_a_click_shows_them(window, qtbot) -> None:

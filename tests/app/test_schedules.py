@@ -6,12 +6,13 @@ The work in the background is tested too. The window is driven by the mouse and 
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QInputDialog, QLineEdit
+from PySide6.QtWidgets import QInputDialog, QLineEdit, QTreeWidgetItem
 
 from app.models.exploration import Exploration
 from app.presenters.rows.schedule_rows import (
@@ -191,6 +192,19 @@ def test_a_narrow_list_has_the_cost_of_a_baseline_in_a_second_line(window, qtbot
     assert tree.item(plain).text(0) == "Keep everything · +0\u00a0%"
     tree.resize(180, 200)
     assert (tree.item(plain).text(0), tree.item(plain).data(0, DETAIL)) == ("Keep everything", "+0\u00a0%")
+
+
+def test_rows_that_are_gone_are_freed(window) -> None:
+    def items() -> int:
+        gc.collect()
+        return sum(type(found) is QTreeWidgetItem for found in gc.get_objects())
+
+    counts = []
+    for layers in (6, 7, 8, 9):
+        window.session.exploration.set_graph(training_chain(layers))
+        counts.append(items())
+        assert counts[-1] > panel_of(window)._list.topLevelItemCount()  # heads, and rows
+    assert len(set(counts)) == 1
 
 
 def test_a_schedule_that_was_clicked_stays_while_others_are_found(window, qtbot) -> None:

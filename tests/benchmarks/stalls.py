@@ -23,7 +23,7 @@ from checkmate.graphs.generate import training_dag
 from checkmate.request import ModelRequest
 from tests.benchmarks.long_use import wait
 from tests.benchmarks.probe import Blame, StallProbe
-from tests.benchmarks.windows import open_file, print_found, shown_window
+from tests.benchmarks.windows import begun, open_file, print_found, shown_window
 
 _MOVES, _EVERY_S = 40, 0.1
 
@@ -94,7 +94,9 @@ def main() -> int:
     )
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
-    print_found(measure(options.ops, options.model, blame=options.blame), options.output)
+    found = begun("stalls", "stalls")
+    found["rows"] = measure(options.ops, options.model, blame=options.blame)
+    print_found(found, options.output)
     return 0
 
 

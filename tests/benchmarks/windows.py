@@ -17,6 +17,8 @@ from PySide6.QtWidgets import QApplication
 from app.models.session import Session
 from app.theme import LIGHT, CurrentTheme, ThemeChoice, apply_theme, load_fonts
 from app.views.window.main_window import MainWindow
+from checkmate.bench.common.machine import this_machine
+from checkmate.machine.libraries import versions
 from tests.benchmarks.long_use import wait
 
 _PATIENCE_S = 120.0
@@ -47,3 +49,14 @@ def print_found(found: dict[str, Any], output: Path | None) -> None:
     if output is not None:
         output.write_text(text + "\n")
     print(text)
+
+
+def begun(kind: str, command: str) -> dict[str, Any]:
+    """Return the head of a file of results, with this machine as it is."""
+    return {
+        "format": f"checkmate-{kind}",
+        "version": 1,
+        "command": f"python -m tests.benchmarks.{command}",
+        "machine": this_machine().to_json(),
+        "made_with": versions(("PySide6", "pyqtgraph", "numpy")),
+    }

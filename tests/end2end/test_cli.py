@@ -255,6 +255,11 @@ def test_matrices(chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     [
         ((), "the following arguments are required: COMMAND"),
         (("frob",), "invalid choice: 'frob'"),
+        (("explor", "unet"), "did you mean explore?  see: checkmate --help"),
+        (("bench", "solver"), "did you mean solvers?  see: checkmate bench --help"),
+        (("run", "unet", "--budgt", "60%"), "did you mean --budget?  see: checkmate run --help"),
+        (("list", "models", "more"), "unrecognized arguments: more"),
+        (("desktop", "--potato"), "see: checkmate desktop --help"),
         (("solve", "{graph}"), "one of the arguments --budget --max-overhead is required"),
         (("solve", "{graph}", "--budget", "60", "--solver", "nope"), "there is no solver 'nope'"),
         (("solve", "{graph}", "--budget", "60", "--time-limit", "soon"), "'soon' is not a number of seconds"),

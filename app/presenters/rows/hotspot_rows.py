@@ -78,10 +78,15 @@ def help_rows(
 ) -> list[HotspotRow]:
     """Return what lowers the memory here, and its price.
 
-    Known schedules come first, then the remedies of each kind, best first.
+    Known schedules come first, then the remedies of each kind, best first. Of schedules whose peaks read the
+    same, only the cheapest is listed.
     """
-    smaller = [found for found in known if found.peak_bytes < _NOTABLY * shown.peak_bytes][-_KNOWN:]
-    rows = [_known_row(shown, found) for found in reversed(smaller)]
+    by_words: dict[str, ListedSchedule] = {}
+    for found in sorted(known, key=lambda each: (-each.peak_bytes, each.overhead)):
+        if found.peak_bytes < _NOTABLY * shown.peak_bytes:
+            words = format_bytes(found.peak_bytes)
+            by_words[words] = min(by_words.get(words, found), found, key=lambda each: each.overhead)
+    rows = [_known_row(shown, found) for found in list(by_words.values())[:_KNOWN]]
     for kind, most in _MOST_OF_A_KIND.items():
         rows += [_remedy_row(graph, shown, remedy) for remedy in ranked if remedy.kind is kind][:most]
     return rows

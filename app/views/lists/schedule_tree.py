@@ -138,7 +138,8 @@ class ScheduleTree(QTreeWidget):
         at, current = self.verticalScrollBar().value(), self.current()
         self._items = {}
         for group, head in self._heads.items():
-            head.takeChildren()
+            while (child := head.child(0)) is not None:  # PySide never frees what takeChildren() returns
+                head.removeChild(child)
             items = [QTreeWidgetItem() for _ in groups[group]]
             head.addChildren(items)
             self._items |= {row.found.key: item for row, item in zip(groups[group], items, strict=True)}

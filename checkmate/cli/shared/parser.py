@@ -1,0 +1,83 @@
+"""Parse arguments, and say what may have been meant by a wrong one.
+
+Errors are one sentence each, without argparse's block of usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from checkmate.errors import UsageError
+
+_CHOICE = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?P<choices>.*)\)")
+
+
+class Parser(argparse.ArgumentParser):
+    """Report a wrong argument as an error with a way out."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._has_commands = False
+
+    def add_subparsers(self, **options: Any) -> Any:
+        """Add commands, as ``argparse`` does."""
+        self._has_commands = True
+        return super().add_subparsers(**options)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, and refuse options that this command does not have.
+
+        The command itself refuses them: the parser above it would point to the help of all commands. It does
+        so before it asks for a missing argument, because that may be what was mistyped.
+
+        Raises:
+            UsageError: an option is unknown, or as ``argparse`` finds.
+        """
+        given = list(sys.argv[1:] if args is None else args)
+        if not self._has_commands:
+            self._refuse(self._unknown(given))
+        found, extra = super().parse_known_args(given, namespace)
+        if not self._has_commands:
+            self._refuse(extra)
+        return found, extra
+
+    def error(self, message: str) -> Any:
+        """Raise the message as an error.
+
+        Raises:
+            UsageError: always.
+        """
+        wrong = _CHOICE.search(message)
+        meant = ""
+        if wrong is not None:
+            meant = _meant(wrong["word"], [each.strip(" '") for each in wrong["choices"].split(",")])
+        raise UsageError(message, hint=f"{meant}see: {self.prog} --help")
+
+    def _unknown(self, given: Sequence[str]) -> list[str]:
+        """Return the long options that this command does not have."""
+        options = given[: given.index("--")] if "--" in given else given
+        known = tuple(self._option_string_actions)
+        return [
+            each
+            for each in options
+            if each.startswith("--")
+            and " " not in each
+            and not any(name.startswith(each.partition("=")[0]) for name in known)
+        ]
+
+    def _refuse(self, unknown: Iterable[str]) -> None:
+        for wrong in (unknown := list(unknown)):
+            name = wrong.partition("=")[0]
+            meant = _meant(name, self._option_string_actions) if name.startswith("--") else ""
+            sentence = f"unrecognized arguments: {' '.join(unknown)}"
+            raise UsageError(sentence, hint=f"{meant}see: {self.prog} --help")
+
+
+def _meant(word: str, known: Collection[str]) -> str:
+    near = get_close_matches(word, known, n=1)
+    return f"did you mean {near[0]}?  " if near else ""
