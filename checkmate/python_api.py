@@ -124,7 +124,7 @@ def sweep(
     """Return the curves of many graphs, solved on an engine.
 
     Every budget is solved by itself. This is ``checkmate frontier G1.json G2.json --engine ...``. ``engine``
-    is ``processes``, ``processes:4``, ``dask://host:port`` or ``ray://host:port``; ``jobs`` is how many
+    is ``processes``, ``processes:4`` or ``dask://host:port``; ``jobs`` is how many
     solves run at once at most. Without an engine, ``jobs`` processes are used, one by default. ``journal`` is
     a file that keeps each finished solve: a sweep that was interrupted goes on where it was. The options'
     time limit (60 s by default) is for each graph. Other arguments are as for ``frontier``; answers are in

@@ -137,14 +137,15 @@ def train_step(
     cache: bool = True,
     quiet: bool = False,
     wait: bool = True,
+    target: Target | str | None = None,
 ) -> TrainStep:
     """Return the bare training step of a compiled Keras ``model``.
 
     It is for a loop of one's own. ``loss, predictions = step(x, y)`` updates weights, statistics and
     optimizer within ``budget``; metrics are the caller's. ``model.fit`` stays as it is. ``example`` is
     ``(x, y)`` or ``(x, y, sample_weight)``. Other arguments and errors are as for ``rematerialize``, but a
-    model with a ``train_step`` of its own is a TraceError, and ``jit_compile=True`` a JitCompiledError. The
-    allocator is not watched later. See
+    model with a ``train_step`` of its own is a TraceError. What XLA is to compile (``jit_compile=True``, or
+    ``target``) and cannot is a NotCompiledError here. The allocator is not watched later. See
     ``checkmate.tf.training.train_step.TrainStep`` for use inside ``tf.function`` and with distribution
     strategies.
     """
@@ -156,7 +157,8 @@ def train_step(
         )
     from checkmate.tf.training.train_step import TrainStep
 
-    step = TrainStep(model, _plan_request(budget, on_miss, solver, options, cache, quiet, wait))
+    request = _plan_request(budget, on_miss, solver, options, cache, quiet, wait)
+    step = TrainStep(model, dataclasses.replace(request, target=target_of(target)))
     if example is not None:
         step.prepare(*(example if isinstance(example, tuple | list) else (example,)))
     return step
@@ -173,6 +175,7 @@ def rematerialize_function(
     cache: bool = True,
     quiet: bool = False,
     wait: bool = True,
+    target: Target | str | None = None,
 ) -> ScheduledFunction:
     """Return ``step``, a training step of tensors, within ``budget``.
 
@@ -188,14 +191,19 @@ def rematerialize_function(
     in ``strategy.run``. Other arguments are as for ``rematerialize``. A step is run a few times to measure
     it; its variables are put back, but what it prints is printed each time.
 
+    A ``tf.function`` with ``jit_compile=True`` runs compiled by XLA, and so does any with ``target="xla"``.
+    The budget is then for what XLA assigns, as for ``rematerialize``, and no step is run for it.
+
     Raises:
         UsageError: ``step`` is no function of tensors, or the budget cannot be read. TraceError: it cannot be
         traced, or it calls Python, takes data from an iterator or keeps state outside of variables.
-        JitCompiledError: XLA compiles a part of it. NoScheduleError: as for ``rematerialize``.
+        JitCompiledError: XLA compiles a part of it and not the whole, or it is for XLA and runs on replicas.
+        NotCompiledError: XLA is to compile it, and cannot. NoScheduleError: as for ``rematerialize``.
     """
     from checkmate.tf.training.any_step import ScheduledFunction
 
-    found = ScheduledFunction(step, _plan_request(budget, on_miss, solver, options, cache, quiet, wait))
+    request = _plan_request(budget, on_miss, solver, options, cache, quiet, wait)
+    found = ScheduledFunction(step, dataclasses.replace(request, target=target_of(target)))
     if example is not None:
         found.prepare(*(example if isinstance(example, tuple) else (example,)))
     return found

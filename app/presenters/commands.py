@@ -19,6 +19,7 @@ _OPTIONS = (
     ("optimizer", "--optimizer"),
     ("mixed_precision", "--mixed-precision"),
     ("device", "--device"),
+    ("target", "--target"),
 )
 
 

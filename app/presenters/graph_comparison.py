@@ -15,7 +15,7 @@ from app.presenters.plots.memory_curve import line_in_columns
 from app.presenters.plots.step_axis import StepAxis
 from app.presenters.rows.range_rows import Cell
 from app.presenters.rows.tables import ViewTable
-from app.presenters.words.wording import SCALED_FROM, batch_text
+from app.presenters.words.wording import SCALED_FROM, batch_text, is_for_xla
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.machine.stores.cost_origin import cost_text
@@ -80,6 +80,7 @@ def fact_rows(a: Side, b: Side) -> list[tuple[str, str, str, str]]:
         ("Batch", _batch(a.graph), _batch(b.graph), _batch_factor(a.graph, b.graph)),
         ("Types of values", _types(a.graph), _types(b.graph), ""),
         ("Device", _device(a.graph), _device(b.graph), ""),
+        ("Runs on", _target(a.graph), _target(b.graph), ""),
         ("Ops", f"{a.graph.n:,}", f"{b.graph.n:,}", _more(a.graph.n, b.graph.n)),
         ("Keep everything", *_pair(a.plain.peak_bytes, b.plain.peak_bytes)),
         ("  of it fixed", *_pair(a.graph.fixed_bytes, b.graph.fixed_bytes)),
@@ -249,6 +250,12 @@ def _types(graph: Graph) -> str:
     whole = sum(sizes.values())
     shares = [(name, size / whole) for name, size in sizes.most_common(2)] if whole else []
     return ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares if share >= 0.005) or "not said"
+
+
+def _target(graph: Graph) -> str:
+    if "target" not in graph.metadata:
+        return "not said"
+    return "XLA" if is_for_xla(graph) else "TensorFlow's executor"
 
 
 def _device(graph: Graph) -> str:

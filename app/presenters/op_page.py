@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.presenters.words.wording import origin_text
+from app.presenters.words.wording import origin_text, target_text
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import Graph, Value
 from checkmate.machine.stores.cost_origin import cost_text
@@ -66,7 +66,7 @@ def _device(graph: Graph) -> str:
     device = graph.device
     if device is None or device.kind == "none":
         return ""
-    kernels = _KERNELS.get(str(graph.metadata.get("kernels", "")), "")
+    kernels = target_text(graph) or _KERNELS.get(str(graph.metadata.get("kernels", "")), "")
     return ", ".join(part for part in (device.name or device.kind.upper(), kernels) if part)
 
 

@@ -40,3 +40,18 @@ def unpack_steps(body: bytes) -> NDArray[np.int32]:
     if len(body) % _STEP.itemsize:
         raise MessageError(f"a schedule of {len(body)} bytes has no whole number of steps")
     return np.frombuffer(body, _STEP)
+
+
+def unpack_ops(body: bytes, ops: int) -> NDArray[np.int32]:
+    """Return steps that name ops of a graph with ``ops`` ops.
+
+    Compiled code reads memory by these numbers, so a wrong one must stop here.
+
+    Raises:
+        MessageError: the bytes are no whole numbers, or one of them is no op.
+    """
+    steps = unpack_steps(body)
+    if steps.size and (steps.min() < 0 or steps.max() >= ops):
+        wrong = int(steps[(steps < 0) | (steps >= ops)][0])
+        raise MessageError(f"a schedule names op {wrong}, and there are {ops}")
+    return steps

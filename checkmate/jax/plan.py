@@ -156,7 +156,7 @@ class JaxPlanner:
             gap=best.result.gap,
             compilations=1 + search.compilations,
             compile_seconds=compile_seconds + search.compile_seconds,
-            solve_seconds=sum(each.result.solve_seconds for each in search.tried),
+            solve_seconds=sum(each.solve_seconds for each in search.results),
         )
         return JaxPlan(
             best.jitted,

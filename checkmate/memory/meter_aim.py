@@ -38,15 +38,28 @@ class MeterAim:
     ``settled``.
     """
 
-    def __init__(self, room: int, target: int, *, rate: float, base_cost: float) -> None:
+    def __init__(
+        self,
+        room: int,
+        target: int,
+        *,
+        rate: float,
+        base_cost: float,
+        least_rate: float = 1.0,
+        used: float = USED,
+        worth: float = WORTH,
+    ) -> None:
         """Begin with ``target``.
 
-        ``rate`` is what the meter shows for each requested byte, as far as it is known. ``base_cost`` is that
-        of computing everything once: no schedule is cheaper.
+        ``rate`` is what the meter shows for each requested byte, as far as it is known; it is never below
+        ``least_rate``. ``base_cost`` is that of computing everything once: no schedule is cheaper. ``used``
+        is the share of the room that is enough, ``worth`` the share of the cost that is worth another
+        schedule.
         """
         self.room, self.target = room, target
         self.settled = False
-        self._rate, self._base_cost = max(1.0, rate), base_cost
+        self._rate, self._base_cost = max(least_rate, rate), base_cost
+        self._least_rate, self._used, self._worth = least_rate, used, worth
         self._low: Shot | None = None  # fits, by the largest target
         self._high: Shot | None = None  # is over, by the smallest target
         self._best_cost = math.inf  # of those that fit
@@ -61,7 +74,7 @@ class MeterAim:
 
     def took(self, shot: Shot) -> None:
         """Take what the meter showed for a schedule, and choose the next target."""
-        self._rate = max(1.0, shot.shown / max(1, shot.requested))
+        self._rate = max(self._least_rate, shot.shown / max(1, shot.requested))
         self._least_cost = min(self._least_cost, shot.cost)
         if shot.shown <= self.room:
             self._best_cost = min(self._best_cost, shot.cost)
@@ -98,7 +111,7 @@ class MeterAim:
 
     def _raise(self, low: Shot) -> None:
         """Aim higher by what is not used, where something is to be gained."""
-        if low.shown >= USED * self.room or not self._can_gain():
+        if low.shown >= self._used * self.room or not self._can_gain():
             self.settled = True
             return
         left = int((_GOAL * self.room - low.shown) / self._rate)
@@ -114,4 +127,4 @@ class MeterAim:
         What fits will hardly be cheaper than the cheapest that was solved for more and is over.
         """
         least = self._base_cost if self._high is None else self._least_cost
-        return self._best_cost - least > WORTH * self._base_cost
+        return self._best_cost - least > self._worth * self._base_cost

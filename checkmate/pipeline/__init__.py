@@ -5,7 +5,7 @@ with costs, ``solve`` a checked schedule; ``verify``, ``export`` and ``run`` giv
 imports TensorFlow or a solver's library only when it needs it.
 """
 
-from checkmate.pipeline.certifying import certify, check_certificate
+from checkmate.pipeline.certifying import certify, check_certificate, confirmed
 from checkmate.pipeline.following import Following, FollowingMemory
 from checkmate.pipeline.report.records import RunOutcome
 from checkmate.pipeline.solving import (
@@ -28,6 +28,7 @@ __all__ = [
     "certify",
     "check_certificate",
     "check_schedule",
+    "confirmed",
     "describe_budget",
     "export",
     "export_within",

@@ -10,10 +10,13 @@ from checkmate.certificate.verify import InvalidCertificateError, verify
 from checkmate.errors import VerificationError
 from checkmate.formats.graph import graph_to_json
 from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.progress import Cancelled, Report, never, silent
 from checkmate.solvers.certificates.make import Certificate, certificate_of
+from checkmate.solvers.tolerances import PROVED
 
 _SECONDS = 60.0
+_CONFIRM_S, _CONFIRM_OPS = 1.0, 300  # programs of more ops alone take longer
 
 
 def certify(
@@ -39,6 +42,27 @@ def certify(
         report=report,
         cancelled=cancelled,
     )
+
+
+def confirmed(graph: Graph, result: SolveResult, *, cancelled: Cancelled = never) -> bool:
+    """Return whether a verified certificate proves what a result claims.
+
+    Only claims that hold for every schedule can be: optimal, or infeasible. False where that takes longer
+    than about a second, which says nothing about the claim.
+
+    Raises:
+        SolverCrashedError: what was made does not hold, which is a fault of this program.
+    """
+    claims = result.status in (SolveStatus.OPTIMAL, SolveStatus.INFEASIBLE) and not result.assumptions
+    cost = math.inf if result.cost is None else result.cost
+    if claims and cost <= graph.base_cost:
+        return True  # every op runs at least once
+    if not claims or graph.n > _CONFIRM_OPS:
+        return False
+    made = certify(graph, result.budget_bytes, known_cost=cost, seconds=_CONFIRM_S, cancelled=cancelled)
+    if made is None:
+        return False
+    return made.cost is None if result.cost is None else (made.cost or 0.0) >= cost * PROVED
 
 
 def check_certificate(graph: Graph, certificate: dict[str, Any]) -> float | None:

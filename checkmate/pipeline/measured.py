@@ -12,9 +12,10 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
 from checkmate.pipeline.compiled.export import export_compiled, export_compiled_within, run_compiled
+from checkmate.pipeline.compiled.verify import verify_compiled
 from checkmate.pipeline.export_folder import require_writable, write_folder
 from checkmate.pipeline.fitting.fit_budget import BudgetFit, fit
-from checkmate.pipeline.measured_step import MeasuredStep, retrace, retraced_step
+from checkmate.pipeline.measured_step import MeasuredStep, retrace
 from checkmate.pipeline.report.notes import (
     costs_note,
     doubts_note,
@@ -28,12 +29,11 @@ from checkmate.pipeline.verification.comparing import compare_where_it_fits
 from checkmate.pipeline.verification.plain import measure_plain
 from checkmate.pipeline.verification.report import Measurements, allocated_per_requested, verification_report
 from checkmate.progress import Cancelled, Progress, Report
-from checkmate.request import ModelRequest, Target
+from checkmate.request import ModelRequest
 from checkmate.solvers.bounds import below_minimum, working_set_bound
 from checkmate.tf.costs import session
 from checkmate.tf.costs.fresh import with_costs_in_child, with_costs_of_scheduled_step
 from checkmate.tf.costs.options import CostOptions
-from checkmate.tf.emit.saved_model import require_no_xla
 from checkmate.units import Budget, format_bytes
 
 # Chunks are lumpy: a schedule that just fits by the average slack may not by its own.
@@ -72,15 +72,17 @@ def verify(
     ``budget_bytes`` is what the allocator may show; a share is of the plain step's measured peak. None means
     the schedule's own budget, which counts requested bytes, at the plain step's rate of allocated per
     requested bytes. Where the plain step does not
-    fit, gradients are compared where it does, and the report says where.
+    fit, gradients are compared where it does, and the report says where. A step for XLA is compiled, and its
+    peak is XLA's own (``checkmate.pipeline.compiled.verify``).
 
     Raises:
         OtherStepError: ``graph`` is not this model's. StepTooLargeError: the scheduled step does not fit.
-        JitCompiledError: the target that was asked for is XLA.
+        NotCompiledError: XLA cannot compile the step.
     """
-    step, result, retraced = retraced_step(request, graph, result, report, cancelled)
-    if request.target == Target.XLA:
-        require_no_xla(step.folded)
+    traced = retrace(request, graph, result, report, cancelled)
+    if traced.for_xla:
+        return verify_compiled(traced, budget_bytes, report=report, cancelled=cancelled)
+    step, result, retraced = traced.measured(report, cancelled)
     measured = step.measure(result)
     compared = compare_where_it_fits(
         step.request, step.folded, result.require_schedule(), step.plain, report=report, cancelled=cancelled

@@ -5,8 +5,7 @@ Here is also what is known of the step when it is run plainly.
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
@@ -105,19 +104,6 @@ class MeasuredStep:
         return int(result.budget_bytes * rate), (note,)
 
 
-def retraced_step(
-    request: ModelRequest, graph: Graph, result: SolveResult, report: Report, cancelled: Cancelled
-) -> tuple[MeasuredStep, SolveResult, tuple[str, ...]]:
-    """Trace the step that ``graph`` (of a file) describes again, here.
-
-    Return it, measured plainly, with ``result`` for it, and notes on what changed.
-
-    Raises:
-        OtherStepError: ``graph`` is not this model's.
-    """
-    return retrace(request, graph, result, report, cancelled).measured(report, cancelled)
-
-
 @dataclass(frozen=True, eq=False)
 class Retraced:
     """The step of a file, traced here: nothing of it was run yet.
@@ -138,9 +124,21 @@ class Retraced:
     def measured(
         self, report: Report, cancelled: Cancelled
     ) -> tuple[MeasuredStep, SolveResult, tuple[str, ...]]:
-        """Measure the plain step; return as ``retraced_step`` does."""
+        """Measure the plain step.
+
+        Return the step with it, the schedule for it, and notes on what changed.
+        """
         plain = measure_plain(self.request, self.folded, report=report, cancelled=cancelled)
         return MeasuredStep(self.request, self.folded, plain, report, cancelled), self.result, self.notes
+
+
+def with_target_of(request: ModelRequest, graph: Graph) -> ModelRequest:
+    """Return ``request`` for the target of ``graph``, unless it names one.
+
+    A model may be compiled for XLA on one machine and not on another; a schedule is for one of them.
+    """
+    known = graph.metadata.get("target")
+    return request if request.target is not None or known is None else replace(request, target=str(known))
 
 
 def retrace(
@@ -151,8 +149,8 @@ def retrace(
     Raises:
         OtherStepError: ``graph`` is not this model's.
     """
-    request = session.with_kernels_here(request)
+    request = with_target_of(session.with_kernels_here(request), graph)
     folded = session.prepare(request, report=report, cancelled=cancelled)
     request = session.with_kernels_of(request, folded.graph)  # a step may have the batch of its example
     graph, result, retraced = for_traced_step(folded.graph, graph, result)
-    return Retraced(request, dataclasses.replace(folded, graph=graph), result, retraced)
+    return Retraced(request, replace(folded, graph=graph), result, retraced)

@@ -5,6 +5,7 @@ The scheduler itself sends a lost worker's task to another worker.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 from checkmate.errors import EngineUnavailableError
 from checkmate.progress import Cancelled, stop_if
 
+_LOUD = ("distributed.client", "distributed.batched", "distributed.comm")  # tracebacks of what is said here
 _CONNECT_S, _WORKERS_S, _POLL_S, _ASK_S = 10, 30.0, 0.1, 0.5
 
 
@@ -40,16 +42,20 @@ class DaskPool:
             ) from None
         self._address, self._threads, self._ask_again = address, 0, 0.0
         self._killed, self._futures = distributed.scheduler.KilledWorker, set[Any]()
+        self._levels = {name: logging.getLogger(name).level for name in _LOUD}
+        for name in _LOUD:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         try:
             self._client = distributed.Client(f"tcp://{address}", timeout=_CONNECT_S, set_as_default=False)
         except (OSError, ValueError) as error:
+            self._be_loud_again()
             raise EngineUnavailableError(
                 f"no dask scheduler answers at {address}", hint="start one with: dask scheduler"
             ) from error
         try:
             self._wait_for_workers(cancelled)
         except BaseException:
-            self._client.close()
+            self.close(at_once=False)
             raise
 
     def slots(self) -> int:
@@ -84,6 +90,11 @@ class DaskPool:
         if at_once and self._client.status == "running":
             self._client.cancel(list(self._futures), force=True)
         self._client.close()
+        self._be_loud_again()
+
+    def _be_loud_again(self) -> None:
+        for name, level in self._levels.items():
+            logging.getLogger(name).setLevel(level)
 
     def _ask(self) -> int:
         try:

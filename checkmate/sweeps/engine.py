@@ -1,6 +1,6 @@
 """Open the engine on which a sweep's solves run.
 
-The user writes ``processes``, ``processes:4``, ``dask://host:port`` or ``ray://host:port``. Every engine
+The user writes ``processes``, ``processes:4`` or ``dask://host:port``. Every engine
 takes one task at a time per worker and gives a future for it, so that a lost worker costs its own task and no
 other. joblib's ``Parallel`` ends as a whole where one worker dies, and its dask backend is never told of a
 task that the cluster has given up. So this uses joblib's executor (loky) and the clusters' own clients.
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from checkmate.progress import Cancelled, never
 
-KINDS = ("processes", "dask", "ray")
+KINDS = ("processes", "dask")
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,7 @@ def parse_engine(text: str) -> Engine:
     host, _, port = rest.removeprefix("//").rpartition(":")
     if kind in KINDS[1:] and rest.startswith("//") and _is_host(host) and _is_port(port):
         return Engine(kind, f"{host}:{port}")
-    raise ValueError(
-        f"{text!r} is not an engine; write processes, processes:4, dask://host:8786 or ray://host:10001"
-    )
+    raise ValueError(f"{text!r} is not an engine; write processes, processes:4 or dask://host:8786")
 
 
 def _is_host(text: str) -> bool:
@@ -136,10 +134,6 @@ def _opened(engine: Engine, jobs: int | None, workers: int, cancelled: Cancelled
         from checkmate.sweeps.dask_pool import DaskPool
 
         return DaskPool(engine.address, cancelled)
-    if engine.kind == "ray":
-        from checkmate.sweeps.ray_pool import RayPool
-
-        return RayPool(engine.address, workers)
     from checkmate.sweeps.process_pool import ProcessPool
 
     return ProcessPool(engine.count or jobs, workers)

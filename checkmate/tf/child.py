@@ -19,11 +19,13 @@ from checkmate.errors import CheckmateError
 from checkmate.ipc.child import end_with_parent
 from checkmate.machine.garbage import hide_all
 from checkmate.progress import Progress, Report
+from checkmate.tf.quick_import import import_quickly
 
 
 def main(arguments: list[str]) -> int:
     """Do the task and write the answer; exit 0 whenever an answer was written."""
     end_with_parent()
+    import_quickly()
     task_file, answer_file, progress_file = map(Path, arguments)
     task = json.loads(task_file.read_text(encoding="utf-8"))
     from checkmate.tf.costs import fresh

@@ -15,6 +15,7 @@ from collections.abc import Mapping, MutableMapping
 import psutil
 
 from checkmate.machine.gpus import gpu_number, only
+from checkmate.tf.quick_import import import_quickly
 
 METERED: Mapping[str, str] = {"TF_CPU_ALLOCATOR_USE_BFC": "true", "TF_GPU_ALLOCATOR": ""}
 """Allocators whose requests are metered and traced; ``cuda_malloc_async`` makes no allocator events."""
@@ -77,9 +78,10 @@ def limit_bytes() -> int | None:
 
 
 def prepare_own_process(environment: MutableMapping[str, str] | None = None) -> None:
-    """Choose the metered allocator for this process.
+    """Choose the metered allocator for this process; quicken its import.
 
     Call it before TensorFlow is imported, and only in processes that belong to the program: a user's process
     keeps the allocator that it has.
     """
+    import_quickly()
     (os.environ if environment is None else environment).update(measuring_environment())

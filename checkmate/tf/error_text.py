@@ -6,6 +6,7 @@ import re
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _WRAPPED = re.compile(r"(?:Exception|Error) encountered:\s")
+_CALLED = re.compile(r"Exception encountered when calling [^:]*$")
 _DUMPS = re.compile(r"\bFull object config|\bconfig=\{|\bArguments received by ")
 
 
@@ -22,7 +23,10 @@ def reason(error: BaseException, limit: int = 300) -> str:
 def first_line(error: BaseException) -> str:
     """Return what ``error`` says first, shortened.
 
-    AutoGraph puts the place in the user's code first; what went wrong is the last line then.
+    AutoGraph puts the place in the user's code first; what went wrong is the last line then. Keras puts the
+    layer first that was called, and what it was called with last.
     """
-    lines = (str(error).strip() or type(error).__name__).splitlines()
-    return lines[-1 if lines[0] == "in user code:" else 0].strip()[:300]
+    text = _DUMPS.split(_COLOURS.sub("", str(error)))[0]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    said = [line for line in lines if not _CALLED.match(line)] or lines or [type(error).__name__]
+    return said[-1 if said[0] == "in user code:" else 0][:300]

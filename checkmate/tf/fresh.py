@@ -58,9 +58,10 @@ def run_task(
         output, code = run_to_end(
             command, message=message, report=relay, cancelled=cancelled, environment=environment
         )
-        if not answer_file.exists():
-            raise error_without_answer("the measuring process", output, code)
-        answer = json.loads(answer_file.read_text(encoding="utf-8"))
+        try:
+            answer = json.loads(answer_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # it ended before it wrote, or while it did
+            raise error_without_answer("the measuring process", output, code) from None
     if "error" in answer:
         raise _as_same_type(answer["error"])
     found: dict[str, Any] = answer["ok"]

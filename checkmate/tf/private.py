@@ -27,6 +27,11 @@ _DROPPED_ATTRIBUTES = frozenset({"_output_shapes", "_class", "_gradient_op_type"
 _PRESERVED = "_grappler_do_not_remove"
 
 
+def is_jit_compiled(function: Any) -> bool:
+    """Return whether a ``tf.function`` was made with ``jit_compile=True``."""
+    return getattr(function, "_jit_compile", None) is True
+
+
 def create_op(
     graph: Any,
     original: tf.Operation,

@@ -27,6 +27,7 @@ from checkmate.workers.messages.animation import (
 from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 _M = TypeVar("_M", bound=Message)
+_P = TypeVar("_P", AnimationSample, AnimationFrame)
 
 
 def main() -> int:
@@ -46,12 +47,24 @@ def main() -> int:
 def _make(channel: Channel, inbox: Inbox) -> int:
     """Return the bytes of the file that was written."""
     asked = _next(inbox, BeginAnimation)
-    samples = [_next(inbox, AnimationSample).pixels for _ in range(asked.samples)]
+    samples = [_next_picture(inbox, AnimationSample, number) for number in range(asked.samples)]
     animation = Animation((asked.width, asked.height), samples, asked.colors)
     while len(animation) < len(asked.milliseconds):
-        animation.add(_next(inbox, AnimationFrame).pixels)
+        animation.add(_next_picture(inbox, AnimationFrame, len(animation)))
         channel.send(FrameTaken(len(animation)))
     return animation.save(asked.path, asked.milliseconds)
+
+
+def _next_picture(inbox: Inbox, kind: type[_P], number: int) -> bytes:
+    """Return the pixels of the next picture.
+
+    Raises:
+        MessageError: it has another number: one was lost, or came twice.
+    """
+    message = _next(inbox, kind)
+    if message.number != number:
+        raise MessageError(f"expected picture {number}, not {message.number}")
+    return message.pixels
 
 
 def _next(inbox: Inbox, kind: type[_M]) -> _M:

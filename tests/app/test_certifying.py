@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.formats.certificate import read_certificate
-from checkmate.pipeline import check_certificate
+from checkmate.formats.certificate import read_certificate, write_certificate
+from checkmate.pipeline import certify, check_certificate
 from checkmate.solvers.constraints import Constraints
+from checkmate.units import format_overhead
+from checkmate.workers.messages.certifier import CertificateWritten
 from tests.app.windows import open_chain
 
 pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", "propagateSizeHints")
@@ -46,3 +48,27 @@ def test_what_ifs_and_an_empty_window_are_refused(window, qtbot) -> None:
     window.session.exploration.set_constraints(Constraints(keep=("a0",)))
     window.certifying.ask()
     assert "what-ifs" in window.statusBar().currentMessage()
+
+
+def test_a_false_certificate_is_refused_whatever_its_process_says(window, qtbot, tmp_path: Path) -> None:
+    open_chain(window, qtbot)
+    shown, path, certifying = window.session.exploration.shown, tmp_path / "c.json", window.certifying
+    made = certify(shown.graph, shown.peak_bytes, known_cost=shown.cost, seconds=30.0)
+    assert made is not None and made.cost is not None
+    said, told = [], []
+    window.session.failed.connect(lambda sentence, hint: said.append((sentence, hint)))
+    window.session.noticed.connect(told.append)
+    for lie in ({"cost": 2 * made.cost}, {"budget_bytes": 10 * shown.peak_bytes}, {"proof": []}, None, {}):
+        said.clear()
+        certifying.begin(shown, path)
+        certifying.process.stop()  # what it would say comes from here
+        path.unlink(missing_ok=True)
+        if lie is not None:
+            write_certificate(path, {**made.data, **lie})
+        certifying._on_received(CertificateWritten(certifying._job, 2 * made.cost, 1))
+        qtbot.waitUntil(lambda: certifying.progress is None, timeout=60000)
+        if lie != {}:
+            assert len(said) == 1 and str(path) in said[0][1] and not told
+    # What is said is what the file proves, not what the process said.
+    assert not said and format_overhead(made.cost, shown.graph.base_cost) in told[-1]
+    assert format_overhead(2 * made.cost, shown.graph.base_cost) not in told[-1]

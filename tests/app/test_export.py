@@ -252,6 +252,25 @@ def test_the_budget_is_sent_to_the_byte(exporting, qtbot, tmp_path: Path) -> Non
     assert sent[-1].budget.bytes_ == max(exploration.budget_bytes, exploration.shown.peak_bytes)
 
 
+def test_a_graph_for_xla_says_so_and_is_exported_for_a_share(exporting, qtbot, window) -> None:
+    session, sent, _ = exporting
+    assert "XLA" not in window._facts.text()
+    graph = session.exploration.graph
+    session.use_graph(replace(graph, metadata={**graph.metadata, "target": "xla"}))
+    assert window._facts.text().endswith("compiled by XLA") and "other bytes" in window._facts.toolTip()
+    exploration, result = session.exploration, smaller(session)
+    exploration.show(exploration.what_if.found(result))
+    dialog = ExportDialog(session)
+    qtbot.addWidget(dialog)
+    assert "XLA compiles it where it is loaded" in said(dialog)
+    budget = dialog.findChildren(QLineEdit)[1]
+    assert budget.text().endswith("%")
+    button(dialog, "Export and verify").click()
+    wanted = max(exploration.budget_bytes, exploration.shown.peak_bytes) / exploration.plain.peak_bytes
+    assert sent[-1].budget == Budget(share=min(1.0, wanted))
+    session._on_device(DeviceCancelled(sent[-1].job))
+
+
 @pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_return_in_a_field_begins_the_export(exporting, qtbot, tmp_path: Path) -> None:
     session, sent, _ = exporting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 
 from app.models.exploration import Exploration
 from app.models.questions.solver_client import SolverClient
+from app.presenters.words.solve_text import of_solve
+from app.state.solve import Aim
 from checkmate.ipc.steps import pack_steps
 from checkmate.ir import SolveStatus
-from checkmate.workers.messages.solver import CostBound, SolveEnded
+from checkmate.workers.messages.solver import CostBound, Incumbent, LeastMemoryEnded, MemoryBound, SolveEnded
 from tests.graphs_strategies import training_chain
 
 BUDGET = 90  # of the plain step, which costs 16
@@ -77,4 +80,74 @@ def test_a_false_bound_on_the_way_is_dropped(client: SolverClient) -> None:
     job = client._exploration.solve.job
     client._on_received(CostBound(job, 170.0, ()))
     assert "contradicts" in said[0] and (client._exploration.solve.lower_bound or 0.0) <= 16.0
+    client.close()
+
+
+def least_ended(client: SolverClient, **claims: Any) -> LeastMemoryEnded:
+    facts = {"status": SolveStatus.OPTIMAL, "peak_bytes": 0, "lower_bound_bytes": 0, **claims}
+    return LeastMemoryEnded(
+        job=client._exploration.solve.job,
+        solver="auto",
+        solve_seconds=0.1,
+        assumptions=(),
+        message="",
+        probes=1,
+        steps=pack_steps(range(16)),
+        **facts,
+    )
+
+
+@pytest.mark.parametrize("less", [1, 40, -1, -(10**6)])
+def test_a_false_answer_to_a_search_for_less_memory_is_refused(client: SolverClient, less: int) -> None:
+    exploration, said = client._exploration, []
+    exploration.set_aim(Aim(0.0))
+    client.solve()
+    client.failed.connect(lambda sentence, hint: said.append(sentence))
+    peak = exploration.plain.peak_bytes
+    client._on_received(MemoryBound(exploration.solve.job, 10 * peak))
+    assert (exploration.solve.lower_bound or 0.0) <= peak
+    client._on_received(least_ended(client, peak_bytes=peak - less, lower_bound_bytes=peak - less))
+    assert exploration.solve.status == "failed" and "contradicts" in said[0]
+    assert exploration.solve.best[-1][1] == peak and exploration.what_if.least_bound(0.0) <= peak
+    client.close()
+
+
+def test_a_true_answer_to_a_search_for_less_memory_is_not(client: SolverClient) -> None:
+    exploration = client._exploration
+    exploration.set_aim(Aim(0.0))
+    client.solve()
+    peak = exploration.plain.peak_bytes
+    client._on_received(least_ended(client, peak_bytes=peak, lower_bound_bytes=peak))
+    assert exploration.solve.status == "optimal" and exploration.what_if.least_bound(0.0) == peak
+    client.close()
+
+
+def test_a_schedule_is_noted_at_its_own_cost(client: SolverClient) -> None:
+    exploration = client._exploration
+    client._on_received(Incumbent(exploration.solve.job, 1.0, pack_steps(range(16))))
+    client._on_received(Incumbent(exploration.solve.job, 1.0, pack_steps(range(8))))  # it does not hold
+    assert [cost for _, cost in exploration.solve.best] == [16.0]
+    client.close()
+
+
+def test_a_bound_is_for_the_budget_that_was_asked(client: SolverClient) -> None:
+    exploration = client._exploration
+    exploration.set_budget(60)
+    client.solve()
+    claims = {"status": SolveStatus.LIMIT, "cost": None, "lower_bound": 18.0}
+    client._on_received(dataclasses.replace(ended(client, **claims), budget_bytes=10**9, steps=b""))
+    assert exploration.frontier.bound(60) == 18.0 and exploration.frontier.bound(10**9) == 16.0
+    client.close()
+
+
+def test_it_is_said_who_vouches_for_a_proof(client: SolverClient) -> None:
+    exploration = client._exploration
+
+    def tip() -> str:
+        return of_solve(exploration.graph, exploration.solve, exploration.standing, "").tip
+
+    assert tip() == ""
+    client._on_received(ended(client))
+    assert exploration.solve.status == "optimal"
+    assert "Proved by the solver" in tip() and "Save a certificate…" in tip()
     client.close()

@@ -53,10 +53,24 @@ def test_a_model_is_profiled_as_the_dialog_says(window, qtbot, asked) -> None:
     dialog.optimizer.setCurrentText("sgd")
     dialog.precision.setCurrentText("mixed_bfloat16")
     dialog.device.setCurrentText("cpu")
+    dialog.target.setCurrentIndex(dialog.target.findText("XLA", Qt.MatchFlag.MatchStartsWith))
     qtbot.keyClick(dialog.shape, Qt.Key.Key_Return)
     assert asked == [
-        ModelRequest("lstm", 5, None, "sgd", (128, 64), "mixed_bfloat16", device="cpu", batch_chosen=True)
+        ModelRequest(
+            "lstm",
+            5,
+            None,
+            "sgd",
+            (128, 64),
+            "mixed_bfloat16",
+            device="cpu",
+            batch_chosen=True,
+            target="xla",
+        )
     ]
+    again = ModelDialog(asked[0])  # it comes back as it was asked for
+    qtbot.addWidget(again)
+    assert again.request().target == "xla"
 
 
 def test_what_is_left_alone_is_the_models_own(window, qtbot, asked) -> None:

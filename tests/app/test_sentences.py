@@ -36,7 +36,7 @@ from tests.app.windows import open_chain, training_chain
         ("model.keras is not there", "model.keras is not there."),
         ("--allow-code runs it", "--allow-code runs it."),
         ("start the window with: checkmate explore", "Start the window with: checkmate explore"),
-        ("pip install 'checkmate-explorer[ray]'", "pip install 'checkmate-explorer[ray]'."),
+        ("pip install 'checkmate-explorer[dask]'", "pip install 'checkmate-explorer[dask]'."),
         ("", ""),
     ],
 )

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from app.models.exploration import Exploration
-from app.models.questions import checker_client, largest_batch, placing, solver_client
+from app.models.questions import checker_client, largest_batch, placing, size_tracer, solver_client
 from app.models.questions.checker_client import Checking
 from app.models.questions.largest_batch import BatchFinder
 from app.models.questions.placing import Placing
+from app.models.questions.size_tracer import SizeTracer
 from app.models.questions.solver_client import SolverClient
 from app.presenters.rows.batch_rows import BatchQuestion
+from app.theme import CurrentTheme, ThemeChoice
+from app.views.playback import film
+from app.workers import process
 from app.workers.process import WorkerProcess
 from checkmate.ir import SolveStatus
 from checkmate.memory.check import check
+from checkmate.request import ModelRequest
 from checkmate.workers.messages.checker import Checked
 from checkmate.workers.messages.placer import Placed
 from checkmate.workers.messages.solver import Preparing, SolveEnded
@@ -152,3 +158,32 @@ def test_a_search_for_a_batch_that_is_never_answered_ends(qtbot, module, monkeyp
     qtbot.waitUntil(lambda: finder.asked is None, timeout=20000)
     assert "did not answer" in finder.sentence
     finder.close()
+
+
+def test_a_trace_at_another_size_that_is_never_answered_fails(qtbot, module, monkeypatch) -> None:
+    monkeypatch.setattr(size_tracer, "_SILENT_S", 0.1)
+    tracer, said = SizeTracer(), []
+    tracer._process._module = module(SILENT)
+    tracer.failed.connect(said.append)
+    with qtbot.waitSignal(tracer.failed, timeout=20000):
+        tracer.ask(ModelRequest("unet"))
+    assert "did not answer" in said[0]
+    tracer.close()
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_film_whose_end_is_lost_says_what_became_of_the_file(
+    qtbot, module, exploration, monkeypatch, tmp_path: Path, written: bool
+) -> None:
+    monkeypatch.setattr(film, "_SILENT_S", 0.3)
+    path, said = tmp_path / "film.gif", []
+    path.write_bytes(b"an older picture")
+    save = f"open({str(path)!r}, 'wb').write(b'a new one'); raise SystemExit(3)"
+    command = [sys.executable, "-m", module(save if written else SILENT)]
+    monkeypatch.setattr(process, "module_command", lambda name: command)
+    making = film.PlaybackFilm(exploration, CurrentTheme(ThemeChoice.LIGHT))
+    making.ended.connect(lambda sentence, hint: said.append(sentence))
+    with qtbot.waitSignal(making.ended, timeout=20000):
+        making.start(path)
+    assert ("was written before that" in said[0]) is written
+    assert ("Nothing was written" in said[0]) is not written and making.problem

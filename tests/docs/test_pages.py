@@ -34,6 +34,7 @@ _PATH = re.compile(r"`((?:app|checkmate|tests|docs|resources)/[\w/.-]+)`")
         "render_figures.py",
         "render_xla.py",
         "render_jax.py",
+        "render_house.py",
     ],
 )
 def test_generated_pages_are_up_to_date(script: str) -> None:

@@ -67,7 +67,7 @@ SUCCEEDS: list[tuple[str, int, Keys]] = [
         },
     ),
     ("solve g.json --budget 60 --solver greedy", 0, {"": SCHEDULE}),
-    ("solve g.json --budget 39", 3, {"": SCHEDULE}),
+    ("solve g.json --budget 39", 3, {"": f"{SCHEDULE} proof"}),
     ("solve g.json --budget 60 --solver keep-all", 4, {"": SCHEDULE}),
     ("solve g.json --max-overhead 20% --time-limit 1", 0, {"": f"{SCHEDULE} least_memory"}),
     (

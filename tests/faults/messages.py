@@ -1,19 +1,22 @@
 """Harm each message between a process and its child, one by one.
 
 ``python -m tests.faults.messages PROTOCOL`` counts the messages of a normal conversation, then has it again
-for each message and each fault. It prints what was tried and what broke, as JSON.
+for each message and each fault. It prints what was tried and what broke, as JSON. With ``-o FILE`` that is
+written after each fault, and a run that was stopped goes on where it was. ``python -m tests.faults.gathered``
+puts such files into one record.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import tempfile
-from collections import Counter
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields
+from dataclasses import asdict, dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
 from unittest import mock
@@ -26,12 +29,13 @@ from checkmate.solvers.compile.messages import COMPILE_MESSAGES
 from checkmate.solvers.pathcut.messages import PROVER_MESSAGES
 from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES
 from checkmate.workers.messages.table import WINDOW_MESSAGES
-from tests.faults.protocols import PROTOCOLS, Protocol
+from tests.faults.conversations import PROTOCOLS
+from tests.faults.protocols import Protocol
 from tests.faults.relay import CLAIMS, DIRECTIONS, FAULTS, LIE, STEPS
 
 _TABLES = (WINDOW_MESSAGES, PROVER_MESSAGES, PLAIN_GREEDY_MESSAGES, COMPILE_MESSAGES)
 _NONE = "none"
-_SILENT_S = 8.0  # in place of the program's own, so that a lost message does not take a minute each
+_BROKEN = re.compile(r"(.*), (to|from) the child, (\d+) \(\w+\): .*", re.DOTALL)
 _LEFT_S = 5.0  # for the children of a conversation to end
 
 
@@ -50,7 +54,9 @@ def relayed(protocol: Protocol, fault: str, direction: str, number: int, log: Pa
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(import_module(protocol.starter), "module_command", command))
         if protocol.waits and fault != _NONE:
-            stack.enter_context(mock.patch.object(import_module(protocol.waits), "_SILENT_S", _SILENT_S))
+            stack.enter_context(
+                mock.patch.object(import_module(protocol.waits), "_SILENT_S", protocol.silent_s)
+            )
         yield
 
 
@@ -96,24 +102,74 @@ def lies(messages: dict[str, list[str]], most: int) -> Iterator[tuple[str, str, 
     """Yield each claim of each answer, of at most ``most`` answers of a kind."""
     kinds = {kind.__name__: kind for table in _TABLES for kind in table.classes}
     for name in dict.fromkeys(messages["from"]):
-        claims = [field.name for field in fields(kinds[name]) if field.name in (*CLAIMS, STEPS)]
+        claims = [entry.name for entry in fields(kinds[name]) if entry.name in (*CLAIMS, STEPS)]
         places = [number for number, kind in enumerate(messages["from"]) if kind == name]
         for number in places[:: max(1, -(-len(places) // most))]:
             yield from ((LIE + claim, "from", number) for claim in claims)
 
 
-def hit_all(name: str, patience: float, most: int, *, lie: bool = False) -> tuple[Counter[str], list[str]]:
-    """Return how often each fault was tried, and what broke."""
-    protocol, tried, broken = PROTOCOLS[name], Counter[str](), list[str]()
-    messages = counted(protocol, patience)
-    with tempfile.TemporaryDirectory() as folder:
-        for index, (fault, way, number) in enumerate((lies if lie else hits)(messages, most)):
-            problem = hit(protocol, fault, way, number, Path(folder) / str(index), patience)
-            tried[fault] += 1
-            if problem:
-                broken.append(f"{fault}, {way} the child, {number} ({messages[way][number]}): {problem}")
-                print(broken[-1], file=sys.stderr, flush=True)
-    return tried, broken
+@dataclass
+class Piece:
+    """What was tried of one conversation so far.
+
+    ``messages``: the types of a normal conversation's, by direction. ``most``: of each, how many were taken.
+    """
+
+    protocol: str
+    messages: dict[str, list[str]]
+    most: int
+    lie: bool
+    tried: dict[str, int] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    again: list[str] = field(default_factory=list)  # what broke once, and not when it was tried again
+
+    @property
+    def done(self) -> int:
+        """Return how many faults were tried."""
+        return sum(self.tried.values())
+
+    @property
+    def plan(self) -> list[tuple[str, str, int]]:
+        """Return every fault to try, in order."""
+        return list((lies if self.lie else hits)(self.messages, self.most))
+
+    def hit_next(self, patience: float) -> None:
+        """Try the next fault."""
+        fault, way, number = self.plan[self.done]
+        begun = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            problem = hit(PROTOCOLS[self.protocol], fault, way, number, Path(folder) / "log", patience)
+        self.seconds += time.monotonic() - begun
+        self.tried[fault] = self.tried.get(fault, 0) + 1
+        if problem:
+            kind = self.messages[way][number]
+            self.broken.append(f"{fault}, {way} the child, {number} ({kind}): {problem}")
+            print(self.broken[-1], file=sys.stderr, flush=True)
+
+    def hit_again(self, patience: float) -> None:
+        """Try again what broke: the machine may have been too busy."""
+        for line in tuple(self.broken):
+            found = _BROKEN.fullmatch(line)
+            assert found is not None, line
+            fault, way, number = found[1], found[2], int(found[3])
+            with tempfile.TemporaryDirectory() as folder:
+                problem = hit(PROTOCOLS[self.protocol], fault, way, number, Path(folder) / "log", patience)
+            if not problem:
+                self.broken.remove(line)
+                self.again.append(line)
+
+
+def begun_piece(name: str, patience: float, most: int, lie: bool, output: Path | None) -> Piece:
+    """Return what was tried before, or a new piece."""
+    if output is not None and output.exists():
+        return Piece(**json.loads(output.read_text(encoding="utf-8")))
+    return Piece(name, counted(PROTOCOLS[name], patience), most, lie)
+
+
+def _save(piece: Piece, output: Path | None) -> None:
+    if output is not None:
+        output.write_text(json.dumps(asdict(piece)), encoding="utf-8")
 
 
 def main() -> int:
@@ -123,10 +179,18 @@ def main() -> int:
     parser.add_argument("--patience", type=float, default=30.0, help="seconds that count as for ever")
     parser.add_argument("--most", type=int, default=1000, help="messages of each direction")
     parser.add_argument("--lies", action="store_true", help="change what answers claim")
+    parser.add_argument("-o", "--output", type=Path, help="where what was tried is written")
+    parser.add_argument("--again", action="store_true", help="try again what broke in the file of -o")
     asked = parser.parse_args()
-    tried, broken = hit_all(asked.protocol, asked.patience, asked.most, lie=asked.lies)
-    print(json.dumps({"tried": tried, "broken": broken}))
-    return 1 if broken else 0
+    piece = begun_piece(asked.protocol, asked.patience, asked.most, asked.lies, asked.output)
+    if asked.again:
+        piece.hit_again(asked.patience)
+    while piece.done < len(piece.plan):
+        piece.hit_next(asked.patience)
+        _save(piece, asked.output)
+    _save(piece, asked.output)
+    print(json.dumps({"tried": piece.tried, "broken": piece.broken}))
+    return 1 if piece.broken else 0
 
 
 if __name__ == "__main__":

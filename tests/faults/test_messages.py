@@ -19,7 +19,7 @@ from checkmate.solvers.compile import compilation as compiling
 from checkmate.solvers.compile.messages import COMPILE_MESSAGES, KernelDone
 from checkmate.solvers.pathcut import in_process
 from checkmate.solvers.pathcut.in_process import ProverProcess
-from tests.faults.protocols import PROTOCOLS
+from tests.faults.conversations import PROTOCOLS
 from tests.faults.relay import FAULTS, damaged, type_of
 from tests.graphs_strategies import training_chain
 

@@ -73,6 +73,10 @@ def compiled_by_xla(x: tf.Tensor) -> tf.Tensor:
     return mean_of(x)
 
 
+def calls_what_xla_compiles(x: tf.Tensor) -> tf.Tensor:
+    return compiled_by_xla(x) + 1.0
+
+
 def has_open_shape(x: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.boolean_mask(x, x > 0.5))
 
@@ -84,7 +88,7 @@ REFUSED: tuple[tuple[Callable[..., Any], type[CheckmateError], str], ...] = (
     (calls_python, TraceError, r"'calls_python' calls Python code each time .* cannot be undone"),
     (takes_data, TraceError, "'takes_data' takes its data from an iterator itself"),
     (fills_a_table, TraceError, "'fills_a_table' keeps state outside of variables"),
-    (compiled_by_xla, JitCompiledError, "is compiled with jit_compile=True"),
+    (calls_what_xla_compiles, JitCompiledError, "is compiled with jit_compile=True"),
     (has_open_shape, CheckmateError, "so its size is not known before it runs"),
     (lambda x: x.numpy(), TraceError, "could not be traced"),
 )

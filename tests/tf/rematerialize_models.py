@@ -22,7 +22,6 @@ from checkmate import training
 from checkmate.errors import (
     CheckmateError,
     DynamicShapeError,
-    JitCompiledError,
     TraceError,
     UsageError,
 )
@@ -216,12 +215,6 @@ def test_refused_at_once(
 ) -> None:
     with pytest.raises(error, match=sentence.replace("(", r"\(")):
         function(make(), budget)
-
-
-def test_a_bare_step_is_not_compiled_by_xla() -> None:
-    with pytest.raises(JitCompiledError, match="a bare step runs on TensorFlow's executor") as caught:
-        checkmate.train_step(conv_model(jit_compile=True), "1GiB")
-    assert "call checkmate.rematerialize" in str(caught.value.hint)
 
 
 def test_a_step_of_small_tensors_trains_as_before() -> None:

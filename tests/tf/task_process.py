@@ -15,7 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from checkmate.machine.garbage import hide_all
 from checkmate.tf.environment import EXACT, measuring_environment
+from checkmate.tf.quick_import import import_quickly
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -72,6 +74,7 @@ class TaskProcess:
 
 def main() -> None:
     """Do the tasks named on standard input, until it ends."""
+    import_quickly()
     import keras
 
     from checkmate.tf.measure import step
@@ -87,6 +90,7 @@ def main() -> None:
             answer = {"error": traceback.format_exc()}
         answer_file.write_text(json.dumps(answer, default=str), encoding="utf-8")
         print(answer_file, flush=True)
+    hide_all()  # the end need not look at all objects of TensorFlow
 
 
 if __name__ == "__main__":

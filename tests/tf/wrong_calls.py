@@ -56,12 +56,12 @@ PYTHON = (
     "rematerialize(model, '1GiB', example=(x[:0], y[:0]))",
     "rematerialize(frozen, '1GiB', example=(x, y))",
     "train_step(own_step, '1GiB')",
-    "train_step(compiled(jit_compile=True), '1GiB')",
+    "train_step(model, '1GiB', target='gpu')",
     "rematerialize_function(step(x), '1GiB')",
     "rematerialize_function(model, '1GiB')",
     "rematerialize_function(generator, '1GiB', example=x)",
     "rematerialize_function(concrete, '1GiB')",
-    "rematerialize_function(tf.function(step, jit_compile=True), '1GiB', example=x)",
+    "rematerialize_function(calls_compiled, '1GiB', example=x)",
     "rematerialize_function(step, '1GiB', example=(x, y))",
     "rematerialize_function(calls_python, '1GiB', example=x)",
     "rematerialize_function(fails, '1GiB', example=x)",
@@ -150,6 +150,9 @@ def names() -> dict[str, Any]:
     def generator(batch: Any) -> Iterator[Any]:
         yield tf.reduce_mean(batch)
 
+    def calls_compiled(batch: Any) -> Any:
+        return tf.function(step, jit_compile=True)(batch)
+
     def calls_python(batch: Any) -> Any:
         return tf.py_function(lambda value: value, [tf.reduce_mean(batch)], tf.float32)
 
@@ -176,6 +179,7 @@ def names() -> dict[str, Any]:
         },
         **{"frozen": frozen, "compiled": compiled, "dataset": tf.data.Dataset.from_tensors((x, y))},
         **{"step": step, "generator": generator, "calls_python": calls_python, "fails": fails},
+        "calls_compiled": calls_compiled,
         "concrete": tf.function(step).get_concrete_function(tf.constant(x)),
     }
 

@@ -33,6 +33,7 @@ LAYERS: dict[str, str] = {
     "checkmate.tf.error_text": "",
     "checkmate.tf.kernels": "",
     "checkmate.tf.private": "",
+    "checkmate.tf.quick_import": "",
     "checkmate.errors": "units",
     "checkmate.catalog": "",
     "checkmate.ipc": "",
@@ -62,7 +63,7 @@ LAYERS: dict[str, str] = {
     "checkmate.arguments": "graphs",
     "checkmate.doctor.facts": "machine solvers.compile",
     "checkmate.tf": "machine",
-    "checkmate.tf.environment": "machine",
+    "checkmate.tf.environment": "machine tf.quick_import",
     "checkmate.solvers.bounds": "solvers.certify solvers.problem",
     "checkmate.solvers.sequence": "memory solvers.certify solvers.compile solvers.problem solvers.tolerances",
     "checkmate.solvers.addresses": "memory solvers.compile",
@@ -120,7 +121,7 @@ LAYERS: dict[str, str] = {
         "machine tf.costs tf.devices tf.emit tf.environment tf.fresh tf.profiler tf.room tf.trace tf.xla "
         "tf.xla_calls"
     ),
-    "checkmate.tf.xla": "memory tf.emit tf.error_text tf.private tf.trace",
+    "checkmate.tf.xla": "memory tf.costs tf.emit tf.error_text tf.private tf.trace",
     "checkmate.tf.training": (
         "machine memory tf.allocator tf.costs tf.devices tf.emit tf.fresh tf.models tf.private tf.profiler "
         "tf.room tf.trace tf.xla tf.xla_calls"
@@ -134,8 +135,9 @@ LAYERS: dict[str, str] = {
     "checkmate.pipeline": (
         "catalog certificate formats machine memory pipeline.fitting pipeline.verification solvers.bounds "
         "solvers.certificates solvers.certify solvers.compile solvers.constraints solvers.listeners "
-        "solvers.once_bound solvers.portfolio solvers.problem solvers.registry solvers.warm_up tf.allocator "
-        "tf.costs tf.emit tf.environment tf.fresh tf.measure tf.room tf.trace tf.xla"
+        "solvers.once_bound solvers.portfolio solvers.problem solvers.registry solvers.tolerances "
+        "solvers.warm_up tf.allocator tf.costs tf.emit tf.environment tf.fresh tf.measure tf.room tf.trace "
+        "tf.xla"
     ),
     "checkmate.tf.peers": "catalog tf.costs tf.devices tf.measure tf.models tf.trace",
     "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem text_table",
@@ -163,7 +165,7 @@ LAYERS: dict[str, str] = {
         "formats ipc machine memory pipeline solvers.compile solvers.constraints "
         "solvers.known_frontier solvers.once_bound solvers.portfolio solvers.problem tf.environment"
     ),
-    "checkmate.tf.child": "ipc machine tf.costs tf.measure tf.peers tf.training",
+    "checkmate.tf.child": "ipc machine tf.costs tf.measure tf.peers tf.quick_import tf.training",
     "checkmate.bench.peers": "bench.common bench.fidelity catalog pipeline solvers.problem text_table",
     "checkmate.doctor.screen": "doctor.diagnosis doctor.prove",
     "checkmate.bench.solvers": (
@@ -178,7 +180,7 @@ LAYERS: dict[str, str] = {
     "checkmate.workers.batches": "formats ipc largest solvers.problem workers",
     "checkmate.doctor.child_entry": "doctor.tell ipc machine tf.environment tf.look",
     "app.models": (
-        "app.presenters app.state app.workers catalog formats ipc largest machine memory records "
+        "app.presenters app.state app.workers catalog certificate formats ipc largest machine memory records "
         "solvers.bounds solvers.constraints solvers.known_frontier workers"
     ),
     "checkmate.bench.paper": (

@@ -12,6 +12,7 @@ from checkmate.request import ModelRequest
 from checkmate.workers.messages.device import DeviceCancelled, DeviceFailed, Profile, ProfiledGraph
 from checkmate.workers.messages.table import WINDOW_MESSAGES
 
+_SILENT_S = 600.0  # without a word, after which an answer is taken for lost: a model may take minutes
 _IDLE_MS = 120_000  # after which the process, which holds TensorFlow, is ended
 
 
@@ -40,10 +41,11 @@ class SizeTracer(QObject):
         self._job = next(self._jobs)
         self._idle.stop()
         self._process.send(Profile(self._job, request, "analytic"))
+        self._process.expect(_SILENT_S)
 
     def forget(self) -> None:
         """Answer nothing more to what was asked."""
-        self._job = 0
+        self._end()
 
     def close(self) -> None:
         """End the process for good."""
@@ -52,15 +54,21 @@ class SizeTracer(QObject):
 
     def _on_received(self, message: Message) -> None:
         self._idle.start()
+        if self._job:
+            self._process.expect(_SILENT_S)
         match message:
             case ProfiledGraph(job=job, graph=body) if job == self._job:
-                self._job = 0
+                self._end()
                 self.traced.emit(body)
             case DeviceFailed(job=job) if job == self._job:
-                self._job = 0
+                self._end()
                 self.failed.emit(f"{message.message}: {message.hint}" if message.hint else message.message)
             case DeviceCancelled(job=job) if job == self._job:
-                self._job = 0
+                self._end()
+
+    def _end(self) -> None:
+        self._job = 0
+        self._process.expect(None)
 
     def _on_died(self, sentence: str) -> None:
         if self._job:

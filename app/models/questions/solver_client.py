@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.models.exploration import Exploration
 from app.models.questions.checker_client import Checking
+from app.models.questions.claims import is_false, is_false_least
 from app.state.knowledge import WhatIf
 from app.state.solve import Solve, Tightest
 from app.workers.process import WorkerProcess
@@ -52,7 +52,6 @@ SOLVE_SECONDS = 10.0
 _CANCEL_PATIENCE_MS, _PER_OP_MS = 300, 0.2  # of a large graph even the last check takes a while
 _SILENT_S = 30.0  # beyond a solve's time; nothing is heard of it for so long only if an answer was lost
 _MOST_WORKERS = 4
-_ENOUGH = 0.999  # a bound below a cost by more than this does not prove it optimal
 _FALSE_BOUND = "A bound from the solver contradicts a schedule that was checked, and was dropped."
 _FALSE_ANSWER = "the solver's answer contradicts a schedule that was checked"
 _REMEMBERED = 8  # checks
@@ -359,9 +358,9 @@ class SolverClient(QObject):
     def _on_news(self, message: AboutJob, solve: Solve) -> None:
         elapsed = time.monotonic() - solve.started
         match message:
-            case Incumbent(cost=cost, steps=steps):
-                solve.best.append((elapsed, cost))
+            case Incumbent(steps=steps):
                 self._take(steps, solve.budget_bytes, "auto", elapsed, solve.what_if)
+                self._note_best(solve, elapsed)
             case CostBound(lower_bound=bound, assumptions=assumptions):
                 if not assumptions and solve.what_if.contradicts(solve.budget_bytes, bound):
                     self.noticed.emit(_FALSE_BOUND)
@@ -370,8 +369,8 @@ class SolverClient(QObject):
                 if not assumptions:
                     self._exploration.add_bound(solve.budget_bytes, solve.lower_bound, solve.what_if)
             case SmallerSchedule(peak_bytes=peak, steps=steps):
-                solve.found(elapsed, float(peak))
                 self._take(steps, peak, "auto", elapsed, solve.what_if)
+                self._note_best(solve, elapsed)
             case MemoryBound(lower_bound_bytes=bound):
                 self._on_least_bound(solve, elapsed, bound)
             case SolveEnded():
@@ -381,36 +380,63 @@ class SolverClient(QObject):
             case SolveSkipped():
                 self._end(SolveStatus.CANCELLED, "superseded")
 
+    def _note_best(self, solve: Solve, elapsed: float) -> None:
+        """Note the best schedule that was checked, whatever was claimed."""
+        what_if = solve.what_if
+        if solve.aim is None:
+            best = what_if.best_for(solve.budget_bytes)
+            value = None if best is None else best.cost
+        else:
+            best = what_if.least_within(solve.aim.max_overhead)
+            value = None if best is None else float(best.peak_bytes)
+        if value is not None:
+            solve.found(elapsed, value)
+
     def _on_least_bound(self, solve: Solve, elapsed: float, bound: int) -> None:
         """Take in that no schedule within the aim's cost is smaller.
 
         So with less memory, every schedule costs more.
         """
         assert solve.aim is not None
+        if is_false_least(bound, solve.what_if, solve.aim):
+            self.noticed.emit(_FALSE_BOUND)
+            return
         solve.proved(elapsed, float(bound))
         cap = solve.what_if.cost_cap(solve.aim.max_overhead)
         self._exploration.add_bound(bound - 1, cap, solve.what_if)
 
     def _on_solve_ended(self, ended: SolveEnded, solve: Solve, elapsed: float) -> None:
         solve.assumptions, solve.tightest = ended.assumptions, Tightest.of(ended.statistics)
-        if ended.steps and ended.cost is not None:
-            solve.found(elapsed, ended.cost)
-            self._take(ended.steps, ended.budget_bytes, ended.solver, ended.solve_seconds, solve.what_if)
-        if _is_false(ended, solve.what_if):
-            self.failed.emit(_FALSE_ANSWER, "Please report the graph; the schedule that was checked stays.")
-            self._end(SolveStatus.FAILED, _FALSE_ANSWER)
+        budget = solve.budget_bytes  # as it was asked, whatever is said of it
+        if ended.steps:
+            self._take(ended.steps, budget, ended.solver, ended.solve_seconds, solve.what_if)
+            self._note_best(solve, elapsed)
+        if is_false(ended, budget, solve.what_if):
+            self._refuse()
             return
         if ended.lower_bound is not None and not ended.assumptions:
             solve.proved(elapsed, ended.lower_bound)
-            self._exploration.add_bound(ended.budget_bytes, ended.lower_bound, solve.what_if)
+            self._exploration.add_bound(budget, ended.lower_bound, solve.what_if)
         if ended.status is SolveStatus.INFEASIBLE and not ended.assumptions:
-            self._exploration.add_bound(ended.budget_bytes, None, solve.what_if)
+            self._exploration.add_bound(budget, None, solve.what_if)
         self._end(ended.status, ended.message)
 
+    def _refuse(self) -> None:
+        """End a solve whose answer contradicts what was checked."""
+        self.failed.emit(_FALSE_ANSWER, "Please report the graph; the schedule that was checked stays.")
+        self._end(SolveStatus.FAILED, _FALSE_ANSWER)
+
     def _on_least_ended(self, ended: LeastMemoryEnded, solve: Solve, elapsed: float) -> None:
+        assert solve.aim is not None
         solve.assumptions, solve.probes = ended.assumptions, ended.probes
-        solve.found(elapsed, float(ended.peak_bytes))
         self._take(ended.steps, ended.peak_bytes, ended.solver, ended.solve_seconds, solve.what_if)
+        self._note_best(solve, elapsed)
+        claimed = ended.status is SolveStatus.OPTIMAL
+        if not ended.assumptions and is_false_least(
+            ended.lower_bound_bytes, solve.what_if, solve.aim, optimal=claimed
+        ):
+            self._refuse()
+            return
         if not ended.assumptions:
             self._on_least_bound(solve, elapsed, ended.lower_bound_bytes)
         self._end(ended.status, ended.message)
@@ -466,17 +492,6 @@ class SolverClient(QObject):
         solve = self._exploration.solve
         if solve is not None and solve.running:
             self._end(SolveStatus.FAILED, "the solver process ended; move the budget to solve again")
-
-
-def _is_false(ended: SolveEnded, what_if: WhatIf) -> bool:
-    """Return whether a solve's claims contradict a checked schedule."""
-    if ended.assumptions:
-        return False
-    infeasible = ended.status is SolveStatus.INFEASIBLE
-    bound = math.inf if infeasible else ended.lower_bound or 0.0
-    best = what_if.best_for(ended.budget_bytes)
-    unproved = ended.status is SolveStatus.OPTIMAL and (best is None or bound < best.cost * _ENOUGH)
-    return unproved or what_if.contradicts(ended.budget_bytes, bound)
 
 
 def _kept(solve: Solve) -> SolveStatus:

@@ -13,7 +13,7 @@ from datetime import datetime
 from app.presenters.report.charts import curve_svg, frontier_svg, matrix_image
 from app.presenters.report.scrub import MOST_STEPS, SCRUB_STYLE, scrub_controls, scrub_script
 from app.presenters.rows.hotspot_rows import CLICK, HotspotRow, View, help_rows, share_rows
-from app.presenters.words.wording import constraints_text, doubts, origin_text, percent
+from app.presenters.words.wording import constraints_text, doubts, origin_text, percent, target_text
 from app.state.knowledge import ListedSchedule
 from checkmate import __version__
 from checkmate.ir.graph import Graph
@@ -83,7 +83,7 @@ def _facts(reported: ReportContent) -> str:
     facts = [f"batch {graph.batch_size}"] if graph.batch_size else []
     facts += [f"{graph.n} ops", f"{format_bytes(graph.fixed_bytes)} fixed", origin_text(graph)]
     facts += [graph.device.name] if graph.device is not None and graph.device.kind != "none" else []
-    facts += [words] if (words := doubts(graph)) else []
+    facts += [words for words in (target_text(graph), doubts(graph)) if words]
     said = reported.constraints
     return " · ".join([*facts, *([constraints_text(len(said), None, None)] if said else []), *said])
 

@@ -10,9 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from app.presenters.words.wording import strong
+from app.presenters.words.wording import is_for_xla, strong
 from app.state.knowledge import ListedSchedule
-from checkmate.units import format_bytes, format_seconds
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.request import Target
+from checkmate.units import Budget, format_bytes, format_seconds
 
 _CHUNKS = 1.1  # what an allocator may add to the requested bytes, if no profile has measured it
 _ROOM = 1.05  # a step without a schedule is given this much more than it should need
@@ -31,6 +34,19 @@ def default_budget(found: ListedSchedule, budget_bytes: int) -> int:
     return max(budget, int(found.peak_bytes * max(1.0, float(rate)) * _ROOM))
 
 
+def first_budget(found: ListedSchedule, budget_bytes: int) -> tuple[str, Budget]:
+    """Return the budget that the dialog begins with, as text and exactly.
+
+    XLA gives out other bytes than the graph counts. There it is a share of the plain step as XLA compiles it.
+    """
+    size = default_budget(found, budget_bytes)
+    if not is_for_xla(found.graph):
+        return format_bytes(size), Budget(bytes_=size)
+    plain = simulate(found.graph, Schedule.plain(found.graph)).peak_bytes
+    share = min(1.0, max(budget_bytes, found.peak_bytes) / max(1, plain))
+    return f"{100 * share:.0f}%", Budget(share=share)
+
+
 def result_text(report: Mapping[str, Any], directory: Path) -> str:
     """Say what was measured and what was predicted.
 
@@ -44,7 +60,7 @@ def result_text(report: Mapping[str, Any], directory: Path) -> str:
     )
     problems = "".join(f"<br>{html.escape(problem)}" for problem in report["problems"])
     rows = [
-        ("peak, as the allocator counts", _bytes(peak["predicted"]), _bytes(peak["measured"])),
+        (_peak_name(report), _bytes(peak["predicted"]), _bytes(peak["measured"])),
         (
             "peak, as the ops request",
             _bytes(peak["predicted_requested"]),
@@ -65,6 +81,12 @@ def result_text(report: Mapping[str, Any], directory: Path) -> str:
     notes = "".join(f"<br>{html.escape(note)}" for note in report.get("notes", ()))
     table = f"<table cellspacing='0' cellpadding='2'>{titles}{cells}</table>"
     return f"{head}{problems}{table}{_gradients(report)}<br>{notes}"
+
+
+def _peak_name(report: Mapping[str, Any]) -> str:
+    if report.get("settings", {}).get("target") == Target.XLA:
+        return "peak, by XLA and as the allocator counts"
+    return "peak, as the allocator counts"
 
 
 def _plain(peak: Mapping[str, Any], seconds: Mapping[str, Any]) -> tuple[str, str]:

@@ -19,10 +19,14 @@ _UNIT = re.compile(r"(?<=\d) (?=%|(?:[KMGT]iB|B|µs|ms|s)\b)")
 
 @dataclass(frozen=True)
 class SolveWords:
-    """A headline in rich text, and plain sentences below it."""
+    """A headline in rich text, and plain sentences below it.
+
+    ``tip``: who vouches for what is proved; empty where nothing is.
+    """
 
     headline: str
     details: str = ""
+    tip: str = ""
 
 
 def before_a_solve(*, opened: bool, passing: bool, preparing: str) -> SolveWords:
@@ -60,7 +64,17 @@ def of_solve(graph: Graph, solve: Solve, standing: Standing, preparing: str) -> 
             else "The search for the least memory begins after that."
         )
         details = f"{preparing}. {meanwhile} {details}".strip()
-    return SolveWords(_spaced(_headline(solve)), _spaced(details))
+    return SolveWords(_spaced(_headline(solve)), _spaced(details), _who_proves(solve))
+
+
+def _who_proves(solve: Solve) -> str:
+    """Say who vouches for a proof: the solver, until a certificate does."""
+    if solve.status not in ("optimal", "infeasible"):
+        return ""
+    said = "Proved by the solver, which is trusted here."
+    if solve.aim is not None or not solve.what_if.constraints.is_empty:
+        return said
+    return f"{said} File, Save a certificate… writes a proof that is checked apart from it."
 
 
 def _impossible(standing: Standing) -> SolveWords:

@@ -14,9 +14,10 @@ from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.machine.describe import elsewhere_words
 from checkmate.machine.stores.cost_origin import doubt_words, origin_words
 from checkmate.progress import FillState
+from checkmate.request import Target
 from checkmate.units import format_bytes, plural
 
-_TYPED = ("checkmate", "pip", "dask", "ray")  # commands, which keep their case
+_TYPED = ("checkmate", "pip", "dask")  # commands, which keep their case
 SCALED_FROM = "extrapolated_from_batch"  # in a graph's metadata
 GRADIENT = "gradient_tape/"  # the scope of ops that TensorFlow made for gradients
 _LONGEST = 64  # characters of a name in a sentence
@@ -32,6 +33,26 @@ def origin_text(graph: Graph) -> str:
         CostOrigin.ANALYTIC: "costs estimated (operation counts)",
         CostOrigin.GIVEN: "costs as given in the file",
     }[graph.cost_origin]
+
+
+def is_for_xla(graph: Graph) -> bool:
+    """Return whether XLA compiles the step of ``graph``."""
+    return graph.metadata.get("target") == Target.XLA
+
+
+def target_text(graph: Graph) -> str:
+    """Say what runs the step; empty where that is TensorFlow's executor."""
+    return "compiled by XLA" if is_for_xla(graph) else ""
+
+
+def target_hint(graph: Graph) -> str:
+    """Say what is different where XLA compiles the step."""
+    if not is_for_xla(graph):
+        return ""
+    return (
+        "XLA compiles this step. It fuses ops and gives out other bytes than the graph counts: an export "
+        "compiles schedules until one keeps the budget."
+    )
 
 
 def batch_text(graph: Graph) -> str:

@@ -168,6 +168,7 @@ class SolvingPanel(Panel):
             self._clock.start() if running else self._clock.stop()
         words = self._words(solve)
         self._status.setText(words.headline)
+        self._status.setToolTip(words.tip)
         self._details.setText(words.details)
         self._details.setVisible(bool(words.details))
         # The plot of another budget's solve keeps its place, so that nothing moves while the slider does.

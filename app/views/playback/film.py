@@ -55,6 +55,7 @@ class PlaybackFilm(QObject):
         self._parts: Iterator[None] = iter(())
         self._film = Film((), (), 1)
         self._path = Path()
+        self._before: tuple[int, int] | None = None  # the file that was at the path
         self._drawn = self._taken = 0
         self.problem = False
         self._turn = QTimer(self)
@@ -90,11 +91,10 @@ class PlaybackFilm(QObject):
         self._path, self._film = path, film(shown.matrices, shown.timeline.peak_step, most)
         self._drawn = self._taken = 0
         self._scene = PlaybackScene(self._exploration, self._theme.now, size)
-        self._process = WorkerProcess(
-            "checkmate.workers.animation", WINDOW_MESSAGES, self, at_death="Nothing was written."
-        )
+        self._before = _stamp(path)
+        self._process = WorkerProcess("checkmate.workers.animation", WINDOW_MESSAGES, self, at_death="")
         self._process.received.connect(self._on_received)
-        self._process.died.connect(lambda sentence: self._end(sentence, ""))
+        self._process.died.connect(self._on_died)
         self._process.expect(_SILENT_S)
         self._parts = self._work(self._scene, self._process)
         self._turn.start()
@@ -110,15 +110,15 @@ class PlaybackFilm(QObject):
         steps = self._film.steps
         samples = (steps[len(steps) // 3], steps[2 * len(steps) // 3], steps[-1])
         process.send(self._begin(scene, len(samples)))
-        for step in samples:
+        for number, step in enumerate(samples):
             yield from scene.draw(step)
-            process.send(AnimationSample(_pixels(scene.image)))
+            process.send(AnimationSample(number, _pixels(scene.image)))
         for step in steps:
             while self._drawn - self._taken >= _AHEAD:
                 yield
             yield from scene.draw(step)
+            process.send(AnimationFrame(self._drawn, _pixels(scene.image)))
             self._drawn += 1
-            process.send(AnimationFrame(_pixels(scene.image)))
             self.progressed.emit(self._drawn, len(steps))
 
     def _begin(self, scene: PlaybackScene, samples: int) -> BeginAnimation:
@@ -153,6 +153,12 @@ class PlaybackFilm(QObject):
             case AnimationFailed(message=sentence, hint=hint):
                 self._end(sentence, hint)
 
+    def _on_died(self, sentence: str) -> None:
+        """Say what became of the file: its end may be all that was lost."""
+        written = _stamp(self._path) not in (None, self._before)
+        which = f"{self._path} was written before that." if written else "Nothing was written."
+        self._end(f"{sentence.strip()} {which}", "")
+
     def _end(self, sentence: str, hint: str) -> None:
         self._turn.stop()
         self._parts = iter(())
@@ -164,6 +170,15 @@ class PlaybackFilm(QObject):
         if scene is not None:
             scene.close()
             self.ended.emit(sentence, hint)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Return what tells one written file from another; None: there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def _pixels(image: QImage) -> bytes:

@@ -32,7 +32,15 @@ from app.models.session import Session
 from app.models.undo import WhatIfs
 from app.presenters.words.problem_report import problem_report
 from app.presenters.words.standing_text import why_no_export
-from app.presenters.words.wording import batch_text, doubts, origin_text, playhead_text, remeasuring_hint
+from app.presenters.words.wording import (
+    batch_text,
+    doubts,
+    origin_text,
+    playhead_text,
+    remeasuring_hint,
+    target_hint,
+    target_text,
+)
 from app.theme import CurrentTheme
 from app.views.common.button_keys import ButtonKeys
 from app.views.common.command_button import command_button
@@ -329,7 +337,8 @@ class MainWindow(QMainWindow):
         batch = f"{batch_text(graph)} · " if graph.batch_size else ""
         device = f" · {graph.device.name}" if graph.device is not None and graph.device.kind != "none" else ""
         self._name.setText(graph.name)
-        self._facts.setText(f"{batch}{graph.n} ops · {origin_text(graph)}{device}")
+        target = f" · {words}" if (words := target_text(graph)) else ""
+        self._facts.setText(f"{batch}{graph.n} ops · {origin_text(graph)}{device}{target}")
         self._offer_remeasuring(graph)
         self.batches.say_scaled(graph)
         self._allow_export()
@@ -342,7 +351,7 @@ class MainWindow(QMainWindow):
         They may come from a busy machine, or from another one.
         """
         words = doubts(graph)
-        self._facts.setToolTip(words)
+        self._facts.setToolTip(" ".join(text for text in (target_hint(graph), words) if text))
         if words and "request" in graph.metadata:
             told = graph.metadata["request"]
 

@@ -153,7 +153,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         "--target",
         choices=[target.value for target in Target],
         help="what runs the step: TensorFlow's executor, or XLA (default: XLA for a model compiled with "
-        "jit_compile=True); run, export and verify are for the executor",
+        "jit_compile=True)",
     )
 
 

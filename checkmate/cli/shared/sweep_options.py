@@ -43,8 +43,7 @@ def add_engine(parser: argparse.ArgumentParser, *, why: str, moves: bool = True)
         "--engine",
         type=cli_options.typed(parse_engine),
         metavar="WHERE",
-        help="where the solves run: processes, processes:N, dask://host:port or ray://host:port (not "
-        "tested); by default in this process",
+        help="where the solves run: processes, processes:N or dask://host:port; by default in this process",
     )
     add(
         "--jobs",

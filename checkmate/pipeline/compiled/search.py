@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from checkmate.errors import BudgetBelowMinimumError
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.compiled.step import TracedForXla
-from checkmate.pipeline.solving import StepSolver, keep_everything_peak
+from checkmate.pipeline.solving import StepSolver, keep_everything_peak, solve
 from checkmate.tf.xla.compiled import StepCompilation
 from checkmate.tf.xla.fit import XlaAttempt, XlaFit, fit_compiled, none_fits, smallest_remedy
 from checkmate.tf.xla.ties import Tied
@@ -36,14 +36,13 @@ class FittedStep:
 class CompiledSearch:
     """Look for schedules of one step by compiling them.
 
-    ``plain``: the plain step. ``first``: what is tried before anything is solved for.
+    ``plain``: the plain step.
     """
 
-    def __init__(
-        self, step: TracedForXla, plain: StepCompilation, solver: StepSolver, first: SolveResult | None
-    ) -> None:
-        self.step, self.plain, self._solver, self._first = step, plain, solver, first
+    def __init__(self, step: TracedForXla, plain: StepCompilation, solver: StepSolver) -> None:
+        self.step, self.plain, self._solver = step, plain, solver
         self._results: list[SolveResult] = []
+        self._attempts: list[XlaAttempt] = []
 
     def allowed_bytes(self, budget: Budget) -> int:
         """Return what arguments, results and temporaries may take in all."""
@@ -67,6 +66,10 @@ class CompiledSearch:
             least=self._least,
             report=self.step.report,
         )
+        self._attempts += fit.attempts
+        known = [each for each in self._attempts if each.memory.peak_bytes <= goal]
+        if not fit.fits and known:  # a search for more may have come by what keeps less
+            fit = replace(fit, chosen=min(known, key=lambda each: each.overhead))
         if not fit.fits:
             what = f"a training step of {self.step.folded.traced.loaded.name!r}"
             raise none_fits(what, fit, f"{smallest_remedy(fit)}; or add --target executor")
@@ -91,9 +94,6 @@ class CompiledSearch:
         return FittedStep(result, XlaFit(self.plain.memory, allowed, best, tuple(tried), seconds))
 
     def _solved(self, asked: int) -> Schedule | None:
-        if self._first is not None:
-            first, self._first = self._first, None
-            return self._kept(first)
         try:
             return self._kept(self._solver.solve_above_minimum(self.step.graph, asked))
         except BudgetBelowMinimumError:
@@ -110,9 +110,9 @@ class CompiledSearch:
         return result.schedule
 
     def _result_of(self, schedule: Schedule | None) -> SolveResult:
-        """Return what solving gave ``schedule``; None: the plain step."""
+        """Return what solving gave ``schedule``; else it is the plain order."""
         graph = self.step.graph
         for result in self._results:
             if schedule is not None and result.schedule is schedule:
                 return result
-        return self._solver.solve(graph, keep_everything_peak(graph))
+        return solve(graph, keep_everything_peak(graph), solver="keep-all")

@@ -60,7 +60,8 @@ def certificate_of(
         cuts = [] if need.at_end else [need.op]
         alone = CaseProver(content, budget_bytes, cuts, None, started + seconds, cancelled).prove()
         return None if alone is None else _checked(content, budget_bytes, cuts, alone, math.inf)
-    prover = Prover(graph, budget_bytes)
+    # CP-SAT gets through programs of more cuts than can be proved case by case.
+    prover = Prover(graph, budget_bytes, with_sat=False)
     report(Progress("certify", message="looking for the ops that decide the bound"))
     prover.run(
         until=started + _LOOKING * seconds,

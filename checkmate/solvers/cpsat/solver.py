@@ -28,7 +28,7 @@ from checkmate.machine.own_modules import module_command
 from checkmate.progress import Cancelled
 from checkmate.solvers.bounds import below_working_set
 from checkmate.solvers.compile.cache import is_compiled
-from checkmate.solvers.cpsat.task import IntervalTask, cost_unit, interval_task, op_at
+from checkmate.solvers.cpsat.task import IntervalTask, cost_unit, interval_task, read_answer
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.shared.buffers import take_over_groups
 from checkmate.solvers.shared.given_order import GivenOrderRun
@@ -153,11 +153,11 @@ class _IntervalRun(GivenOrderRun):
             seed=self.options.seed,
         )
         loading = time.perf_counter()
-        for message in _answers(task, self.listener.cancelled):
+        for message in _answers(task, self.graph.n, self.listener.cancelled):
             if message["type"] == "ready":
                 self.exclude(time.perf_counter() - loading)
             elif message["type"] == "solution":
-                self.take([op_at(event) for event in message["events"]])
+                self.take(message["steps"])
             elif message["type"] == "bound" or message["status"] in ("OPTIMAL", "FEASIBLE", "UNKNOWN"):
                 bound = message["bound"] * self._unit
                 if math.isfinite(bound):  # costs in the task are rounded down, so its bound holds
@@ -183,13 +183,13 @@ class _IntervalRun(GivenOrderRun):
         )
 
 
-def _answers(task: IntervalTask, cancelled: Cancelled) -> Iterator[dict[str, Any]]:
+def _answers(task: IntervalTask, ops: int, cancelled: Cancelled) -> Iterator[dict[str, Any]]:
     """Yield the child's messages until it is done, out of time or cancelled.
 
     The child has ended then.
 
     Raises:
-        SolverCrashedError: it ended before it was done.
+        SolverCrashedError: it ended before it was done, or its message cannot be read.
     """
     root = str(Path(checkmate.__file__).parents[1])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
@@ -213,7 +213,10 @@ def _answers(task: IntervalTask, cancelled: Cancelled) -> Iterator[dict[str, Any
                 continue
             if line is None:
                 raise SolverCrashedError(f"the interval model's process ended with code {process.wait()}")
-            message = json.loads(line)
+            try:
+                message = read_answer(line, ops)
+            except ValueError as error:
+                raise SolverCrashedError("the interval model's process sent what cannot be read") from error
             if message["type"] == "error":
                 raise SolverCrashedError(f"the interval model could not be solved: {message['message']}")
             if message["type"] == "ready":

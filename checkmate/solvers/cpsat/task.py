@@ -5,6 +5,7 @@ It is sent to the process that solves it.
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -93,6 +94,36 @@ def op_at(event: int) -> int:
     """Return the op of an event."""
     stage = (math.isqrt(8 * event + 1) - 1) // 2
     return event - stage * (stage + 1) // 2
+
+
+def read_answer(line: str, ops: int) -> dict[str, Any]:
+    """Return a line of the child as a message; a solution has ``steps``.
+
+    ``ops``: how many the graph has.
+
+    Raises:
+        ValueError: it was cut or damaged.
+    """
+    try:
+        message: dict[str, Any] = json.loads(line)
+        match message["type"]:
+            case "solution":
+                message["steps"] = [op_at(int(event)) for event in message["events"]]
+                if not all(0 <= op < ops for op in message["steps"]):
+                    raise ValueError("it names no op")
+            case "bound":
+                message["bound"] = float(message["bound"])
+            case "done":
+                message["bound"], message["status"] = float(message["bound"]), str(message["status"])
+            case "error":
+                message["message"] = str(message["message"])
+            case "ready":
+                pass
+            case other:
+                raise ValueError(f"{other!r} is no message")
+    except (LookupError, TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+    return message
 
 
 def cost_unit(graph: Graph) -> float:

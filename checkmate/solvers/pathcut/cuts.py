@@ -151,8 +151,9 @@ class CutProgram:
     """The integer program of some cuts.
 
     ``runs``: int64[n, K + 1], the column of y[o, k] or a fixed value; ``held``: int64[m, K], that of a[v, k].
-    Only the a, columns ``first_held`` to ``end_held`` - 1, need to be binary: the least y for them are binary
-    too. ``memory``: the row of each cut's budget, -1 if there is none.
+    ``memory``: the row of each cut's budget, in bytes; -1 if there is none. ``room``: the budget in bytes.
+    All numbers of the rows are whole. Only the a, columns ``first_held`` to ``end_held`` - 1, need to be
+    binary: the least y for them are binary too.
     """
 
     cuts: tuple[int, ...]
@@ -166,6 +167,7 @@ class CutProgram:
     offset: float
     rows: LinearRows
     unit: float
+    room: int
 
 
 def build_program(graph: Graph, reach: Reach, budget_bytes: int, cuts: list[int]) -> CutProgram:
@@ -184,7 +186,10 @@ def build_program(graph: Graph, reach: Reach, budget_bytes: int, cuts: list[int]
     which, _ = np.nonzero(runs >= 0)
     cost[runs[runs >= 0]] = graph.cost[which] / unit
     offset = float((graph.cost * (runs == _YES).sum(axis=1)).sum()) / unit
-    return CutProgram(tuple(cuts), tuple(memory), runs, held, first, end, columns, cost, offset, rows, unit)
+    room = budget_bytes - graph.fixed_bytes
+    return CutProgram(
+        tuple(cuts), tuple(memory), runs, held, first, end, columns, cost, offset, rows, unit, room
+    )
 
 
 def cost_unit(graph: Graph) -> float:
@@ -290,7 +295,6 @@ def _rows_of_memory(
         if graph.producer[graph.owner[value]] >= 0:
             members.setdefault(int(graph.owner[value]), []).append(value)
     budget = budget_bytes - graph.fixed_bytes
-    scale = 1000.0 / max(budget, 1)
     memory: list[int] = []
     for k, cut in enumerate(cuts):
         room = budget - int(graph.workspace_bytes[cut]) + most_taken_over(graph, cut)
@@ -308,9 +312,9 @@ def _rows_of_memory(
                 column, columns = columns, columns + 1
                 for state in states:
                     rows.at_least(0.0, [(column, 1.0), (state, -1.0)])
-            terms.append((column, -size * scale))
+            terms.append((column, -float(size)))
         before = len(rows.low)
-        rows.at_least(-room * scale, terms)
+        rows.at_least(-float(room), terms)
         memory.append(before if len(rows.low) > before else -1)
     return columns, memory
 

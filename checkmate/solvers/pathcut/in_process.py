@@ -21,7 +21,7 @@ from typing import Self
 
 from checkmate.errors import CheckmateError, WorkerDiedError
 from checkmate.ipc.messages import Cancel, Message, MessageTable
-from checkmate.ipc.steps import pack_steps, unpack_steps
+from checkmate.ipc.steps import pack_steps, unpack_ops
 from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.machine.own_modules import module_command
@@ -248,7 +248,7 @@ class ProverProcess(BackgroundProver):
                 case ProvedBound(job=job) if job == self._job:
                     self._take_bound(message)
                 case DescribedSchedule(job=job, steps=steps) if job == self._job:
-                    self._schedules.append(unpack_steps(steps))
+                    self._schedules.append(unpack_ops(steps, self.graph.n))
                 case ProofEnded():
                     self._busy_with = 0
                     if message.job == self._job:

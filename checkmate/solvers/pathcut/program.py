@@ -21,6 +21,7 @@ from checkmate.solvers.shared.highs_thread import silent_highs, start_highs
 from checkmate.solvers.tolerances import HIGHS_GAP, HIGHS_RISE, round_up_if_whole
 
 _POLL_S = 0.01
+_ROOM = 1000.0  # the budget, in HiGHS's program
 _HALF = 0.499  # if costs tie, a run may be split between two intervals: then it is in both
 
 
@@ -72,7 +73,7 @@ def solve_program(
         return CutOutcome(math.inf, True, None)
     highs = _engine(_model(highspy, program, relaxed=False), time_limit_s, workers)
     if start is not None:
-        columns, values = _start_of(graph, program, start)
+        columns, values = start_of(graph, program, start)
         highs.setSolution(len(columns), columns, values)
     best = -math.inf
 
@@ -81,7 +82,7 @@ def solve_program(
         bound = float(event.data_out.mip_dual_bound)
         if math.isfinite(bound) and bound > best + HIGHS_RISE:
             best = bound
-            on_bound(_safe(graph, program, bound))
+            on_bound(cost_bound(graph, program, bound))
 
     highs.cbMipInterrupt += on_interrupt
     status = _run(highs, time_limit_s, cancelled)
@@ -91,9 +92,9 @@ def solve_program(
     feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     bound = max(best, float(info.mip_dual_bound)) if math.isfinite(info.mip_dual_bound) else best
     return CutOutcome(
-        _safe(graph, program, bound) if math.isfinite(bound) else graph.base_cost,
+        cost_bound(graph, program, bound) if math.isfinite(bound) else graph.base_cost,
         status == highspy.HighsModelStatus.kOptimal,
-        _values_of(program, np.asarray(solution.col_value)) > _HALF if feasible else None,
+        values_of(program, np.asarray(solution.col_value)) > _HALF if feasible else None,
     )
 
 
@@ -113,9 +114,9 @@ def relax_program(
         return Relaxation(graph.base_cost)
     solution = highs.getSolution()
     return Relaxation(
-        _safe(graph, program, highs.getInfo().objective_function_value),
+        cost_bound(graph, program, highs.getInfo().objective_function_value),
         np.append(np.abs(np.asarray(solution.row_dual)), 0.0)[np.array(program.memory)],
-        _values_of(program, np.asarray(solution.col_value)),
+        values_of(program, np.asarray(solution.col_value)),
     )
 
 
@@ -166,17 +167,20 @@ def _is_infeasible(highspy: Any, status: Any) -> bool:
 def _model(highspy: Any, program: CutProgram, *, relaxed: bool) -> Any:
     """Return the program as HiGHS's linear program."""
     rows = program.rows
+    starts, low = np.array(rows.starts, np.int32), np.array(rows.low, np.float64)
+    scale = np.ones(len(low))
+    scale[[row for row in program.memory if row >= 0]] = _ROOM / max(program.room, 1)
     lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = program.columns, len(rows.low)
+    lp.num_col_, lp.num_row_ = program.columns, len(low)
     lp.col_cost_ = program.cost
     lp.col_lower_, lp.col_upper_ = np.zeros(program.columns), np.ones(program.columns)
-    lp.row_lower_ = np.array(rows.low, np.float64)
-    lp.row_upper_ = np.full(len(rows.low), highspy.kHighsInf)
+    lp.row_lower_ = low * scale
+    lp.row_upper_ = np.full(len(low), highspy.kHighsInf)
     lp.offset_ = program.offset
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.start_ = np.array(rows.starts, np.int32)
+    lp.a_matrix_.start_ = starts
     lp.a_matrix_.index_ = np.array(rows.columns, np.int32)
-    lp.a_matrix_.value_ = np.array(rows.entries, np.float64)
+    lp.a_matrix_.value_ = np.array(rows.entries, np.float64) * np.repeat(scale, np.diff(starts))
     if not relaxed:
         kinds = [highspy.HighsVarType.kContinuous] * program.columns
         for column in range(program.first_held, program.end_held):
@@ -185,7 +189,7 @@ def _model(highspy: Any, program: CutProgram, *, relaxed: bool) -> Any:
     return lp
 
 
-def _start_of(
+def start_of(
     graph: Graph, program: CutProgram, steps: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return y and a of a schedule, as column numbers and values."""
@@ -213,7 +217,7 @@ def _start_of(
     return known, values[: program.end_held]
 
 
-def _safe(graph: Graph, program: CutProgram, bound: float) -> float:
+def cost_bound(graph: Graph, program: CutProgram, bound: float) -> float:
     """Return the bound in the graph's unit, but at least the base cost.
 
     It is a whole number if all costs are.
@@ -221,7 +225,7 @@ def _safe(graph: Graph, program: CutProgram, bound: float) -> float:
     return max(float(round_up_if_whole(graph.cost, bound * program.unit)), graph.base_cost)
 
 
-def _values_of(program: CutProgram, solution: NDArray[np.float64]) -> NDArray[np.float64]:
+def values_of(program: CutProgram, solution: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return y as float64[n, K + 1], with the fixed ones."""
     # The codes _YES and _NO count from the end.
     values: NDArray[np.float64] = np.concatenate([solution, [1.0, 0.0]])[program.runs]

@@ -4,8 +4,9 @@ This decides which cuts to take, and in which order. First comes the single cut 
 an integer program: it takes milliseconds and is often within a percent. If it shows next to nothing, the
 relaxations of other single cuts tell which is better, and the path leads through that one. Then the linear
 relaxation with many cuts along a heaviest path shows by its prices at which cuts the budget matters; those
-few make a small integer program. Each further round looks at the schedule that the program's solution
-describes, and adds the cuts at which it is most over the budget. If a described schedule fits, it is optimal.
+few make a small integer program. HiGHS solves what it can in a moment, CP-SAT the others. Each further round
+looks at the schedule that the program's solution describes, and adds the cuts at which it is most over the
+budget. If a described schedule fits, it is optimal.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled
 from checkmate.solvers.certify import with_schedule, without_schedule
 from checkmate.solvers.pathcut.cuts import Reach, build_program, heaviest_path, own_bytes, tightest_cut
-from checkmate.solvers.pathcut.program import relax_program, solve_program, steps_from
+from checkmate.solvers.pathcut.engines import Engines
+from checkmate.solvers.pathcut.program import relax_program, steps_from
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.tolerances import PROVED
 
@@ -140,13 +142,14 @@ class Prover:
 
     ``bound``: in the graph's cost unit, for any order; infinite once it is proved that no schedule exists.
     ``best_cuts``: the cuts whose program gave it; none where it is the base cost.
-    ``reach``: the graph's, if the caller has it already.
+    ``reach``: the graph's, if the caller has it already. ``with_sat``: whether CP-SAT may solve programs.
     """
 
     graph: Graph
     budget_bytes: int
     workers: int = 1
     reach: Reach | None = None
+    with_sat: bool = True
     bound: float = field(init=False)
     cuts: int = field(init=False, default=0)
     rounds: int = field(init=False, default=0)
@@ -158,11 +161,11 @@ class Prover:
         self._reach = self.reach or Reach.of(self.graph)
         self._single = tightest_cut(self._reach)
         self._scanned = False
-        self._through: int | None = None  # the better single cut, if the first one was poor
         self._path: list[int] = []
         self._first: list[list[int]] = []  # sets of cuts to try before cuts are added to any
         self._base: _Attempt | None = None  # the attempt that cuts are added to
         self._failed: set[int] = set()  # the cuts that made the base too hard
+        self._engines = Engines(self.graph, self.budget_bytes, self.workers, self.with_sat)
 
     def run(
         self,
@@ -183,6 +186,13 @@ class Prover:
         call goes on where the first ended.
         """
         task = _Task(until, cancelled, on_bound, on_steps, known)
+        try:
+            self._rounds(task, enough, rounds)
+        finally:
+            self._engines.stop()
+
+    def _rounds(self, task: _Task, enough: Callable[[float], bool], rounds: int | None) -> None:
+        """Solve one program after another."""
         while not task.over() and not self.finished and not enough(self.bound):
             if rounds is not None and self.rounds >= rounds:
                 return
@@ -195,7 +205,7 @@ class Prover:
                 return
             attempt = self._solve(cuts, task, share=_FIRST_SHARE if early or self._first else _SHARE)
             if attempt.steps is not None:
-                on_steps(attempt.steps)
+                task.on_steps(attempt.steps)
             self.finished = attempt.steps is None and attempt.exact  # infeasible, which is a proof
             self._judge(attempt)
 
@@ -207,9 +217,9 @@ class Prover:
             other = None if self._scanned else self._better_single(task)
             self._scanned = True
             if other is not None:
-                self._single = self._through = other
+                self._single = other
                 return [other]
-            self._path = heaviest_path(self.graph, self._reach, through=self._through)
+            self._path = heaviest_path(self.graph, self._reach, through=self._single)
             self._first = self._first_sets(task)
         if self._first:
             return self._first.pop()
@@ -306,11 +316,9 @@ class Prover:
             relaxed = relax_program(self.graph, program, time_limit_s=left, cancelled=task.cancelled)
             self._raise_bound(relaxed.bound, cuts, task.on_bound)
             left = task.until - time.perf_counter()
-        outcome = solve_program(
-            self.graph,
+        outcome = self._engines.solve(
             program,
-            time_limit_s=min(left, max(_FIRST_S, share * left)),
-            workers=self.workers,
+            seconds=min(left, max(_FIRST_S, share * left)),
             cancelled=task.cancelled,
             on_bound=lambda bound: self._raise_bound(bound, cuts, task.on_bound),
             start=task.known(),

@@ -15,7 +15,7 @@ from collections import deque
 
 from checkmate.errors import CheckmateError
 from checkmate.ipc.messages import Message
-from checkmate.ipc.steps import unpack_steps
+from checkmate.ipc.steps import unpack_ops
 from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.machine.own_modules import module_command
@@ -31,6 +31,7 @@ class PlainGreedy:
 
     def __init__(self, graph: Graph) -> None:
         self._found: deque[tuple[int, Steps]] = deque()
+        self._ops = graph.n
         self._asked = self._answered = 0
         self._child = child = subprocess.Popen(
             module_command("checkmate.solvers.warm_up.plain_greedy_child"),
@@ -78,11 +79,11 @@ class PlainGreedy:
             for message in PLAIN_GREEDY_MESSAGES.read_all(self._child.stdout):
                 self._take_message(message)
         except (OSError, ValueError, CheckmateError):
-            return  # it has ended; the search is being compiled all the same
+            self._child.kill()  # else it would be waited for; the search is being compiled all the same
 
     def _take_message(self, message: Message) -> None:
         if not isinstance(message, Fitted):
             return
         if message.fits:
-            self._found.append((message.budget_bytes, unpack_steps(message.steps)))
+            self._found.append((message.budget_bytes, unpack_ops(message.steps, self._ops)))
         self._answered = max(self._answered, message.job)

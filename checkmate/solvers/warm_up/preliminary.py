@@ -97,7 +97,7 @@ class _Best:
         """Keep the schedule if it is better and holds."""
         plan = np.asarray(steps, np.int32).tolist()
         graph = self._problem.graph
-        if float(graph.cost[plan].sum()) >= self._cost:
+        if not all(0 <= op < graph.n for op in plan) or float(graph.cost[plan].sum()) >= self._cost:
             return
         report = check(graph, plan, budget_bytes=self._problem.budget_bytes)
         if report.ok:

@@ -14,12 +14,10 @@ from dataclasses import dataclass, field
 from checkmate.ir.graph import Graph
 from checkmate.tf.trace.coarsen import FoldedStep, scaled_next
 from checkmate.tf.trace.dataflow import Key
+from checkmate.tf.trace.op_kinds import GRADIENT_OVER_LOGITS
 from checkmate.tf.trace.sizes import tensor_bytes
 
 _IN_PLACE = frozenset({"AssignAddVariableOp", "AssignSubVariableOp"})
-_GRADIENT_OVER_LOGITS = frozenset(
-    {"SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"}
-)  # their second output
 
 
 @dataclass(frozen=True)
@@ -206,7 +204,7 @@ class _StepReplay:
     ) -> _TensorCopy | None:
         """Return the input that output ``number`` is written over, if any."""
         structure = self.folded.structure
-        if structure.ops[execution.op].type in _GRADIENT_OVER_LOGITS:
+        if structure.ops[execution.op].type in GRADIENT_OVER_LOGITS:
             over = execution.reads[:1] if number == 1 else ()
             return next((read for read in over if read in ending and read.bytes == written.bytes), None)
         if number or not structure.takes_over(execution.op):

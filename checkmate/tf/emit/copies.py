@@ -130,7 +130,10 @@ class Copies:
         """
         for number in self._not_copied(index):
             op = self.structure.ops[number]
-            if self.structure.kinds[number] is not OpKind.VIEW and op.type not in SHAPE_TYPES:
+            kind = self.structure.kinds[number]
+            # The shape of what has an open one is computed, as it is in the trace.
+            static = kind is OpKind.FIXED and op.type in SHAPE_TYPES
+            if kind is not OpKind.VIEW and not static:
                 self.copied_once[number] = self._copy_light(
                     number, self._inputs(number), self._controls(number)
                 )

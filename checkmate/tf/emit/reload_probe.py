@@ -35,9 +35,12 @@ def main(folder: str, batch_file: str, answer_file: str, runs: int = 3) -> None:
     The answer holds the largest peak, all peaks, the median seconds, the losses, and whether ``checkmate``
     was imported.
     """
+    gc.disable()  # or the import's 500,000 objects are looked at again and again
     import numpy as np
     import tensorflow as tf  # takes seconds, in which the parent may end
 
+    gc.freeze()
+    gc.enable()
     meter = "GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0"
     module = tf.saved_model.load(folder)  # held: the variables live with it
     with np.load(batch_file) as stored:

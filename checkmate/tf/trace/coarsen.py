@@ -20,7 +20,7 @@ from checkmate.tf.trace.dataflow import ARGMAX, TOKEN, Key, Structure, structure
 from checkmate.tf.trace.layers import group_names
 from checkmate.tf.trace.loops.rewrite import with_split_loops
 from checkmate.tf.trace.loops.trips import is_loop
-from checkmate.tf.trace.op_kinds import recomputable
+from checkmate.tf.trace.op_kinds import GRADIENT_OVER_LOGITS, recomputable
 from checkmate.tf.trace.trace import TracedStep
 
 
@@ -223,15 +223,7 @@ def _peak_inside(
             for key in structure.direct_inputs(op)
             if last_reader[key] == op and key not in written and (key[0] in members or key in dying)
         ]
-        reused = 0
-        if structure.takes_over(op):
-            main = structure.bytes_of[op, 0]
-            reusable = (
-                ending
-                if not scaled_next(structure, op, members)
-                else [k for k in ending if k == _first(structure, op)]
-            )
-            reused = next((main for key in reusable if structure.bytes_of[key] == main), 0)
+        reused = _reused(structure, op, members, ending)
         reused += sum(size for key, size in allocated.items() if structure.given.get(key) in ending)
         live += sum(allocated.values())
         peak = max(peak, live - reused + structure.scratch.get(op, 0))
@@ -239,6 +231,19 @@ def _peak_inside(
         unread = [key for key in allocated if key not in written and key not in last_reader]
         live -= sum(allocated[key] for key in unread)
     return peak
+
+
+def _reused(structure: Structure, op: int, members: tuple[int, ...], ending: list[Key]) -> int:
+    """Return the bytes of ``op`` that it writes over an input in ``ending``."""
+    if structure.ops[op].type in GRADIENT_OVER_LOGITS:
+        size, reusable = structure.bytes_of[op, 1], [k for k in ending if k == _first(structure, op)]
+    elif structure.takes_over(op):
+        first = scaled_next(structure, op, members)
+        size = structure.bytes_of[op, 0]
+        reusable = [k for k in ending if k == _first(structure, op)] if first else ending
+    else:
+        return 0
+    return next((size for key in reusable if structure.bytes_of[key] == size), 0)
 
 
 def scaled_next(structure: Structure, op: int, members: tuple[int, ...]) -> bool:

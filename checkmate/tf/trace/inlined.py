@@ -8,6 +8,7 @@ conditions stay ops of their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -24,14 +25,15 @@ def has_calls(graph: Any) -> bool:
     return any(op.type in _CALLS for op in graph.get_operations())
 
 
-def inlined(function: Any) -> Callable[..., list[tf.Tensor]]:
+def inlined(function: Any, *, for_xla: bool = False) -> Callable[..., list[tf.Tensor]]:
     """Return the concrete ``function`` as a Python function without calls.
 
     It takes the arguments of ``function`` in their flat order, and returns its outputs in theirs. It is to be
-    traced. What TensorFlow orders inside a function is ordered in the same way there.
+    traced. What TensorFlow orders inside a function is ordered in the same way there. ``for_xla``: XLA
+    compiles all of it, and so may compile a part of it.
 
     Raises:
-        JitCompiledError: (when traced) XLA compiles a called function.
+        JitCompiledError: (when traced) XLA compiles a called function, and not all.
     """
     outside = {inner.name: external for external, inner in private.captures(function.graph)}
 
@@ -42,74 +44,81 @@ def inlined(function: Any) -> Callable[..., list[tf.Tensor]]:
             private.capture(target, outside[tensor.name]) if tensor.name in outside else next(left)
             for tensor in function.graph.inputs
         ]
-        results, _ = _copied(target, function.graph, given, "", [])
+        results, _ = _Inliner(target, for_xla).copied(function.graph, given, "", [])
         return results
 
     return body
 
 
-def _copied(
-    target: Any, body: Any, given: Sequence[tf.Tensor], prefix: str, before: Sequence[tf.Operation]
-) -> tuple[list[tf.Tensor], list[tf.Operation]]:
-    """Copy ``body`` into ``target``; return its outputs and what ends it.
+@dataclass(frozen=True, eq=False)
+class _Inliner:
+    """Copies bodies into the graph ``target``."""
 
-    ``before``: what must run before its side effects.
-    """
-    private.copy_functions(body, target)
-    made = {inner.name: tensor for inner, tensor in zip(body.inputs, given, strict=True)}
-    ends: dict[str, list[tf.Operation]] = {inner.op.name: [] for inner in body.inputs}
-    effects: list[tf.Operation] = []
-    ops = body.get_operations()
-    for op in (ops[index] for index in execution_order(ops)):
-        if op.name in ends:
-            continue
-        inputs = [made[tensor.name] for tensor in op.inputs]
-        controls = [each for control in op.control_inputs for each in ends[control.name]]
-        if private.is_stateful(op):
-            controls += before
-        name = f"{prefix}{op.name}"
-        if op.type in _CALLS:
-            outputs, ends[op.name] = _called(target, body, op, inputs, controls, name)
-        else:
-            copy = private.create_op(target, op, inputs, controls, name)
-            outputs, ends[op.name] = list(copy.outputs), [copy]
-        for old, new in zip(op.outputs, outputs, strict=True):
-            private.keep_shape(old, new)
-            made[old.name] = new
-        if private.is_stateful(op):
-            effects += ends[op.name]
-    return [made[tensor.name] for tensor in body.outputs], effects
+    target: Any
+    for_xla: bool
 
+    def copied(
+        self, body: Any, given: Sequence[tf.Tensor], prefix: str, before: Sequence[tf.Operation]
+    ) -> tuple[list[tf.Tensor], list[tf.Operation]]:
+        """Copy ``body``; return its outputs and what ends it.
 
-def _called(
-    target: Any,
-    outer: Any,
-    op: tf.Operation,
-    inputs: Sequence[tf.Tensor],
-    controls: Sequence[tf.Operation],
-    name: str,
-) -> tuple[list[tf.Tensor], list[tf.Operation]]:
-    """Copy the body of the function that ``op`` calls, as ``_copied``."""
-    attributes = op.node_def.attr
-    called = attributes["f"].func.name
-    if attributes["_XlaMustCompile"].b:
-        raise JitCompiledError(
-            f"the step calls {called!r}, which is compiled with jit_compile=True; "
-            "XLA merges recomputed ops and undoes any schedule",
-            hint="make that function with jit_compile=False",
-        )
-    body = private.called_body(outer, called, len(op.inputs), len(op.outputs))
-    if body is None:
-        raise TraceError(f"the step calls {called!r}, whose body is not known")
-    before = [_barrier(target, controls, f"{name}/begin")] if controls else []
-    # The names inside say more than the name of the call. TensorFlow makes the gradient of a call without the
-    # name scope that tells gradients.
-    scope = name.removesuffix(name.rsplit("/", 1)[-1])
-    if called.startswith("__backward_"):
-        scope = f"gradient_tape/{scope}"
-    outputs, effects = _copied(target, body, inputs, scope, before)
-    effects = effects or before
-    return outputs, [_barrier(target, effects, f"{name}/end")] if len(effects) > 1 else effects
+        ``before``: what must run before its side effects.
+        """
+        private.copy_functions(body, self.target)
+        made = {inner.name: tensor for inner, tensor in zip(body.inputs, given, strict=True)}
+        ends: dict[str, list[tf.Operation]] = {inner.op.name: [] for inner in body.inputs}
+        effects: list[tf.Operation] = []
+        ops = body.get_operations()
+        for op in (ops[index] for index in execution_order(ops)):
+            if op.name in ends:
+                continue
+            inputs = [made[tensor.name] for tensor in op.inputs]
+            controls = [each for control in op.control_inputs for each in ends[control.name]]
+            if private.is_stateful(op):
+                controls += before
+            name = f"{prefix}{op.name}"
+            if op.type in _CALLS:
+                outputs, ends[op.name] = self._called(body, op, inputs, controls, name)
+            else:
+                copy = private.create_op(self.target, op, inputs, controls, name)
+                outputs, ends[op.name] = list(copy.outputs), [copy]
+            for old, new in zip(op.outputs, outputs, strict=True):
+                private.keep_shape(old, new)
+                made[old.name] = new
+            if private.is_stateful(op):
+                effects += ends[op.name]
+        return [made[tensor.name] for tensor in body.outputs], effects
+
+    def _called(
+        self,
+        outer: Any,
+        op: tf.Operation,
+        inputs: Sequence[tf.Tensor],
+        controls: Sequence[tf.Operation],
+        name: str,
+    ) -> tuple[list[tf.Tensor], list[tf.Operation]]:
+        """Copy the body of the function that ``op`` calls, as ``copied``."""
+        attributes = op.node_def.attr
+        called = attributes["f"].func.name
+        if attributes["_XlaMustCompile"].b and not self.for_xla:
+            raise JitCompiledError(
+                f"the step calls {called!r}, which is compiled with jit_compile=True; "
+                "a part that XLA compiles is not scheduled on TensorFlow's executor",
+                hint="make that function with jit_compile=False, or let XLA compile the whole step: "
+                'checkmate.rematerialize_function(step, budget, target="xla")',
+            )
+        body = private.called_body(outer, called, len(op.inputs), len(op.outputs))
+        if body is None:
+            raise TraceError(f"the step calls {called!r}, whose body is not known")
+        before = [_barrier(self.target, controls, f"{name}/begin")] if controls else []
+        # The names inside say more than the name of the call. TensorFlow makes the gradient of a call without
+        # the name scope that tells gradients.
+        scope = name.removesuffix(name.rsplit("/", 1)[-1])
+        if called.startswith("__backward_"):
+            scope = f"gradient_tape/{scope}"
+        outputs, effects = self.copied(body, inputs, scope, before)
+        effects = effects or before
+        return outputs, [_barrier(self.target, effects, f"{name}/end")] if len(effects) > 1 else effects
 
 
 def _barrier(target: Any, controls: Sequence[tf.Operation], name: str) -> tf.Operation:

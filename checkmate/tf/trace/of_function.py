@@ -96,18 +96,23 @@ def _bytes_of(variable: Any) -> int:
 
 
 def trace_function(
-    body: Callable[..., Any], specs: Sequence[tf.TensorSpec], subject: Any, *, batch_size: int
+    body: Callable[..., Any],
+    specs: Sequence[tf.TensorSpec],
+    subject: Any,
+    *,
+    batch_size: int,
+    for_xla: bool = False,
 ) -> tuple[TracedStep, Returned, Any]:
     """Trace ``body``, a function of flat tensors, and all that it calls.
 
     ``subject``: the Keras model whose step it is, or a ``ModelLike``. The last result is the concrete
     function as TensorFlow runs it by itself, calls and loops included. It returns a loss, then what ``body``
-    returns.
+    returns. ``for_xla``: XLA is to compile the whole step.
 
     Raises:
         TraceError: it cannot be traced, does what cannot be undone after a trial run, or returns a sparse or
         ragged tensor.
-        JitCompiledError: XLA compiles a part of it.
+        JitCompiledError: XLA compiles a part of it, and not the whole.
     """
     loaded = _loaded(subject, specs, batch_size)
     results: list[Any] = []
@@ -124,7 +129,7 @@ def trace_function(
     _require_one_device(concrete.graph, loaded.name)
     function, outputs, count = concrete, results[2], results[3]
     if has_calls(concrete.graph):
-        function, outputs, count = _without_calls(concrete, outputs, specs, loaded.name)
+        function, outputs, count = _without_calls(concrete, outputs, specs, loaded.name, for_xla)
     created = function.graph.get_operations()[:count]
     ops = tuple(created[i] for i in execution_order(created))
     _require_repeatable(ops, loaded.name)
@@ -171,13 +176,13 @@ def _concrete(body: Callable[..., Any], specs: Sequence[tf.TensorSpec], name: st
 
 
 def _without_calls(
-    concrete: Any, outputs: Sequence[tf.Tensor], specs: Sequence[tf.TensorSpec], name: str
+    concrete: Any, outputs: Sequence[tf.Tensor], specs: Sequence[tf.TensorSpec], name: str, for_xla: bool
 ) -> tuple[Any, list[tf.Tensor], int]:
     """Return the function without calls, its outputs and count of ops."""
     found: list[Any] = []
 
     def traced(*tensors: tf.Tensor) -> list[tf.Tensor]:
-        found[:] = [inlined(concrete)(*tensors), 0]
+        found[:] = [inlined(concrete, for_xla=for_xla)(*tensors), 0]
         found[1] = _count()
         return found[0]  # type: ignore[no-any-return]
 

@@ -55,6 +55,8 @@ _BINARY = frozenset(
 )  # fmt: skip
 _SELECT = frozenset({"Select", "SelectV2"})
 ELEMENTWISE_TYPES = _UNARY | _BINARY | _SELECT | {"AddN", "Cast", "ZerosLike", "ClipByValue"}
+# Their second output, the gradient, is written over their first input where that dies with them.
+GRADIENT_OVER_LOGITS = frozenset({"SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"})
 RANDOM_TYPES = frozenset(
     {
         "StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2",

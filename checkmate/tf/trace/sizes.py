@@ -5,12 +5,12 @@ For lists of tensors see ``checkmate.tf.trace.loops.tensor_lists``.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 import tensorflow as tf
 
 from checkmate.errors import DynamicShapeError
+from checkmate.tf.trace.open_shapes import most_elements
 
 _HANDLES = (tf.resource, tf.variant)
 # Vectors of dimension numbers: of unknown length, but never longer than a tensor's rank.
@@ -30,25 +30,26 @@ _KEPT_PER_UNIT = {b"lstm": 6, b"gru": 5, b"rnn_tanh": 2, b"rnn_relu": 2}
 
 
 def tensor_bytes(tensor: tf.Tensor) -> int:
-    """Return the bytes of the elements of ``tensor``.
+    """Return the bytes of the elements of ``tensor``, at most.
 
     0 for a resource or variant handle (for tensor lists see ``checkmate.tf.trace.loops.tensor_lists``).
 
     Raises:
-        DynamicShapeError: a dimension is unknown.
+        DynamicShapeError: a dimension is unknown, and nothing bounds it.
     """
     if tensor.dtype in _HANDLES or tensor.dtype == tf.string or tensor.op.type in _DIMENSION_LISTS:
         return 0
     output = (tensor.op.type, tensor.value_index)
     if output in _RESERVES or output in _ON_HOST:
         return _recurrent_reserve(tensor.op) if _RESERVES.get(output) == "recurrent" else 0
-    if tensor.shape.rank is None or None in tensor.shape.as_list():
+    most = most_elements(tensor)
+    if most is None:
         raise DynamicShapeError(
             f"op {tensor.op.name!r} has output shape {tensor.shape}, so its size is not known before it runs",
             hint="give the inputs fixed shapes (--input-shape), "
             "or replace the layer that makes the shape data-dependent",
         )
-    return int(math.prod(tensor.shape.as_list())) * int(tensor.dtype.size)
+    return most * int(tensor.dtype.size)
 
 
 def is_reserve(tensor: tf.Tensor) -> bool:

@@ -13,8 +13,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from checkmate.errors import UsageError
+from checkmate.errors import JitCompiledError, UsageError
 from checkmate.ir.schedule import Schedule
+from checkmate.request import Target
+from checkmate.tf import private
 from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.models.batch import BatchLayout, flatten_arguments
 from checkmate.tf.models.model import ModelLike
@@ -28,12 +30,14 @@ from checkmate.tf.trace.replica import (
     same_on_all,
     this_replica,
 )
+from checkmate.tf.training.compiled.training import CompiledSteps
 from checkmate.tf.training.functions import Functions
 from checkmate.tf.training.keras_step import require_graphs
 from checkmate.tf.training.plans.plan import PlanRequest, StepPlan
 from checkmate.tf.training.plans.planner import Planner
 from checkmate.tf.training.trace import Emit, folded_here
 from checkmate.tf.training.watch import reading_of, went_over
+from checkmate.tf.training.wording import not_planned
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,11 +89,18 @@ class AnyStep:
         return self.returned.pack(outputs.predictions), list(outputs.last)
 
 
-def any_step(body: Callable[..., Any], subject: Any, layout: BatchLayout, *, strategy: Any = None) -> AnyStep:
+def any_step(
+    body: Callable[..., Any],
+    subject: Any,
+    layout: BatchLayout,
+    *,
+    strategy: Any = None,
+    for_xla: bool = False,
+) -> AnyStep:
     """Trace and fold ``body``, a function of the flat tensors of ``layout``.
 
     ``subject``: the Keras model whose step it is, or a stand-in with a name. ``strategy``: on whose replicas
-    it runs; it is then traced as the first of them sees it.
+    it runs; it is then traced as the first of them sees it. ``for_xla``: XLA is to compile the whole step.
 
     Raises:
         UsageError: functions run eagerly.
@@ -104,7 +115,9 @@ def any_step(body: Callable[..., Any], subject: Any, layout: BatchLayout, *, str
         with as_one_replica(strategy, subject.name):
             return body(*tensors)
 
-    traced, returned, unplanned = trace_function(on_one, layout.specs, subject, batch_size=layout.batch_size)
+    traced, returned, unplanned = trace_function(
+        on_one, layout.specs, subject, batch_size=layout.batch_size, for_xla=for_xla
+    )
     folded = folded_here(traced, fixed_bytes(traced, len(layout.specs)))
     return AnyStep(str(subject.name), layout, folded, returned, unplanned, strategy)
 
@@ -123,6 +136,9 @@ def own_train_step(model: Any, layout: BatchLayout) -> AnyStep:
     return any_step(body, model, layout, strategy=strategy if number_of_replicas(strategy) > 1 else None)
 
 
+_PREPARE = "call step.prepare(...) on such arguments first, outside of the function"
+
+
 class ScheduledFunction:
     """Run a function of tensors by schedules that keep the budget.
 
@@ -130,7 +146,8 @@ class ScheduledFunction:
     has a plan. Tensors and arrays may change from call to call; other arguments (numbers, texts, objects) are
     constants of their layout, as ``tf.function`` takes them. Called while a ``tf.function`` is traced it
     needs known shapes and a plan made before with ``prepare``. So it does inside a strategy's ``run``; the
-    plan is then made inside the strategy's ``scope``, for one replica's arguments.
+    plan is then made inside the strategy's ``scope``, for one replica's arguments. A function that XLA
+    compiles (``jit_compile=True``, or the request's target) runs compiled, by what compiled steps hold.
     """
 
     def __init__(self, function: Any, request: PlanRequest) -> None:
@@ -153,6 +170,14 @@ class ScheduledFunction:
         self.__name__ = str(getattr(function, "__name__", "step"))
         self.__doc__ = getattr(function, "__doc__", None)
         self._subject = ModelLike(self.__name__)
+        self.compiled: CompiledSteps | None = None
+        if request.target is Target.XLA or private.is_jit_compiled(self.function):
+            self.compiled = CompiledSteps(
+                self,
+                request,
+                lambda _, layout: self._traced(layout),
+                lambda layout: lambda *tensors: self._plainly(layout, tensors),
+            )
         self.planner = Planner(self, request, lambda _, layout: self._traced(layout))
         self._functions = Functions(self.planner)
 
@@ -160,9 +185,13 @@ class ScheduledFunction:
         """Make the plan for arguments like these; leave all variables as they are.
 
         Raises:
-            As ``Planner.plan``.
+            As ``Planner.plan``. NotCompiledError: XLA is to compile the step, and cannot.
         """
-        self.planner.plan(*flatten_arguments((arguments, named)))
+        layout, tensors = flatten_arguments((arguments, named))
+        if self.compiled is not None:
+            self.compiled.planner.plan(layout)
+        else:
+            self.planner.plan(layout, tensors)
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -172,14 +201,12 @@ class ScheduledFunction:
             UsageError: called while a function is traced, without a plan. Others as ``prepare``.
         """
         layout, tensors = flatten_arguments((arguments, named))
+        if self.compiled is not None:
+            return self.compiled.call(layout, tensors, _PREPARE)
         if not tf.executing_eagerly():
             plan = self.planner.planned(layout)
             if plan is None:
-                raise UsageError(
-                    f"the step was called inside a tf.function with a {layout.describe()} "
-                    "that it has no plan for",
-                    hint="call step.prepare(...) on such arguments first, outside of the function",
-                )
+                raise not_planned(layout, _PREPARE)
             return self._emit(plan, tensors)
         plan = self.planner.plan(layout, tensors, at_once=True)
         before = reading_of(self.planner, layout)
@@ -211,4 +238,10 @@ class ScheduledFunction:
         def body(*tensors: tf.Tensor) -> Any:
             return self._plainly(layout, tensors)
 
-        return any_step(body, self._subject, layout, strategy=strategy)
+        for_xla = self.compiled is not None
+        if for_xla and number_of_replicas(strategy) > 1:
+            raise JitCompiledError(
+                f"{self.__name__!r} is for XLA, and a step on replicas is not scheduled for it",
+                hint="make the function with jit_compile=False, or train on one device",
+            )
+        return any_step(body, self._subject, layout, strategy=strategy, for_xla=for_xla)

@@ -17,7 +17,7 @@ from checkmate.errors import NotCompiledError
 from checkmate.request import Target
 from checkmate.tf.models.batch import BatchLayout, flatten, flatten_data, require_examples
 from checkmate.tf.training.any_step import own_train_step
-from checkmate.tf.training.compiled.training import CompiledSteps, executor_sentence, why_executor
+from checkmate.tf.training.compiled.training import executor_sentence, fit_steps, why_executor
 from checkmate.tf.training.functions import Functions
 from checkmate.tf.training.keras_step import has_own_step, require_trainable, update_metrics
 from checkmate.tf.training.plans.limit import Phases
@@ -207,7 +207,7 @@ class CompiledTraining:
     def __init__(self, model: Any, request: PlanRequest, phases: Phases) -> None:
         self.model, self._request, self._phases = model, request, phases
         self.flatten = flatten_data if has_own_step(model) else flatten
-        self.compiled = CompiledSteps(model, request, _tracer(model))
+        self.compiled = fit_steps(model, request, _tracer(model))
         self._executor: Training | None = None
 
     def prepare(self, layout: BatchLayout, tensors: list[tf.Tensor]) -> None:
@@ -238,7 +238,8 @@ class CompiledTraining:
             self.prepare(layout, tensors)
         if self._executor is not None:
             return self._executor.step(data)
-        return self.compiled.run(layout, tensors)
+        logs: Logs = self.compiled.call(layout, tensors)
+        return logs
 
 
 def _share_a_meter(strategy: Any) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from checkmate.errors import CheckmateError, JitCompiledError, TraceError, UsageError
+from checkmate.errors import CheckmateError, TraceError, UsageError
 from checkmate.tf.models.batch import BatchLayout
 from checkmate.tf.models.own_step import explained
 
@@ -63,21 +63,6 @@ def require_graphs() -> None:
         )
 
 
-def require_no_xla(model: Any) -> None:
-    """Raise an error if the user has XLA compile ``model``.
-
-    Raises:
-        JitCompiledError: it is so.
-    """
-    if model.jit_compile and not _chosen_by_keras():
-        raise JitCompiledError(
-            f"{model.name!r} is compiled with jit_compile=True, "
-            "and a bare step runs on TensorFlow's executor",
-            hint="compile the model with jit_compile=False, "
-            "or call checkmate.rematerialize and train by fit, compiled by XLA",
-        )
-
-
 def _instead_of(given: Any) -> str:
     """Return what to do where a model was wanted, and ``given`` is none."""
     if isinstance(given, str | os.PathLike):
@@ -106,7 +91,7 @@ def require_keras_step(model: Any) -> None:
         )
 
 
-def _chosen_by_keras() -> bool:
+def chosen_by_keras() -> bool:
     """Return whether jit_compile may be Keras's own choice.
 
     ``auto`` means XLA where there is an accelerator, and nothing tells it from the user's choice.

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from checkmate.errors import UsageError
-from checkmate.tf.models.batch import flatten, require_examples
+from checkmate.request import Target
+from checkmate.tf.models.batch import BatchLayout, flatten, require_examples
+from checkmate.tf.training.compiled.training import CompiledSteps, why_executor
 from checkmate.tf.training.functions import Functions
-from checkmate.tf.training.keras_step import require_keras_step, require_no_xla, require_trainable
+from checkmate.tf.training.keras_step import chosen_by_keras, require_keras_step, require_trainable
 from checkmate.tf.training.plans.limit import Phases
 from checkmate.tf.training.plans.plan import PlanRequest, StepPlan
 from checkmate.tf.training.plans.planner import Planner
-from checkmate.tf.training.trace import StepParts, whole_step
+from checkmate.tf.training.trace import StepParts, live_step, whole_step
+from checkmate.tf.training.wording import not_planned
+
+_PREPARE = "call step.prepare(x, y) on such a batch first, outside of the function"
 
 
 class TrainStep:
@@ -22,12 +28,12 @@ class TrainStep:
     ``step(x, y, sample_weight)`` updates the weights once and returns (loss, predictions). Called with arrays
     or tensors it plans by itself, at the first batch of each layout. Called while a ``tf.function`` is traced
     (in a custom loop, or by a strategy's ``run``) it needs known shapes and a plan made before with
-    ``prepare``. Metrics are left to the caller.
+    ``prepare``. Metrics are left to the caller. Where the model has ``jit_compile=True``, or the target says
+    so, XLA compiles the step, and its memory is what the compiled step holds.
     """
 
     def __init__(self, model: Any, request: PlanRequest) -> None:
         require_trainable(model)
-        require_no_xla(model)
         require_keras_step(model)
         self.model, self._request, self._phases = model, request, Phases()
         self._trained: tuple[int, ...] | None = None  # what the plans are for
@@ -37,13 +43,16 @@ class TrainStep:
         """Make the plan for batches like this one; leave the model as it is.
 
         Raises:
-            NoScheduleError: as for ``Planner.plan``.
+            NoScheduleError: as for ``Planner.plan``. NotCompiledError: XLA is to compile it, and cannot.
             TraceError, ProfileError: the step cannot be traced or run.
         """
         layout, tensors = flatten((x, y, sample_weight))
         require_examples(layout)
         self._begin_phase()
-        self._planner.plan(layout, tensors)
+        if self.compiled is not None:
+            self.compiled.planner.plan(layout)
+        else:
+            self._planner.plan(layout, tensors)
         self._trained = _trained(self.model)
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
@@ -56,14 +65,14 @@ class TrainStep:
         """
         layout, tensors = flatten((x, y, sample_weight))
         self._begin_phase()
+        if self.compiled is not None:
+            result: tuple[tf.Tensor, Any] = self.compiled.call(layout, tensors, _PREPARE)
+            self._trained = _trained(self.model)
+            return result
         if not tf.executing_eagerly():
             plan = self._planner.planned(layout)
             if plan is None:
-                raise UsageError(
-                    f"the step was called inside a tf.function with a {layout.describe()} "
-                    "that it has no plan for",
-                    hint="call step.prepare(x, y) on such a batch first, outside of the function",
-                )
+                raise not_planned(layout, _PREPARE)
             return self._emit(plan, tensors)
         if self.model.distribute_strategy.num_replicas_in_sync > 1:
             raise UsageError(
@@ -87,6 +96,9 @@ class TrainStep:
             self._plan_anew()
 
     def _plan_anew(self) -> None:
+        self.compiled = None
+        if self._is_for_xla():
+            self.compiled = CompiledSteps(self.model, self._request, live_step, self._plainly)
         self._planner = Planner(self.model, self._request, phases=self._phases)
         self._functions = Functions(self._planner)
         self._trained = None
@@ -96,9 +108,29 @@ class TrainStep:
             schedule = plan.schedule if plan.schedule is not None else plan.step.everything
             found: tuple[tf.Tensor, Any] = plan.step.run(schedule, tensors)[0]
             return found
-        parts = StepParts()
-        loss, flat, _ = whole_step(self.model, plan.layout, parts, lambda name: None)(*tensors)
-        return loss, parts.pack_predictions(flat)
+        plainly: tuple[tf.Tensor, Any] = self._plainly(plan.layout)(*tensors)
+        return plainly
+
+    def _plainly(self, layout: BatchLayout) -> Callable[..., Any]:
+        """Return the step without a schedule, as a function of its tensors."""
+
+        def step(*tensors: tf.Tensor) -> tuple[tf.Tensor, Any]:
+            parts = StepParts()
+            loss, flat, _ = whole_step(self.model, layout, parts, lambda name: None)(*tensors)
+            return loss, parts.pack_predictions(flat)
+
+        return step
+
+    def _is_for_xla(self) -> bool:
+        """Return whether XLA compiles the step; where it cannot be, say why."""
+        target = self._request.target
+        compiled = self.model.jit_compile and not chosen_by_keras()
+        if target is Target.EXECUTOR or not (compiled or target is Target.XLA):
+            return False
+        if why := why_executor(self.model):
+            self._request.tell(why)
+            return False
+        return True
 
 
 def _trained(model: Any) -> tuple[int, ...]:

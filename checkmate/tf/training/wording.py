@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from checkmate.errors import NoScheduleError
+from checkmate.errors import NoScheduleError, UsageError
 from checkmate.ir.graph import Graph
 from checkmate.memory.simulate import simulate
+from checkmate.tf.models.batch import BatchLayout
 from checkmate.tf.training.elsewhere import HOW_TO_METER
 from checkmate.tf.training.measure import PeakSource, StepMeasurement
 from checkmate.tf.training.plans.limit import Limit
@@ -168,3 +169,11 @@ def _loop(graph: Graph, tried: TriedStep | None) -> str:
 def remedy(peak_bytes: int) -> str:
     """Say what budget would do."""
     return f"raise the budget to {format_bytes_up(int(peak_bytes * _MARGIN))} or more, or use a smaller batch"
+
+
+def not_planned(layout: BatchLayout, hint: str) -> UsageError:
+    """Return the error for a step without a plan in a traced function."""
+    return UsageError(
+        f"the step was called inside a tf.function with a {layout.describe()} that it has no plan for",
+        hint=hint,
+    )

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from checkmate.ir.schedule import Schedule
 from checkmate.tf import private
+from checkmate.tf.costs.operations import node_operations
 from checkmate.tf.emit.copies import Copies, EmittedOutputs
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.dataflow import source
@@ -31,15 +32,17 @@ def tied_step(
 
     It takes flat inputs and labels, and is to be traced by ``tf.function`` with ``jit_compile=True``.
     ``with_gradients`` returns every gradient, for comparisons. Where nothing is ``tied`` XLA merges
-    what is recomputed; that is for measurements of what ties do.
+    what is recomputed; that is for measurements of what ties do. What recomputations wait for is chosen by
+    counts of operations, not by the graph's costs: every process has to emit the same step.
 
     Raises:
         ExportError: (when traced) the schedule reads what it has not computed.
     """
     schedule.require_graph(folded.graph)
+    operations = node_operations(folded)
 
     def step(*tensors: tf.Tensor) -> EmittedOutputs:
-        emitter = _TiedEmitter(folded, tf.compat.v1.get_default_graph(), tensors, tied)
+        emitter = _TiedEmitter(folded, tf.compat.v1.get_default_graph(), tensors, tied, operations)
         for position, node in enumerate(schedule.steps.tolist()):
             emitter.emit_node(position, node)
         emitter.emit_side_effects()
@@ -50,9 +53,13 @@ def tied_step(
 
 @dataclass(eq=False)
 class _TiedEmitter(Copies):
-    """Hold the state of one emission into ``graph``."""
+    """Hold the state of one emission into ``graph``.
+
+    ``operations``: of each node.
+    """
 
     tied: Tied
+    operations: Sequence[float]
     runs: dict[int, int] = field(default_factory=dict)  # how often each node was emitted
     before: tf.Tensor | None = None  # of what was made so far, what can be known last
     scope: str = "start"
@@ -79,7 +86,7 @@ class _TiedEmitter(Copies):
             fresh.add(copy.name)
             self.current[member] = copy
             copies.append(copy)
-        self._look_for_deepest(copies, self.folded.graph.ops[node].cost)
+        self._look_for_deepest(copies, self.operations[node])
 
     def _look_for_deepest(self, copies: Sequence[tf.Operation], cost: float) -> None:
         """Remember what the next recomputation is to wait for."""

@@ -3,8 +3,8 @@
 Solve, compile, read the memory, ask for less.
 
 XLA's bytes are not the graph's: it fuses ops, whose values then need no memory, and it orders what is not
-tied. So the solver's budget is corrected by what XLA answers. No step is run, and the same step gives the
-same answer again.
+tied. So the order alone is tried first, and then the solver's budget is corrected by what XLA answers
+(``checkmate.memory.compiling``). No step is run, and the same step gives the same answer again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from checkmate.errors import NoScheduleError
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
+from checkmate.memory.compiling import Compiled, Compiler, CompilingSearch
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress, Report
 from checkmate.tf.xla.compiled import StepCompilation
@@ -22,10 +23,7 @@ from checkmate.tf.xla.memory import XlaMemory
 from checkmate.tf.xla.ties import Tied
 from checkmate.units import format_bytes, format_bytes_up
 
-MOST_ATTEMPTS = 6
-_NEAR = 0.93  # of the budget's room for temporaries: a step that takes as much is good enough
-_SURE = 0.98  # of the bytes that the last answer suggests
-_STEP = 0.92  # of the bytes that were asked for: the next attempt asks for no more
+_WAYS = (Tied.RECOMPUTED, Tied.ALL)
 
 Compile = Callable[[Schedule, Tied], StepCompilation]
 Solve = Callable[[int], Schedule | None]
@@ -126,93 +124,34 @@ def fit_compiled(
     within them, or None. ``least``: the schedule with the least memory known; where nothing else keeps the
     budget it is tried, and then with all its steps tied. Where nothing does, the closest is chosen.
     """
-    attempts: list[XlaAttempt] = []
+    if plain.memory.peak_bytes <= budget_bytes:
+        return XlaFit(plain.memory, budget_bytes, None, (), plain.seconds)
+    fixed = plain.memory.peak_bytes - plain.memory.temp_bytes
     seconds = [plain.seconds]
 
-    def attempt(schedule: Schedule, tied: Tied) -> XlaMemory:
-        report(Progress("compile", message=f"compiling attempt {len(attempts) + 1} with XLA"))
+    def compiled(schedule: Schedule, tied: Tied) -> tuple[XlaMemory, int]:
+        report(Progress("compile", message=f"compiling attempt {len(seconds)} with XLA"))
         made = compile(schedule, tied)
         seconds.append(made.seconds)
-        overhead = simulate(graph, schedule).cost / graph.base_cost - 1 if graph.base_cost else 0.0
-        extra = len(schedule.steps) - graph.n
-        attempts.append(XlaAttempt(schedule, tied, extra, overhead, made.memory))
-        return made.memory
+        return made.memory, made.memory.peak_bytes - fixed
 
-    def known(schedule: Schedule, tied: Tied = Tied.RECOMPUTED) -> bool:
-        steps = schedule.steps.tolist()
-        return any(tied is each.tied and steps == each.schedule.steps.tolist() for each in attempts)
-
-    search = _Fitting(graph, plain.memory, budget_bytes)
-    while not search.over and len(attempts) < MOST_ATTEMPTS:
-        asked = search.next_bytes()
+    def solved(asked: int) -> Schedule | None:
         report(Progress("solve", message=f"solving for {format_bytes(asked)}"))
-        schedule = solve(asked)
-        if schedule is None:
-            break
-        if known(schedule):
-            search.repeated(asked)
-        else:
-            search.answered(asked, attempt(schedule, Tied.RECOMPUTED))
-    memories = (plain.memory, *(each.memory for each in attempts))
-    if all(memory.peak_bytes > budget_bytes for memory in memories):
-        smallest = least()
-        for tied in (Tied.RECOMPUTED, Tied.ALL):
-            if not known(smallest, tied) and attempt(smallest, tied).peak_bytes <= budget_bytes:
-                break
-    best = _best(attempts, plain.memory, budget_bytes)
-    return XlaFit(plain.memory, budget_bytes, best, tuple(attempts), sum(seconds))
+        return solve(asked)
+
+    compiler = Compiler(_WAYS, 1, lambda tied: tied is Tied.ALL, compiled, solved, least)
+    everything = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
+    rate = max(1, plain.memory.temp_bytes) / max(1, everything)
+    search = CompilingSearch(graph, max(1, budget_bytes - fixed), rate, compiler)
+    best = search.run()
+    attempts = {id(each): _attempt(graph, each) for each in search.tried}
+    chosen = None if best is None else attempts[id(best)]
+    if chosen is not None and chosen.memory.peak_bytes >= plain.memory.peak_bytes:
+        chosen = None
+    return XlaFit(plain.memory, budget_bytes, chosen, tuple(attempts.values()), sum(seconds))
 
 
-class _Fitting:
-    """Choose what to ask the solver for.
-
-    Below ``fits`` bytes of the graph XLA kept the budget; above ``exceeds`` it did not.
-    """
-
-    def __init__(self, graph: Graph, plain: XlaMemory, budget_bytes: int) -> None:
-        self._fixed = graph.fixed_bytes
-        everything = simulate(graph, Schedule.plain(graph)).peak_bytes - self._fixed
-        self._room = max(1, budget_bytes - plain.peak_bytes + plain.temp_bytes)
-        self._next = everything * min(1.0, self._room / max(1, plain.temp_bytes))
-        self._fits, self._exceeds = 0.0, float(everything)
-        self.over = plain.peak_bytes <= budget_bytes
-        self._repeats = 0
-
-    def next_bytes(self) -> int:
-        """Return the solver's next budget."""
-        return self._fixed + max(1, int(self._next))
-
-    def answered(self, asked: int, memory: XlaMemory) -> None:
-        """Take XLA's answer to a schedule of ``asked`` bytes."""
-        bytes_ = asked - self._fixed
-        share = self._room / max(1, memory.temp_bytes)
-        if share >= 1:
-            self._fits = max(self._fits, bytes_)
-            self.over = self.over or _NEAR * share <= 1
-            self._next = min(bytes_ * share * _SURE, (self._fits + self._exceeds) / 2)
-        else:
-            self._exceeds = min(self._exceeds, bytes_)
-            self._next = bytes_ * min(_STEP, share * _SURE)
-            if self._fits:
-                self._next = (self._fits + self._exceeds) / 2
-        if self._fits and self._exceeds - self._fits < (1 - _NEAR) * self._exceeds:
-            self.over = True
-
-    def repeated(self, asked: int) -> None:
-        """Ask for less, because a known schedule came back."""
-        self._repeats += 1
-        if self._fits or self._repeats >= MOST_ATTEMPTS:
-            self.over = True
-        self._next = (asked - self._fixed) * _STEP
-
-
-def _best(attempts: list[XlaAttempt], plain: XlaMemory, budget_bytes: int) -> XlaAttempt | None:
-    """Return the cheapest that fits, else the smallest.
-
-    None: the plain step is the one to take.
-    """
-    fitting = [each for each in attempts if each.memory.peak_bytes <= budget_bytes]
-    if fitting:
-        return min(fitting, key=lambda each: (each.overhead, each.memory.peak_bytes))
-    closest = min(attempts, key=lambda each: each.memory.peak_bytes, default=None)
-    return None if closest is None or closest.memory.peak_bytes >= plain.peak_bytes else closest
+def _attempt(graph: Graph, each: Compiled[Tied, XlaMemory]) -> XlaAttempt:
+    overhead = each.cost / graph.base_cost - 1 if graph.base_cost else 0.0
+    extra = len(each.schedule.steps) - graph.n
+    return XlaAttempt(each.schedule, each.way, extra, overhead, each.made)

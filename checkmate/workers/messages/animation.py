@@ -31,18 +31,20 @@ class BeginAnimation(Message):
 
 @dataclass(frozen=True)
 class AnimationSample(Message):
-    """A frame that the colours are chosen from.
+    """A frame that the colours are chosen from, and its number from 0.
 
     RGB, 8 bit, rows without padding.
     """
 
+    number: int
     pixels: bytes
 
 
 @dataclass(frozen=True)
 class AnimationFrame(Message):
-    """The next frame: RGB, 8 bit, rows without padding."""
+    """The next frame and its number from 0; as an ``AnimationSample``."""
 
+    number: int
     pixels: bytes
 
 

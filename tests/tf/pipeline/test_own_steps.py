@@ -152,5 +152,5 @@ def test_a_step_is_measured_at_the_batch_of_its_example(monkeypatch: pytest.Monk
         return Plain(2**21, (), 16)
 
     monkeypatch.setattr(measured_step, "measure_plain", plain)
-    step, _, _ = measured_step.retraced_step(request, graph, result, silent, never)
+    step, _, _ = measured_step.retrace(request, graph, result, silent, never).measured(silent, never)
     assert asked == [step.request.batch_size] == [16]

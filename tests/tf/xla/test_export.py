@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 
 from checkmate import pipeline
 from checkmate.cli.shared.output import report_text
+from checkmate.ir.graph import GraphBuilder
 from checkmate.pipeline.compiled.step import TracedForXla
-from checkmate.pipeline.measured_step import retrace
+from checkmate.pipeline.measured_step import retrace, with_target_of
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
@@ -29,8 +31,25 @@ def make():
 OPTIONS = SolveOptions(time_limit_s=3)
 
 
+@pytest.mark.parametrize(
+    ("asked", "of_file", "used"),
+    [
+        (None, "xla", "xla"),
+        (None, None, None),
+        ("executor", "xla", "executor"),
+        (None, "executor", "executor"),
+    ],
+)
+def test_a_schedule_is_for_the_target_of_its_graph(
+    asked: str | None, of_file: str | None, used: str | None
+) -> None:
+    metadata = {} if of_file is None else {"target": of_file}
+    graph = dataclasses.replace(GraphBuilder("any").build(), metadata=metadata)
+    assert with_target_of(ModelRequest("any", target=asked), graph).target == used
+
+
 @pytest.mark.heavy
-def test_run_and_export_write_what_xla_compiles(code_file: Callable[[str], Path], tmp_path: Path) -> None:
+def test_run_export_and_verify_are_compiled(code_file: Callable[[str], Path], tmp_path: Path) -> None:
     request = ModelRequest(f"{code_file(MODEL)}:make", batch_size=4096, allow_code=True)
     out = tmp_path / "out"
     outcome = pipeline.run(request, Budget(share=0.6), out, options=OPTIONS)
@@ -54,6 +73,15 @@ def test_run_and_export_write_what_xla_compiles(code_file: Callable[[str], Path]
     steps = outcome.result.require_schedule().steps.tolist()
     elsewhere = step._compiled_elsewhere(steps, XlaEmission()).memory
     assert elsewhere.peak_bytes == step.compiled(outcome.result.schedule).memory.peak_bytes
+
+    # Verified alone it is compiled too, and the same is said of it.
+    budget = Budget(share=0.6)
+    alone = pipeline.verify(request, outcome.graph, outcome.result, budget_bytes=budget)
+    assert alone.ok, alone.problems
+    assert alone.settings["target"] == "xla" and alone.budget_bytes == found.budget_bytes
+    assert alone.peak_bytes["predicted"] == found.peak_bytes["predicted"]
+    assert alone.peak_bytes["measured"] <= alone.budget_bytes < alone.peak_bytes["plain_measured"]
+    assert alone.gradients["bitwise"] and alone.gradients["overall_relative_error"] < 1e-6
 
 
 @pytest.mark.long

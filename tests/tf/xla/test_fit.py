@@ -5,17 +5,26 @@ All is known of the compiler here.
 
 from __future__ import annotations
 
-import numpy as np
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
+import pytest
+
+from checkmate import pipeline
 from checkmate.ir.graph import Graph, GraphBuilder
+from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
+from checkmate.memory.compiling import MOST_SCHEDULES
 from checkmate.memory.simulate import simulate
+from checkmate.pipeline.compiled.search import CompiledSearch
 from checkmate.pipeline.counted import solve_counted
 from checkmate.progress import silent
+from checkmate.solvers.bounds import below_minimum
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import SolveOptions
 from checkmate.tf.xla.compiled import StepCompilation
-from checkmate.tf.xla.fit import MOST_ATTEMPTS, XlaFit, fit_compiled
+from checkmate.tf.xla.fit import XlaFit, fit_compiled
 from checkmate.tf.xla.memory import XlaMemory
 from checkmate.tf.xla.ties import Tied
 
@@ -53,7 +62,7 @@ def _fit(
         FIXED + int(share * plain),
         compile=compiled,
         solve=solve,
-        least=lambda: Schedule.plain(graph),
+        least=lambda: solve(graph.fixed_bytes + 1000) or Schedule.plain(graph),
         report=silent,
     )
     return fit, asked
@@ -89,16 +98,73 @@ def test_where_nothing_fits_the_search_ends_and_says_so() -> None:
     fit, asked = _fit(graph, 0.5, 1.0, floor=0.9 * plain)
     assert not fit.fits
     assert fit.memory.peak_bytes <= fit.plain.peak_bytes
-    assert len(asked) <= 3 * MOST_ATTEMPTS
+    assert len(fit.attempts) <= MOST_SCHEDULES + 3
+    assert len(asked) <= 2 * MOST_SCHEDULES
 
 
 def test_where_nothing_else_fits_all_steps_are_tied() -> None:
     graph = _long_chain()
     plain = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
-    fit, _ = _fit(graph, 0.5, 1.0, floor=0.6 * plain, all_tied=0.4)
-    assert fit.fits and fit.tied is Tied.ALL
-    assert [each.tied for each in fit.attempts].count(Tied.ALL) == 1
-    assert all(each.tied is Tied.RECOMPUTED for each in _fit(graph, 0.7, 1.3, all_tied=0.4)[0].attempts)
+    fit, _ = _fit(graph, 0.55, 1.0, floor=0.6 * plain, all_tied=0.8)
+    assert fit.fits and fit.tied is Tied.ALL and fit.extra_steps
+    assert [each.tied for each in fit.attempts].count(Tied.ALL) == 2  # the order alone, too
+
+
+def test_where_the_order_alone_keeps_the_budget_nothing_is_recomputed() -> None:
+    fit, asked = _fit(_long_chain(), 0.7, 1.3, all_tied=0.5)
+    assert fit.fits and fit.tied is Tied.ALL and not asked
+    assert (fit.overhead, fit.extra_steps, len(fit.attempts)) == (0.0, 0, 1)
+    hopeless, _ = _fit(_long_chain(), 0.3, 0.5)
+    assert all(each.extra_steps for each in hopeless.attempts)  # a graph of three times the room
+
+
+@pytest.mark.parametrize("rate", [0.6, 0.8, 1.0, 1.3])
+@pytest.mark.parametrize("share", [0.8, 0.6, 0.45])
+def test_the_budget_is_used_up_or_nothing_cheaper_is_known(share: float, rate: float) -> None:
+    """What XLA plainly takes says nothing of what it takes of a schedule."""
+    graph = _long_chain()
+    fit, asked = _fit(graph, share, rate)
+    assert fit.fits
+    room = fit.budget_bytes - FIXED
+    cheaper = [each for each in fit.attempts if each.overhead < fit.overhead]
+    assert fit.memory.temp_bytes >= 0.9 * room or not fit.extra_steps, (fit.memory.temp_bytes / room, asked)
+    assert all(each.memory.peak_bytes > fit.budget_bytes for each in cheaper)
+
+
+class _AnswersOnce:
+    """A solver that finds a small schedule once, and then none."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def solve_above_minimum(self, graph: Graph, _: int) -> SolveResult:
+        self.asked += 1
+        if self.asked > 1:
+            error = below_minimum(graph, 1)
+            assert error is not None
+            raise error
+        return pipeline.solve(graph, int(0.5 * pipeline.keep_everything_peak(graph)), solver="greedy")
+
+    def solve(self, graph: Graph, _: int) -> SolveResult:
+        return pipeline.solve(graph, pipeline.keep_everything_peak(graph), solver="keep-all")
+
+    def minimum_bytes(self, graph: Graph) -> int:
+        return pipeline.keep_everything_peak(graph)
+
+
+def test_what_was_compiled_for_more_is_known_where_less_is_wanted() -> None:
+    graph = _long_chain()
+
+    def compiled(schedule: Schedule, tied: Tied = Tied.RECOMPUTED) -> StepCompilation:
+        return _compilation(simulate(graph, schedule).peak_bytes)
+
+    loaded = SimpleNamespace(traced=SimpleNamespace(loaded=SimpleNamespace(name="any")))
+    step: Any = SimpleNamespace(graph=graph, compiled=compiled, report=silent, folded=loaded)
+    plain, solver = compiled(Schedule.plain(graph)), _AnswersOnce()
+    search = CompiledSearch(step, plain, cast(Any, solver))
+    first = search.fitted(FIXED + int(0.8 * plain.memory.temp_bytes))
+    again = search.fitted(FIXED + int(0.6 * plain.memory.temp_bytes))
+    assert again.result is first.result and again.fit.fits and solver.asked > 1
 
 
 def _long_chain() -> Graph:

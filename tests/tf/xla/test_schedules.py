@@ -5,7 +5,9 @@ Test that it holds only because of its ties, too.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from random import Random
 from typing import Any
 
 import keras
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.counted import solve_counted
@@ -24,6 +27,7 @@ from checkmate.tf.training.trace import KerasStep, live_step
 from checkmate.tf.xla.compiled import compile_step
 from checkmate.tf.xla.emit import tied_step
 from checkmate.tf.xla.ties import Tied
+from tests.graphs_strategies import random_steps
 from tests.tf.xla.networks import NETWORKS
 
 ALL = ("dense", "transformer", "mixer", "normalized")
@@ -102,3 +106,20 @@ def test_loss_gradients_and_state_are_those_of_the_plain_step(name: str, policy:
     for before, after in zip(plain + plain_state, scheduled + state, strict=True):
         error = float(np.linalg.norm(after - before))
         assert error <= close * max(float(np.linalg.norm(before)), 1e-2 * largest)
+
+
+def test_every_process_emits_the_same_step_whatever_it_knows_of_costs() -> None:
+    step, _ = _step("normalized")
+    graph = step.graph
+    ops = tuple(dataclasses.replace(op, cost=float(number % 3)) for number, op in enumerate(graph.ops))
+    others = dataclasses.replace(graph, ops=ops)
+
+    def emitted(graph: Graph) -> Any:
+        schedule = Schedule.of(graph, random_steps(Random(1), graph))
+        folded = dataclasses.replace(step.folded, graph=graph)
+        body = tf.function(lambda *tensors: tied_step(folded, schedule)(*tensors).loss, autograph=False)
+        made = body.get_concrete_function(*step.layout.specs).graph.get_operations()
+        number = {op.name: place for place, op in enumerate(made)}
+        return [(op.type, [(number[each.op.name], each.value_index) for each in op.inputs]) for op in made]
+
+    assert emitted(graph) == emitted(others)

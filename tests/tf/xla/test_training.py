@@ -93,3 +93,57 @@ def test_target_executor_is_the_way_out(capfd: pytest.CaptureFixture[str]) -> No
     checkmate.rematerialize(model, "1GiB", target="executor")
     assert np.isfinite(model.train_on_batch(x, y)).all()
     assert "compiled by XLA" not in capfd.readouterr().err
+
+
+@pytest.mark.heavy
+def test_a_function_that_xla_compiles_keeps_its_budget(capfd: pytest.CaptureFixture[str]) -> None:
+    made = [_own_step() for _ in range(2)]
+    x, y = tf.random.normal((4096, 64), seed=1), tf.random.normal((4096, 64), seed=2)
+    options = checkmate.SolveOptions(time_limit_s=3)
+    step = checkmate.rematerialize_function(made[0][0], "60%", example=(x, y), options=options)
+    (plan,) = step.compiled.planner.plans.values()
+    assert plan.fit is not None and plan.schedule is not None
+    assert plan.fit.memory.peak_bytes <= plan.fit.budget_bytes < plan.fit.plain.peak_bytes
+    assert "compiled by XLA" in capfd.readouterr().err
+
+    inside = tf.function(lambda: step(x, y))  # in a loop of one's own it is one call
+    found = [float(step(x, y)["loss"]) for _ in range(3)] + [float(inside()["loss"])]
+    expected = [float(made[1][0](x, y)["loss"]) for _ in range(4)]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    for one, other in zip(made[0][1], made[1][1], strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def _own_step() -> tuple[Any, list[tf.Variable]]:
+    """Return a step of eight dense layers, and its weights."""
+    weights = [tf.Variable(tf.random.stateless_normal((64, 64), (1, i)) / 8) for i in range(8)]
+
+    @tf.function
+    def forward(x: tf.Tensor) -> tf.Tensor:
+        for weight in weights:
+            x = tf.nn.gelu(x @ weight)
+        return x
+
+    @tf.function(jit_compile=True)  # type: ignore[untyped-decorator]
+    def step(x: tf.Tensor, y: tf.Tensor) -> dict[str, tf.Tensor]:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(forward(x) - y))
+        for weight, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
+            weight.assign_sub(0.1 * gradient)
+        return {"loss": loss}
+
+    return step, weights
+
+
+@pytest.mark.heavy
+def test_a_bare_step_is_compiled_as_its_model_is(capfd: pytest.CaptureFixture[str]) -> None:
+    model, x, y = _model("normalized")
+    options = checkmate.SolveOptions(time_limit_s=3)
+    step = checkmate.train_step(model, "70%", example=(x, y), options=options)
+    assert "compiled by XLA" in capfd.readouterr().err
+    (plan,) = step.compiled.planner.plans.values()
+    assert plan.fit is not None and plan.fit.fits and plan.schedule is not None
+    found = [step(x, y)[0].numpy() for _ in range(5)]
+    plain, x, y = _model("normalized", metrics=[])
+    expected = [plain.train_on_batch(x, y) for _ in range(5)]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -41,10 +41,18 @@ def test_a_bound_that_is_near_keeps_the_core() -> None:
 
 
 def test_the_prover_gets_it_back_after_twice_its_own_turn() -> None:
-    held = turns([FAR] * 150)
+    held = turns([FAR] * 200)
     first = held.index(True)
     back = held.index(False, first)
     assert 15 <= first <= 17  # one and a half seconds of quiet
     assert abs((back - first) - 2 * first) <= 1
     again = held.index(True, back)
-    assert 29 <= again - back <= 32  # twice as long: a program takes its time
+    assert 59 <= again - back <= 62  # four times as long: a program takes its time
+
+
+def test_a_turn_that_raised_the_bound_comes_back_after_its_own_length() -> None:
+    held = turns([FAR] + [FAR + 1.0] * 100)
+    first = held.index(True)
+    back = held.index(False, first)
+    assert 16 <= first <= 18
+    assert abs((back - first) - first) <= 1

@@ -114,3 +114,26 @@ def test_answers_that_come_late_twice_or_in_any_order_change_nothing() -> None:
             frontier.add_bound(BUDGET, graph.base_cost)
     assert once.bound(BUDGET) == often.bound(BUDGET)
     assert [point.cost for point in once.points] == [point.cost for point in often.points]
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+def test_a_claim_is_confirmed_by_a_certificate_and_a_false_one_is_not(share: float) -> None:
+    graph = training_chain(8 if share < 0.5 else 20)
+    budget = int(share * pipeline.keep_everything_peak(graph))
+    found = pipeline.solve(graph, budget, options=SolveOptions(time_limit_s=60.0))
+    claimed = SolveStatus.INFEASIBLE if share < 0.5 else SolveStatus.OPTIMAL
+    assert found.status is claimed and pipeline.confirmed(graph, found)
+    if found.cost is None:
+        lie = replace(found, budget_bytes=10**6)
+    else:
+        first, *others = found.require_schedule().steps.tolist()
+        dearer = Schedule.of(graph, [first, first, *others])
+        lie = replace(found, schedule=dearer, cost=found.cost + 1.0, lower_bound=found.cost + 1.0)
+    assert not pipeline.confirmed(graph, lie)
+
+
+def test_nothing_is_confirmed_that_claims_nothing_or_is_assumed() -> None:
+    graph = training_chain(8)
+    assert not pipeline.confirmed(graph, pipeline.solve(graph, BUDGET, solver="greedy"))
+    proved = pipeline.solve(graph, 39)
+    assert not pipeline.confirmed(graph, replace(proved, assumptions=("given order",)))

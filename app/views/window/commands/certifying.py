@@ -1,18 +1,21 @@
 """Save a certificate of the schedule on screen.
 
-It is a proof that others can check.
+It is a proof that others can check, and that is checked here once it is written.
 """
 
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QFileDialog, QProgressDialog
 
+from app.models.questions.proof_check import Proof, verified
 from app.presenters.words.wording import schedule_file
 from app.state.knowledge import ListedSchedule
+from app.workers.background import Background
 from app.workers.process import WorkerProcess
 from checkmate.ipc.messages import Cancel, Message
 from checkmate.units import format_bytes, format_overhead, plural
@@ -97,13 +100,35 @@ class Certifying:
                     self.process.expect(_SECONDS + _SILENT_S)
                 self.progress.setLabelText(sentence[:1].upper() + sentence[1:])
             case CertificateWritten(job=job) if job == self._job:
-                self._end("")
-                self._window.session.noticed.emit(self._words(found, message))
+                self._verify(found)
             case CertifyFailed(job=job) if job == self._job:
                 self._end("")
                 self._window.session.failed.emit(message.message, message.hint)
 
-    def _words(self, found: ListedSchedule, proved: CertificateWritten) -> str:
+    def _verify(self, found: ListedSchedule) -> None:
+        """Check the file in a thread: what is said of it must be proved."""
+        path, proofs, checking = self._path, list[Proof](), Background(self._window)
+        if self.process is not None:
+            self.process.expect(None)
+        if self.progress is not None:
+            self.progress.setLabelText("Checking the proof")
+        checking.done.connect(partial(self._on_verified, self._job, proofs))
+        checking.done.connect(checking.deleteLater)
+        checking.start(lambda: proofs.append(verified(path, found.graph)))
+
+    def _on_verified(self, job: int, proofs: list[Proof], problem: str) -> None:
+        found = self._found
+        if found is None or job != self._job:
+            return  # it was cancelled
+        self._end("")
+        proof = next(iter(proofs), None)
+        if proof is None or proof.budget_bytes != self._budget:
+            other = "the certificate that was written is for another budget"
+            self._window.session.failed.emit(problem or other, f"Do not use {self._path}.")
+        else:
+            self._window.session.noticed.emit(self._words(found, proof))
+
+    def _words(self, found: ListedSchedule, proved: Proof) -> str:
         """Return what is certified."""
         base, within = found.graph.base_cost, format_bytes(self._budget)
         cases = plural(proved.cases, "case")

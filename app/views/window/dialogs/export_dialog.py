@@ -25,8 +25,8 @@ from PySide6.QtWidgets import (
 
 from app.models.session import Session
 from app.presenters.rows.schedule_rows import cost_text
-from app.presenters.words.export_result import default_budget, result_text
-from app.presenters.words.wording import as_sentence, strong
+from app.presenters.words.export_result import first_budget, result_text
+from app.presenters.words.wording import as_sentence, is_for_xla, strong
 from app.views.common.panel import label
 from checkmate.units import Budget, format_bytes, parse_budget
 
@@ -49,7 +49,7 @@ class ExportDialog(QDialog):
         assert shown is not None
         # Better ones may come on screen while this is open; the schedule named in the title is written.
         self._found = shown
-        self._default = default_budget(shown, session.exploration.budget_bytes)
+        self._default_text, self._default = first_budget(shown, session.exploration.budget_bytes)
         column = QVBoxLayout(self)
         column.setSpacing(10)
         self._add_description(column)
@@ -78,11 +78,19 @@ class ExportDialog(QDialog):
             label(
                 "Writes graph, schedule, report, and a SavedModel that needs TensorFlow alone.\n"
                 "Measures the peak in fresh processes. Compares the step with the plain one.\n"
-                "If the peak is over the budget, tries a smaller schedule, a minute or two each.",
+                + self._if_over(),
                 muted=True,
                 wrap=True,
             )
         )
+
+    def _if_over(self) -> str:
+        if is_for_xla(self._found.graph):
+            return (
+                "XLA compiles it where it is loaded, and says its bytes: schedules are compiled until one\n"
+                "keeps the budget."
+            )
+        return "If the peak is over the budget, tries a smaller schedule, a minute or two each."
 
     def _form(self) -> QFormLayout:
         """Return the fields for the folder and the budget."""
@@ -93,13 +101,12 @@ class ExportDialog(QDialog):
         browse.clicked.connect(self._on_browse)
         row.addWidget(self._folder, 1)
         row.addWidget(browse)
-        self._budget = QLineEdit(format_bytes(self._default))
+        self._budget = QLineEdit(self._default_text)
         self._budget.setAccessibleName("The most memory that the device's allocator may show")
         self._budget.setToolTip(
             "The most memory that the device's allocator may show: 6.5GiB, 800MiB, or "
             "60% of the plain step's memory"
         )
-        self._default_text = self._budget.text()
         form = QFormLayout()
         form.addRow("Folder", row)
         form.addRow("Memory budget", self._budget)
@@ -148,7 +155,7 @@ class ExportDialog(QDialog):
             ValueError: the field cannot be read; the sentence says how to write it.
         """
         text = self._budget.text()
-        return Budget(bytes_=self._default) if text == self._default_text else parse_budget(text)
+        return self._default if text == self._default_text else parse_budget(text)
 
     def _on_progress(self, stage: str, message: str, done: float, total: float) -> None:
         self._status.setText(message)

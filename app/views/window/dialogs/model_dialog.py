@@ -20,20 +20,21 @@ from PySide6.QtWidgets import (
 from app.views.common.panel import label
 from app.views.common.ringed import ChoiceBox, NumberBox
 from checkmate.catalog.samples import SAMPLES, find_sample
-from checkmate.request import ModelRequest, parse_shape
+from checkmate.request import ModelRequest, Target, parse_shape
 
 _OWN = "The model's own"
 _OPTIMIZERS = ("adam", "adamw", "sgd", "rmsprop", "lion", "adafactor")
 _POLICIES = ("mixed_float16", "mixed_bfloat16")
 _FIRST_GPU = "GPU if there is one, else CPU"
 _DEVICES = ("cpu", "gpu", "gpu:1")
+_TARGETS = {Target.EXECUTOR: "TensorFlow's executor, op after op", Target.XLA: "XLA, compiled as a whole"}
 _MOST = 1_000_000  # samples in a batch
 
 
 class ModelDialog(QDialog):
     """A dialog that asks for a model and how to train it.
 
-    That is batch size, input shape, optimizer, precision and device.
+    That is batch size, input shape, optimizer, precision, device, and what runs the step.
 
     Signals: ``asked(request)``: profile this.
     """
@@ -56,6 +57,9 @@ class ModelDialog(QDialog):
         self.optimizer = _choice("Optimizer", [_OWN, *_OPTIMIZERS], first.optimizer or _OWN, free=True)
         self.precision = _choice("Precision", [_OWN, *_POLICIES], first.mixed_precision or _OWN)
         self.device = _choice("Device", [_FIRST_GPU, *_DEVICES], first.device or _FIRST_GPU)
+        target = _OWN if first.target is None else _TARGETS[Target(first.target)]
+        self.target = _choice("What runs the step", [_OWN, *_TARGETS.values()], target)
+        self.target.setToolTip("The model's own: XLA where it is compiled with jit_compile=True")
         self._problem = label("", name="problem", wrap=True)
         self._problem.hide()
         column = QVBoxLayout(self)
@@ -87,6 +91,7 @@ class ModelDialog(QDialog):
             ("Optimizer", self.optimizer),
             ("Precision", self.precision),
             ("Device", self.device),
+            ("Runs on", self.target),
         ):
             form.addRow(name, field)
         return form
@@ -135,6 +140,7 @@ class ModelDialog(QDialog):
             optimizer=_chosen(self.optimizer, _OWN),
             mixed_precision=_chosen(self.precision, _OWN),
             device=_chosen(self.device, _FIRST_GPU),
+            target=_target(self.target.currentText()),
             loss=self._first.loss if model == self._first.model else None,
             kernels=None,
             allow_code=False,
@@ -160,6 +166,11 @@ def _choice(name: str, entries: list[str], chosen: str, *, free: bool = False) -
     made.setCurrentText(chosen)
     made.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
     return made
+
+
+def _target(name: str) -> str | None:
+    """Return what is called ``name``; None: what the model says."""
+    return next((target.value for target, known in _TARGETS.items() if known == name), None)
 
 
 def _chosen(field: QComboBox, default: str) -> str | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output
 from checkmate.cli.shared.certified import certified
+from checkmate.cli.shared.proof import proof_lines, proof_of
 from checkmate.errors import CancelledError, ExitCode, UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -85,7 +86,10 @@ def _solve(options: argparse.Namespace, interrupt: Interrupt) -> int:
     write(found, options.output, options.matrices)
     if options.certificate is not None:
         return _certify(asked, found, options, interrupt)
-    output.show(options.json, found.facts(), found.text(options.output))
+    free = asked.budget is not None and asked.constraints.is_empty
+    proof = proof_of(graph, found.result, interrupt) if free else ""
+    facts = {**found.facts(), "proof": proof} if proof else found.facts()
+    output.show(options.json, facts, "\n".join([found.text(options.output), *proof_lines(proof)]))
     return output.solve_exit_code(found.result.status)
 
 

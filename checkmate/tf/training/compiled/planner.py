@@ -136,6 +136,8 @@ def _sentence(step: LiveStep, fit: XlaFit) -> str:
     plain = f"the plain step compiles to {format_bytes(fit.plain.peak_bytes)}"
     if fit.schedule is None:
         what = "plain training, without recomputation"
+    elif not fit.extra_steps:
+        what = "nothing recomputed, all steps in their order"
     else:
         count = plural(fit.extra_steps, "recomputation")
         what = f"{count}, {100 * fit.overhead:+.1f} % computation"

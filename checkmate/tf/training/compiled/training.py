@@ -1,8 +1,8 @@
-"""Run the batches of a model that XLA compiles."""
+"""Run steps that XLA compiles, by the plan of each layout."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,65 +12,79 @@ from checkmate.errors import NotCompiledError
 from checkmate.ir.schedule import Schedule
 from checkmate.tf.models.batch import BatchLayout, Key
 from checkmate.tf.private import without_retracing_warning
-from checkmate.tf.training.compiled.planner import CompiledPlan, CompiledPlanner
+from checkmate.tf.training.compiled.planner import CompiledPlan, CompiledPlanner, Trace
 from checkmate.tf.training.keras_step import has_own_step, update_metrics
 from checkmate.tf.training.plans.plan import PlanRequest
 from checkmate.tf.training.trace import LiveStep
+from checkmate.tf.training.wording import not_planned
 from checkmate.tf.xla.emit import tied_step
 from checkmate.tf.xla.ties import Tied
 
-Logs = dict[str, tf.Tensor]
+Plainly = Callable[[BatchLayout], Callable[..., Any]]
+Finish = Callable[[BatchLayout, Sequence[tf.Tensor], Any], Any]
 
 
 class CompiledSteps:
     """Run compiled steps, by the plan of each layout.
 
-    ``trace``: traces the step of ``model`` for a layout.
+    ``trace``: traces the step of ``subject`` for a layout. ``plain``: a layout → the plain step, of its
+    tensors. ``finish``: a layout, its tensors, and what the scheduled step gave → what is returned.
     """
 
     def __init__(
-        self, model: Any, request: PlanRequest, trace: Callable[[Any, BatchLayout], LiveStep]
+        self, subject: Any, request: PlanRequest, trace: Trace, plain: Plainly, finish: Finish | None = None
     ) -> None:
-        self.model = model
-        self.planner = CompiledPlanner(model, request, trace, self._body)
-        self._own = has_own_step(model)
+        self._plain, self._finish = plain, finish
+        self.planner = CompiledPlanner(subject, request, trace, self._body)
         self._made: dict[Key, tuple[CompiledPlan, Any]] = {}
 
-    def run(self, layout: BatchLayout, tensors: list[tf.Tensor]) -> Logs:
-        """Train on one batch; return the results of the metrics.
+    def call(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], hint: str = "") -> Any:
+        """Run the step once, or call it in the function that is being traced.
+
+        ``hint``: what to do where there is no plan then.
 
         Raises:
-            As ``CompiledPlanner.plan``.
+            UsageError: called while a function is traced, without a plan. Others as ``CompiledPlanner.plan``.
         """
-        plan = self.planner.plan(layout)
-        if self._made.get(layout.key, (None,))[0] is not plan:
-            body = self._body(layout, plan.step, plan.schedule, plan.tied)
+        plan = self.planner.plan(layout) if tf.executing_eagerly() else self.planner.planned(layout)
+        if plan is None:
+            raise not_planned(layout, hint)
+        return self._function(plan)(*tensors)
+
+    def _function(self, plan: CompiledPlan) -> Any:
+        key = plan.layout.key
+        if self._made.get(key, (None,))[0] is not plan:
+            body = self._body(plan.layout, plan.step, plan.schedule, plan.tied)
             function = tf.function(body, autograph=False, jit_compile=True)
-            self._made[layout.key] = plan, without_retracing_warning(function)
-        logs: Logs = self._made[layout.key][1](*tensors)
-        return logs
+            self._made[key] = plan, without_retracing_warning(function)
+        return self._made[key][1]
 
     def _body(
         self, layout: BatchLayout, step: LiveStep | None, schedule: Schedule | None, tied: Tied
-    ) -> Callable[..., Logs]:
-        """Return the step of ``layout`` as a function of its tensors.
+    ) -> Callable[..., Any]:
+        """Return the step of ``layout`` as a function of its tensors."""
 
-        Metrics are included.
-        """
-
-        def train(*tensors: tf.Tensor) -> Logs:
+        def train(*tensors: tf.Tensor) -> Any:
             if step is None or schedule is None:
-                plainly: Logs = self.model.train_step(layout.pack(tensors))
-                return plainly
+                return self._plain(layout)(*tensors)
             found, _ = step.run(schedule, tensors, emit=partial(tied_step, tied=tied))
-            if self._own:
-                logs: Logs = found
-                return logs
-            loss, predictions = found
-            x, y, weights = layout.pack(tensors)
-            return update_metrics(self.model, x, y, predictions, weights, loss)
+            return found if self._finish is None else self._finish(layout, tensors, found)
 
         return train
+
+
+def fit_steps(model: Any, request: PlanRequest, trace: Trace) -> CompiledSteps:
+    """Return the compiled steps of ``fit``: they return the metrics."""
+
+    def plain(layout: BatchLayout) -> Callable[..., Any]:
+        return lambda *tensors: model.train_step(layout.pack(tensors))
+
+    def finish(layout: BatchLayout, tensors: Sequence[tf.Tensor], found: Any) -> Any:
+        loss, predictions = found
+        x, y, weights = layout.pack(tensors)
+        return update_metrics(model, x, y, predictions, weights, loss)
+
+    return CompiledSteps(model, request, trace, plain, None if has_own_step(model) else finish)
 
 
 def why_executor(model: Any) -> str:

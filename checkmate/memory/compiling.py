@@ -1,0 +1,158 @@
+"""Choose which schedules to compile, until one keeps a budget.
+
+A compiler's bytes are not the graph's: it fuses ops, whose values then need no memory, and it orders what
+nothing holds. What a step takes is known once it is compiled; it is not run for that. First the order alone
+is compiled: nothing is recomputed, and all steps wait for those before them. Then schedules are solved for,
+and each says where to aim next (``checkmate.memory.meter_aim``), until the budget is used up or no cheaper
+schedule is to be had. The same step gives the same answers again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from checkmate.ir.graph import Graph
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.meter_aim import MeterAim, Shot
+from checkmate.memory.simulate import simulate
+
+MOST_SCHEDULES = 6  # are solved for and compiled; the order alone and the smallest come on top
+_SOLVES = 10  # that may be needed for them, where the solver gives a known schedule again
+_NEAR = 1.3  # of the room: what takes more will not fit in another way
+_AT_LEAST = 0.5  # of the graph's bytes, that the order alone takes: 0.70 to 1.0 where it was measured
+_LEAST_RATE = 0.1  # of the graph's bytes, that a compiler may take
+_USED = 0.95  # of the room: a schedule that takes as much is good enough
+
+Way = TypeVar("Way")
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled(Generic[Way, Made]):
+    """A schedule that was compiled in one way.
+
+    ``temporary``: the bytes between arguments and results. ``cost``: in the graph's unit.
+    """
+
+    schedule: Schedule
+    way: Way
+    made: Made
+    temporary: int
+    cost: float
+
+
+@dataclass(frozen=True, eq=False)
+class Compiler(Generic[Way, Made]):
+    """How schedules come to be, and how they are compiled.
+
+    ``ways``: in the order in which they are tried; ``usual`` of them for each schedule, all for the smallest.
+    ``holds_order``: whether all steps wait in a way. ``compile``: gives what was made, and its temporaries.
+    ``solve``: bytes of the graph → a schedule, or None. ``least``: the one with the least memory known.
+    """
+
+    ways: Sequence[Way]
+    usual: int
+    holds_order: Callable[[Way], bool]
+    compile: Callable[[Schedule, Way], tuple[Made, int]]
+    solve: Callable[[int], Schedule | None]
+    least: Callable[[], Schedule | None]
+
+
+@dataclass(eq=False)
+class CompilingSearch(Generic[Way, Made]):
+    """The search for one budget.
+
+    ``room``: the bytes that temporaries may take. ``rate``: how many the compiler takes for each of the
+    graph's, as far as that is known.
+    """
+
+    graph: Graph
+    room: int
+    rate: float
+    compiler: Compiler[Way, Made]
+    tried: list[Compiled[Way, Made]] = field(default_factory=list)
+
+    def run(self) -> Compiled[Way, Made] | None:
+        """Try schedules; return the cheapest that fits, else the smallest.
+
+        None where no schedule was found.
+        """
+        self._try_order_alone()
+        if not self.fitting:
+            self._try_solved()
+        if not self.fitting:
+            least = self.compiler.least()
+            if least is not None:
+                self._try(least, self.compiler.ways)
+        if self.tried and not self.fitting:
+            closest = min(self.tried, key=self._worth)
+            self._try(closest.schedule, self.compiler.ways)
+        return min(self.fitting or self.tried, key=self._worth, default=None)
+
+    @property
+    def fitting(self) -> list[Compiled[Way, Made]]:
+        """Return what keeps the budget, the cheapest first."""
+        return sorted((each for each in self.tried if self._fits(each)), key=self._worth)
+
+    def _fits(self, each: Compiled[Way, Made]) -> bool:
+        return each.temporary <= self.room
+
+    def _worth(self, each: Compiled[Way, Made]) -> tuple[float, int]:
+        return (each.cost if self._fits(each) else 0.0), each.temporary
+
+    def _try_order_alone(self) -> None:
+        plain = Schedule.plain(self.graph)
+        held = simulate(self.graph, plain).peak_bytes - self.graph.fixed_bytes
+        if _AT_LEAST * held <= self.room:
+            self._try(plain, [way for way in self.compiler.ways if self.compiler.holds_order(way)])
+
+    def _try_solved(self) -> None:
+        fixed, rate = self.graph.fixed_bytes, self.rate
+        aim = MeterAim(
+            self.room,
+            max(1, int(self.room / rate)),
+            rate=rate,
+            base_cost=self.graph.base_cost,
+            least_rate=_LEAST_RATE,
+            used=_USED,
+            worth=0.0,
+        )
+        schedules: list[Schedule] = []
+        for _ in range(_SOLVES):
+            schedule = self.compiler.solve(fixed + aim.target)
+            if schedule is None:
+                aim.found_nothing()
+            else:
+                if not any(_same(schedule, known) for known in schedules):
+                    schedules.append(schedule)
+                found = self._try(schedule, self.compiler.ways[: self.compiler.usual])
+                requested = simulate(self.graph, schedule).peak_bytes - fixed
+                aim.took(Shot(aim.target, requested, found.temporary, found.cost))
+            if aim.settled or len(schedules) == MOST_SCHEDULES:
+                break
+
+    def _try(self, schedule: Schedule, ways: Sequence[Way]) -> Compiled[Way, Made]:
+        """Compile a schedule in one way after another; return the smallest.
+
+        It ends with the first that keeps the budget, or is far over it. What was compiled before is known.
+        """
+        found = [each for each in self.tried if _same(each.schedule, schedule) and each.way in ways]
+        cost = float(simulate(self.graph, schedule).cost)
+        for way in ways:
+            smallest = min((each.temporary for each in found), default=None)
+            if smallest is not None and (smallest <= self.room or found[-1].temporary > _NEAR * self.room):
+                break
+            if any(each.way == way for each in found):
+                continue
+            made, temporary = self.compiler.compile(schedule, way)
+            found.append(Compiled(schedule, way, made, temporary, cost))
+            self.tried.append(found[-1])
+        return min(found, key=lambda each: each.temporary)
+
+
+def _same(one: Schedule, other: Schedule) -> bool:
+    return np.array_equal(one.steps, other.steps)

@@ -1,0 +1,270 @@
+"""Conversations about models, proofs and pictures, judged by their end.
+
+``talk(patience)`` is as in ``tests.faults.protocols``. A profile and an export have no limit of time: where
+their end was lost, *Cancel* must end them.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from checkmate import pipeline
+from checkmate.errors import CheckmateError
+from checkmate.formats.certificate import read_certificate
+from checkmate.formats.graph import graph_from_json, read_graph
+from checkmate.formats.schedule import read_schedule
+from checkmate.ir import Graph
+from checkmate.machine.own_modules import module_command
+from checkmate.memory.check import check
+from checkmate.request import ModelRequest
+from checkmate.units import Budget
+from tests.faults.protocols import ROUNDING, least_cost, small, truth, until
+from tests.faults.windows import application, turn
+
+_MODEL = f"{Path(__file__).parents[1].joinpath('tf', 'small_models.py')}:convnet"
+_CANCELLED_S = 10.0  # in which a cancelled job must have ended
+
+
+def _request(batch: int) -> ModelRequest:
+    return ModelRequest(_MODEL, batch_size=batch, device="cpu", allow_code=True)
+
+
+@cache
+def profiled(batch: int) -> Graph:
+    """Return the model's graph, made by the command and no harmed process."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "graph.json"
+        command = ["profile", _MODEL, "-b", str(batch), "--allow-code", "--device", "cpu"]
+        subprocess.run(
+            module_command("checkmate", *command, "--costs", "analytic", "-o", str(path)),
+            check=True,
+            capture_output=True,
+        )
+        return read_graph(path)
+
+
+def _same(graph: Graph | None, batch: int) -> bool:
+    """Return whether a graph is the model's, whatever costs and names it has.
+
+    Keras numbers its layers on where a process builds the model again.
+    """
+    return graph is not None and graph.fingerprint == profiled(batch).fingerprint
+
+
+class _Window:
+    """A session with no views, and what it said."""
+
+    def __init__(self) -> None:
+        from app.models.session import Session
+
+        self.kept = application()
+        self.session = Session()
+        self.failures: list[str] = []
+        self.session.failed.connect(lambda sentence, hint: self.failures.append(sentence))
+
+    @property
+    def idle(self) -> bool:
+        """Return whether nothing is profiled, exported or opened."""
+        return not self.session.device_busy and not self.session.opening.busy
+
+    def problem(self, patience: float, answered: Callable[[], bool]) -> str:
+        """Wait for the job's end; where it does not come, cancel it.
+
+        Return what broke: it ends neither way, or with neither an answer nor a word.
+        """
+        if until(lambda: self.idle, patience, turn):
+            return "" if answered() or self.failures else "there is neither an answer nor a word"
+        self.session.cancel_device()
+        if until(lambda: self.idle, _CANCELLED_S, turn):
+            return ""
+        return "what was cancelled never ended"
+
+
+def profile(patience: float) -> str:
+    """Profile a model at two batches, the second with measured costs."""
+    for batch in (2, 3):
+        profiled(batch)
+    window = _Window()
+    session = window.session
+    try:
+        for batch, costs in ((2, "analytic"), (3, "measured")):
+            before = session.exploration.graph
+            window.failures.clear()
+            session.profile(_request(batch), costs=costs)
+            broken = window.problem(patience, lambda before=before: session.exploration.graph is not before)
+            if broken:
+                return broken
+            graph = session.exploration.graph
+            if graph is not before and not _same(graph, batch):
+                return f"the graph of batch {batch} is another"
+            measured = graph is not None and graph.cost_origin.value == "measured"
+            if costs == "analytic" and measured:
+                return "costs are called measured that nobody measured"
+    finally:
+        session.close()
+    return ""
+
+
+def export(patience: float) -> str:
+    """Export two schedules of a model."""
+    graph = profiled(3)
+    plain = pipeline.keep_everything_peak(graph)
+    window = _Window()
+    session = window.session
+    reports: list[Any] = []
+    session.exported.connect(reports.append)
+    try:
+        session.exploration.set_graph(graph)
+        with tempfile.TemporaryDirectory() as folder:
+            for number, share in enumerate((0.9, 0.8)):
+                found = pipeline.solve(graph, int(share * plain), solver="greedy")
+                session.exploration.set_budget(found.budget_bytes)
+                steps = found.require_schedule().steps
+                session.exploration.add(steps, budget_bytes=found.budget_bytes, solver="", seconds=0.0)
+                session.exploration.show_now()
+                reports.clear()
+                window.failures.clear()
+                place = Path(folder) / str(number)
+                session.export(session.exploration.shown, place, Budget(2**30))
+                broken = window.problem(patience, lambda: bool(reports))
+                broken = broken or _exported(place, graph, bool(reports))
+                if broken:
+                    return broken
+    finally:
+        session.close()
+    return ""
+
+
+def _exported(place: Path, graph: Graph, reported: bool) -> str:
+    """Return what is false of an export: it is whole, or there is none."""
+    written = place / "schedule.json"
+    if not written.exists():
+        return "it is called exported, and nothing is there" if reported else ""
+    steps = read_schedule(written, graph).require_schedule().steps.tolist()
+    return "" if check(graph, steps).ok else "the schedule that was written does not hold"
+
+
+def trace_sizes(patience: float) -> str:
+    """Trace a model at two other sizes."""
+    for batch in (2, 3):
+        profiled(batch)
+    kept = application()
+    from app.models.questions.size_tracer import SizeTracer
+
+    tracer, said = SizeTracer(), list[bytes | str]()
+    tracer.traced.connect(said.append)
+    tracer.failed.connect(said.append)
+    try:
+        for batch in (2, 3):
+            said.clear()
+            tracer.ask(_request(batch))
+            if not until(lambda: bool(said), patience, turn):
+                return "the trace never ended"
+            answer = said[0]
+            if isinstance(answer, str):
+                continue
+            if not _same(graph_from_json(Path("traced"), json.loads(answer)), batch):
+                return f"the graph of batch {batch} is another"
+    finally:
+        tracer.close()
+    del kept
+    return ""
+
+
+def certify(patience: float) -> str:
+    """Save certificates of two schedules, as the window does."""
+    kept = application()
+    from PySide6.QtWidgets import QMainWindow
+
+    from app.models.session import Session
+    from app.views.window.commands import certifying as command
+
+    host: Any = QMainWindow()
+    session = host.session = Session()
+    certifying, told = command.Certifying(host), list[str]()
+    session.noticed.connect(told.append)
+    session.exploration.set_graph(small())
+    try:
+        # Two small graphs take no minute; a lost answer would.
+        with mock.patch.object(command, "_SECONDS", 10.0), tempfile.TemporaryDirectory() as folder:
+            for budget in (60, 70):
+                path, found = Path(folder) / str(budget), truth(8, budget)
+                steps = found.require_schedule().steps
+                session.exploration.set_budget(budget)
+                session.exploration.add(steps, budget_bytes=budget, solver="", seconds=0.0)
+                session.exploration.show_now()
+                told.clear()
+                certifying.begin(session.exploration.shown, path)
+                if not until(lambda: certifying.progress is None, patience, turn):
+                    return f"the certificate for {budget} never ended"
+                broken = _certified(path, budget, any("Saved" in line for line in told))
+                if broken:
+                    return broken
+    finally:
+        certifying.close()
+        session.close()
+        host.deleteLater()
+    del kept
+    return ""
+
+
+def _certified(path: Path, budget: int, said: bool) -> str:
+    if not path.exists():
+        return "it is called saved, and nothing is there" if said else ""
+    data = read_certificate(path, small())
+    try:
+        cost = pipeline.check_certificate(small(), data)
+    except CheckmateError as error:
+        return f"it is called saved, and does not hold: {error}" if said else ""
+    if cost is None or cost > least_cost(8, data["budget_bytes"]) * ROUNDING:
+        return f"it proves {cost} for {budget}"
+    return ""
+
+
+def make_films(patience: float) -> str:
+    """Save two animated pictures, and look at the files."""
+    kept = application()
+    from PySide6.QtCore import QSize
+
+    from app.models.exploration import Exploration
+    from app.theme import CurrentTheme, ThemeChoice
+    from app.views.playback.film import PlaybackFilm
+
+    exploration = Exploration()
+    exploration.set_graph(small())
+    making, said = PlaybackFilm(exploration, CurrentTheme(ThemeChoice.LIGHT)), list[str]()
+    making.ended.connect(lambda sentence, hint: said.append(sentence))
+    with tempfile.TemporaryDirectory() as folder:
+        for most in (5, 7):
+            path = Path(folder) / f"{most}.gif"
+            said.clear()
+            making.start(path, QSize(320, 240), most)
+            frames = len(making._film.steps)
+            if not until(lambda: bool(said), patience, turn):
+                making.cancel()
+                return "the picture never came"
+            broken = _filmed(path, frames, said[0], problem=making.problem)
+            if broken:
+                return broken
+    del kept
+    return ""
+
+
+def _filmed(path: Path, frames: int, said: str, *, problem: bool) -> str:
+    """Return what is false of a picture and of what is said of it."""
+    from PIL import Image
+
+    if not path.exists():
+        return "" if problem else "it is called saved, and nothing is there"
+    if "Nothing was written" in said:
+        return "it is said that nothing was written, and a picture is there"
+    with Image.open(path) as picture:
+        found = int(getattr(picture, "n_frames", 1))
+    return "" if found == frames else f"{found} frames of {frames}"

@@ -1,0 +1,11 @@
+"""Prepare a program that a test starts (see ``tests.quick_start``)."""
+
+from __future__ import annotations
+
+import atexit
+
+from checkmate.machine.garbage import hide_all
+from checkmate.tf.quick_import import import_quickly
+
+import_quickly()
+atexit.register(hide_all)

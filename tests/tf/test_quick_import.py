@@ -1,0 +1,49 @@
+"""Test that TensorFlow is imported with less work, and is whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+IMPORT = """
+import gc, json, sys
+from checkmate.tf.quick_import import import_quickly
+import_quickly()
+looks = []
+gc.callbacks.append(lambda phase, info: looks.append(phase))
+import {library}
+found = {{"looks": len(looks), "hidden": gc.get_freeze_count(), "jax": "jax" in sys.modules}}
+import tensorflow as tf
+found["sum"] = float(tf.reduce_sum(tf.keras.layers.Dense(2, kernel_initializer="ones")(tf.ones((1, 3)))))
+found["collects"] = gc.isenabled()
+import jax
+found["later"] = callable(jax.jit)
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.skipif(find_spec("jax") is None, reason="needs JAX")
+@pytest.mark.parametrize("library", ["tensorflow", "keras"])
+def test_nothing_is_looked_at_and_jax_is_left_out_until_it_is_asked_for(library: str) -> None:
+    code = IMPORT.format(library=library)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert (found["looks"], found["jax"], found["sum"]) == (0, False, 6.0)
+    assert found["hidden"] > 100_000 and found["collects"] and found["later"]
+
+
+@pytest.mark.skipif(find_spec("jax") is None, reason="needs JAX")
+def test_keras_on_jax_is_still_refused_in_a_sentence() -> None:
+    command = [sys.executable, "-m", "checkmate", "profile", "lstm", "-b", "4", "-o", "/dev/null"]
+    environment = {**os.environ, "KERAS_BACKEND": "jax"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 2 and "KERAS_BACKEND=tensorflow" in done.stderr, done.stderr

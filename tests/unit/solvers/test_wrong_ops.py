@@ -1,0 +1,103 @@
+"""Test processes that answer with ops that do not exist."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from checkmate.errors import SolverCrashedError, WorkerDiedError
+from checkmate.ipc.messages import MessageError
+from checkmate.ipc.steps import pack_steps, unpack_ops
+from checkmate.solvers.cpsat import solver as cpsat
+from checkmate.solvers.listeners import SilentListener
+from checkmate.solvers.pathcut import in_process
+from checkmate.solvers.pathcut.in_process import ProverProcess
+from checkmate.solvers.pathcut.messages import PROVER_MESSAGES, DescribedSchedule
+from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.warm_up import plain_greedy
+from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES, Fitted
+from checkmate.solvers.warm_up.plain_greedy import PlainGreedy
+from checkmate.solvers.warm_up.preliminary import _Best
+from tests.graphs_strategies import training_chain
+from tests.unit.solvers.test_preliminary import until
+
+GRAPH = training_chain(8)
+WRONG = [[99], [-1], [*range(GRAPH.n), GRAPH.n], [2**31 - 1], [-(2**31)]]
+wrong = pytest.mark.parametrize("steps", WRONG, ids=str)
+
+
+@pytest.fixture
+def saying(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    """Return a function that makes children of a module say some bytes."""
+
+    def say(module, said: bytes) -> None:
+        (tmp_path / "said").write_bytes(said)
+        command = ["sh", "-c", f"cat {tmp_path}/said; exec sleep 60"]
+        monkeypatch.setattr(module, "module_command", lambda name: command)
+
+    return say
+
+
+@wrong
+def test_steps_that_name_no_op_are_no_message(steps: list[int]) -> None:
+    with pytest.raises(MessageError, match="names op"):
+        unpack_ops(pack_steps(steps), GRAPH.n)
+    assert unpack_ops(pack_steps([0, GRAPH.n - 1]), GRAPH.n).tolist() == [0, GRAPH.n - 1]
+    assert unpack_ops(b"", GRAPH.n).size == 0
+
+
+@wrong
+def test_no_first_answer_is_made_of_them(steps: list[int]) -> None:
+    best = _Best(Problem(GRAPH, 10**6), SolveOptions(), SilentListener())
+    best.offer(np.array(steps, np.int64).astype(np.int32))
+    assert best.options.start is None
+    best.offer(range(GRAPH.n))
+    assert best.options.start is not None
+
+
+@wrong
+def test_a_greedy_process_that_sends_them_is_given_up(steps: list[int], saying) -> None:
+    saying(plain_greedy, PLAIN_GREEDY_MESSAGES.encode(Fitted(1, 60, True, pack_steps(steps))))
+    greedy = PlainGreedy(GRAPH)
+    try:
+        greedy.ask(60)
+        assert until(lambda: not greedy.busy) and greedy.take() == []
+    finally:
+        greedy.close()
+
+
+@wrong
+def test_a_prover_that_sends_them_is_ended_and_compiled_code_never_sees_them(
+    steps: list[int], saying
+) -> None:
+    saying(in_process, PROVER_MESSAGES.encode(DescribedSchedule(1, pack_steps(steps))))
+    with ProverProcess(GRAPH) as prover:
+        prover.prove(60, seconds=30.0)
+        with pytest.raises(WorkerDiedError):
+            until(lambda: prover.state().over)
+        assert prover.take_schedules() == []
+
+
+LINES = [
+    "",
+    "{",
+    "[]",
+    "7",
+    '{"type": "solution"}',
+    '{"type": "solution", "events": [-1]}',
+    '{"type": "solution", "events": ["a"]}',
+    '{"type": "solution", "events": [1000000]}',
+    '{"type": "bound", "bound": null}',
+    '{"type": "done", "status": "OPTIMAL"}',
+    '{"type": "done", "status": "OPTI',
+    '{"type": "odd"}',
+    '{"no": "type"}',
+]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_an_interval_model_whose_line_is_cut_or_wrong_is_an_error(line: str, saying) -> None:
+    saying(cpsat, b'{"type": "ready"}\n' + line.encode() + b"\n")
+    problem = Problem(GRAPH, 60)
+    with pytest.raises(SolverCrashedError, match="cannot be read"):
+        cpsat.IntervalSolver(2).solve(problem, SolveOptions(time_limit_s=20.0), SilentListener())
