@@ -161,7 +161,7 @@ def named_in(node: ast.AST) -> set[str]:
 def senders_and_receivers() -> tuple[dict[str, set[str]], dict[str, set[str]]]:
     """Return who calls each name, and who tells it apart.
 
-    Names are told apart by ``match``, ``isinstance`` and ``_next``.
+    Names are told apart by ``match``, ``isinstance``, ``_next`` and ``_next_picture``.
     """
     sent, received = defaultdict(set), defaultdict(set)
     for path in [*(ROOT / "checkmate").rglob("*.py"), *(ROOT / "app").rglob("*.py")]:
@@ -173,7 +173,7 @@ def senders_and_receivers() -> tuple[dict[str, set[str]], dict[str, set[str]]]:
                 sent[node.func.id].add(module)
                 told = (
                     named_in(node.args[1])
-                    if node.func.id in ("isinstance", "_next") and node.args[1:]
+                    if node.func.id in ("isinstance", "_next", "_next_picture") and node.args[1:]
                     else set()
                 )
             else:
