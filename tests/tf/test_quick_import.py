@@ -17,6 +17,7 @@ import gc, json, sys
 from checkmate.tf.quick_import import import_quickly
 import_quickly()
 looks = []
+gc.collect()  # so that none is due before the import begins
 gc.callbacks.append(lambda phase, info: looks.append(phase))
 import {library}
 found = {{"looks": len(looks), "hidden": gc.get_freeze_count(), "jax": "jax" in sys.modules}}
@@ -37,7 +38,9 @@ def test_nothing_is_looked_at_and_jax_is_left_out_until_it_is_asked_for(library:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    assert (found["looks"], found["jax"], found["sum"]) == (0, False, 6.0)
+    # One collection begins and ends before or after the import, if any; the import alone would start hundreds.
+    assert found["looks"] <= 2
+    assert (found["jax"], found["sum"]) == (False, 6.0)
     assert found["hidden"] > 100_000 and found["collects"] and found["later"]
 
 
