@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -70,12 +70,15 @@ class Parser(argparse.ArgumentParser):
             and not any(name.startswith(each.partition("=")[0]) for name in known)
         ]
 
-    def _refuse(self, unknown: Iterable[str]) -> None:
-        for wrong in (unknown := list(unknown)):
-            name = wrong.partition("=")[0]
-            meant = _meant(name, self._option_string_actions) if name.startswith("--") else ""
-            sentence = f"unrecognized arguments: {' '.join(unknown)}"
-            raise UsageError(sentence, hint=f"{meant}see: {self.prog} --help")
+    def _refuse(self, unknown: Sequence[str]) -> None:
+        """Raise an error if there are unknown arguments."""
+        if not unknown:
+            return
+        name = unknown[0].partition("=")[0]
+        meant = _meant(name, self._option_string_actions) if name.startswith("--") else ""
+        raise UsageError(
+            f"unrecognized arguments: {' '.join(unknown)}", hint=f"{meant}see: {self.prog} --help"
+        )
 
 
 def _meant(word: str, known: Collection[str]) -> str:

@@ -25,7 +25,7 @@ from checkmate.machine.own_modules import module_command
 from checkmate.progress import Cancelled
 from checkmate.solvers.pathcut.cuts import CutProgram
 from checkmate.solvers.pathcut.program import CutOutcome, cost_bound, start_of, values_of
-from checkmate.solvers.pathcut.sat_task import SatTask, parts_of, sat_task
+from checkmate.solvers.pathcut.sat_task import SatTask, parts_of, read_answer, sat_task
 
 _POLL_S = 0.02
 _LEAVE_S = 3.0  # beyond the time limit, for the library to load and to leave
@@ -94,7 +94,7 @@ class SatProcess:
                 line = self._lines.get(timeout=_POLL_S)
             except queue.Empty:
                 continue
-            message = {"type": "error"} if line is None else json.loads(line)
+            message = _message(line, len(task.cost))
             if message["type"] == "done":
                 done: dict[str, Any] = message
                 return done
@@ -127,6 +127,17 @@ class SatProcess:
         with suppress(OSError):  # what was not read is lost
             if child.stdin is not None:
                 child.stdin.close()
+
+
+def _message(line: str | None, columns: int) -> dict[str, Any]:
+    """Return what the child said.
+
+    It is an error where the child ended, or said what cannot be read.
+    """
+    try:
+        return {"type": "error"} if line is None else read_answer(line, columns)
+    except ValueError:
+        return {"type": "error"}
 
 
 def _tell(child: subprocess.Popen[str], line: str) -> None:

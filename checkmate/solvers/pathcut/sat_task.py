@@ -6,6 +6,7 @@ of the task holds for the program.
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import asdict, dataclass
 from typing import Any, Self
@@ -82,3 +83,26 @@ def sat_task(
         seconds=seconds,
         workers=workers,
     )
+
+
+def read_answer(line: str, columns: int) -> dict[str, Any]:
+    """Return a line of the process as a message.
+
+    ``columns``: how many the task has.
+
+    Raises:
+        ValueError: it was cut or damaged.
+    """
+    try:
+        message: dict[str, Any] = json.loads(line)
+        if message["type"] not in ("bound", "done", "error"):
+            raise ValueError(f"{message['type']!r} is no message")
+        if message["type"] != "error":
+            message["bound"] = float(message["bound"])
+        if message["type"] == "done":
+            message["status"], ones = str(message["status"]), message["ones"]
+            if ones is not None and not all(type(each) is int and 0 <= each < columns for each in ones):
+                raise ValueError("it names no column")
+    except (LookupError, TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+    return message

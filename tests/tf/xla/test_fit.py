@@ -121,7 +121,7 @@ def test_where_the_order_alone_keeps_the_budget_nothing_is_recomputed() -> None:
 @pytest.mark.parametrize("rate", [0.6, 0.8, 1.0, 1.3])
 @pytest.mark.parametrize("share", [0.8, 0.6, 0.45])
 def test_the_budget_is_used_up_or_nothing_cheaper_is_known(share: float, rate: float) -> None:
-    """What XLA plainly takes says nothing of what it takes of a schedule."""
+    """Try several rates of XLA's bytes to the graph's."""
     graph = _long_chain()
     fit, asked = _fit(graph, share, rate)
     assert fit.fits

@@ -6,6 +6,7 @@ CP-SAT solves them in a process of its own, which ends with the prover.
 from __future__ import annotations
 
 import math
+import sys
 import time
 from dataclasses import replace
 from random import Random
@@ -24,7 +25,7 @@ from checkmate.solvers.pathcut.cuts import CutProgram, Reach, build_program, hea
 from checkmate.solvers.pathcut.program import CutOutcome, solve_program
 from checkmate.solvers.pathcut.prover import Prover
 from checkmate.solvers.pathcut.sat import SatProcess
-from checkmate.solvers.pathcut.sat_task import parts_of
+from checkmate.solvers.pathcut.sat_task import parts_of, read_answer
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 from tests.unit.solvers.test_local_search import peak_of, plain_graph
@@ -141,5 +142,28 @@ def test_a_process_that_fails_leaves_the_programs_to_highs(monkeypatch: pytest.M
     graph = training_chain(6)
     sat = SatProcess()
     assert sat.usable
+    outcome = by_sat(sat, graph, programs(graph, peak_of(graph) - 10)[0])
+    assert (outcome.exact, outcome.runs, sat.usable) == (False, None, False)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"type": "bo',
+        "[]",
+        '{"type": "news"}',
+        '{"type": "bound"}',
+        '{"type": "done", "bound": 1.0, "status": "OPTIMAL", "ones": [1000000]}',
+        '{"type": "done", "bound": 1.0, "status": "OPTIMAL", "ones": ["0"]}',
+    ],
+)
+def test_what_cannot_be_read_is_an_error_and_no_bound(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="Expecting|indices|no message|bound|no column|Unterminated"):
+        read_answer(line, 9)
+    code = f"print({line!r}, flush=True); input()"
+    monkeypatch.setattr(
+        "checkmate.solvers.pathcut.sat.module_command", lambda name: [sys.executable, "-c", code]
+    )
+    graph, sat = training_chain(6), SatProcess()
     outcome = by_sat(sat, graph, programs(graph, peak_of(graph) - 10)[0])
     assert (outcome.exact, outcome.runs, sat.usable) == (False, None, False)
