@@ -158,7 +158,7 @@ def test_a_process_that_fails_leaves_the_programs_to_highs(monkeypatch: pytest.M
     ],
 )
 def test_what_cannot_be_read_is_an_error_and_no_bound(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match="Expecting|indices|no message|bound|no column|Unterminated"):
+    with pytest.raises(ValueError, match=r"Expecting|indices|no message|bound|no column|Unterminated"):
         read_answer(line, 9)
     code = f"print({line!r}, flush=True); input()"
     monkeypatch.setattr(
