@@ -305,7 +305,7 @@ def test_the_written_schedule_is_shown_with_its_measurements(
     assert exploration.measured_shown.peak_bytes == 21 * MIB
     text = said(dialog)
     assert all(
-        word in text for word in ("21.0 MiB", "20.0 MiB", "600 ms", "500 ms", "one note", "bitwise equal")
+        word in text for word in ("21.0 MiB", "20.0 MiB", "600 ms", "500 ms", "One note.", "bitwise equal")
     )
     assert {"predicted", "measured"} <= named(curve) and curve._measured.isVisible()
     assert max(curve._measured.yData) * curve._size == 7 * MIB

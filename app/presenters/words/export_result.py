@@ -6,11 +6,11 @@ It is rich text. No Qt here.
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from app.presenters.words.wording import is_for_xla, strong
+from app.presenters.words.wording import as_sentence, is_for_xla, strong
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
@@ -58,7 +58,7 @@ def result_text(report: Mapping[str, Any], directory: Path) -> str:
         if report["ok"]
         else f"Written to {directory}, but something is not as promised:"
     )
-    problems = "".join(f"<br>{html.escape(problem)}" for problem in report["problems"])
+    problems = _sentences(report["problems"])
     rows = [
         (_peak_name(report), _bytes(peak["predicted"]), _bytes(peak["measured"])),
         (
@@ -78,9 +78,13 @@ def result_text(report: Mapping[str, Any], directory: Path) -> str:
     )
     budget = _bytes(report["budget_bytes"])
     titles = f"<tr><td>budget {budget}</td>{right}predicted</td>{right}{gap}measured</td></tr>"
-    notes = "".join(f"<br>{html.escape(note)}" for note in report.get("notes", ()))
+    notes = _sentences(report.get("notes", ()))
     table = f"<table cellspacing='0' cellpadding='2'>{titles}{cells}</table>"
     return f"{head}{problems}{table}{_gradients(report)}<br>{notes}"
+
+
+def _sentences(texts: Iterable[str]) -> str:
+    return "".join(f"<br>{html.escape(as_sentence(text))}" for text in texts)
 
 
 def _peak_name(report: Mapping[str, Any]) -> str:
