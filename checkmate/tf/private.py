@@ -40,11 +40,12 @@ def create_op(
     name: str,
     *,
     preserved: bool = False,
+    any_shape: bool = False,
 ) -> tf.Operation:
     """Copy ``original`` into ``graph`` with other inputs.
 
     The copy runs after ``control_inputs``. ``preserved``: TensorFlow's graph rewriting must leave the op as
-    it is.
+    it is. ``any_shape``: it assigns a variable, whatever shape that has then.
     """
     attributes = {
         key: value for key, value in original.node_def.attr.items() if key not in _DROPPED_ATTRIBUTES
@@ -54,6 +55,8 @@ def create_op(
         # (measured on an LSTM: 43 MB instead of 3), by chance. One iteration at a time uses the memory that
         # the graph says.
         attributes["parallel_iterations"] = attr_value_pb2.AttrValue(i=1)
+    if any_shape:
+        attributes["validate_shape"] = attr_value_pb2.AttrValue(b=False)
     if preserved:
         attributes[_PRESERVED] = attr_value_pb2.AttrValue(b=True)
     with graph.control_dependencies(None), graph.control_dependencies(list(control_inputs)):

@@ -57,7 +57,7 @@ def predicted_allocated(
     allocator = Bfc(before.capacity)
     allocator.play(before.requests)
     variables = _VariableBuffers(history)
-    buffers, moments = _requests_in_order(folded, graph, steps)
+    buffers, moments = _requests_in_order(folded, graph, steps, plain=not small_chunks)
     peak = 0
     for run in range(_RUNS):
         requests: list[Request] = []
@@ -148,14 +148,14 @@ def _memory(graph: Graph) -> int:
 
 
 def _requests_in_order(
-    folded: FoldedStep, graph: Graph, steps: Sequence[int]
+    folded: FoldedStep, graph: Graph, steps: Sequence[int], *, plain: bool = False
 ) -> tuple[list[Allocation], list[tuple[int, int, int]]]:
     """Return the buffers, and their requests and releases in order.
 
     Each moment is (execution, 0 for a request and 1 for a release, number of the buffer). Scratch lasts for
     the last op of its node.
     """
-    buffers = [*allocations(folded, steps, graph), *scratch_of_nodes(folded, graph, steps)]
+    buffers = [*allocations(folded, steps, graph, plain=plain), *scratch_of_nodes(folded, graph, steps)]
     moments = [(buffer.born, 0, number) for number, buffer in enumerate(buffers)]
     moments += [(buffer.freed, 1, number) for number, buffer in enumerate(buffers)]
     return buffers, sorted(moments)

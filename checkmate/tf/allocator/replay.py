@@ -213,15 +213,19 @@ class _StepReplay:
         return next((read for read in candidates if read in ending and read.bytes == written.bytes), None)
 
 
-def allocations(folded: FoldedStep, steps: Sequence[int], graph: Graph | None = None) -> list[Allocation]:
+def allocations(
+    folded: FoldedStep, steps: Sequence[int], graph: Graph | None = None, *, plain: bool = False
+) -> list[Allocation]:
     """Return every buffer that the emitted ``steps`` ask for, in that order.
 
     ``steps`` are indices of nodes. ``graph``: the step's graph with the sizes that were learned of its
-    values; None: as traced.
+    values; None: as traced. ``plain``: they are the plain step, which gives assigned variables new buffers.
     """
     sizes = dict(folded.structure.bytes_of)
     if graph is not None:
         sizes |= {key: value.bytes for key, value in zip(folded.values, graph.values, strict=True)}
+    if plain:
+        sizes |= folded.structure.plain_bytes
     replay = _StepReplay(folded, sizes)
     replay.emit(steps)
     return replay.allocations()

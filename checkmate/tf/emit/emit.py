@@ -22,11 +22,13 @@ from checkmate.tf.emit.barriers import PAIRED_TYPES, StepGates
 from checkmate.tf.emit.constants import disguised_constant, disguised_input
 from checkmate.tf.emit.copies import Copies, EmittedOutputs
 from checkmate.tf.emit.layout import has_layout, layout_is_chosen
+from checkmate.tf.emit.let_go import let_go
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.dataflow import source
 from checkmate.tf.trace.loops.inside import is_branch
 from checkmate.tf.trace.loops.trips import is_loop
 from checkmate.tf.trace.op_kinds import OpKind
+from checkmate.tf.trace.over_variables import OverVariable
 from checkmate.tf.trace.replica import exchange, exchange_of
 
 
@@ -67,6 +69,8 @@ class _Emitter(Copies):
         super().__post_init__()
         self._keeps_layouts = layout_is_chosen(self.folded.graph.device)
         self._late = False  # whether what is copied waits for the whole schedule
+        self._in_variables = {update.ops[0]: update for update in self.structure.in_variables}
+        self._assigned = {update.assign for update in self.structure.in_variables}
 
     def emit_node(self, position: int, node: int) -> None:
         """Copy the ops of ``node`` behind everything emitted so far."""
@@ -91,6 +95,8 @@ class _Emitter(Copies):
                 controls += self._waiting()
             elif starts and not (self.gated and self.gates.waits(inputs)):
                 controls += self.last
+            if member in self._in_variables:
+                controls.append(self._let_go(self._in_variables[member]))
             copy = self._copy(member, inputs, controls)
             self.gates.add(copy, waits=True)
             self.gated = True
@@ -100,6 +106,12 @@ class _Emitter(Copies):
             elif original.name not in read:
                 leaves.append(copy)
         self.last = leaves
+
+    def _let_go(self, update: OverVariable) -> tf.Operation:
+        """Have the variable of ``update`` let go of its buffer, which was read."""
+        reads = [self._operation(self.structure.ops[read]) for read in update.reads]
+        name = f"{self.gates.scope}/let_go"
+        return let_go(self.graph, reads[-1], [*reads, *self.last], name)
 
     def _waiting(self) -> list[tf.Operation]:
         """Return an op that waits for the step before; none in the first step.
@@ -187,7 +199,13 @@ class _Emitter(Copies):
                 return tf.identity(exchange(how, inputs[0]), name=name).op
         preserved = self._keeps_layouts and has_layout(original)
         return private.create_op(
-            self.graph, original, inputs, list(after.values()), name, preserved=preserved
+            self.graph,
+            original,
+            inputs,
+            list(after.values()),
+            name,
+            preserved=preserved,
+            any_shape=index in self._assigned,
         )
 
     def _copy_light(

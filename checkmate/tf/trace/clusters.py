@@ -83,7 +83,22 @@ def clusters_of(structure: Structure, kept: frozenset[Key]) -> list[tuple[int, .
         _join_bias_gradients(structure, union)
     _join_updates(structure, union)
     _join_list_readers(structure, union, readers)
-    return ordered_clusters(structure, union)
+    return [_in_variables_last(structure, members) for members in ordered_clusters(structure, union)]
+
+
+def _in_variables_last(structure: Structure, members: tuple[int, ...]) -> tuple[int, ...]:
+    """Return ``members`` with what is computed in a variable as late as can be.
+
+    The variable has no value meanwhile, so nothing that could run out of memory should stand there.
+    """
+    for update in structure.in_variables:
+        if update.ops[0] in members:
+            waiting = {update.ops[0]}
+            for op in members:
+                if any(key[0] in waiting for key in structure.inputs(op)):
+                    waiting.add(op)
+            members = (*(op for op in members if op not in waiting), *(op for op in members if op in waiting))
+    return members
 
 
 def _readers(structure: Structure) -> dict[Key, list[int]]:
@@ -182,7 +197,9 @@ def _join_updates(structure: Structure, union: _Union) -> None:
         if structure.phase(op) is not Phase.UPDATE:
             continue
         for key in structure.direct_inputs(op):
-            if structure.phase(key[0]) is Phase.UPDATE and _big(structure, key):
+            if structure.phase(key[0]) is Phase.UPDATE and (
+                _big(structure, key) or key in structure.plain_bytes
+            ):
                 union.join(op, key[0])
         for tensor in structure.ops[op].inputs:
             source = tensor.op.inputs[0] if tensor.op.type == "ReadVariableOp" else tensor

@@ -8,7 +8,7 @@ constants, light tensors).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,6 +29,7 @@ from checkmate.tf.trace.op_kinds import (
     keeps_argmax,
     takes_over_inputs,
 )
+from checkmate.tf.trace.over_variables import OverVariable, over_variables
 from checkmate.tf.trace.placement import in_host_memory
 from checkmate.tf.trace.trace import TracedStep
 
@@ -46,6 +47,8 @@ class Structure:
     ``scratch``: heavy op → bytes that it holds only while it runs.
     ``given``: list or state that a loop returns → the one it was given that dies into it
     (``checkmate.tf.trace.loops.tensor_lists.LoopList``).
+    ``in_variables``: the updates that are computed in their variable's memory; what their ops return takes no
+    bytes. ``plain_bytes``: the bytes that it takes in the plain step, which gives the variable a new buffer.
     """
 
     traced: TracedStep
@@ -56,6 +59,8 @@ class Structure:
     scratch: dict[int, int]
     kernels: Kernels
     given: dict[Key, Key]
+    in_variables: tuple[OverVariable, ...]
+    plain_bytes: Mapping[Key, int]
 
     def takes_over(self, op: int) -> bool:
         """Return whether ``op`` writes its output over an input that dies with it.
@@ -294,7 +299,15 @@ def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
             counted = {n for n, root in enumerate(read) if root is not None and bytes_of[root]}
             scratch[i] = inside.held_bytes(op, kernels, returned, counted)
     scratch = {i: size for i, size in scratch.items() if size}
-    return Structure(traced, index, tuple(kinds), bytes_of, roots, scratch, kernels, given)
+    over = {
+        i for i, op in enumerate(traced.ops) if kinds[i] is OpKind.HEAVY and takes_over_inputs(op, kernels)
+    }
+    found = over_variables(traced.ops, traced.phases, index, needed, over)
+    plain_bytes = {(i, 0): bytes_of[i, 0] for update in found for i in update.ops}
+    bytes_of |= dict.fromkeys(plain_bytes, 0)
+    return Structure(
+        traced, index, tuple(kinds), bytes_of, roots, scratch, kernels, given, found, plain_bytes
+    )
 
 
 def _given_state(
