@@ -17,19 +17,22 @@ import pytest
 import tensorflow as tf
 
 import checkmate
+from checkmate.ir.graph import CostUnit
+from checkmate.ir.schedule import Schedule
 from checkmate.machine.stores.plan_folder import default_folder
 from checkmate.machine.stores.plan_store import KeptPlan, PlanStore
 from checkmate.solvers.compile.cache import cache_folder
 from checkmate.tf import room
 from checkmate.tf.devices import held_bytes, reset_peak
 from checkmate.tf.models.batch import flatten, flatten_arguments
-from checkmate.tf.training.plans import kept as kept_plans
+from checkmate.tf.training.measure import StepMeasurement
+from checkmate.tf.training.plans import known, trials
 from checkmate.tf.training.plans import planner as planner_module
-from checkmate.tf.training.plans import trials
-from checkmate.tf.training.plans.kept import _still_holds, earlier_plan, key_of
-from checkmate.tf.training.plans.limit import Limit
-from checkmate.tf.training.plans.plan import PlanRequest, foreseen, held_by_others, read_ahead
-from checkmate.tf.training.plans.trials import Trials
+from checkmate.tf.training.plans.kept import look_up, name_of
+from checkmate.tf.training.plans.known import facts_of, known_limit, known_plan, recall, seen_over
+from checkmate.tf.training.plans.plan import PlanRequest, StepPlan, foreseen, read_ahead
+from checkmate.tf.training.plans.search import PlanSearch
+from checkmate.tf.training.plans.trials import Trials, TriedStep
 from checkmate.tf.training.trace import live_step
 from checkmate.tf.training.watch import reading_of, went_over
 from checkmate.training import _plan_request
@@ -87,8 +90,8 @@ def nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> Any:
         raise AssertionError("a step was measured")
 
     def begin() -> None:
-        monkeypatch.setattr(trials.Trials, "run", refuse)
-        monkeypatch.setattr(trials.Trials, "run_plain", refuse)
+        monkeypatch.setattr(trials, "measure_scheduled", refuse)
+        monkeypatch.setattr(trials, "measure_plain", refuse)
 
     return begin
 
@@ -163,9 +166,9 @@ def request(budget: Any = "75%", **options: Any) -> PlanRequest:
     return _plan_request(budget, **{**chosen, **options})
 
 
-def key(model: Any = None, count: int = 16, limit: Limit | None = None, **options: Any) -> str:
+def key(model: Any = None, count: int = 16, **options: Any) -> str:
     layout, _ = flatten(data(count))
-    return key_of(live_step(model or conv_model(), layout), request(**options), limit)
+    return name_of(live_step(model or conv_model(), layout), request(**options))
 
 
 def mixed() -> Any:
@@ -178,8 +181,6 @@ def mixed() -> Any:
 
 def test_the_key_is_that_of_the_step_and_of_all_that_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = key()
-    # A budget in bytes does not depend on which layout came first.
-    assert key(budget="3MiB", limit=Limit(3 * 2**20)) == key(budget="3MiB")
     # Not the names that Keras counts on, nor what the optimizer's numbers are.
     assert key() == usual == key(conv_model(optimizer=keras.optimizers.Adam(0.5)))
     others = {
@@ -190,7 +191,6 @@ def test_the_key_is_that_of_the_step_and_of_all_that_decides(monkeypatch: pytest
         "precision": key(mixed()),
         "share": key(budget="74%"),
         "bytes": key(budget="3MiB"),
-        "of another step": key(limit=Limit(10**7)),
         "solver": key(solver="auto"),
         "time": key(options=checkmate.SolveOptions(time_limit_s=2.0)),
         "seed": key(options=checkmate.SolveOptions(time_limit_s=1.0, seed=1)),
@@ -221,25 +221,103 @@ def test_the_key_is_that_of_the_bodies_of_loops_and_conditions_too(conditional: 
 
         scheduled = checkmate.rematerialize_function(step, "90%", options=FAST, solver="greedy", quiet=True)
         traced = scheduled._traced(flatten_arguments(((tf.constant(X[:16]),), {}))[0])
-        return key_of(traced, request(), None)
+        return name_of(traced, request())
 
     usual = looping()
     assert looping() == usual
     assert len({usual, looping(count=4), looping(width=9), looping(rate=0.25)}) == 4
 
 
-def test_a_plan_is_looked_for_where_others_hold_a_little_more_or_less(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@dataclass(frozen=True)
+class Measured:
+    """A step that was measured before, in MiB of its own beside 10 MiB.
+
+    The plain step took 40 to 44; three schedules took 26, 22 and 18, each with more recomputations.
+    """
+
+    step: Any
+    request: PlanRequest
+    kept: KeptPlan
+
+    def plan(self, held: float, rooms: tuple[int, ...] = (26 * 2**20,), **changes: Any) -> StepPlan | None:
+        """Return the plan of a later run while others hold ``held`` MiB."""
+        kept = dataclasses.replace(self.kept, rooms=rooms, **changes)
+        with pytest.MonkeyPatch.context() as patch:
+            for module in (known, trials):
+                patch.setattr(module, "held_by_others", lambda graph: int(held * 2**20))
+            now = Trials(self.step, (), None, lambda _: None)
+            recall(now, kept)
+            limit = known_limit(kept, self.request, now)
+            assert limit is not None
+            return known_plan(PlanSearch(now, limit, self.request), kept)
+
+
+@pytest.fixture(scope="module")
+def measured() -> Measured:
     layout, _ = flatten(data(16))
-    step = live_step(conv_model(), layout)
-    found, grain = [], 2 * read_ahead(step.graph)
-    for held in (0, grain // 2, 3 * grain // 2, 9 * grain):
-        monkeypatch.setattr(kept_plans, "held_by_others", lambda graph, held=held: held)
-        found.append(kept_plans.names_of(step, request(), None))
-    assert found[0] == found[1]
-    assert found[2][0] != found[1][0] and found[2][0] in found[1] and found[1][0] in found[2]
-    assert not set(found[3]) & set(found[0])
+    step, asked = live_step(conv_model(), layout), request("80%")
+    held, before = 10 * 2**20, Trials(step, (), None, lambda _: None)
+    tried = []
+    for own, repeated in ((44, None), (26, 1), (22, 2), (18, 3)):
+        order = [*range(step.graph.n)]
+        again = [node for node in order if step.graph.ops[node].recomputable][: repeated or 0]
+        schedule = None if repeated is None else Schedule.of(step.graph, order + again)
+        peak = own * 2**20 + held
+        found = StepMeasurement(peak, held, least_bytes=peak - 4 * 2**20 * (repeated is None))
+        tried.append(TriedStep(schedule, found, held))
+    before.recall(tried, dataclasses.replace(step.graph, cost_unit=CostUnit.SECONDS), 1.1)
+    chosen, limit = tried[1], int(0.8 * 50 * 2**20)
+    kept = dataclasses.replace(
+        facts_of(before, ()),
+        steps=tuple(chosen.schedule.steps.tolist()),
+        peak_bytes=chosen.peak_bytes,
+        held_bytes=held,
+        limit_bytes=limit,
+        sentence="as it was",
+        date="2026-01-01",
+    )
+    return Measured(step, asked, kept)
+
+
+def own_mib(plan: StepPlan | None) -> float | None:
+    return None if plan is None else (plan.peak_bytes - plan.held_bytes) / 2**20
+
+
+def test_a_later_run_takes_the_cheapest_schedule_that_fits_beside_others(measured: Measured) -> None:
+    """Check that what others hold decides, and no search is made for it.
+
+    The budget is 80 % of the plain step's lowest peak, what others hold included.
+    """
+    found = {held: measured.plan(held) for held in (10, 10.5, 0, 20, 40)}
+    assert [own_mib(found[held]) for held in found] == [26, 26, 26, 26, 22]
+    for held in (10, 10.5):
+        assert found[held].sentence == "as it was; from an earlier run's plan (measured then, 2026-01-01)"
+    assert found[0].sentence.endswith("since others hold 10.0 MiB less than then)")
+    assert found[40].sentence.endswith("since others hold 30.0 MiB more than then)")
+    assert all(
+        not plan.over_bytes and plan.peak_bytes <= 0.8 * (40 + held) * 2**20 for held, plan in found.items()
+    )
+
+
+def test_a_search_is_due_where_nothing_known_fits_or_far_more_is_left(measured: Measured) -> None:
+    assert measured.plan(80) is None  # 16 MiB are left for the step
+    cheaper = measured.kept.tried[:1] + measured.kept.tried[3:]  # the plain step, and 18 MiB
+    dear = {"steps": cheaper[1].steps, "peak_bytes": cheaper[1].peak_bytes, "tried": cheaper}
+    assert own_mib(measured.plan(0, (18 * 2**20,), **dear)) is None
+    assert own_mib(measured.plan(0, (31 * 2**20,), **dear)) == 18  # nothing better was found then
+
+
+def test_where_a_search_found_nothing_that_fits_the_closest_is_taken(measured: Measured) -> None:
+    plan = measured.plan(80, (17 * 2**20,))
+    assert own_mib(plan) == 18 and plan.over_bytes > 0
+    assert "the closest one trains" in plan.sentence and "30" not in plan.sentence[:20]
+
+
+def test_a_plan_that_was_seen_over_the_budget_makes_room_for_the_next(measured: Measured) -> None:
+    plan = measured.plan(10)
+    seen = seen_over(measured.kept, plan, plan.peak_bytes + 8 * 2**20)
+    again = measured.plan(10, tried=seen.tried)
+    assert own_mib(plan) == 26 and own_mib(again) == 22 and not again.over_bytes
 
 
 def test_without_the_cache_nothing_is_read_or_kept(kept: Run) -> None:
@@ -266,44 +344,18 @@ def test_only_a_sound_plan_of_this_step_is_used() -> None:
     asked = dataclasses.replace(request("9MiB"), tell=lines.append)
     layout, _ = flatten(data(16))
     step = live_step(conv_model(), layout)
-    name, limit = key_of(step, asked, None), Limit(9 * 2**20)
-    order = tuple(range(step.graph.n))
-    plan = KeptPlan(
-        order, 2**20, held_by_others(step.graph), limit.bytes, "", 0, 1.5, "batch of 16: kept", ""
-    )
+    name, order = name_of(step, asked), tuple(range(step.graph.n))
+    plan = KeptPlan(order, 2**20, 0, 9 * 2**20, "", 0, 1.5, "batch of 16: kept", "")
     store = PlanStore(default_folder())
     store.keep(name, plan)
-    found = earlier_plan(step, asked, name)
-    assert found is not None and (found.limit, found.rate, lines) == (limit, 1.5, [])
-    assert found.plan.schedule is not None and tuple(found.plan.schedule.steps.tolist()) == order
-    missed = dataclasses.replace(plan, peak_bytes=10 * 2**20, over_bytes=2**20, sentence="over by 1 MiB")
-    store.keep(name, missed)
-    found = earlier_plan(step, asked, name)
-    assert found is not None and found.plan.over_bytes == 2**20
-    assert found.plan.sentence.startswith(f"over by 1 MiB; {EARLIER}")
-    # What others hold now counts, and the line says how the peak was known.
-    store.keep(name, dataclasses.replace(missed, held_bytes=missed.held_bytes + 2**19, measured=False))
-    found = earlier_plan(step, asked, name)
-    assert found is not None and found.plan.over_bytes == 2**19
-    assert "from an earlier run's plan (predicted then, " in found.plan.sentence
+    assert look_up(step, asked, name) == plan and not lines
     store.keep(name, dataclasses.replace(plan, steps=order[::-1]))
-    assert earlier_plan(step, asked, name) is None
+    assert look_up(step, asked, name) is None
     assert "the independent check rejects its schedule" in lines[0]
     (path,) = files()
     path.write_bytes(path.read_bytes()[:200])
-    assert earlier_plan(step, asked, name) is None
+    assert look_up(step, asked, name) is None
     assert lines[1].startswith(f"a kept plan is damaged and not used: {path}") and len(lines) == 2
-
-
-def test_a_plan_is_used_only_where_it_fits_beside_what_others_hold() -> None:
-    plan = KeptPlan(None, 80, 10, 100, "", 0, 0.0, "", "")  # 70 of its own
-    assert [held for held in range(60) if _still_holds(plan, held, 3)] == list(range(31))
-    crowded = dataclasses.replace(plan, peak_bytes=100, held_bytes=30)
-    # With far less around it, a cheaper plan may fit.
-    assert [held for held in range(60) if _still_holds(crowded, held, 3)] == list(range(15, 31))
-    assert [held for held in range(60) if _still_holds(crowded, held, 10)] == list(range(10, 31))
-    over = dataclasses.replace(plan, held_bytes=30, over_bytes=5)
-    assert [held for held in range(60) if _still_holds(over, held, 3)] == list(range(15, 46))
 
 
 def test_what_goes_over_the_budget_in_training_is_replaced() -> None:
@@ -315,20 +367,20 @@ def test_what_goes_over_the_budget_in_training_is_replaced() -> None:
     assert json.loads(path.read_text())["steps"] == better.schedule.steps.tolist()
 
 
-def test_what_was_seen_over_the_budget_is_not_kept_where_nothing_is_better(
+def test_what_was_seen_over_the_budget_is_kept_as_seen_where_nothing_is_better(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for _ in range(2):
-        model = within(conv_model(), "9MiB", cache=True, example=(X[:16], Y[:16]))
+    model = within(conv_model(), "9MiB", cache=True, example=(X[:16], Y[:16]))
     planner, plan = model.train_function.training.planner, plans(model)[0]
-    assert EARLIER in plan.sentence
-    before = {path: json.loads(path.read_text())["steps"] for path in files()}
+    seen = int(1.05 * planner.allowed_bytes)
     monkeypatch.setattr(planner, "_make", lambda *arguments: dataclasses.replace(plan, over_bytes=1))
-    planner.exceeded(plan.layout, int(1.05 * planner.allowed_bytes))
+    planner.exceeded(plan.layout, seen)
     again = planner.plan(plan.layout, flatten(data(16))[1])
     assert again.sentence.endswith("the earlier plan is kept")
-    (gone,) = before.keys() - set(files())
-    assert before[gone] == plan.schedule.steps.tolist()
+    steps = plan.schedule.steps.tolist()
+    kept = json.loads(scheduled_file().read_text())
+    (peak,) = (each["peak_bytes"] for each in kept["tried"] if each["steps"] == steps)
+    assert peak == seen
 
 
 @pytest.mark.parametrize("warms", [True, False])

@@ -28,8 +28,26 @@ MOST_BYTES = 32 * 2**20  # a plan of 500 steps takes 3 kB, one of 20,000 steps 1
 
 
 @dataclass(frozen=True)
+class KeptTrial:
+    """Hold a way to run a step that was tried, and what was measured of it.
+
+    ``steps``: op indices in the order of execution; None: as TensorFlow runs it by itself. ``peak_bytes``:
+    what the allocator held at most; ``least_bytes``: the lowest of the runs' peaks. ``held_bytes`` of them
+    were not the step's own. ``source``: how the peak is known. ``constant_bytes``: what the step's function
+    goes on holding between its runs.
+    """
+
+    steps: tuple[int, ...] | None
+    peak_bytes: int
+    least_bytes: int
+    held_bytes: int
+    source: str
+    constant_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class KeptPlan:
-    """Hold the plan of one step as it was found and measured.
+    """Hold the plan of one step as it was found, and what was measured.
 
     ``steps``: op indices in the order of execution; None: the step trains plainly.
     ``peak_bytes``: what the allocator held at most; ``held_bytes`` of them were not the step's own.
@@ -37,6 +55,9 @@ class KeptPlan:
     ``over_bytes``: by how much the peak is over the budget. ``rate``: allocated bytes for each requested one;
     0: not known. ``sentence``: what was said of the plan. ``date``: the day, ISO, UTC. ``measured``: the peak
     was read off a meter; else it was predicted.
+
+    ``tried`` is all that was measured of the step. ``seconds`` and ``scratch`` (bytes) are those of its ops,
+    if they are known. ``rooms``: bytes for the step alone that a plan was sought for, to the end.
     """
 
     steps: tuple[int, ...] | None
@@ -49,6 +70,10 @@ class KeptPlan:
     sentence: str
     date: str
     measured: bool = True
+    tried: tuple[KeptTrial, ...] = ()
+    seconds: tuple[float, ...] = ()
+    scratch: tuple[int, ...] = ()
+    rooms: tuple[int, ...] = ()
 
 
 class PlanStore:
@@ -141,11 +166,8 @@ def _plan(path: Path, key: str) -> KeptPlan:
         raise FormatError(f"{path}: it was changed after it was written")
     if [fields.get(n, (str, int)) for n in ("format", "version", "key")] != [FORMAT, VERSION, key]:
         raise FormatError(f"{path}: it is not the plan of this step")
-    steps = fields.ids("steps", None)
-    if steps is not None and (not steps or min(steps) < 0):
-        raise FormatError(f"{path}: steps are not op indices")
     return KeptPlan(
-        steps=steps,
+        steps=_steps(fields),
         peak_bytes=fields.whole("peak_bytes"),
         held_bytes=fields.whole("held_bytes"),
         limit_bytes=fields.whole("limit_bytes"),
@@ -155,7 +177,36 @@ def _plan(path: Path, key: str) -> KeptPlan:
         sentence=fields.get("sentence", str),
         date=fields.get("date", str),
         measured=fields.get("measured", bool),
+        tried=tuple(_trial(Fields(path, each)) for each in fields.get("tried", list, [])),
+        seconds=_seconds(fields),
+        scratch=tuple(fields.ids("scratch", ())),
+        rooms=tuple(fields.ids("rooms", ())),
     )
+
+
+def _trial(fields: Fields) -> KeptTrial:
+    return KeptTrial(
+        steps=_steps(fields),
+        peak_bytes=fields.whole("peak_bytes"),
+        least_bytes=fields.whole("least_bytes"),
+        held_bytes=fields.whole("held_bytes"),
+        source=fields.get("source", str),
+        constant_bytes=fields.whole("constant_bytes", 0),
+    )
+
+
+def _steps(fields: Fields) -> tuple[int, ...] | None:
+    steps: tuple[int, ...] | None = fields.ids("steps", None)
+    if steps is not None and (not steps or min(steps) < 0):
+        raise FormatError(f"{fields.path}: steps are not op indices")
+    return steps
+
+
+def _seconds(fields: Fields) -> tuple[float, ...]:
+    found = fields.get("seconds", list, [])
+    if any(type(each) not in (int, float) or not each >= 0 for each in found):
+        raise FormatError(f"{fields.path}: seconds are not numbers")
+    return tuple(float(each) for each in found)
 
 
 def _digest(data: Mapping[str, Any]) -> str:

@@ -28,8 +28,9 @@ from checkmate.tf.training.trace import LiveStep
 from checkmate.tf.xla_calls import node_seconds
 
 _RUNS = 2  # the first is cold: its peak counts, its seconds do not
-# TensorFlow orders the ops of a plain step anew in each run: two showed 20 to 31 MiB of one step.
-_PLAIN_RUNS = 4
+# TensorFlow orders the ops of a plain step anew in each run: two showed 20 to 31 MiB of one step. Where the
+# first few differ, more are run. In 24 runs of one step the peaks were 630 to 745 MiB.
+_PLAIN_RUNS, _MORE_PLAIN_RUNS, _ALIKE = 4, 8, 0.02
 # Of fewer, a busy machine lets the costs of the same step differ twice as much. On a quiet one they settle
 # sooner: with a further run, the sum of the least seconds falls by no more than this share.
 _RUNS_FOR_COSTS, _LEAST_FOR_COSTS, _SETTLED = 6, 4, 0.01
@@ -58,10 +59,11 @@ class StepMeasurement:
 
     ``peak_bytes``: the most that the device's allocator held during any run; 0 where it shows nothing (small
     tensors).
-    ``held_bytes``: what it held before the step. ``node_seconds``: per op of the graph, the least of the warm
-    runs; empty for a step that is not scheduled. ``workspace``: op → bytes of scratch that the graph does not
-    know of. ``reserves``: value → bytes, of those whose size no shape tells. ``source``: how the peak is
-    known.
+    ``least_bytes``: the lowest peak of a warm run. ``held_bytes``: what it held before the step.
+    ``constant_bytes``: what the step's function goes on holding between its runs. ``node_seconds``: per op of
+    the graph, the least of the warm runs; empty for a step that is not scheduled. ``workspace``: op → bytes
+    of scratch that the graph does not know of. ``reserves``: value → bytes, of those whose size no shape
+    tells. ``source``: how the peak is known.
     """
 
     peak_bytes: int
@@ -70,6 +72,8 @@ class StepMeasurement:
     source: PeakSource = PeakSource.HERE
     workspace: Mapping[int, int] = field(default_factory=dict)
     reserves: Mapping[int, int] = field(default_factory=dict)
+    least_bytes: int = 0
+    constant_bytes: int = 0
 
     def peak_words(self, peak: str) -> str:
         """Return a peak, already in words, with how it is known."""
@@ -123,14 +127,27 @@ def measure_scheduled(
 class _Peaks:
     """Say when the peaks of the runs are known well enough.
 
-    They are after ``runs``, or when one is over ``within`` bytes.
+    They are after a few, or when one is over ``within`` bytes.
     """
 
-    def __init__(self, within: int | None = None, runs: int = _RUNS) -> None:
-        self._within, self._runs = math.inf if within is None else within, runs
+    def __init__(self, within: int | None = None) -> None:
+        self._within = math.inf if within is None else within
 
     def enough(self, traces: Sequence[StepTrace]) -> bool:
-        return len(traces) >= self._runs or any(_peak(trace) > self._within for trace in traces)
+        return len(traces) >= _RUNS or any(_peak(trace) > self._within for trace in traces)
+
+
+class _PlainPeaks:
+    """Say when the peaks of plain runs are known well enough.
+
+    They are where those of the first few are alike; else after some more.
+    """
+
+    def enough(self, traces: Sequence[StepTrace]) -> bool:
+        peaks = [_peak(trace) for trace in traces]
+        if len(peaks) < _PLAIN_RUNS:
+            return False
+        return len(peaks) >= _MORE_PLAIN_RUNS or max(peaks) <= (1 + _ALIKE) * min(peaks[1:])
 
 
 class _Costs:
@@ -159,14 +176,14 @@ def measure_plain(step: LiveStep, tensors: Sequence[tf.Tensor]) -> StepMeasureme
     Raises:
         ProfileError: the step could not be run (it may not fit), or not be profiled.
     """
-    return _measured(_traces(step, lambda _: step.plain(), tensors, _Peaks(runs=_PLAIN_RUNS)), ())
+    return _measured(_traces(step, lambda _: step.plain(), tensors, _PlainPeaks()), ())
 
 
 def _traces(
     step: LiveStep,
     compiled: Callable[[Sequence[tf.Tensor]], Callable[..., Any]],
     tensors: Sequence[tf.Tensor],
-    known: _Peaks | _Costs,
+    known: _Peaks | _PlainPeaks | _Costs,
 ) -> list[StepTrace]:
     """Run a function until enough is known of it; return the runs' traces.
 
@@ -216,9 +233,21 @@ def _wait(tensor: tf.Tensor) -> None:
 
 def _measured(traces: Sequence[StepTrace], seconds: tuple[float, ...]) -> StepMeasurement:
     peaks = [_peak(trace) for trace in traces]
-    first = next((trace.memory[0] for trace in traces if trace.memory), None)
-    held = 0 if first is None else max(0, first.in_use - first.allocated_bytes)
-    return StepMeasurement(max(peaks, default=0), held, seconds)
+    before = [_before(trace) for trace in traces if trace.memory]
+    held = before[0] if before else 0
+    return StepMeasurement(
+        max(peaks, default=0),
+        held,
+        seconds,
+        least_bytes=min(peaks[1:] or peaks, default=0),
+        constant_bytes=max(0, before[-1] - held) if before else 0,
+    )
+
+
+def _before(trace: StepTrace) -> int:
+    """Return what the allocator held before the first request of a run."""
+    first = trace.memory[0]
+    return max(0, first.in_use - first.allocated_bytes)
 
 
 def _peak(trace: StepTrace) -> int:

@@ -52,7 +52,9 @@ def went_over(planner: Planner, layouts: Sequence[BatchLayout], before: MeterRea
         return False
     if allowed is None or not before.peak_bytes < after.peak_bytes or after.peak_bytes <= allowed:
         return False
-    more = 0 if plan is None else max(before.others_bytes, after.others_bytes) - plan.foreseen_bytes
+    others = max(before.others_bytes, after.others_bytes)
+    # What the step's own function goes on holding is no other's.
+    more = 0 if plan is None else others - plan.constant_bytes - plan.foreseen_bytes
     if after.peak_bytes - max(0, more) <= allowed:
         planner.crowded(layouts[0], after.peak_bytes, more)
         return False

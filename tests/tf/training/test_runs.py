@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from checkmate.tf.profiler import MemoryEvent, StepTrace
-from checkmate.tf.training.measure import _Costs, _Peaks
+from checkmate.tf.training.measure import _Costs, _measured, _Peaks, _PlainPeaks
 
 
 def run(in_use: int = 0) -> StepTrace:
     return StepTrace((), (MemoryEvent(0, 1, 1, in_use, "op"),))
 
 
-def runs_until(known: _Peaks | _Costs, peaks: list[int]) -> int:
+def runs_until(known: _Peaks | _PlainPeaks | _Costs, peaks: list[int]) -> int:
     traces: list[StepTrace] = []
     while not traces or not known.enough(traces):
         traces.append(run(peaks[len(traces)]))
@@ -23,6 +23,21 @@ def test_a_step_over_the_budget_is_run_once() -> None:
     assert runs_until(_Peaks(100), [101, 0, 0]) == 1
     assert runs_until(_Peaks(100), [100, 101, 0]) == 2
     assert runs_until(_Peaks(), [10**12, 0, 0]) == 2  # without a budget to hold it against
+
+
+def test_plain_runs_go_on_where_their_peaks_differ() -> None:
+    assert runs_until(_PlainPeaks(), [40, 100, 101, 102] + [0] * 9) == 4  # the first one is cold
+    assert runs_until(_PlainPeaks(), [100, 100, 103, 100] + [100] * 9) == 8
+
+
+def test_the_lowest_warm_peak_and_what_the_function_goes_on_holding_are_read() -> None:
+    def step(before: int, peak: int) -> StepTrace:
+        begin = MemoryEvent(0, 1, 1, before + 1, "op")
+        return StepTrace((), (begin, MemoryEvent(1, 1, 1, peak, "op")))
+
+    found = _measured([step(10, 40), step(30, 90), step(30, 80)], ())
+    assert (found.peak_bytes, found.least_bytes) == (90, 80)
+    assert (found.held_bytes, found.constant_bytes) == (10, 20)
 
 
 def costs(seconds: list[tuple[float, ...]]) -> _Costs:

@@ -77,4 +77,4 @@ def test_a_dear_first_schedule_that_uses_the_budget_is_not_the_end() -> None:
     assert second.target < first.target
     with suppress(StopIteration):
         asks.send(answered(cheap))
-    assert search._best_fitting() is trials.all[-1]
+    assert search.best_fitting() is trials.all[-1]

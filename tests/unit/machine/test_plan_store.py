@@ -14,12 +14,17 @@ from pathlib import Path
 import pytest
 
 from checkmate.machine.stores.plan_folder import default_folder
-from checkmate.machine.stores.plan_store import KeptPlan, PlanStore
+from checkmate.machine.stores.plan_store import KeptPlan, KeptTrial, PlanStore
 
 PLAN = KeptPlan(
     steps=(0, 1, 2, 1, 3), peak_bytes=85_000_000, held_bytes=1_000_000, limit_bytes=100_000_000,
     limit_words="60 % of the plain step's measured peak of 159 MiB", over_bytes=0, rate=1.0625,
     sentence="batch of 8: 1 recomputation, +2.10 % computation", date="2026-11-23",
+    tried=(
+        KeptTrial(None, 159_000_000, 151_000_000, 1_000_000, "measured"),
+        KeptTrial((0, 1, 2, 1, 3), 85_000_000, 84_000_000, 1_000_000, "measured", constant_bytes=4096),
+    ),
+    seconds=(0.25, 1e-05, 0.0, 3.5), scratch=(0, 64, 0, 128), rooms=(84_000_000,),
 )  # fmt: skip
 KEY = "a" * 64
 
@@ -55,6 +60,8 @@ DAMAGE = {
     "a list": lambda text: "[1, 2]",
     "a figure": lambda text: text.replace("85000000", "85000001"),
     "a step": lambda text: text.replace("[0,1,2,1,3]", "[0,1,2,2,3]"),
+    "a step that was tried": lambda text: text.replace("159000000", "158000000"),
+    "seconds": lambda text: text.replace("0.25", "-0.25"),
     "no steps": lambda text: text.replace('"steps":[0,1,2,1,3],', ""),
     "another step's": lambda text: text.replace("a" * 64, "c" * 64),
 }

@@ -11,6 +11,8 @@ from checkmate.tf.training.plans.trials import Trials, TriedStep
 from checkmate.tf.training.trace import LiveStep
 from checkmate.units import format_bytes
 
+_ALIKE = 1.02  # peaks of a plain step that differ by less are one, in words
+
 
 @dataclass(frozen=True)
 class Limit:
@@ -66,9 +68,10 @@ class RisingLimit:
         """Return whether ``step`` is to tell what a share is of."""
         return not self._in_bytes and _everything(step) > self._told_by
 
-    def before(self, step: LiveStep) -> Limit | None:
-        """Return what decides the limit of ``step`` beside the step itself."""
-        return self._phases.largest if self.tells(step) else self.now
+    def would_be(self, limit: Limit, plain: TriedStep | None) -> Limit:
+        """Return the limit if a step told ``limit`` of its own."""
+        widened = self._phases.widened(limit, plain)
+        return widened if self.now is None or widened.bytes > self.now.bytes else self.now
 
     def told(self, step: LiveStep, limit: Limit, plain: TriedStep | None = None) -> bool:
         """Take what ``step`` told; return whether the limit rose.
@@ -91,8 +94,10 @@ def _everything(step: LiveStep) -> int:
 def limit_of(request: PlanRequest, trials: Trials) -> Limit:
     """Return what the allocator may show for the step of ``trials``.
 
-    A share is of the plain step's measured peak, so that step is measured. All that the allocator holds
-    counts, as it does for the budget. ``min`` is the least that was kept on the meter.
+    A share is of the plain step's measured peak, so that step is measured. TensorFlow orders the ops of a
+    plain step anew in each run, and its peak varies: a share is of the lowest, so that it holds for each
+    run. All that the allocator holds counts, as it does for the budget. ``min`` is the least that was kept on
+    the meter.
 
     Raises:
         TraceError, ProfileError, CycleError: the step could not be run or measured.
@@ -112,8 +117,11 @@ def limit_of(request: PlanRequest, trials: Trials) -> Limit:
             f"peak was not measured: {why}"
         )
         return Limit(budget.resolve(keep_everything_peak=peak, minimum=0), words)
-    words = f"{share} of the plain step's {plain.found.peak_words(format_bytes(plain.peak_bytes))}"
-    return Limit(budget.resolve(keep_everything_peak=plain.peak_bytes, minimum=0), words)
+    peak = plain.peak_bytes if budget.share >= 1 else plain.least_bytes  # all that plain training takes
+    words = f"{share} of the plain step's {plain.found.peak_words(format_bytes(peak))}"
+    if plain.peak_bytes > _ALIKE * peak:
+        words += f", the lowest of several runs; the highest was {format_bytes(plain.peak_bytes)}"
+    return Limit(budget.resolve(keep_everything_peak=peak, minimum=0), words)
 
 
 def _least(request: PlanRequest, trials: Trials) -> Limit:

@@ -101,7 +101,7 @@ class StepPlan:
     was found. ``held_bytes`` of the peak were not the step's own; ``foreseen_bytes`` is how much others may
     come to hold in training. ``small_chunks`` stay as long as the plan does. ``name`` is the plan's for later
     runs; it is empty where there is nothing new to keep. ``measured``: the peak was read off a meter; else it
-    was predicted.
+    was predicted. ``constant_bytes``: what the step's function goes on holding between its runs.
     """
 
     layout: BatchLayout
@@ -115,6 +115,7 @@ class StepPlan:
     small_chunks: SmallChunks | None = None
     name: str = ""
     measured: bool = True
+    constant_bytes: int = 0
 
 
 def read_ahead(graph: Graph) -> int:

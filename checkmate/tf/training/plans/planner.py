@@ -22,6 +22,7 @@ from checkmate.errors import (
 )
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.garbage import only_newer_garbage
+from checkmate.machine.stores.plan_store import KeptPlan
 from checkmate.progress import Progress, Report
 from checkmate.request import OnMiss
 from checkmate.tf.devices import warms_up
@@ -30,8 +31,9 @@ from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.models.batch import BatchLayout, Key
 from checkmate.tf.training.mark import Mark
 from checkmate.tf.training.plans.improve import Improvement
-from checkmate.tf.training.plans.kept import earlier_plan, forget, keep, names_of
-from checkmate.tf.training.plans.limit import Phases, RisingLimit, limit_of
+from checkmate.tf.training.plans.known import known_limit, known_plan, recall
+from checkmate.tf.training.plans.limit import Limit, Phases, RisingLimit, limit_of
+from checkmate.tf.training.plans.memory import Memory
 from checkmate.tf.training.plans.neighbour import Learned
 from checkmate.tf.training.plans.plan import PlanRequest, StepPlan, meter_of
 from checkmate.tf.training.plans.search import PlanSearch
@@ -64,8 +66,7 @@ class Planner:
         self._plans: dict[Key, StepPlan] = {}
         self._exceeding: dict[Key, StepPlan] = {}
         self._aims: dict[Key, int] = {}  # less than the budget, where a plan was seen over it
-        self._names: dict[Key, tuple[str, ...]] = {}  # of plans that are kept for later runs
-        self._kept: dict[Key, str] = {}  # the name under which the store has the plan
+        self._memory = Memory(request)
         self._cold: set[Key] = set()  # nothing of it ran in this process
         self._crowded: set[Key] = set()  # it was said that others hold more than was foreseen
         self._rate: float | None = None
@@ -108,9 +109,7 @@ class Planner:
         """Say what was planned, and keep it for later runs."""
         self.request.tell(plan.sentence)
         if self._limit.now is not None:
-            keep(plan, self.request, self._limit.now, self._rate)
-            if plan.name:
-                self._kept[plan.layout.key] = plan.name
+            self._memory.keep(plan, self._limit.now)
 
     def _go_on(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], at_once: bool) -> None:
         """Go on with what makes a plan better and need not be waited for.
@@ -157,8 +156,9 @@ class Planner:
         plan, key = search.chosen(), search.trials.step.layout.key
         before = self._plans[key]
         self._learn(search.trials)
-        names = () if search.trials.short else self._names.get(key, ())
-        plan = dataclasses.replace(plan, name=names[0] if names else "", small_chunks=before.small_chunks)
+        name = "" if search.trials.short else self._memory.name(key)
+        plan = dataclasses.replace(plan, name=name, small_chunks=before.small_chunks)
+        self._memory.note(search)
         if _steps(plan) == _steps(before):  # what runs it need not be made anew
             plan = dataclasses.replace(plan, schedule=before.schedule)
         self._plans[key] = plan
@@ -190,8 +190,7 @@ class Planner:
         each costs a search. No later run may use it.
         """
         assert self.allowed_bytes is not None
-        if layout.key in self._kept:
-            forget(self._kept.pop(layout.key), self.request)
+        self._memory.seen_over(self._plans[layout.key], peak_bytes)
         if self._better is not None and self._better.layout.key == layout.key:
             self._better.stop()
             self._better = None
@@ -254,17 +253,24 @@ class Planner:
         try:
             plan = self._make(layout, tensors, report, False)
         except (NoScheduleError, ProfileError, CycleError) as error:
-            return dataclasses.replace(earlier, sentence=f"{error}; the earlier plan is kept", name="")
+            return self._again(earlier, f"{error}; the earlier plan is kept")
         if not plan.over_bytes:
             return plan
         if plan.peak_bytes >= earlier.peak_bytes:
             why = f"{layout.describe()}: nothing that takes less was found; the earlier plan is kept"
-            return dataclasses.replace(earlier, sentence=why, name="")
+            return self._again(earlier, why)
         assert self.allowed_bytes is not None  # it is what was exceeded
         over = max(0, plan.peak_bytes - self.allowed_bytes)  # the search aimed at less than the budget
         peak, budget = format_bytes_apart(plan.peak_bytes, self.allowed_bytes)
         why = f"{layout.describe()}: a schedule that takes less; peak {peak} of {budget}"
         return dataclasses.replace(plan, over_bytes=over, sentence=why)
+
+    def _again(self, plan: StepPlan, sentence: str) -> StepPlan:
+        """Return ``plan``, over the budget as it is, since nothing is better.
+
+        What is kept for later runs says how much it was seen to hold, so they do not search again.
+        """
+        return dataclasses.replace(plan, sentence=sentence, name=self._memory.name(plan.layout.key))
 
     def _make(
         self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report, at_once: bool
@@ -294,11 +300,13 @@ class Planner:
             return StepPlan(layout, None, None, 0, sentence)
         gc.collect()
         small_chunks = SmallChunks(step.folded.structure)
-        names = self._names_of(step)
-        plan = self._earlier(step, names) if layout.key not in self._aims else None
+        trials, kept = Trials(step, tensors, self._rate, report, self._learned), self._memory.of(step)
+        if kept is not None:
+            recall(trials, kept)
+        plan = None if kept is None else self._from_before(trials, kept)
         if plan is None:
-            plan, kept = self._searched(step, tensors, small_chunks, report, at_once)
-            plan = dataclasses.replace(plan, name=names[0] if names and kept else "")
+            plan, lasting = self._searched(trials, small_chunks, at_once)
+            plan = dataclasses.replace(plan, name=self._memory.name_of(step) if lasting else "")
         elif plan.schedule is not None:
             self._make_ready(step, small_chunks)
         self._last = plan.schedule or self._last
@@ -316,45 +324,40 @@ class Planner:
         small_chunks.make()
         mark.start_anew_over(self._limit.now.bytes)
 
-    def _names_of(self, step: LiveStep) -> tuple[str, ...]:
-        """Return the names that the plan of ``step`` may be kept under, if any.
+    def _from_before(self, trials: Trials, kept: KeptPlan) -> StepPlan | None:
+        """Return a plan of those that were measured before; None: search."""
+        key, limit = trials.step.layout.key, self._limit.now
+        tells = self._limit.tells(trials.step)
+        if tells:
+            told = known_limit(kept, self.request, trials)
+            limit = None if told is None else self._limit.would_be(told, trials.plain)
+        if limit is None:
+            return None
+        plan = known_plan(PlanSearch(trials, self._aimed(key, limit), self.request), kept)
+        if plan is None:
+            return None
+        if tells:
+            self._told(self._limit.told(trials.step, limit, trials.plain))
+        self._learn(trials)
+        if key in self._aims:  # what is kept is to say that a plan was seen over the budget
+            return dataclasses.replace(plan, name=self._memory.name_of(trials.step))
+        self._memory.uses_kept(trials.step)
+        self._cold.add(key)
+        return plan
 
-        They are what they were when the layout was first planned, also where it is planned again.
-        """
-        if self.request.store is None:
-            return ()
-        if step.layout.key not in self._names:
-            self._names[step.layout.key] = names_of(step, self.request, self._limit.before(step))
-        return self._names[step.layout.key]
+    def _aimed(self, key: Key, limit: Limit) -> Limit:
+        """Return ``limit``, or less where a plan was seen over it."""
+        aim = self._aims.get(key)
+        return limit if aim is None else dataclasses.replace(limit, bytes=aim)
 
-    def _earlier(self, step: LiveStep, names: Sequence[str]) -> StepPlan | None:
-        """Return the plan of an earlier run, and take what it knew."""
-        for name in names:
-            found = earlier_plan(step, self.request, name)
-            if found is not None:
-                if self._limit.tells(step):
-                    self._told(self._limit.told(step, found.limit))
-                self._learn_rate(found.rate)
-                self._kept[step.layout.key] = name
-                self._cold.add(step.layout.key)
-                return found.plan
-        return None
-
-    def _searched(
-        self,
-        step: LiveStep,
-        tensors: Sequence[tf.Tensor],
-        small_chunks: SmallChunks,
-        report: Report,
-        at_once: bool,
-    ) -> tuple[StepPlan, bool]:
+    def _searched(self, trials: Trials, small_chunks: SmallChunks, at_once: bool) -> tuple[StepPlan, bool]:
         """Return the plan that is found by solving and measuring.
 
         Also return whether a later run may use it: the search is over, and no shortage that may pass decided
         it.
         """
+        step = trials.step
         mark = Mark(meter_of(step.graph))
-        trials = Trials(step, tensors, self._rate, report, self._learned)
         try:
             fetch_region(step.graph, step.everything, most=self.request.budget.bytes_)
             if self.request.budget.share is not None:
@@ -362,17 +365,16 @@ class Planner:
             small_chunks.make()
             self._tell(trials)
             assert self._limit.now is not None
-            aim = self._aims.get(step.layout.key)
-            limit = self._limit.now if aim is None else dataclasses.replace(self._limit.now, bytes=aim)
-            search = PlanSearch(trials, limit, self.request)
+            search = PlanSearch(trials, self._aimed(step.layout.key, self._limit.now), self.request)
             plan = search.plain() or search.again(self._last) or search.first()
             if plan is None:
                 # A step on several replicas is tried on one, so the others would wait for it.
-                plan = self._best(search, tensors, at_once=at_once and not step.distributed)
+                plan = self._best(search, trials.tensors, at_once=at_once and not step.distributed)
         finally:
             if self.allowed_bytes is not None:
                 mark.start_anew_over(self.allowed_bytes)
         self._learn(trials)
+        self._memory.note(search)
         return plan, self._better is None and not trials.short
 
     def _tell(self, trials: Trials) -> None:

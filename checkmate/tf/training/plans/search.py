@@ -83,7 +83,7 @@ class PlanSearch:
             tried = self.trials.run_plain(", which should fit")
         if tried is not None and tried.peak_bytes > self.allowed:
             return self._nothing_to_save(tried)
-        return None if tried is None else self._plan(tried, "it fits, and trains as before")
+        return None if tried is None else self.plan_of(tried, "it fits, and trains as before")
 
     def _nothing_to_save(self, plain: TriedStep) -> StepPlan | None:
         """Return the plain plan over the budget, if no schedule requests less.
@@ -97,7 +97,7 @@ class PlanSearch:
         if bound < _NOTHING * self.trials.everything:
             return None
         sentence = nothing_to_save(self.trials, plain, self.limit, bound)
-        return dataclasses.replace(self._plan(plain), sentence=sentence)
+        return dataclasses.replace(self.plan_of(plain), sentence=sentence)
 
     def again(self, schedule: Schedule | None) -> StepPlan | None:
         """Return the plan with another layout's schedule, if it fits.
@@ -110,10 +110,11 @@ class PlanSearch:
         # The other layout's graph may differ: small tensors are not scheduled.
         if not check(graph, steps, budget_bytes=self._target(self.trials.rate)).ok:
             return None
-        tried = self._run(Schedule.of(graph, steps), "an earlier schedule")
+        earlier = Schedule.of(graph, steps)
+        tried = self._known(earlier) or self._run(earlier, "an earlier schedule")
         if not self.fits(tried):
             return None
-        return self._plan(tried, f"{what_runs(self.trials.graph, tried)} (an earlier schedule fits)")
+        return self.plan_of(tried, f"{what_runs(self.trials.graph, tried)} (an earlier schedule fits)")
 
     def first(self) -> StepPlan | None:
         """Run a first schedule, which is solved for on operation counts.
@@ -124,11 +125,12 @@ class PlanSearch:
             NoScheduleError: it is proved that no schedule keeps the budget, and that is wanted.
             ProfileError, CycleError: it could not be run.
         """
-        self._begun = self.trials.run(self._first(), "a first schedule")
+        schedule = self._first()
+        self._begun = self._known(schedule) or self.trials.run(schedule, "a first schedule")
         if self.trials.everything * self.trials.rate <= self.room:  # as far as is known now
             plain = self.trials.run_plain(", which may fit")
             if plain is not None and plain.peak_bytes <= self.allowed:
-                return self._plan(plain, "it fits, and trains as before")
+                return self.plan_of(plain, "it fits, and trains as before")
         return None
 
     def corrections(self) -> Generator[Ask, SolveResult, None]:
@@ -169,9 +171,17 @@ class PlanSearch:
         """
         if not any(each.ran and each.peak_bytes <= self.allowed for each in self.trials.all):
             self._request_least()
-        fitting = self._best_fitting()
+        return self.best_known()
+
+    def best_known(self) -> StepPlan:
+        """Return the best plan of all that was tried, and try nothing more.
+
+        Raises:
+            NoScheduleError: as ``chosen``.
+        """
+        fitting = self.best_fitting()
         if fitting is not None:
-            return self._plan(fitting)
+            return self.plan_of(fitting)
         ran = [each for each in self.trials.all if each.ran]
         if not ran:
             raise self._impossible(None)
@@ -181,21 +191,21 @@ class PlanSearch:
             closest = min((each for each in ran if each.peak_bytes <= alike), key=self.trials.cost)
             if self.request.on_miss is OnMiss.RAISE:
                 raise self._impossible(closest)
-        return self._plan(closest)
+        return self.plan_of(closest)
 
     @property
     def fitted(self) -> bool:
         """Return whether something that was tried fits."""
-        return self._best_fitting() is not None
+        return self.best_fitting() is not None
 
     def so_far(self) -> StepPlan:
         """Return the cheapest plan that fits of all that was tried by now.
 
         Its sentence says that the search goes on. No later run may use it.
         """
-        fitting = self._best_fitting()
+        fitting = self.best_fitting()
         assert fitting is not None
-        plan, graph = self._plan(fitting), self.trials.graph
+        plan, graph = self.plan_of(fitting), self.trials.graph
         peak, budget = format_bytes_apart(plan.peak_bytes, self.allowed)
         sentence = (
             f"{plan.layout.describe()}: training begins with {what_runs(graph, fitting)}, peak {peak} of "
@@ -203,7 +213,8 @@ class PlanSearch:
         )
         return dataclasses.replace(plan, sentence=sentence)
 
-    def _best_fitting(self) -> TriedStep | None:
+    def best_fitting(self) -> TriedStep | None:
+        """Return the cheapest that fits of all that was tried."""
         fitting = [each for each in self.trials.all if self.fits(each)]
         return min(fitting, key=self.trials.cost) if fitting else None
 
@@ -239,7 +250,7 @@ class PlanSearch:
     def _progress(self, attempt: int) -> str:
         """Return the number of the attempt, and the best so far, in words."""
         count = f"attempt {attempt} of at most {self._attempts}"
-        best = self._best_fitting()
+        best = self.best_fitting()
         if best is None:
             return count
         return (
@@ -256,7 +267,7 @@ class PlanSearch:
     def _first(self) -> Schedule:
         # Rate and caution may ask for less than is possible; then what the ops request is all that counts.
         rate = self.trials.rate if self.trials.known_of_schedules else max(FIRST_RATE, self.trials.rate)
-        known = "what another batch took, scaled" if self.trials.carried else "operation counts"
+        known = "what is known of its ops" if self.trials.carried else "operation counts"
         for tried_rate, self.cautious in ((rate, True), (rate, False), (1.0, False)):
             target = self._target(tried_rate)
             quick = self._quick(target)
@@ -305,7 +316,11 @@ class PlanSearch:
     def _impossible(self, closest: TriedStep | None) -> NoScheduleError:
         return impossible(self.trials, closest, self.allowed, self.least, proved=self.proved)
 
-    def _plan(self, tried: TriedStep, what: str = "") -> StepPlan:
+    def plan_of(self, tried: TriedStep, what: str = "") -> StepPlan:
+        """Return the plan to train by what was ``tried``.
+
+        ``what``: what it is, in words.
+        """
         trials = self.trials
         over = max(0, tried.peak_bytes - self.allowed)
         proof = self.least if self.proved else None
@@ -321,4 +336,5 @@ class PlanSearch:
             tried.others_bytes,
             self.around,
             measured=tried.measured,
+            constant_bytes=tried.found.constant_bytes,
         )

@@ -56,6 +56,11 @@ class TriedStep:
         return self.found.peak_bytes
 
     @property
+    def least_bytes(self) -> int:
+        """Return the lowest peak of its runs."""
+        return self.found.least_bytes or self.peak_bytes
+
+    @property
     def ran(self) -> bool:
         """Return whether the device had the memory to run it."""
         return self.found.source is not PeakSource.EXHAUSTED
@@ -84,7 +89,7 @@ class Trials:
     ``graph`` is that of the step, with what was learned. ``rate`` is allocated per requested bytes; ``known``
     says that it was measured. ``held`` are bytes that others hold on the device: the most that was seen.
     ``metered``: this process has a memory meter. ``all`` is what was tried, in order. ``carried``: what is
-    known of the ops is what another layout's took, scaled.
+    known of the ops is what another layout's took, scaled, or what was measured before.
     """
 
     def __init__(
@@ -105,6 +110,18 @@ class Trials:
         self.all: list[TriedStep] = []
         self.why_not_plain = ""  # why the plain step could not be measured
         self._costs_known = self.carried
+
+    def recall(self, tried: Sequence[TriedStep], graph: Graph | None, rate: float | None) -> None:
+        """Take what was measured of this step before.
+
+        ``graph``: with what its ops took; None: that is not known.
+        """
+        self.all.extend(tried)
+        self.held = max([self.held, *(each.others_bytes for each in tried)])
+        if graph is not None:
+            self.graph, self.carried, self._costs_known = graph, True, True
+        if rate is not None:
+            self.rate, self.known = rate, True
 
     @property
     def known_of_schedules(self) -> bool:
@@ -239,7 +256,7 @@ class Trials:
             return dataclasses.replace(there, node_seconds=found.node_seconds)
         # Small tensors are no chunks of the allocator that is metered, so nothing is lost between them.
         peak = requested + self.held if self.metered else int(requested * self.rate)
-        return dataclasses.replace(found, peak_bytes=peak, source=PeakSource.PREDICTED)
+        return dataclasses.replace(found, peak_bytes=peak, least_bytes=0, source=PeakSource.PREDICTED)
 
     def _learn_rate(self, found: StepMeasurement, requested: int) -> None:
         if found.peak_bytes and found.source is not PeakSource.PREDICTED:
