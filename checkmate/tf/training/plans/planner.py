@@ -30,6 +30,7 @@ from checkmate.tf.emit.region import fetch_region
 from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.models.batch import BatchLayout, Key
 from checkmate.tf.training.mark import Mark
+from checkmate.tf.training.measure import settle
 from checkmate.tf.training.plans.improve import Improvement
 from checkmate.tf.training.plans.known import known_limit, known_plan, recall
 from checkmate.tf.training.plans.limit import Limit, Phases, RisingLimit, limit_of
@@ -342,6 +343,7 @@ class Planner:
         if key in self._aims:  # what is kept is to say that a plan was seen over the budget
             return dataclasses.replace(plan, name=self._memory.name_of(trials.step))
         self._memory.uses_kept(trials.step)
+        settle(step.folded.traced.variables)
         self._cold.add(key)
         return plan
 
@@ -383,6 +385,7 @@ class Planner:
             limit = limit_of(self.request, trials)
             self._told(self._limit.told(trials.step, limit, trials.plain))
 
+            settle(step.folded.traced.variables)
     def _told(self, rose: bool) -> None:
         """Let smaller layouts train plainly where the limit allows it.
 
