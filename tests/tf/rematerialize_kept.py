@@ -27,8 +27,8 @@ from checkmate.tf.devices import held_bytes, reset_peak
 from checkmate.tf.emit.region import fetch_bytes
 from checkmate.tf.models.batch import flatten, flatten_arguments
 from checkmate.tf.training.measure import StepMeasurement, restored, settle
-from checkmate.tf.training.plans import known, trials
 from checkmate.tf.training.plans import planner as planner_module
+from checkmate.tf.training.plans import trials
 from checkmate.tf.training.plans.kept import look_up, name_of
 from checkmate.tf.training.plans.known import facts_of, known_limit, known_plan, recall, seen_over
 from checkmate.tf.training.plans.plan import PlanRequest, StepPlan, foreseen, read_ahead
@@ -37,6 +37,7 @@ from checkmate.tf.training.plans.trials import Trials, TriedStep
 from checkmate.tf.training.trace import live_step
 from checkmate.tf.training.watch import reading_of, went_over
 from checkmate.training import _plan_request
+from tests.tf.example_steps import Peaks
 from tests.tf.rematerialized import FAST, conv_model, data, plans, reader, recomputations, within
 
 cache_folder()  # compiled kernels are taken from where they are, whatever the cache folder of a test is
@@ -244,8 +245,7 @@ class Measured:
         """Return the plan of a later run while others hold ``held`` MiB."""
         kept = dataclasses.replace(self.kept, rooms=rooms, **changes)
         with pytest.MonkeyPatch.context() as patch:
-            for module in (known, trials):
-                patch.setattr(module, "held_by_others", lambda graph: int(held * 2**20))
+            patch.setattr(trials, "held_by_others", lambda graph: int(held * 2**20))
             now = Trials(self.step, (), None, lambda _: None)
             recall(now, kept)
             limit = known_limit(kept, self.request, now)
@@ -431,6 +431,27 @@ def test_what_others_take_is_told_once_and_no_reason_to_plan_again() -> None:
     # The step itself took more than the budget.
     assert step_beside(plan.foreseen_bytes + allowed, took=2 * allowed)
     assert planner.planned(plan.layout) is None and "solving again for less" in lines[-1]
+
+
+def test_where_others_come_to_hold_more_it_trains_within_what_they_leave() -> None:
+    """Hold 3 MiB beside a training of 9 MiB, as ``fit`` holds arrays."""
+    model = within(conv_model(blocks=4), "9MiB", example=(X[:16], Y[:16]))
+    planner, before, peaks = model.train_function.training.planner, plans(model)[0], Peaks()
+    lines: list[str] = []
+    planner.request = dataclasses.replace(planner.request, tell=lines.append)
+    arrays = tf.zeros((3, 2**20), tf.int8)
+    batches = tf.data.Dataset.from_tensors((X[:16], Y[:16])).repeat(6)
+    model.fit(batches, verbose=0, callbacks=[peaks])
+    (plan,), allowed = plans(model), planner.allowed_bytes
+    assert peaks.bytes[0] > allowed >= max(peaks.bytes[1:])
+    assert "planning again for what they leave" in lines[0] and len(lines) == 2
+    # It is planned for what was seen of others, and so it is where the model is compiled again.
+    assert plan.held_bytes >= int(tf.size(arrays)) and not plan.over_bytes
+    assert plan.schedule.recomputations >= before.schedule.recomputations
+    model.compile("adam", "sparse_categorical_crossentropy")
+    del arrays
+    model.fit(batches.take(1), verbose=0)
+    assert plans(model)[0].held_bytes >= 3 * 2**20
 
 
 def test_what_others_come_to_hold_while_a_plan_is_made_is_not_the_step_s() -> None:

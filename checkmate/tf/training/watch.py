@@ -40,7 +40,7 @@ def went_over(planner: Planner, layouts: Sequence[BatchLayout], before: MeterRea
 
     ``before``: what the allocator showed before that step; only a new mark counts. Returns whether it did. A
     step that warms up is not judged, and the mark begins anew after it. Where the step itself keeps to its
-    plan, another plan is no help, so it is only said that others hold more.
+    plan, others hold more than was foreseen, and it is planned for what they leave.
     """
     after = reading_of(planner, layouts[0])
     plan, allowed = planner.planned(layouts[0]), planner.watched_bytes(layouts[0])
@@ -56,8 +56,12 @@ def went_over(planner: Planner, layouts: Sequence[BatchLayout], before: MeterRea
     # What the step's own function goes on holding is no other's.
     more = 0 if plan is None else others - plan.constant_bytes - plan.foreseen_bytes
     if after.peak_bytes - max(0, more) <= allowed:
-        planner.crowded(layouts[0], after.peak_bytes, more)
-        return False
+        found = [
+            planner.crowded(layout, after.peak_bytes, others - plan.constant_bytes, more)
+            for layout in {layout.key: layout for layout in layouts}.values()
+            if (plan := planner.planned(layout)) is not None
+        ]
+        return any(found)
     for layout in layouts:
         if planner.planned(layout) is not None:
             planner.exceeded(layout, after.peak_bytes)

@@ -16,7 +16,7 @@ from checkmate.machine.stores.plan_store import KeptPlan, KeptTrial
 from checkmate.request import OnMiss
 from checkmate.tf.training.measure import PeakSource, StepMeasurement
 from checkmate.tf.training.plans.limit import Limit, limit_of
-from checkmate.tf.training.plans.plan import PlanRequest, StepPlan, held_by_others, read_ahead
+from checkmate.tf.training.plans.plan import PlanRequest, StepPlan, read_ahead
 from checkmate.tf.training.plans.search import PlanSearch
 from checkmate.tf.training.plans.trials import Trials, TriedStep
 from checkmate.units import format_bytes
@@ -29,15 +29,15 @@ _MOST_TRIED = 8
 _DIGITS = 5  # of the seconds of an op that are kept
 
 
-def shift_of(kept: KeptPlan, graph: Graph) -> int:
+def shift_of(kept: KeptPlan, trials: Trials) -> int:
     """Return how much more others hold now than when ``kept`` was measured.
 
     It is 0 where that is no more than batches that a data set prepares or not, and the plan fits all the
     same.
     """
-    more = held_by_others(graph) - kept.held_bytes
+    more = trials.others - kept.held_bytes
     fits = kept.over_bytes or kept.peak_bytes + max(0, more) <= kept.limit_bytes
-    return 0 if fits and abs(more) <= _apart(graph) else more
+    return 0 if fits and abs(more) <= _apart(trials.step.graph) else more
 
 
 def recall(trials: Trials, kept: KeptPlan) -> None:
@@ -45,7 +45,7 @@ def recall(trials: Trials, kept: KeptPlan) -> None:
 
     Peaks are what they would be beside what others hold now.
     """
-    step, shift = trials.step, shift_of(kept, trials.step.graph)
+    step, shift = trials.step, shift_of(kept, trials)
     tried = []
     for each in _with_plan(kept):
         schedule = None if each.steps is None else Schedule.of(step.graph, list(each.steps))
@@ -68,7 +68,7 @@ def known_limit(kept: KeptPlan, request: PlanRequest, trials: Trials) -> Limit |
     None: that is not known.
     """
     if request.budget.share is None:
-        return Limit(kept.limit_bytes + shift_of(kept, trials.step.graph), kept.limit_words)
+        return Limit(kept.limit_bytes + shift_of(kept, trials), kept.limit_words)
     return None if trials.plain is None else limit_of(request, trials)
 
 
@@ -129,7 +129,7 @@ def _as_it_was(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
     """
     trials = search.trials
     over = kept.peak_bytes > kept.limit_bytes and not kept.over_bytes
-    if shift_of(kept, trials.step.graph) or search.limit.bytes != kept.limit_bytes or not kept.sentence:
+    if shift_of(kept, trials) or search.limit.bytes != kept.limit_bytes or not kept.sentence:
         return None
     if over:
         return None
@@ -158,7 +158,7 @@ def _chosen_anew(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
         found = search.best_known() if known else None
     if found is None or not kept.date:
         return found
-    more = shift_of(kept, trials.step.graph)
+    more = shift_of(kept, trials)
     beside = f"others hold {format_bytes(abs(more))} {'more' if more > 0 else 'less'} than then"
     why = (
         f"chosen among what was measured then, {kept.date}, since {beside if more else 'the budget changed'}"

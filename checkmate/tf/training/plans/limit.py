@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress
+from checkmate.tf.models.batch import Key
 from checkmate.tf.training.plans.plan import HEADROOM, PlanRequest, foreseen
 from checkmate.tf.training.plans.trials import Trials, TriedStep
 from checkmate.tf.training.trace import LiveStep
@@ -27,12 +28,15 @@ class Limit:
 
 @dataclass
 class Phases:
-    """Hold the largest limit that a phase of a training had.
+    """Hold what the phases of a training have in common.
 
-    ``largest`` is None before the first. A phase begins where a model is compiled again.
+    ``largest`` is the largest limit that a phase had; None before the first. A phase begins where a model is
+    compiled again. ``beside``: by batch layout, bytes that others were seen to hold where that was more than
+    foreseen. In ``fit`` the same arrays are copied to the device in one call and not in another.
     """
 
     largest: Limit | None = None
+    beside: dict[Key, int] = field(default_factory=dict)
 
     def note(self, limit: Limit) -> None:
         """Take the limit of the phase that runs."""

@@ -62,14 +62,16 @@ class Planner:
         phases: Phases | None = None,
     ) -> None:
         self.model, self.request, self._trace = model, request, trace
-        self._limit = RisingLimit(request, phases or Phases())
+        self._phases = phases or Phases()
+        self._limit = RisingLimit(request, self._phases)
         self._plain: dict[Key, int] = {}  # the plain steps' measured peaks
         self._plans: dict[Key, StepPlan] = {}
         self._exceeding: dict[Key, StepPlan] = {}
         self._aims: dict[Key, int] = {}  # less than the budget, where a plan was seen over it
         self._memory = Memory(request)
         self._cold: set[Key] = set()  # nothing of it ran in this process
-        self._crowded: set[Key] = set()  # it was said that others hold more than was foreseen
+        self._crowded: dict[Key, int] = {}  # how often it was planned again for what others leave
+        self._stays: set[Key] = set()  # it was said that the plan stays, though others hold more
         self._rate: float | None = None
         self._last: Schedule | None = None
         self._learned: Learned | None = None
@@ -192,9 +194,7 @@ class Planner:
         """
         assert self.allowed_bytes is not None
         self._memory.seen_over(self._plans[layout.key], peak_bytes)
-        if self._better is not None and self._better.layout.key == layout.key:
-            self._better.stop()
-            self._better = None
+        self._seek_no_better(layout.key)
         limit = self._aims.get(layout.key, self.allowed_bytes)
         spent = limit < self.allowed_bytes * 0.9**_CORRECTIONS
         self.request.tell(
@@ -205,20 +205,38 @@ class Planner:
             self._aims[layout.key] = int(limit * max(0.85, min(0.97, self.allowed_bytes / peak_bytes)))
             self._exceeding[layout.key] = self._plans.pop(layout.key)
 
-    def crowded(self, layout: BatchLayout, peak_bytes: int, more_bytes: int) -> None:
-        """Say once that others took the allocator over the budget.
+    def crowded(self, layout: BatchLayout, peak_bytes: int, others_bytes: int, more_bytes: int) -> bool:
+        """Plan again for what is left by others, who hold more than foreseen.
 
-        They hold ``more_bytes`` beyond what was foreseen. The step itself keeps to its plan.
+        They hold ``others_bytes``, which is ``more_bytes`` beyond that, and so took the allocator over the
+        budget. Return whether it is planned again. The plan stays, and that is said once, where no schedule
+        fits beside them, and after a few corrections.
         """
-        assert self.allowed_bytes is not None
-        if layout.key not in self._crowded:
-            self._crowded.add(layout.key)
+        key, plan = layout.key, self._plans[layout.key]
+        assert self.allowed_bytes is not None and plan.step is not None
+        hopeless = self.allowed_bytes - others_bytes <= self.request.bound(plan.step.graph)
+        stays = hopeless or self._crowded.get(key, 0) >= _CORRECTIONS
+        if not stays or key not in self._stays:
             peak, budget = format_bytes_apart(peak_bytes, self.allowed_bytes)
+            what = "the step itself keeps to its plan" if stays else "planning again for what they leave"
             self.request.tell(
-                f"{layout.describe()}: the allocator held {peak} of {budget}, because others "
-                f"hold {format_bytes(more_bytes)} more than was foreseen, such as a data set's batches; "
-                "the step itself keeps to its plan"
+                f"{layout.describe()}: the allocator held {peak} of {budget}, because others hold "
+                f"{format_bytes(more_bytes)} more than was foreseen, such as a data set's batches; {what}"
             )
+        if stays:
+            self._stays.add(key)
+            return False
+        self._crowded[key] = 1 + self._crowded.get(key, 0)
+        self._phases.beside[key] = max(others_bytes, self._phases.beside.get(key, 0))
+        self._seek_no_better(key)
+        self._exceeding[key] = self._plans.pop(key)
+        return True
+
+    def _seek_no_better(self, key: Key) -> None:
+        """Stop the search that goes on beside training for this layout."""
+        if self._better is not None and self._better.layout.key == key:
+            self._better.stop()
+            self._better = None
 
     def watched_bytes(self, layout: BatchLayout) -> int | None:
         """Return the budget if the allocator's mark is to be held against it.
@@ -257,7 +275,7 @@ class Planner:
             return self._again(earlier, f"{error}; the earlier plan is kept")
         if not plan.over_bytes:
             return plan
-        if plan.peak_bytes >= earlier.peak_bytes:
+        if plan.peak_bytes - plan.held_bytes >= earlier.peak_bytes - earlier.held_bytes:
             why = f"{layout.describe()}: nothing that takes less was found; the earlier plan is kept"
             return self._again(earlier, why)
         assert self.allowed_bytes is not None  # it is what was exceeded
@@ -301,7 +319,9 @@ class Planner:
             return StepPlan(layout, None, None, 0, sentence)
         gc.collect()
         small_chunks = SmallChunks(step.folded.structure)
-        trials, kept = Trials(step, tensors, self._rate, report, self._learned), self._memory.of(step)
+        beside = self._phases.beside.get(layout.key, 0)
+        trials = Trials(step, tensors, self._rate, report, self._learned, beside)
+        kept = self._memory.of(step)
         if kept is not None:
             recall(trials, kept)
         plan = None if kept is None else self._from_before(trials, kept)
@@ -323,6 +343,7 @@ class Planner:
         mark = Mark(meter_of(step.graph))
         fetch_region(step.graph, step.everything, most=self.request.budget.bytes_)
         small_chunks.make()
+        settle(step.folded.traced.variables)
         mark.start_anew_over(self._limit.now.bytes)
 
     def _from_before(self, trials: Trials, kept: KeptPlan) -> StepPlan | None:
@@ -340,10 +361,9 @@ class Planner:
         if tells:
             self._told(self._limit.told(trials.step, limit, trials.plain))
         self._learn(trials)
-        if key in self._aims:  # what is kept is to say that a plan was seen over the budget
+        if key in self._exceeding:  # what is kept is to say what was seen in training
             return dataclasses.replace(plan, name=self._memory.name_of(trials.step))
         self._memory.uses_kept(trials.step)
-        settle(step.folded.traced.variables)
         self._cold.add(key)
         return plan
 
@@ -365,6 +385,7 @@ class Planner:
             if self.request.budget.share is not None:
                 self._tell(trials)  # before chunks are set aside for schedules
             small_chunks.make()
+            settle(step.folded.traced.variables)
             self._tell(trials)
             assert self._limit.now is not None
             search = PlanSearch(trials, self._aimed(step.layout.key, self._limit.now), self.request)
@@ -385,7 +406,6 @@ class Planner:
             limit = limit_of(self.request, trials)
             self._told(self._limit.told(trials.step, limit, trials.plain))
 
-            settle(step.folded.traced.variables)
     def _told(self, rose: bool) -> None:
         """Let smaller layouts train plainly where the limit allows it.
 
@@ -395,9 +415,7 @@ class Planner:
             peak = self._plain.get(key)
             if plan.schedule is None or peak is None or peak > (self.allowed_bytes or 0):
                 continue
-            if self._better is not None and self._better.layout.key == key:
-                self._better.stop()
-                self._better = None
+            self._seek_no_better(key)
             sentence = (
                 f"{plan.layout.describe()}: plain training, without recomputation, from now on: it fits what "
                 "a larger batch may hold"

@@ -88,6 +88,7 @@ class Trials:
 
     ``graph`` is that of the step, with what was learned. ``rate`` is allocated per requested bytes; ``known``
     says that it was measured. ``held`` are bytes that others hold on the device: the most that was seen.
+    ``others``: what they hold now, or ``beside`` if that is more: what they were seen to hold in training.
     ``metered``: this process has a memory meter. ``all`` is what was tried, in order. ``carried``: what is
     known of the ops is what another layout's took, scaled, or what was measured before.
     """
@@ -99,13 +100,15 @@ class Trials:
         rate: float | None,
         report: Report,
         learned: Learned | None = None,
+        beside: int = 0,
     ) -> None:
         self.step, self.tensors, self.report = step, tensors, report
         carried = None if learned is None else carried_over(learned, step.graph)
         self.carried = carried is not None
         self.graph = carried or step.graph
         self.rate, self.known = rate or FIRST_RATE, rate is not None
-        self.held = held_by_others(self.graph)
+        self.others = max(beside, held_by_others(self.graph))
+        self.held, self._beside = self.others, beside
         self.metered = has_meter(meter_of(self.graph))
         self.all: list[TriedStep] = []
         self.why_not_plain = ""  # why the plain step could not be measured
@@ -215,8 +218,12 @@ class Trials:
 
     def _remember(self, schedule: Schedule | None, found: StepMeasurement) -> TriedStep:
         others = self._others(found)
-        self.held = max(self.held, others)
-        self.all.append(TriedStep(schedule, found, others))
+        more = max(0, self._beside - others) if self.metered and found.peak_bytes else 0
+        if more:  # others come to hold it again
+            peak, least = found.peak_bytes + more, found.least_bytes and found.least_bytes + more
+            found = dataclasses.replace(found, peak_bytes=peak, least_bytes=least)
+        self.held = max(self.held, others + more)
+        self.all.append(TriedStep(schedule, found, others + more))
         return self.all[-1]
 
     def _others(self, found: StepMeasurement) -> int:
