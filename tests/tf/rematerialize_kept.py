@@ -24,9 +24,8 @@ from checkmate.machine.stores.plan_store import KeptPlan, PlanStore
 from checkmate.solvers.compile.cache import cache_folder
 from checkmate.tf import room
 from checkmate.tf.devices import held_bytes, reset_peak
-from checkmate.tf.emit.region import fetch_bytes
 from checkmate.tf.models.batch import flatten, flatten_arguments
-from checkmate.tf.training.measure import StepMeasurement, restored, settle
+from checkmate.tf.training.measure import StepMeasurement
 from checkmate.tf.training.plans import planner as planner_module
 from checkmate.tf.training.plans import trials
 from checkmate.tf.training.plans.kept import look_up, name_of
@@ -451,7 +450,7 @@ def test_where_others_come_to_hold_more_it_trains_within_what_they_leave() -> No
     model.compile("adam", "sparse_categorical_crossentropy")
     del arrays
     model.fit(batches.take(1), verbose=0)
-    assert plans(model)[0].held_bytes >= 3 * 2**20
+    assert plans(model)[0].held_bytes >= 2 * 2**20  # the arrays are gone
 
 
 def test_what_others_come_to_hold_while_a_plan_is_made_is_not_the_step_s() -> None:
@@ -467,24 +466,6 @@ def test_what_others_come_to_hold_while_a_plan_is_made_is_not_the_step_s() -> No
     assert abs(beside.own_bytes - alone.own_bytes) < 2**19
     assert abs(beside.others_bytes - alone.others_bytes - taken) < 2**19
     assert trials.held == beside.others_bytes
-
-
-def test_variables_come_back_to_the_same_places_in_a_region() -> None:
-    fetch_bytes(2**26)
-    variables = [tf.Variable(tf.random.normal((2**18 + 2**10 * number,))) for number in range(4)]
-    settle(variables)
-    values, before = [variable.numpy() for variable in variables], places(variables)
-    for _ in range(2):
-        with restored(variables):
-            for variable in variables:
-                variable.assign_add(tf.ones(variable.shape))
-        assert places(variables) == before
-    assert all(np.array_equal(*each) for each in zip(variables, values, strict=True))
-
-
-def places(variables: list[tf.Variable]) -> list[int]:
-    """Return where the values are in memory."""
-    return [np.asarray(memoryview(variable.value())).ctypes.data for variable in variables]
 
 
 def test_a_new_length_is_planned_with_what_is_known_of_the_last(
