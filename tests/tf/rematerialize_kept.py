@@ -7,6 +7,7 @@ import gc
 import json
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 import tensorflow as tf
 
 import checkmate
+from checkmate import training
 from checkmate.ir.graph import CostUnit
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.stores.plan_folder import default_folder
@@ -26,9 +28,10 @@ from checkmate.tf import room
 from checkmate.tf.devices import held_bytes, reset_peak
 from checkmate.tf.models.batch import flatten, flatten_arguments
 from checkmate.tf.training.measure import StepMeasurement
+from checkmate.tf.training.plans import kept as kept_module
 from checkmate.tf.training.plans import planner as planner_module
 from checkmate.tf.training.plans import trials
-from checkmate.tf.training.plans.kept import look_up, name_of
+from checkmate.tf.training.plans.kept import look_up, made_with, name_of
 from checkmate.tf.training.plans.known import facts_of, known_limit, known_plan, recall, seen_over
 from checkmate.tf.training.plans.plan import PlanRequest, StepPlan, foreseen, read_ahead
 from checkmate.tf.training.plans.search import PlanSearch
@@ -84,15 +87,27 @@ def kept(first: Run, tmp_path: Path, cache_of_its_own: None) -> Run:
 
 
 @pytest.fixture
-def nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function after whose call no step may be measured."""
+def measured_since(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[list[int]]]:
+    """Return a function after whose call nothing is solved for.
 
-    def refuse(*arguments: Any) -> None:
-        raise AssertionError("a step was measured")
+    No plain step is measured either. What the function returns gets the schedules that are measured.
+    """
 
-    def begin() -> None:
-        monkeypatch.setattr(trials, "measure_scheduled", refuse)
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise AssertionError("the plain step was measured, or something was solved for")
+
+    def begin() -> list[list[int]]:
+        found: list[list[int]] = []
+        measure = trials.measure_scheduled
+
+        def noted(step: Any, schedule: Schedule, *arguments: Any, **options: Any) -> StepMeasurement:
+            found.append(schedule.steps.tolist())
+            return measure(step, schedule, *arguments, **options)
+
+        monkeypatch.setattr(trials, "measure_scheduled", noted)
         monkeypatch.setattr(trials, "measure_plain", refuse)
+        monkeypatch.setattr(training, "solve", refuse)
+        return found
 
     return begin
 
@@ -122,14 +137,15 @@ def scheduled_file() -> Path:
     return found
 
 
-def test_a_second_run_trains_by_the_same_schedules_at_once(
-    kept: Run, nothing_is_tried: Any, capfd: pytest.CaptureFixture[str]
+def test_a_second_run_measures_the_same_schedules_once_and_trains_by_them(
+    kept: Run, measured_since: Callable[[], list[list[int]]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert kept.steps[0] is not None and kept.steps[1] is None
     assert len(files()) == 2 and not any(EARLIER in line for line in kept.lines)
-    nothing_is_tried()
+    measured = measured_since()
     second, losses = trained(quiet=False)
     assert steps_of(second) == kept.steps and recomputations(second) > 0
+    assert measured == [kept.steps[0]]
     for line, before in zip(told(capfd), kept.lines, strict=True):
         assert line.startswith(f"{before}; {EARLIER}20")
     assert losses == pytest.approx(kept.losses, rel=1e-4)
@@ -138,7 +154,7 @@ def test_a_second_run_trains_by_the_same_schedules_at_once(
     assert planner.watched_bytes(plans(second)[0].layout) == planner.allowed_bytes == kept.allowed
 
 
-def test_any_function_has_its_kept_plan(nothing_is_tried: Any) -> None:
+def test_any_function_has_its_kept_plan(measured_since: Callable[[], list[list[int]]]) -> None:
     weights = [tf.Variable(0.1 * tf.ones((3, 3, 3 if not i else 16, 16))) for i in range(5)]
 
     def step(x: tf.Tensor) -> tf.Tensor:
@@ -155,10 +171,10 @@ def test_any_function_has_its_kept_plan(nothing_is_tried: Any) -> None:
         return checkmate.rematerialize_function(step, "70%", example=X[:16], **options)
 
     first = scheduled()
-    nothing_is_tried()
+    measured = measured_since()
     second = scheduled()
     found = [next(iter(each.planner._plans.values())) for each in (first, second)]
-    assert found[1].schedule.steps.tolist() == found[0].schedule.steps.tolist()
+    assert measured == [found[0].schedule.steps.tolist()] == [found[1].schedule.steps.tolist()]
     assert EARLIER in found[1].sentence and np.isfinite(float(second(X[:16])))
 
 
@@ -358,6 +374,43 @@ def test_only_a_sound_plan_of_this_step_is_used() -> None:
     assert lines[1].startswith(f"a kept plan is damaged and not used: {path}") and len(lines) == 2
 
 
+def test_a_kept_plan_whose_step_holds_more_here_is_not_believed(capfd: pytest.CaptureFixture[str]) -> None:
+    """Keep the order that keeps everything, as if it took half a budget."""
+    layout, _ = flatten(data(16))
+    step = live_step(conv_model(), layout)
+    name, order, budget = name_of(step, request("9MiB")), tuple(range(step.graph.n)), 9 * 2**20
+    false = KeptPlan(order, budget // 2, 0, budget, "", 0, 1.5, "batch of 16: kept", "2026-01-01")
+    PlanStore(default_folder()).keep(name, false)
+    model = within(conv_model(), "9MiB", cache=True, quiet=False, example=(X[:16], Y[:16]))
+    (plan,) = plans(model)
+    first, *_ = told(capfd)
+    assert "batch of 16: a kept plan is not used: its step held " in first
+    assert first.endswith("and 4.50 MiB were expected; the step is planned anew")
+    assert not plan.over_bytes and plan.peak_bytes <= budget and EARLIER not in plan.sentence
+    assert json.loads(scheduled_file().read_text())["steps"] == plan.schedule.steps.tolist()
+
+
+def test_a_plan_made_with_something_else_is_told_of_and_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    asked = dataclasses.replace(request("9MiB"), tell=lines.append)
+    layout, _ = flatten(data(16))
+    step, store = live_step(conv_model(), layout), PlanStore(default_folder())
+    with monkeypatch.context() as patch:
+        patch.setattr(tf, "__version__", "9.8.7")
+        patch.setattr(kept_module, "processor_name", lambda: "another one")
+        order = tuple(range(step.graph.n))
+        plan = KeptPlan(order, 1, 0, 2, "", 0, 1.0, "kept", "", made_with=made_with(step))
+        store.keep(name_of(step, asked), plan)
+        assert look_up(step, asked, name_of(step, asked)) == plan and not lines
+    assert look_up(step, asked, name_of(step, asked)) is None
+    assert lines == [
+        f"a kept plan is not used: it was made with TensorFlow 9.8.7, not {tf.__version__}, and with device "
+        f"another one, not {kept_module.processor_name()}; the step is planned anew"
+    ]
+    other = live_step(conv_model(blocks=4), layout)
+    assert look_up(other, asked, name_of(other, asked)) is None and len(lines) == 1
+
+
 def test_what_goes_over_the_budget_in_training_is_replaced() -> None:
     model, _ = trained()
     planner, plan, path = model.train_function.training.planner, plans(model)[0], scheduled_file()
@@ -433,8 +486,12 @@ def test_what_others_take_is_told_once_and_no_reason_to_plan_again() -> None:
 
 
 def test_where_others_come_to_hold_more_it_trains_within_what_they_leave() -> None:
-    """Hold 3 MiB beside a training of 9 MiB, as ``fit`` holds arrays."""
-    model = within(conv_model(blocks=4), "9MiB", example=(X[:16], Y[:16]))
+    """Hold 3 MiB beside a training of 9 MiB, as ``fit`` holds arrays.
+
+    What this process holds already comes to the budget.
+    """
+    budget = 9 * 2**20 + held_bytes("CPU:0")
+    model = within(conv_model(blocks=4), budget, example=(X[:16], Y[:16]))
     planner, before, peaks = model.train_function.training.planner, plans(model)[0], Peaks()
     lines: list[str] = []
     planner.request = dataclasses.replace(planner.request, tell=lines.append)

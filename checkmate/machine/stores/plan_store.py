@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ class KeptPlan:
 
     ``tried`` is all that was measured of the step. ``seconds`` and ``scratch`` (bytes) are those of its ops,
     if they are known. ``rooms``: bytes for the step alone that a plan was sought for, to the end.
+    ``made_with``: versions, device and settings, by name.
     """
 
     steps: tuple[int, ...] | None
@@ -74,6 +75,7 @@ class KeptPlan:
     seconds: tuple[float, ...] = ()
     scratch: tuple[int, ...] = ()
     rooms: tuple[int, ...] = ()
+    made_with: Mapping[str, str] = field(default_factory=dict)
 
 
 class PlanStore:
@@ -105,6 +107,21 @@ class PlanStore:
             self.problem = f"kept plans cannot be used: {self.folder}: {error.strerror or error}"
             return None
         return found
+
+    def made_otherwise(self, key: str, digits: int) -> KeptPlan | None:
+        """Return the last plan whose key begins with the same ``digits``.
+
+        It is another than that of ``key``, and tells why there is none. What cannot be read is passed over.
+        """
+        found: list[tuple[float, Path]] = []
+        with suppress(OSError):
+            for path in self.folder.glob(f"{key[:digits]}*.json"):
+                if path != self._path(key):
+                    found.append((path.stat().st_mtime, path))
+        for _, path in sorted(found, reverse=True):
+            with suppress(FormatError):
+                return _plan(path)
+        return None
 
     def keep(self, key: str, plan: KeptPlan) -> bool:
         """Keep ``plan`` for ``key`` instead of another; return whether it is."""
@@ -155,8 +172,8 @@ class PlanStore:
                 path.unlink(missing_ok=True)
 
 
-def _plan(path: Path, key: str) -> KeptPlan:
-    """Read a plan.
+def _plan(path: Path, key: str | None = None) -> KeptPlan:
+    """Read a plan; that of ``key``, if it is given.
 
     Raises:
         FormatError: the file is damaged, or is not the plan of ``key``.
@@ -164,7 +181,8 @@ def _plan(path: Path, key: str) -> KeptPlan:
     fields = Fields(path, read_json(path))
     if fields.get("digest", str) != _digest({n: v for n, v in fields.data.items() if n != "digest"}):
         raise FormatError(f"{path}: it was changed after it was written")
-    if [fields.get(n, (str, int)) for n in ("format", "version", "key")] != [FORMAT, VERSION, key]:
+    found = [fields.get(n, (str, int)) for n in ("format", "version", "key")]
+    if found != [FORMAT, VERSION, found[2] if key is None else key]:
         raise FormatError(f"{path}: it is not the plan of this step")
     return KeptPlan(
         steps=_steps(fields),
@@ -181,6 +199,7 @@ def _plan(path: Path, key: str) -> KeptPlan:
         seconds=_seconds(fields),
         scratch=tuple(fields.ids("scratch", ())),
         rooms=tuple(fields.ids("rooms", ())),
+        made_with=_made_with(fields),
     )
 
 
@@ -207,6 +226,13 @@ def _seconds(fields: Fields) -> tuple[float, ...]:
     if any(type(each) not in (int, float) or not each >= 0 for each in found):
         raise FormatError(f"{fields.path}: seconds are not numbers")
     return tuple(float(each) for each in found)
+
+
+def _made_with(fields: Fields) -> dict[str, str]:
+    found: dict[str, str] = fields.get("made_with", dict, {})
+    if not all(isinstance(each, str) for each in found.values()):
+        raise FormatError(f"{fields.path}: what it was made with is not text")
+    return dict(found)
 
 
 def _digest(data: Mapping[str, Any]) -> str:

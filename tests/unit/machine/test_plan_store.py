@@ -25,6 +25,7 @@ PLAN = KeptPlan(
         KeptTrial((0, 1, 2, 1, 3), 85_000_000, 84_000_000, 1_000_000, "measured", constant_bytes=4096),
     ),
     seconds=(0.25, 1e-05, 0.0, 3.5), scratch=(0, 64, 0, 128), rooms=(84_000_000,),
+    made_with={"TensorFlow": "2.21.0", "device": "a processor"},
 )  # fmt: skip
 KEY = "a" * 64
 
@@ -62,6 +63,7 @@ DAMAGE = {
     "a step": lambda text: text.replace("[0,1,2,1,3]", "[0,1,2,2,3]"),
     "a step that was tried": lambda text: text.replace("159000000", "158000000"),
     "seconds": lambda text: text.replace("0.25", "-0.25"),
+    "a version": lambda text: text.replace("2.21.0", "2.22.0"),
     "no steps": lambda text: text.replace('"steps":[0,1,2,1,3],', ""),
     "another step's": lambda text: text.replace("a" * 64, "c" * 64),
 }
@@ -86,6 +88,21 @@ def test_a_plan_under_the_name_of_another_is_not_used(tmp_path: Path) -> None:
     store, other = PlanStore(tmp_path), "a" * 63 + "b"  # both have the same file name
     store.keep(other, PLAN)
     assert store.look_up(KEY) is None and "is not the plan of this step" in store.problem
+
+
+def test_the_last_plan_of_the_same_step_made_otherwise_is_found(tmp_path: Path) -> None:
+    store, keys = PlanStore(tmp_path), ["a" * 24 + letter * 40 for letter in "bcd"]
+    assert store.made_otherwise(KEY, 24) is None
+    for number, key in enumerate(keys):
+        store.keep(key, dataclasses.replace(PLAN, made_with={"TensorFlow": f"2.{number}"}))
+        aged(tmp_path, key, 100 - number)
+    store.keep("b" * 64, PLAN)
+    store.keep(KEY, PLAN)
+    found = store.made_otherwise(KEY, 24)
+    assert found is not None and found.made_with == {"TensorFlow": "2.2"}
+    store._path(keys[2]).write_text("damaged", encoding="utf-8")
+    found = store.made_otherwise(KEY, 24)
+    assert found is not None and found.made_with == {"TensorFlow": "2.1"} and store.problem == ""
 
 
 def test_the_longest_unused_is_the_first_to_go(tmp_path: Path) -> None:

@@ -81,6 +81,45 @@ def known_plan(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
     return _as_it_was(search, kept) or _chosen_anew(search, kept)
 
 
+def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | None:
+    """Return ``plan`` with what its step holds in this process; None: too much.
+
+    What was measured before is not believed of a schedule. A plain step is as TensorFlow runs it anyway, and
+    it is watched. Without a meter here there is nothing to measure with.
+
+    Raises:
+        CycleError, ProfileError: the step could not be run, and nothing ran before.
+    """
+    trials = search.trials
+    if plan.schedule is None or not trials.metered:
+        return plan
+    most = search.allowed
+    if plan.over_bytes:  # it was the closest
+        most = max(most, plan.peak_bytes + int(_ALIKE * search.allowed))
+    tried = trials.run(plan.schedule, "an earlier run's plan", within=most)
+    if not tried.ran or tried.peak_bytes > most:
+        held = f"its step held {format_bytes(tried.peak_bytes)}" if tried.ran else "its step could not be run"
+        why = f"{held} in this process, and {format_bytes(plan.peak_bytes)} were expected"
+        search.request.tell(not_used(search, why))
+        return None
+    return dataclasses.replace(search.plan_of(tried), sentence=plan.sentence)
+
+
+def why_searched(search: PlanSearch, kept: KeptPlan) -> str:
+    """Return the sentence for a search though a plan is kept."""
+    more = shift_of(kept, search.trials)
+    why = "the budget is another one than then, because it is a share of the largest batch"
+    if more:
+        why = f"others hold {format_bytes(abs(more))} {'more' if more > 0 else 'less'} than then"
+    return not_used(search, why)
+
+
+def not_used(search: PlanSearch, why: str) -> str:
+    """Return the sentence for a kept plan that is not used."""
+    layout = search.trials.step.layout
+    return f"{layout.describe()}: a kept plan is not used: {why}; the step is planned anew"
+
+
 def planned(kept: KeptPlan, graph: Graph) -> Schedule:
     """Return the schedule of the plan that was kept."""
     return Schedule.plain(graph) if kept.steps is None else Schedule.of(graph, list(kept.steps))

@@ -54,6 +54,18 @@ class Memory:
         self._facts[key] = found
         return found
 
+    def believes(self, step: LiveStep) -> bool:
+        """Return whether something is known of ``step`` that was not belied."""
+        return step.layout.key in self._facts
+
+    def belied(self, step: LiveStep) -> None:
+        """Forget what was known of ``step``, since it held something else here.
+
+        No later run may use it.
+        """
+        self._facts.pop(step.layout.key, None)
+        forget(self.name_of(step), self._request)
+
     def note(self, search: PlanSearch) -> None:
         """Remember what ``search`` measured, and that it is over."""
         key = search.trials.step.layout.key

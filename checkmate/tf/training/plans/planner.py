@@ -1,6 +1,6 @@
 """Plan each batch layout of a model by measuring on its first batch.
 
-What an earlier run planned for the same step is used without measuring again.
+What an earlier run planned for the same step is measured once more, and used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from checkmate.tf.models.batch import BatchLayout, Key
 from checkmate.tf.training.mark import Mark
 from checkmate.tf.training.measure import settle
 from checkmate.tf.training.plans.improve import Improvement
-from checkmate.tf.training.plans.known import known_limit, known_plan, recall
+from checkmate.tf.training.plans.known import known_limit, known_plan, measured_again, recall, why_searched
 from checkmate.tf.training.plans.limit import Limit, Phases, RisingLimit, limit_of
 from checkmate.tf.training.plans.memory import Memory
 from checkmate.tf.training.plans.neighbour import Learned
@@ -319,34 +319,47 @@ class Planner:
             return StepPlan(layout, None, None, 0, sentence)
         gc.collect()
         small_chunks = SmallChunks(step.folded.structure)
-        beside = self._phases.beside.get(layout.key, 0)
-        trials = Trials(step, tensors, self._rate, report, self._learned, beside)
-        kept = self._memory.of(step)
+        trials, kept, plan = self._trials(step, tensors, report), self._memory.of(step), None
         if kept is not None:
             recall(trials, kept)
-        plan = None if kept is None else self._from_before(trials, kept)
+            plan = self._from_before(trials, kept, small_chunks)
+            if not self._memory.believes(step):
+                trials = self._trials(step, tensors, report)
         if plan is None:
             plan, lasting = self._searched(trials, small_chunks, at_once)
             plan = dataclasses.replace(plan, name=self._memory.name_of(step) if lasting else "")
-        elif plan.schedule is not None:
-            self._make_ready(step, small_chunks)
         self._last = plan.schedule or self._last
         return plan if plan.schedule is None else dataclasses.replace(plan, small_chunks=small_chunks)
 
-    def _make_ready(self, step: LiveStep, small_chunks: SmallChunks) -> None:
-        """Prepare the allocator for a kept plan.
+    def _trials(self, step: LiveStep, tensors: Sequence[tf.Tensor], report: Report) -> Trials:
+        beside = self._phases.beside.get(step.layout.key, 0)
+        return Trials(step, tensors, self._rate, report, self._learned, beside)
 
-        The plan was measured after the same. In a smaller region its buffers would lie otherwise, and those
-        that find no room there would get chunks of other regions, which are larger than they are.
+    def _measured_again(
+        self, search: PlanSearch, plan: StepPlan, small_chunks: SmallChunks
+    ) -> StepPlan | None:
+        """Return a kept plan as it is in this process; None: it holds too much.
+
+        The allocator is prepared as it was when the plan was made. In a smaller region its buffers would lie
+        otherwise, and those that find no room there would get chunks of other regions, which are larger than
+        they are.
         """
-        assert self._limit.now is not None  # it came with the plan
+        if plan.schedule is None:
+            return plan
+        step = search.trials.step
         mark = Mark(meter_of(step.graph))
-        fetch_region(step.graph, step.everything, most=self.request.budget.bytes_)
-        small_chunks.make()
-        settle(step.folded.traced.variables)
-        mark.start_anew_over(self._limit.now.bytes)
+        try:
+            fetch_region(step.graph, step.everything, most=self.request.budget.bytes_)
+            small_chunks.make()
+            settle(step.folded.traced.variables)
+            found = measured_again(search, plan)
+        finally:
+            mark.start_anew_over(search.limit.bytes)
+        if found is None:
+            self._memory.belied(step)
+        return found
 
-    def _from_before(self, trials: Trials, kept: KeptPlan) -> StepPlan | None:
+    def _from_before(self, trials: Trials, kept: KeptPlan, small_chunks: SmallChunks) -> StepPlan | None:
         """Return a plan of those that were measured before; None: search."""
         key, limit = trials.step.layout.key, self._limit.now
         tells = self._limit.tells(trials.step)
@@ -355,7 +368,11 @@ class Planner:
             limit = None if told is None else self._limit.would_be(told, trials.plain)
         if limit is None:
             return None
-        plan = known_plan(PlanSearch(trials, self._aimed(key, limit), self.request), kept)
+        search = PlanSearch(trials, self._aimed(key, limit), self.request)
+        plan = known_plan(search, kept)
+        if plan is None and key not in self._exceeding:
+            self.request.tell(why_searched(search, kept))
+        plan = plan and self._measured_again(search, plan, small_chunks)
         if plan is None:
             return None
         if tells:
