@@ -93,8 +93,8 @@ def rematerialize(
     ``cache`` and ``wait`` then mean nothing: no step is run for a plan, and none is kept.
 
     Plans are kept in the user's cache folder. A later run of the same step on the same device, with the same
-    budget, settings and versions, uses its plan without searching or measuring again, and the line says so.
-    With ``cache=False`` no plan is read or kept.
+    budget, settings and versions, measures its plan once more and uses it without a search, and the line
+    says so. With ``cache=False`` no plan is read or kept.
 
     With ``wait=False`` training begins with the first schedule that was measured to fit. A better one is
     solved for in a thread meanwhile, measured between two batches, and then trained with; the line for each

@@ -28,6 +28,7 @@ from checkmate.tf import private
 from checkmate.tf.costs.signatures import described_bodies, signatures
 from checkmate.tf.devices import settings_here
 from checkmate.tf.training.measure import PeakSource
+from checkmate.tf.training.plans.known import WHENCE
 from checkmate.tf.training.plans.limit import Limit
 from checkmate.tf.training.plans.plan import PlanRequest, StepPlan
 from checkmate.tf.training.trace import LiveStep
@@ -118,7 +119,7 @@ def kept_of(plan: StepPlan, limit: Limit, facts: KeptPlan) -> KeptPlan:
         limit_bytes=limit.bytes,
         limit_words=limit.words,
         over_bytes=plan.over_bytes,
-        sentence=plan.sentence,
+        sentence=plan.sentence.partition(WHENCE)[0],  # each run says for itself where it has the plan from
         measured=plan.measured,
         made_with={} if plan.step is None else made_with(plan.step),
     )

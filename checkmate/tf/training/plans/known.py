@@ -21,6 +21,7 @@ from checkmate.tf.training.plans.search import PlanSearch
 from checkmate.tf.training.plans.trials import Trials, TriedStep
 from checkmate.units import format_bytes
 
+WHENCE = "; from an earlier run's plan"
 _LESS = 0.15  # of the budget: with so much unused, a cheaper plan may fit
 _LEAST_APART = 2**20  # bytes: amounts held by others that differ by less are alike
 _ALIKE = 0.01  # of the budget: rooms that differ by less are one
@@ -102,7 +103,9 @@ def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | None:
         why = f"{held} in this process, and {format_bytes(plan.peak_bytes)} were expected"
         search.request.tell(not_used(search, why))
         return None
-    return dataclasses.replace(search.plan_of(tried), sentence=plan.sentence)
+    now = search.plan_of(tried)
+    sentence = f"{plan.sentence}; its step held {format_bytes(now.peak_bytes)} now"
+    return dataclasses.replace(now, sentence=sentence)
 
 
 def why_searched(search: PlanSearch, kept: KeptPlan) -> str:
@@ -177,7 +180,7 @@ def _as_it_was(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
     if tried is None or tried.peak_bytes > max(kept.peak_bytes, kept.limit_bytes):
         return None
     how = "measured" if kept.measured else "predicted"
-    sentence = f"{kept.sentence}; from an earlier run's plan ({how} then, {kept.date})"
+    sentence = f"{kept.sentence}{WHENCE} ({how} then, {kept.date})"
     return dataclasses.replace(search.plan_of(tried), sentence=sentence)
 
 
@@ -202,7 +205,7 @@ def _chosen_anew(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
     why = (
         f"chosen among what was measured then, {kept.date}, since {beside if more else 'the budget changed'}"
     )
-    return dataclasses.replace(found, sentence=f"{found.sentence}; from an earlier run's plans ({why})")
+    return dataclasses.replace(found, sentence=f"{found.sentence}{WHENCE}s ({why})")
 
 
 def _good_enough(search: PlanSearch, kept: KeptPlan, best: TriedStep) -> bool:
