@@ -1,4 +1,4 @@
-"""Find updates that can be computed in the memory of the variable they assign.
+"""Find updates that are computed in the memory of their variable.
 
 ``variable.assign(factor * variable + change)`` makes a tensor, and the variable takes that tensor's buffer
 over and gives its own back. So a momentum lies elsewhere after each step, and the holes that large variables
