@@ -124,7 +124,7 @@ class _Search:
         return found
 
     def _reads_later(self, tensor: tf.Tensor, last: int) -> bool:
-        """Return whether something other than an update before ``last`` reads ``tensor``."""
+        """Return whether other ops than updates before ``last`` read ``tensor``."""
         return any(
             reader > last or self.phases[reader] is not Phase.UPDATE for reader in self._readers(tensor)
         )
