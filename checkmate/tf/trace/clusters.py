@@ -87,7 +87,7 @@ def clusters_of(structure: Structure, kept: frozenset[Key]) -> list[tuple[int, .
 
 
 def _in_variables_last(structure: Structure, members: tuple[int, ...]) -> tuple[int, ...]:
-    """Return ``members`` with what is computed in a variable as late as can be.
+    """Return ``members``, what is computed in a variable as late as can be.
 
     The variable has no value meanwhile, so nothing that could run out of memory should stand there.
     """

@@ -1,4 +1,4 @@
-"""Find updates that can be computed in the memory of the variable they assign.
+"""Find updates that are computed in the memory of their variable.
 
 ``variable.assign(factor * variable + change)`` makes a tensor, and the variable takes that tensor's buffer
 over and gives its own back. So a momentum lies elsewhere after each step, and the holes that large variables
@@ -124,7 +124,7 @@ class _Search:
         return found
 
     def _reads_later(self, tensor: tf.Tensor, last: int) -> bool:
-        """Return whether something other than an update before ``last`` reads ``tensor``."""
+        """Return whether other ops than updates before ``last`` read ``tensor``."""
         return any(
             reader > last or self.phases[reader] is not Phase.UPDATE for reader in self._readers(tensor)
         )
