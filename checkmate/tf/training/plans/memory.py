@@ -54,12 +54,12 @@ class Memory:
         self._facts[key] = found
         return found
 
-    def believes(self, step: LiveStep) -> bool:
-        """Return whether something is known of ``step`` that was not belied."""
+    def knows(self, step: LiveStep) -> bool:
+        """Return whether something is known of ``step``."""
         return step.layout.key in self._facts
 
-    def belied(self, step: LiveStep) -> None:
-        """Forget what was known of ``step``, since it held something else here.
+    def was_wrong(self, step: LiveStep) -> None:
+        """Forget what was known of ``step``: it held more when it ran.
 
         No later run may use it.
         """

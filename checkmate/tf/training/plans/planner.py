@@ -323,8 +323,8 @@ class Planner:
         if kept is not None:
             recall(trials, kept)
             plan = self._from_before(trials, kept, small_chunks)
-            if not self._memory.believes(step):
-                trials = self._trials(step, tensors, report)
+            if not self._memory.knows(step):
+                small_chunks, trials = SmallChunks(step.folded.structure), self._trials(step, tensors, report)
         if plan is None:
             plan, lasting = self._searched(trials, small_chunks, at_once)
             plan = dataclasses.replace(plan, name=self._memory.name_of(step) if lasting else "")
@@ -356,7 +356,7 @@ class Planner:
         finally:
             mark.start_anew_over(search.limit.bytes)
         if found is None:
-            self._memory.belied(step)
+            self._memory.was_wrong(step)
         return found
 
     def _from_before(self, trials: Trials, kept: KeptPlan, small_chunks: SmallChunks) -> StepPlan | None:
