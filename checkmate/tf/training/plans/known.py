@@ -83,7 +83,7 @@ def known_plan(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
 
 
 def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | None:
-    """Return ``plan`` with what its step holds in this process; None: too much.
+    """Return ``plan`` with what its step holds here; None: too much.
 
     What was measured before is not believed of a schedule. A plain step is as TensorFlow runs it anyway, and
     it is watched. Without a meter here there is nothing to measure with.
