@@ -33,12 +33,13 @@ from checkmate.tf.training.plans import planner as planner_module
 from checkmate.tf.training.plans import trials
 from checkmate.tf.training.plans.kept import look_up, made_with, name_of
 from checkmate.tf.training.plans.known import facts_of, known_limit, known_plan, recall, seen_over
-from checkmate.tf.training.plans.plan import PlanRequest, StepPlan, foreseen, read_ahead
+from checkmate.tf.training.plans.plan import PlanRequest, StepPlan, foreseen, held_by_others, read_ahead
 from checkmate.tf.training.plans.search import PlanSearch
 from checkmate.tf.training.plans.trials import Trials, TriedStep
 from checkmate.tf.training.trace import live_step
 from checkmate.tf.training.watch import reading_of, went_over
 from checkmate.training import _plan_request
+from checkmate.units import format_bytes
 from tests.tf.example_steps import Peaks
 from tests.tf.rematerialized import FAST, conv_model, data, plans, reader, recomputations, within
 
@@ -378,14 +379,16 @@ def test_a_kept_plan_whose_step_holds_more_here_is_not_believed(capfd: pytest.Ca
     """Keep the order that keeps everything, as if it took half a budget."""
     layout, _ = flatten(data(16))
     step = live_step(conv_model(), layout)
-    name, order, budget = name_of(step, request("9MiB")), tuple(range(step.graph.n)), 9 * 2**20
-    false = KeptPlan(order, budget // 2, 0, budget, "", 0, 1.5, "batch of 16: kept", "2026-01-01")
+    held = held_by_others(step.graph)
+    budget = 9 * 2**20 + held
+    name, order = name_of(step, request(budget)), tuple(range(step.graph.n))
+    false = KeptPlan(order, budget // 2, held, budget, "", 0, 1.5, "batch of 16: kept", "2026-01-01")
     PlanStore(default_folder()).keep(name, false)
-    model = within(conv_model(), "9MiB", cache=True, quiet=False, example=(X[:16], Y[:16]))
+    model = within(conv_model(), budget, cache=True, quiet=False, example=(X[:16], Y[:16]))
     (plan,) = plans(model)
     first, *_ = told(capfd)
     assert "batch of 16: a kept plan is not used: its step held " in first
-    assert first.endswith("and 4.50 MiB were expected; the step is planned anew")
+    assert first.endswith(f"and {format_bytes(budget // 2)} were expected; the step is planned anew")
     assert not plan.over_bytes and plan.peak_bytes <= budget and EARLIER not in plan.sentence
     assert json.loads(scheduled_file().read_text())["steps"] == plan.schedule.steps.tolist()
 
