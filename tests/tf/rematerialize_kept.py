@@ -380,7 +380,7 @@ def test_a_kept_plan_whose_step_holds_more_here_is_not_believed(capfd: pytest.Ca
     layout, _ = flatten(data(16))
     step = live_step(conv_model(), layout)
     held = held_by_others(step.graph)
-    budget = 9 * 2**20 + held
+    budget = 15 * 2**19 + held
     name, order = name_of(step, request(budget)), tuple(range(step.graph.n))
     false = KeptPlan(order, budget // 2, held, budget, "", 0, 1.5, "batch of 16: kept", "2026-01-01")
     PlanStore(default_folder()).keep(name, false)
