@@ -8,8 +8,8 @@
 Or all of it, measured and exported: ``checkmate.run(ModelRequest("unet"), "60%", Path("out"))``.
 
 Most commands have a function of their name: ``info``, ``solve``, ``frontier``, ``max_batch``, ``plan``,
-``report``; ``sweep`` is for many graphs. Importing this package loads neither TensorFlow nor a solver. The module of a
-name is imported when the name is first used.
+``report``; ``sweep`` is for many graphs. Importing this package loads neither TensorFlow nor a solver. The
+module of a name is imported when the name is first used.
 """
 
 from __future__ import annotations

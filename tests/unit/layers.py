@@ -134,10 +134,10 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.pipeline": (
         "arguments catalog certificate formats machine memory pipeline.fitting pipeline.verification "
-        "solvers.bounds solvers.certificates solvers.certify solvers.compile solvers.constraints solvers.listeners "
-        "solvers.once_bound solvers.portfolio solvers.problem solvers.registry solvers.tolerances "
-        "solvers.warm_up tf.allocator tf.costs tf.emit tf.environment tf.fresh tf.measure tf.room tf.trace "
-        "tf.xla"
+        "solvers.bounds solvers.certificates solvers.certify solvers.compile solvers.constraints "
+        "solvers.listeners solvers.once_bound solvers.portfolio solvers.problem solvers.registry "
+        "solvers.tolerances solvers.warm_up tf.allocator tf.costs tf.emit tf.environment tf.fresh "
+        "tf.measure tf.room tf.trace tf.xla"
     ),
     "checkmate.tf.peers": "catalog tf.costs tf.devices tf.measure tf.models tf.trace",
     "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem text_table",
