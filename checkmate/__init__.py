@@ -2,15 +2,14 @@
 
     >>> import checkmate
     >>> graph = checkmate.profile(checkmate.ModelRequest("unet", batch_size=8))
-    >>> budget = checkmate.resolve_budget(graph, checkmate.parse_budget("60%"))
-    >>> result = checkmate.solve(graph, budget)
+    >>> result = checkmate.solve(graph, "60%")
     >>> steps = result.require_schedule().steps
 
-Or all of it, measured and exported: ``checkmate.run(ModelRequest("unet"), Budget(share=0.6), Path("out"))``.
+Or all of it, measured and exported: ``checkmate.run(ModelRequest("unet"), "60%", Path("out"))``.
 
-Most commands have a function of their name: ``info``, ``frontier``, ``max_batch``, ``plan``, ``report``;
-``sweep`` is for many graphs. Importing this package loads neither TensorFlow nor a solver. The module of a
-name is imported when the name is first used.
+Most commands have a function of their name: ``info``, ``solve``, ``frontier``, ``max_batch``, ``plan``,
+``report``; ``sweep`` is for many graphs. Importing this package loads neither TensorFlow nor a solver. The
+module of a name is imported when the name is first used.
 """
 
 from __future__ import annotations
@@ -45,11 +44,10 @@ if TYPE_CHECKING:
         profile,
         resolve_budget,
         run,
-        solve,
         verify,
     )
     from checkmate.pipeline.graph_info import GraphInfo
-    from checkmate.python_api import frontier, info, max_batch, plan, read_graph, report, sweep
+    from checkmate.python_api import frontier, info, max_batch, plan, read_graph, report, solve, sweep
     from checkmate.request import ModelRequest
     from checkmate.solvers.constraints import Constraints
     from checkmate.solvers.portfolio.least_memory import LeastMemory
@@ -98,7 +96,7 @@ _HOMES = {
     "report": "checkmate.python_api",
     "resolve_budget": "checkmate.pipeline",
     "run": "checkmate.pipeline",
-    "solve": "checkmate.pipeline",
+    "solve": "checkmate.python_api",
     "sweep": "checkmate.python_api",
     "train_step": "checkmate.training",
     "verify": "checkmate.pipeline",

@@ -1,7 +1,7 @@
 """The commands in Python.
 
-They are ``info``, ``frontier``, ``max-batch``, ``plan`` and ``report``, sweeps of many graphs, and
-``read_graph``. They take the command line's words with its defaults, and give the same numbers.
+They are ``info``, ``solve``, ``frontier``, ``max-batch``, ``plan`` and ``report``, sweeps of many graphs,
+and ``read_graph``. They take the command line's words with its defaults, and give the same numbers.
 """
 
 from __future__ import annotations
@@ -29,10 +29,13 @@ from checkmate.solvers.registry import BASELINES
 
 if TYPE_CHECKING:
     from checkmate.frontiers.summary import TradeOff
+    from checkmate.ir.result import SolveResult
     from checkmate.largest.of_model import LargestBatch
     from checkmate.largest.on_cards import CardPlan
     from checkmate.pipeline.graph_info import GraphInfo
     from checkmate.reports.recognize import Gathered
+    from checkmate.solvers.constraints import Constraints
+    from checkmate.solvers.problem import Listener
 
 _BUDGETS = 12
 
@@ -105,6 +108,43 @@ def frontier(
         baselines=list(baselines),
         report=report,
         cancelled=cancelled,
+    )
+
+
+def solve(
+    graph: GraphLike,
+    budget: BudgetLike,
+    *,
+    solver: str = "auto",
+    options: SolveOptions | None = None,
+    listener: Listener | None = None,
+    constraints: Constraints | None = None,
+) -> SolveResult:
+    """Return the best schedule that ``solver`` finds for a budget.
+
+    It works like the command ``checkmate solve``. ``graph`` is as for ``info``. ``budget`` is ``"6GiB"``,
+    bytes, a share of the keep-everything peak (``"60%"``) or ``"min"``. The schedule's peak is at most the
+    budget, and it keeps the constraints. A budget below what one op needs is INFEASIBLE at once; the message
+    names that op and its values. Every schedule has passed the independent check. What is proved under
+    constraints says so: they are in the result's assumptions.
+
+    Raises:
+        UsageError: the budget cannot be read. SolverUnavailableError: the solver is unknown or not installed.
+        SolverCrashedError: its schedule is wrong. UnknownNameError: a constraint names something that the
+        graph does not have. FormatError: the graph's file is missing or broken.
+
+    >>> checkmate.solve("unet-b8.graph", "60%").overhead
+    """
+    from checkmate import pipeline
+
+    read = graph_of(graph)
+    return pipeline.solve(
+        read,
+        pipeline.resolve_budget(read, budget, constraints=constraints),
+        solver=solver,
+        options=options,
+        listener=listener,
+        constraints=constraints,
     )
 
 

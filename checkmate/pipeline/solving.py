@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from checkmate.arguments import BudgetLike, budget_of
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import CheckReport
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -39,7 +40,7 @@ from checkmate.solvers.problem import (
     SolveOptions,
 )
 from checkmate.solvers.registry import find_solver
-from checkmate.units import Budget, format_bytes
+from checkmate.units import format_bytes
 
 _MINIMUM_PRECISION = 0.002  # of the span between the working-set bound and keep-everything
 
@@ -176,11 +177,15 @@ def known_minimum(
     return Minimum(reachable, bound)
 
 
-def resolve_budget(graph: Graph, budget: Budget, *, constraints: Constraints | None = None) -> int:
+def resolve_budget(graph: Graph, budget: BudgetLike, *, constraints: Constraints | None = None) -> int:
     """Return ``budget`` in bytes for ``graph``.
 
     A share is of the keep-everything peak; an open budget is the known minimum; bytes are as given.
+
+    Raises:
+        UsageError: the budget cannot be read.
     """
+    budget = budget_of(budget)
     if budget.bytes_ is not None:
         return budget.bytes_
     if budget.share is not None:

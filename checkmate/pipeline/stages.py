@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from checkmate.arguments import BudgetLike, budget_of
 from checkmate.catalog.model_names import require_named
 from checkmate.formats.files import require_output_folder
 from checkmate.ir.graph import Graph
@@ -27,6 +28,10 @@ _ATTEMPT_S = 20.0  # of each solve on the way to a measured peak
 _BENCH_ATTEMPT_S = 10.0  # the same where many schedules are compared
 
 Row = dict[str, Any]
+
+
+def _given(budget: BudgetLike | None) -> int | Budget | None:
+    return budget if budget is None or isinstance(budget, int) else budget_of(budget)
 
 
 def profile(
@@ -61,7 +66,7 @@ def verify(
     graph: Graph,
     result: SolveResult,
     *,
-    budget_bytes: int | Budget | None = None,
+    budget_bytes: BudgetLike | None = None,
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> VerificationReport:
@@ -77,7 +82,7 @@ def verify(
     from checkmate.pipeline import measured
 
     return measured.verify(
-        request, graph, result, budget_bytes=budget_bytes, report=report, cancelled=cancelled
+        request, graph, result, budget_bytes=_given(budget_bytes), report=report, cancelled=cancelled
     )
 
 
@@ -87,7 +92,7 @@ def export(
     result: SolveResult,
     directory: Path,
     *,
-    budget_bytes: int | Budget | None = None,
+    budget_bytes: BudgetLike | None = None,
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> VerificationReport:
@@ -104,7 +109,13 @@ def export(
     from checkmate.pipeline import measured
 
     return measured.export(
-        request, graph, result, directory, budget_bytes=budget_bytes, report=report, cancelled=cancelled
+        request,
+        graph,
+        result,
+        directory,
+        budget_bytes=_given(budget_bytes),
+        report=report,
+        cancelled=cancelled,
     )
 
 
@@ -112,7 +123,7 @@ def export_within(
     request: ModelRequest,
     graph: Graph,
     first: SolveResult,
-    budget: Budget,
+    budget: BudgetLike,
     directory: Path,
     *,
     constraints: Constraints | None = None,
@@ -135,13 +146,20 @@ def export_within(
     chosen = options or SolveOptions(time_limit_s=_ATTEMPT_S)
     solver = StepSolver("auto", chosen, report, cancelled, constraints)
     return measured.export_within(
-        request, graph, first, budget, directory, solver=solver, report=report, cancelled=cancelled
+        request,
+        graph,
+        first,
+        budget_of(budget),
+        directory,
+        solver=solver,
+        report=report,
+        cancelled=cancelled,
     )
 
 
 def run(
     request: ModelRequest,
-    budget: Budget,
+    budget: BudgetLike,
     directory: Path,
     *,
     costs: str = "measured",
@@ -169,7 +187,7 @@ def run(
     chosen = options or SolveOptions(time_limit_s=_ATTEMPT_S)
     return measured.run(
         request,
-        budget,
+        budget_of(budget),
         directory,
         costs=CostOptions(costs, CostStore(default_path()), refresh=refresh),
         solver=StepSolver(solver, chosen, report, cancelled),

@@ -246,6 +246,8 @@ def _size(tensor: Any) -> int:
         tensor.dtype.is_integer or tensor.op.type == "FusedBatchNormV3"
     ):
         return 0  # shapes of shapes, and cuDNN's reserve: no bytes at all for most sizes
+    if tensor.op.type == "Empty":
+        return 0  # what a variable holds after it let go of its buffer
     assert tensor.shape.is_fully_defined(), f"{tensor.op.type} {tensor.name} has no fixed shape"
     return int(tensor.shape.num_elements() * tensor.dtype.size)
 

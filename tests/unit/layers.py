@@ -133,11 +133,11 @@ LAYERS: dict[str, str] = {
         "machine memory pipeline.fitting tf.allocator tf.emit tf.measure tf.trace tf.xla"
     ),
     "checkmate.pipeline": (
-        "catalog certificate formats machine memory pipeline.fitting pipeline.verification solvers.bounds "
-        "solvers.certificates solvers.certify solvers.compile solvers.constraints solvers.listeners "
-        "solvers.once_bound solvers.portfolio solvers.problem solvers.registry solvers.tolerances "
-        "solvers.warm_up tf.allocator tf.costs tf.emit tf.environment tf.fresh tf.measure tf.room tf.trace "
-        "tf.xla"
+        "arguments catalog certificate formats machine memory pipeline.fitting pipeline.verification "
+        "solvers.bounds solvers.certificates solvers.certify solvers.compile solvers.constraints "
+        "solvers.listeners solvers.once_bound solvers.portfolio solvers.problem solvers.registry "
+        "solvers.tolerances solvers.warm_up tf.allocator tf.costs tf.emit tf.environment tf.fresh "
+        "tf.measure tf.room tf.trace tf.xla"
     ),
     "checkmate.tf.peers": "catalog tf.costs tf.devices tf.measure tf.models tf.trace",
     "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem text_table",
@@ -227,8 +227,8 @@ LAYERS: dict[str, str] = {
         "terminal text_table"
     ),
     "checkmate.python_api": (
-        "arguments catalog frontiers largest pipeline reports.recognize reports.write solvers.problem "
-        "solvers.registry sweeps"
+        "arguments catalog frontiers largest pipeline reports.recognize reports.write solvers.constraints "
+        "solvers.problem solvers.registry sweeps"
     ),
     "app.__main__": "app.bootstrap",
     "app.look": "app.bootstrap app.models doctor.tell ipc",

@@ -100,6 +100,21 @@ def test_values_print_as_one_short_line(graph: Graph) -> None:
     assert len(repr(found)) < 500
 
 
+@pytest.mark.parametrize("budget", ["70%", "min", Budget(share=0.7)])
+def test_solve(graph: Graph, file: Path, budget: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    options = SolveOptions(seed=0)
+    found = checkmate.solve(file, budget, solver="greedy", options=options)
+    words = ["solve", str(file), "--solver", "greedy", "--json", "-o", str(file.parent / "solved.json")]
+    main([*words, "--budget", "min" if budget == "min" else "70%"])
+    printed = json.loads(capsys.readouterr().out)
+    assert found.require_schedule().steps.size and found.peak_bytes == printed["peak_bytes"]
+    assert found.budget_bytes == printed["budget_bytes"]
+    as_bytes = checkmate.solve(graph, found.budget_bytes, solver="greedy", options=options)
+    assert as_bytes.cost == found.cost
+    with pytest.raises(UsageError, match="6 potatoes"):
+        checkmate.solve(graph, "6 potatoes")
+
+
 def test_frontier(graph: Graph, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = printed(
         capsys, "frontier", file, "--budgets", "60%,80%,100%", "--time-limit", 60, "--baseline", "keep-all"
