@@ -82,8 +82,10 @@ def known_plan(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
     return _as_it_was(search, kept) or _chosen_anew(search, kept)
 
 
-def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | None:
-    """Return ``plan`` with what its step holds here; None: too much.
+def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | str:
+    """Return ``plan`` with what its step holds here.
+
+    It is a sentence instead, if that is too much.
 
     What was measured before is not believed of a schedule. A plain step is as TensorFlow runs it anyway, and
     it is watched. Without a meter here there is nothing to measure with.
@@ -101,8 +103,7 @@ def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | None:
     if not tried.ran or tried.peak_bytes > most:
         held = f"its step held {format_bytes(tried.peak_bytes)}" if tried.ran else "its step could not be run"
         why = f"{held} in this process, and {format_bytes(plan.peak_bytes)} were expected"
-        search.request.tell(not_used(search, why))
-        return None
+        return not_used(search, why)
     now = search.plan_of(tried)
     sentence = f"{plan.sentence}; its step held {format_bytes(now.peak_bytes)} now"
     return dataclasses.replace(now, sentence=sentence)

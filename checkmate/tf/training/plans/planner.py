@@ -355,9 +355,12 @@ class Planner:
             found = measured_again(search, plan)
         finally:
             mark.start_anew_over(search.limit.bytes)
-        if found is None:
-            self._memory.was_wrong(step)
-        return found
+        if isinstance(found, StepPlan):
+            return found
+        self._memory.was_wrong(step)
+        if step.layout.key not in self._exceeding:  # else it was said why it is planned again
+            self.request.tell(found)
+        return None
 
     def _from_before(self, trials: Trials, kept: KeptPlan, small_chunks: SmallChunks) -> StepPlan | None:
         """Return a plan of those that were measured before; None: search."""
