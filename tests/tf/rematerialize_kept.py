@@ -19,6 +19,7 @@ import tensorflow as tf
 
 import checkmate
 from checkmate import training
+from checkmate.errors import ProfileError
 from checkmate.ir.graph import CostUnit
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.stores.plan_folder import default_folder
@@ -437,6 +438,22 @@ def test_what_was_seen_over_the_budget_is_kept_as_seen_where_nothing_is_better(
     kept = json.loads(scheduled_file().read_text())
     (peak,) = (each["peak_bytes"] for each in kept["tried"] if each["steps"] == steps)
     assert peak == seen
+
+
+def test_where_what_was_known_is_wrong_and_nothing_runs_the_plan_stays_unkept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = within(conv_model(), "9MiB", cache=True, example=(X[:16], Y[:16]))
+    planner, plan = model.train_function.training.planner, plans(model)[0]
+
+    def fail(*arguments: Any) -> None:
+        planner._memory.was_wrong(plan.step)
+        raise ProfileError("it cannot be measured")
+
+    monkeypatch.setattr(planner, "_make", fail)
+    planner.exceeded(plan.layout, int(1.05 * planner.allowed_bytes))
+    again = planner.plan(plan.layout, flatten(data(16))[1])
+    assert again.sentence == "it cannot be measured; the earlier plan is kept" and not files()
 
 
 @pytest.mark.parametrize("warms", [True, False])

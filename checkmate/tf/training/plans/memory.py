@@ -74,9 +74,12 @@ class Memory:
         self._facts[key] = facts_of(search.trials, [*rooms, search.room][-_MOST_ROOMS:])
 
     def keep(self, plan: StepPlan, limit: Limit) -> None:
-        """Keep ``plan`` for later runs, if it has a name."""
+        """Keep ``plan`` for later runs, if it has a name.
+
+        It is not kept where nothing true is known of its step.
+        """
         key = plan.layout.key
-        if plan.name:
+        if plan.name and key in self._facts:
             self._facts[key] = kept_of(plan, limit, self._facts[key])
             keep(plan.name, self._facts[key], self._request)
             self._kept[key] = plan.name
