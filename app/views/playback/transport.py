@@ -18,7 +18,7 @@ from app.models.exploration import Exploration
 from app.presenters.words.wording import strong
 from app.theme import CurrentTheme
 from app.views.common.command_button import command_button
-from app.views.common.panel import label
+from app.views.common.steady_label import SteadyLabel
 
 
 class Transport(QWidget):
@@ -41,8 +41,7 @@ class Transport(QWidget):
         row.addWidget(_button("playback.peak", self.go_to_peak, "▲ peak"))
         self._scrub = _ScrubBar(exploration, playhead, theme)
         row.addWidget(self._scrub, 1)
-        self._where = label("")
-        self._where.setMinimumWidth(110)
+        self._where = SteadyLabel(least=110)
         row.addWidget(self._where)
         self._speeds = QButtonGroup(self)
         for speed in (0.5, 1.0, 4.0, 16.0):
@@ -54,7 +53,7 @@ class Transport(QWidget):
             self._speeds.addButton(button)
             button.setMinimumWidth(42)
             row.addWidget(button)
-        playhead.moved.connect(self._on_step)
+        playhead.told.connect(self._on_step)
         playhead.playing_changed.connect(lambda on: self._play.setText("❚❚" if on else "▶"))
         exploration.shown_changed.connect(lambda: self._on_step(playhead.step))
 
