@@ -8,7 +8,6 @@ from PySide6.QtCore import QSize
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
-
 _DIGIT = r"\d(?![^<]*>)"  # outside the marks of rich text
 
 

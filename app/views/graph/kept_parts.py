@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from PySide6.QtCore import QPointF, QRectF, QSize
-from PySide6.QtGui import QPainter
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QPainter, QPixmap
 
 from app.views.graph.paint import Part
-from app.views.graph.still_picture import StillPicture
 
 
 @dataclass(frozen=True)
@@ -53,37 +53,47 @@ class Placed:
         draw(painter)
         painter.restore()
 
-    def keep(
-        self,
-        painter: QPainter,
-        draw: Callable[[QPainter], None],
-        *,
-        kept: StillPicture,
-        of: tuple[object, ...],
-        whole: QRectF,
-    ) -> None:
-        """Draw something from its picture; ``whole`` is its area."""
-        kept.paint(
-            painter,
-            lambda inside: Placed(QPointF(), self.scale, self.size, self.ratio).draw(inside, draw),
-            of=(*of, self.scale),
-            whole=QRectF(whole.topLeft() * self.scale, whole.size() * self.scale),
-            offset=self.offset,
-            size=self.size,
-            ratio=self.ratio,
-        )
-
 
 class KeptParts:
-    """Paints parts from pictures, and keeps the pictures of those in view."""
+    """Paints small parts from pictures, and keeps the pictures of those in view."""
 
     def __init__(self) -> None:
-        self._pictures: dict[Hashable, StillPicture] = {}
+        self._kept: dict[Hashable, _Kept] = {}
 
     def paint(self, painter: QPainter, parts: Iterable[Part], placed: Placed) -> None:
         """Paint some parts, the first one lowest."""
-        before, self._pictures = self._pictures, {}
+        before, self._kept = self._kept, {}
+        left, top = placed.offset.x(), placed.offset.y()
         for part in parts:
-            kept = before.get(part.name) or StillPicture()
-            self._pictures[part.name] = kept
-            placed.keep(painter, part.draw, kept=kept, of=part.looks, whole=part.area)
+            looks = *part.looks, placed.scale, placed.ratio
+            kept = before.get(part.name)
+            if kept is None or kept.looks != looks:
+                kept = _drawn(part, placed, looks)
+            self._kept[part.name] = kept
+            painter.drawPixmap(QPointF(left + kept.left, top + kept.top), kept.pixels)
+
+
+class _Kept(NamedTuple):
+    """A part's picture, and where its corner is from the origin, in pixels."""
+
+    looks: tuple[object, ...]
+    pixels: QPixmap
+    left: float
+    top: float
+
+
+def _drawn(part: Part, placed: Placed, looks: tuple[object, ...]) -> _Kept:
+    """Draw a part on whole pixels of the screen."""
+    dense = placed.scale * placed.ratio
+    area = QRectF(part.area.topLeft() * dense, part.area.size() * dense).toAlignedRect()
+    pixels = QPixmap(area.size())
+    pixels.setDevicePixelRatio(placed.ratio)
+    pixels.fill(Qt.GlobalColor.transparent)
+    inside = QPainter(pixels)
+    inside.setRenderHint(QPainter.RenderHint.Antialiasing)
+    corner = QPointF(area.topLeft()) / placed.ratio
+    inside.translate(-corner)
+    inside.scale(placed.scale, placed.scale)
+    part.draw(inside)
+    inside.end()
+    return _Kept(looks, pixels, corner.x(), corner.y())

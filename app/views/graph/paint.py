@@ -40,7 +40,6 @@ class PlayheadState:
     selected: int
     tag: str
 
-
     @property
     def focus(self) -> int:
         """Return the box whose edges are painted strongly."""

@@ -6,6 +6,7 @@ The forward rail is above, the backward rail below; boxes are filled with what i
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -80,8 +81,8 @@ class GraphView(QWidget):
         self._chosen = False  # the user has opened or closed groups
         self._scale, self._offset, self._drop = 1.0, QPointF(0, 0), _SMALLEST_DROP
         self._fitted = True
-        self._still, self._edges, self._boxes = KeptParts(), KeptParts(), KeptParts()
-        self._legend = StillPicture()
+        self._still, self._legend = StillPicture(), StillPicture()
+        self._edges, self._boxes = KeptParts(), KeptParts()
         self._drag: QPointF | None = None
         self._moved = False
         self._live = self._repeats = self._locked = np.zeros(0)
@@ -437,13 +438,32 @@ class GraphView(QWidget):
                 for part in parts:
                     placed.draw(painter, part.draw)
 
-        paint([drawn.still_part()], self._still)
+        self._paint_still(painter, drawn.still_part(), placed)
         paint(drawn.across_parts(moment, placed.seen), self._edges)
         placed.draw(painter, partial(drawn.paint_focused_edges, moment=moment))
         paint((drawn.box_part(number, moment, detail) for number in boxes), self._boxes)
         for number in marked:
             placed.draw(painter, partial(drawn.paint_box, number=number, moment=moment, scale=detail))
         placed.draw(painter, partial(drawn.paint_tag, moment=moment))
+
+    def _paint_still(self, painter: QPainter, part: Part, placed: Placed) -> None:
+        """Paint what stays while the playhead moves.
+
+        It may be larger than the view by far: then a part of it is kept.
+        """
+        if painter.paintEngine().type() != QPaintEngine.Type.Raster:
+            placed.draw(painter, part.draw)
+            return
+        scale, origin = placed.scale, replace(placed, offset=QPointF())
+        self._still.paint(
+            painter,
+            lambda inside: origin.draw(inside, part.draw),
+            of=(*part.looks, scale),
+            whole=QRectF(part.area.topLeft() * scale, part.area.size() * scale),
+            offset=placed.offset,
+            size=placed.size,
+            ratio=placed.ratio,
+        )
 
     def _paint_legend(self, painter: QPainter, area: QRectF, ratio: float) -> None:
         locks, theme = bool(self._locked.any()), self._theme.now
