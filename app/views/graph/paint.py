@@ -299,7 +299,7 @@ class GraphPainter:
         if box.copies > 1:
             self._count(painter, shape, box.copies)
         if moment.locked[number] > 0:
-            left = shape.left() + (_TIP if box.backward else 3.0) + (30.0 if box.copies > 1 else 0.0)
+            left = shape.left() + (_TIP if box.backward else 3.0) + (37.0 if box.copies > 1 else 0.0)
             paint_lock(
                 painter,
                 self._theme,
@@ -360,7 +360,7 @@ class GraphPainter:
         painter.setFont(self.font(11, bold=True))
         text = f"× {copies}"
         width = painter.fontMetrics().horizontalAdvance(text) + 9
-        shape = QRectF(box.left() - 4, box.top() - 10, width, 18)
+        shape = QRectF(box.left() + 3, box.top() - 10, width, 18)  # beside the badge of the box before
         painter.setPen(QPen(self._theme.color("muted"), 1.2))
         painter.setBrush(self._theme.color("panel"))
         painter.drawRoundedRect(shape, 9, 9)
