@@ -165,7 +165,7 @@ def top_with(lines: Sequence[MemoryLine], top_bytes: float) -> float:
 
 
 def sharing(heights: Sequence[float]) -> list[tuple[int, int]]:
-    """Return the place of each line among those at its height, and their number.
+    """Return each line's place among those at its height, and their number.
 
     Heights are in pixels, in order; lines that are closer than a line is wide count as one.
     """

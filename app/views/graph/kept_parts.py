@@ -55,7 +55,7 @@ class Placed:
 
 
 class KeptParts:
-    """Paints small parts from pictures, and keeps the pictures of those in view."""
+    """Paints small parts from pictures; keeps those of parts in view."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, _Kept] = {}

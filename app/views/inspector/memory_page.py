@@ -18,7 +18,6 @@ from app.presenters.rows.hotspot_rows import HotspotRow, View, compare_rows, hel
 from app.theme import CurrentTheme
 from app.views.inspector.hotspot_model import HotspotModel
 from app.views.lists.rows import BarDelegate
-from checkmate.memory.hotspot import Moment
 
 _TIPS = {
     View.VALUES: "Every buffer in memory",
@@ -118,15 +117,14 @@ class MemoryPage(QWidget):
         return self._model.rows
 
     def _refresh(self) -> None:
-        shown, now = self._exploration.shown, self._hotspot.now if self.isVisible() else None
-        if shown is not None and now is not None:
-            rows = self._rows_of(shown, now)
+        if self.isVisible() and self._exploration.shown is not None and self._hotspot.now is not None:
+            rows = self._rows_of(self._exploration.shown)
             # So that Qt need not ask for the height of each row at each step.
             self._list.setUniformItemSizes(not any(row.detail for row in rows))
             self._model.fill(rows)
             self._list.selectionModel().clear()  # the row that was clicked may be of something else
 
-    def _rows_of(self, shown: ListedSchedule, now: Moment) -> list[HotspotRow]:
+    def _rows_of(self, shown: ListedSchedule) -> list[HotspotRow]:
         if self.view is View.HELPS:
             rows = help_rows(shown.graph, shown, self._exploration.known, self._hotspot.remedies)
             if self._hotspot.busy:
@@ -134,7 +132,8 @@ class MemoryPage(QWidget):
             return rows or [HotspotRow("All of it is in use.", "", "Nothing can be dropped here.")]
         if self.view is View.COMPARE and self._comparison.difference is not None:
             return compare_rows(shown.graph, self._comparison.difference)
-        return share_rows(now, self.view)
+        now = self._hotspot.now
+        return [] if now is None else share_rows(now, self.view)
 
     def _on_clicked(self, index: QModelIndex) -> None:
         row = self.rows[index.row()]
