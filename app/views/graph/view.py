@@ -31,12 +31,12 @@ from app.models.undo import WhatIfs
 from app.presenters.plots.box_weights import largest_op, live_bytes, locked_shares, repeats_and_first
 from app.presenters.words.name_cut import NameCut
 from app.theme import CurrentTheme
-from app.views.common.still_picture import StillPicture
 from app.views.graph.kept_parts import KeptParts, Placed
 from app.views.graph.legend import paint_legend
 from app.views.graph.menu import add_block_entries, what_if_menu
 from app.views.graph.overview import OVERVIEW_WIDTH, paint_overview
 from app.views.graph.paint import GraphPainter, Part, PlayheadState
+from app.views.graph.still_picture import StillPicture
 from checkmate.units import format_bytes
 
 _SIDE, _ABOVE, _BELOW, _LEGEND = 22.0, 76.0, 60.0, 44.0

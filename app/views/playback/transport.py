@@ -19,7 +19,7 @@ from app.presenters.words.wording import strong
 from app.theme import CurrentTheme
 from app.views.common.command_button import command_button
 from app.views.common.steady_label import SteadyLabel
-from app.views.common.still_picture import StillPicture
+from app.views.graph.still_picture import StillPicture
 
 
 class Transport(QWidget):

@@ -105,7 +105,7 @@ class EdgeLines(pg.GraphicsObject):  # type: ignore[misc]
             painter.drawText(words, int(Qt.AlignmentFlag.AlignCenter), self._said(line, y < area.top()))
 
     def _pen_of(self, line: MemoryLine, place: int, lines: int) -> QPen:
-        """Return the pen of a line, the one at a ``place`` among ``lines`` at one height.
+        """Return the pen of the line at a ``place`` among ``lines`` at a height.
 
         Each of these draws a part of every dash and leaves the rest to the others.
         """
