@@ -36,7 +36,7 @@ from tests.faults.relay import CLAIMS, DIRECTIONS, FAULTS, LIE, STEPS
 
 _TABLES = (WINDOW_MESSAGES, PROVER_MESSAGES, PLAIN_GREEDY_MESSAGES, COMPILE_MESSAGES)
 _NONE = "none"
-_RECORDED, _RECORDING_S = "tests.faults.recorded", 600.0
+_RECORDED, _RECORDING_S, _PLAYED_SILENT_S = "tests.faults.recorded", 600.0, 8.0
 _BROKEN = re.compile(r"(.*), (to|from) the child, (\d+) \(\w+\): .*", re.DOTALL)
 _LEFT_S = 5.0  # for the children of a conversation to end
 
@@ -64,9 +64,8 @@ def relayed(
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(import_module(protocol.starter), "module_command", command))
         if protocol.waits and fault != _NONE:
-            stack.enter_context(
-                mock.patch.object(import_module(protocol.waits), "_SILENT_S", protocol.silent_s)
-            )
+            silent_s = _PLAYED_SILENT_S if instead else protocol.silent_s  # a player answers at once
+            stack.enter_context(mock.patch.object(import_module(protocol.waits), "_SILENT_S", silent_s))
         yield
 
 
