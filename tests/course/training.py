@@ -82,7 +82,9 @@ class Judged(Peaks):
             self._layouts[last] = training.flatten(tuple(map(tf.convert_to_tensor, few)))[0]
         layout = self._layouts[last]
         plan = training.planner.planned(layout)
-        if plan is not None and plan.over_bytes:
+        if plan is None:
+            return "missed"
+        if plan.over_bytes:
             return "said_to_miss"
         return "held_by_others" if layout.key in training.planner._crowded else "missed"
 
