@@ -50,6 +50,7 @@ def recomputing(folded, random: Random) -> list[int]:
     return steps
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", NAMES)
 def test_it_shows_what_the_replica_shows(name: str) -> None:
     folded = folded_zoo(name)
