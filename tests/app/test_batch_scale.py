@@ -70,6 +70,7 @@ def test_another_batch_is_said_at_once_and_then_explored_within_the_same_budget(
     assert not window.export_button.isEnabled() and "scaled" in window.export_button.toolTip()
 
 
+@pytest.mark.heavy
 def test_one_click_leads_back_to_all_that_was_known(window, qtbot, row) -> None:
     exploration = window.session.exploration
     exploration.set_budget(int(0.8 * exploration.plain.peak_bytes))
