@@ -62,6 +62,7 @@ def test_a_budget_that_cannot_be_kept_is_missed_or_an_error(capfd: pytest.Captur
     assert caught.value.details["needed_bytes"] > caught.value.details["budget_bytes"] == 2**20
 
 
+@pytest.mark.heavy
 def test_fit_ends_where_training_need_not_wait() -> None:
     """There is nothing beside compiled training that would have to be ended."""
     model, x, y = _model("normalized")
@@ -88,6 +89,7 @@ def test_what_xla_cannot_compile_trains_on_the_executor(capfd: pytest.CaptureFix
     assert "TensorFlow's executor runs it instead" in said
 
 
+@pytest.mark.heavy
 def test_target_executor_is_the_way_out(capfd: pytest.CaptureFixture[str]) -> None:
     model, x, y = _model("normalized")
     checkmate.rematerialize(model, "1GiB", target="executor")
