@@ -218,34 +218,11 @@ def _plan_request(
     quiet: bool,
     wait: bool = True,
 ) -> PlanRequest:
-    from checkmate.tf.training.plans.plan import Least, PlanRequest
+    from checkmate.tf.training.plans.plan import PlanRequest
 
     chosen, missed = _options_of(options), on_miss_of(on_miss)
     find_solver(solver).load()  # a wrong name is reported now, not at the first batch
-
-    def solve_here(
-        graph: Graph,
-        budget_bytes: int,
-        start: Schedule | None,
-        seconds: float | None,
-        report: Report,
-        cancelled: Cancelled,
-    ) -> SolveResult:
-        limit = chosen.time_limit_s if seconds is None else min(seconds, chosen.time_limit_s)
-        now = dataclasses.replace(chosen, time_limit_s=limit, start=start or chosen.start)
-        heard = Following(graph, report, cancelled)
-        if solver == "auto" and chosen.moves is None:  # by the clock, it would differ from run to run
-            return solve_counted(graph, budget_bytes, options=now, listener=heard)
-        return solve(graph, budget_bytes, solver=solver, options=now, listener=heard)
-
-    def quick_here(graph: Graph, budget_bytes: int) -> Schedule | None:
-        return schedule_before_compiling(graph, budget_bytes, options=chosen)
-
-    def least_here(graph: Graph, report: Report) -> Least:
-        known = known_minimum(graph)
-        start = solve(graph, known.bytes, solver="greedy").schedule
-        found = solve_here(graph, known.bytes, start, None, report, never).schedule or start
-        return Least(found or Schedule.plain(graph), known.bound.bytes)
+    search = _Search(solver, chosen)
 
     def tell(sentence: str) -> None:
         if not quiet:
@@ -253,8 +230,8 @@ def _plan_request(
 
     return PlanRequest(
         budget=_budget_of(budget),
-        solve=solve_here,
-        least=least_here,
+        solve=search.solve,
+        least=search.least,
         bound=lambda graph: run_once_bound(graph).bytes,
         on_miss=missed,
         progress=lambda: progress_here(quiet=quiet),
@@ -262,8 +239,46 @@ def _plan_request(
         store=PlanStore(default_folder()) if cache else None,
         decides={"solver": solver, "on_miss": missed.value, **_facts_of(chosen)},
         wait=wait,
-        quick=None if wait or solver != "auto" else quick_here,
+        quick=None if wait or solver != "auto" else search.quick,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Search:
+    """How a training looks for schedules, in the user's own process."""
+
+    solver: str
+    options: SolveOptions
+
+    def solve(
+        self,
+        graph: Graph,
+        budget_bytes: int,
+        start: Schedule | None,
+        seconds: float | None,
+        report: Report,
+        cancelled: Cancelled,
+    ) -> SolveResult:
+        """Solve from ``start``, within ``seconds`` if that is less."""
+        limit = self.options.time_limit_s if seconds is None else min(seconds, self.options.time_limit_s)
+        now = dataclasses.replace(self.options, time_limit_s=limit, start=start or self.options.start)
+        heard = Following(graph, report, cancelled)
+        if self.solver == "auto" and now.moves is None:  # by the clock, it would differ from run to run
+            return solve_counted(graph, budget_bytes, options=now, listener=heard)
+        return solve(graph, budget_bytes, solver=self.solver, options=now, listener=heard)
+
+    def quick(self, graph: Graph, budget_bytes: int) -> Schedule | None:
+        """Return what is found without the compiled search."""
+        return schedule_before_compiling(graph, budget_bytes, options=self.options)
+
+    def least(self, graph: Graph, report: Report) -> Least:
+        """Return a schedule of the least memory, and the proved bound."""
+        from checkmate.tf.training.plans.plan import Least
+
+        known = known_minimum(graph)
+        start = solve(graph, known.bytes, solver="greedy").schedule
+        found = self.solve(graph, known.bytes, start, None, report, never).schedule or start
+        return Least(found or Schedule.plain(graph), known.bound.bytes)
 
 
 def _keras_backend() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -23,6 +24,9 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# Tests start hundreds of processes. Without bytecode each compiles this program, and each pytest all tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 prepare_own_process()
 
 

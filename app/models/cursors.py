@@ -12,9 +12,15 @@ class Playhead(QObject):
     """A position in the schedule on screen, and its playback.
 
     The playback runs at ``speed`` times the base rate.
+
+    Signals:
+        moved: it is on another step.
+        told: what is said of the step in words may follow. While it plays, that is a turn of the event loop
+            after ``moved``, so that the pictures are painted in between; else it is at once.
     """
 
     moved = Signal(int)
+    told = Signal(int)
     playing_changed = Signal(bool)
     LONGEST_SECONDS = 60.0
     STEPS_PER_SECOND = 12.0
@@ -29,6 +35,9 @@ class Playhead(QObject):
         self._timer = QTimer(self)
         self._timer.setInterval(self.TICK_MS)
         self._timer.timeout.connect(self._tick)
+        self._telling = QTimer(self)
+        self._telling.setSingleShot(True)
+        self._telling.timeout.connect(self._tell)
 
     @property
     def playing(self) -> bool:
@@ -48,6 +57,10 @@ class Playhead(QObject):
             self.step = step
             self._exact = float(step)
             self.moved.emit(step)
+            if self.playing:
+                self._telling.start()
+            else:
+                self._tell()
 
     def play(self, on: bool) -> None:
         """Start or stop playback; from the end it starts over."""
@@ -59,6 +72,8 @@ class Playhead(QObject):
             self._timer.start()
         else:
             self._timer.stop()
+            if self._telling.isActive():
+                self._tell()
         self.playing_changed.emit(on)
 
     def toggle(self) -> None:
@@ -80,6 +95,10 @@ class Playhead(QObject):
     def last_step(self) -> None:
         """Go to the last step."""
         self.seek(self.count - 1)
+
+    def _tell(self) -> None:
+        self._telling.stop()
+        self.told.emit(self.step)
 
     def _tick(self) -> None:
         rate = max(self.STEPS_PER_SECOND, self.count / self.LONGEST_SECONDS) * self.speed

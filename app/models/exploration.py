@@ -383,6 +383,13 @@ class Exploration(QObject):
             return self.least_possible
         return self.what_if.least_bound(self.aim.max_overhead)
 
+    def as_listed(self, budget_bytes: int) -> int:
+        """Return the budget that someone means who writes one as the list does.
+
+        Peaks are listed in rounded words, so the schedule may need a little more than its words.
+        """
+        return budget_bytes if self.what_if is None else self.what_if.as_listed(budget_bytes)
+
     def best_for(self, budget_bytes: int) -> ListedSchedule | None:
         """Return the cheapest known schedule whose peak fits."""
         return None if self.what_if is None else self.what_if.best_for(budget_bytes)

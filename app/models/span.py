@@ -64,6 +64,7 @@ class StepSpan(QObject):
         self._exploration = exploration
         self._graph: Graph | None = None
         self._stages: NDArray[np.float64] = np.array([0.0, 1.0])
+        self._numbers = np.arange(2)
         self._axis: tuple[ListedSchedule, bool, StepAxis] | None = None
         exploration.shown_changed.connect(self._on_shown)
         if exploration.shown is not None:
@@ -99,11 +100,11 @@ class StepSpan(QObject):
 
     def stage(self, position: float) -> float:
         """Return the stage at a position, and how far it is done."""
-        return float(np.interp(position, self._stages, np.arange(len(self._stages))))
+        return float(np.interp(position, self._stages, self._numbers))
 
     def position(self, stage: float) -> float:
         """Return the position at a stage; the opposite of ``stage``."""
-        return float(np.interp(stage, np.arange(len(self._stages)), self._stages))
+        return float(np.interp(stage, self._numbers, self._stages))
 
     def show(self, begin: float, end: float) -> None:
         """Show the step between two positions, as far as there are any."""
@@ -206,6 +207,7 @@ class StepSpan(QObject):
         if shown.graph is not self._graph:
             self.heights = dict.fromkeys(Scale, _ALL)
         self._graph, self._stages = shown.graph, stage_edges(shown.matrices)
+        self._numbers = np.arange(len(self._stages))
         every = 0.0, float(len(self._stages) - 1)
         begin, end = (self.position(row) for row in (rows if stays else every))
         self.begin, self.end = _within(begin, end, float(self.count), _LEAST_STEPS)

@@ -24,6 +24,7 @@ from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.constraints import Constraints, constrained, run_once, start_for_constrained
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
+from checkmate.units import format_bytes, parse_bytes
 
 _PROVED = 1 - 1e-9
 _FALSE = 1e-4  # a bound above a known cost by this share is no rounding
@@ -335,6 +336,17 @@ class WhatIf:
             result.solve_seconds,
         )
         return ListedSchedule(point, self.constrained, self.frontier)
+
+    def as_listed(self, budget_bytes: int) -> int:
+        """Return the smallest known peak that is written as this budget is.
+
+        It is the budget itself if its words do not say it wholly, or if a schedule with these words fits it.
+        """
+        words = format_bytes(budget_bytes)
+        if parse_bytes(words) != budget_bytes:
+            return budget_bytes
+        alike = [found.peak_bytes for found in self.known if format_bytes(found.peak_bytes) == words]
+        return max(budget_bytes, min(alike, default=0))
 
     def best_for(self, budget_bytes: int) -> ListedSchedule | None:
         """Return the cheapest known schedule whose peak fits."""

@@ -30,7 +30,7 @@ from checkmate.solvers.tolerances import ROUNDING
 from checkmate.units import format_bytes, format_seconds, plural
 
 if TYPE_CHECKING:
-    from checkmate.pipeline.fitting.try_size import MeterHistory
+    from checkmate.pipeline.fitting.try_size import MeterHistory, TriedSchedule
 
 _MEASURED, _TRACED = 4, 12  # sizes at most
 _RUNS = 5  # steps of one measurement: the first, three timed ones, one traced
@@ -38,10 +38,8 @@ _NEAR = 0.03  # of a size that fits: no larger one is looked for that near
 _SOLVE_S = 3.0  # for each schedule that is looked for on the way
 _WITHOUT = 0.97  # the next size where nothing tells how far the last one was off
 _SPARE = 0.97  # of the memory that was free: other programs take some of it in the meantime
-_MARGIN, _PROCESS = (
-    1.2,
-    2 * 2**30,
-)  # of the budget; bytes that TensorFlow itself and the traced graphs take beside it
+_MARGIN = 1.2  # of the budget
+_PROCESS = 2 * 2**30  # bytes that TensorFlow itself and the traced graphs take beside it
 
 
 @dataclass(frozen=True)
@@ -171,26 +169,30 @@ class _Measuring:
         result = with_schedule(
             Problem(found.graph, self.budget), "auto", found.schedule.steps, lower_bound=None, seconds=0.0
         )
+        tried = TriedSize(size, found.graph, result, predicted_bytes=found.predicted_bytes)
         fixed, shown = min(found.graph.fixed_bytes, self.allowed), found.measured
         if shown is None:
             predicted = format_bytes(found.predicted_bytes)
             limit = "the budget" if self.allowed == self.budget else "the device has"
             why = f"the allocator should show {predicted} (predicted), more than {limit}"
             share = (self.allowed - fixed) / max(1, found.predicted_bytes - fixed)
-            return TriedSize(size, found.graph, result, predicted_bytes=found.predicted_bytes, why=why), share
+            return replace(tried, why=why), share
         self.known = self.known.after(shown, found.graph.fixed_bytes, found.predicted_bytes)
+        share = (self.allowed - fixed) / max(1, shown.peak_bytes - fixed)
+        return self._with_measured(tried, found), share
+
+    def _with_measured(self, tried: TriedSize, found: TriedSchedule) -> TriedSize:
+        """Return the size with what its step was measured to hold."""
+        shown = found.measured
+        assert shown is not None
         over = shown.peak_bytes - self.budget
         why = (
             f"its measured peak {format_bytes(shown.peak_bytes)} is over by {format_bytes(over)}"
             if over > 0
             else ""
         )
-        share = (self.allowed - fixed) / max(1, shown.peak_bytes - fixed)
-        tried = TriedSize(
-            size,
-            found.graph,
-            result,
-            predicted_bytes=found.predicted_bytes,
+        return replace(
+            tried,
             peak_bytes=shown.peak_bytes,
             requested_bytes=shown.requested_peak_bytes,
             seconds=shown.seconds,
@@ -198,7 +200,6 @@ class _Measuring:
             meter=shown.meter,
             why=why,
         )
-        return tried, share
 
     def _first(self, graph: Graph) -> Schedule | None:
         """Return a schedule to begin with.

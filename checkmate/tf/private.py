@@ -276,19 +276,23 @@ def captured_variables(function: Any) -> tuple[Any, ...]:
         data = getattr(external, "_handle_data", None)
         if inner.dtype == tf.resource and id(external) not in known and data is not None and data.is_set:
             unknown.append(external)
-    every = _variables_by_handle() if unknown else {}
+    every = _variables_by_handle(unknown)
     found = {id(handle): every.get(id(handle), HandledVariable(handle)) for handle in unknown}
     return (*known.values(), *found.values())
 
 
-def _variables_by_handle() -> dict[int, Any]:
-    """Return every variable that Python has, by its handle's identity.
+def _variables_by_handle(handles: list[Any]) -> dict[int, Any]:
+    """Return the variables that have these handles, by the handle's identity.
 
-    A function does not tell which variables it writes without reading them. An export has to. Python's
-    objects are many, so they are gone through once.
+    A function does not tell which variables it writes without reading them. An export has to. The collector
+    is asked for what refers to a handle, and not for all objects: another thread's tuple that is not finished
+    yet would be among these, and that thread would end with a SystemError.
     """
     kind = resource_variable_ops.BaseResourceVariable
-    every = (item for item in gc.get_objects() if issubclass(type(item), kind))
+    holders = gc.get_referrers(*handles) if handles else []
+    attributes = [holder for holder in holders if type(holder) is dict]
+    owners = gc.get_referrers(*attributes) if attributes else []
+    every = (item for item in (*holders, *owners) if issubclass(type(item), kind))
     return {id(handle): item for item in every if (handle := getattr(item, "_handle", None)) is not None}
 
 

@@ -145,6 +145,7 @@ def test_bands_zoom_down_to_one_op(window, qtbot) -> None:
     assert (owners == owners[:, :1]).mean() > 0.4  # one step fills the width
 
 
+@pytest.mark.heavy
 def test_ten_thousand_ops_zoom_without_stalls(window, qtbot) -> None:
     """Test it generously: pictures that take longer would be seen as stalls."""
     window.session.exploration.set_graph(training_dag(3, 5000))

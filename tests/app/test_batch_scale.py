@@ -70,6 +70,7 @@ def test_another_batch_is_said_at_once_and_then_explored_within_the_same_budget(
     assert not window.export_button.isEnabled() and "scaled" in window.export_button.toolTip()
 
 
+@pytest.mark.heavy
 def test_one_click_leads_back_to_all_that_was_known(window, qtbot, row) -> None:
     exploration = window.session.exploration
     exploration.set_budget(int(0.8 * exploration.plain.peak_bytes))
@@ -85,6 +86,7 @@ def test_one_click_leads_back_to_all_that_was_known(window, qtbot, row) -> None:
     assert len(exploration.known) >= known and not row.back.isVisible() and row.spin.value() == 4
 
 
+@pytest.mark.heavy
 def test_a_budget_holds_for_all_batches_and_constraints_stay(window, qtbot, row) -> None:
     exploration = window.session.exploration
     window.selection.select(2)
@@ -99,6 +101,7 @@ def test_a_budget_holds_for_all_batches_and_constraints_stay(window, qtbot, row)
     assert exploration.budget_bytes == plain
 
 
+@pytest.mark.heavy
 def test_the_slider_goes_past_the_batch_that_fits(window, qtbot, row) -> None:
     exploration, reach = window.session.exploration, window.batch_scale.reach
     budget = exploration.budget_bytes
@@ -138,6 +141,7 @@ def test_without_a_batch_there_is_no_slider(window, qtbot) -> None:
     assert not window.explorer.batch.isVisible()
 
 
+@pytest.mark.heavy
 def test_what_is_scaled_from_a_scaled_graph_leads_back_to_the_first(window, qtbot, row) -> None:
     exploration = window.session.exploration
     own = exploration.graph
@@ -150,6 +154,7 @@ def test_what_is_scaled_from_a_scaled_graph_leads_back_to_the_first(window, qtbo
     assert exploration.graph is own
 
 
+@pytest.mark.heavy
 def test_another_graph_is_another_beginning(window, qtbot, row) -> None:
     row.spin.setValue(8)
     explored(window, qtbot, 8)

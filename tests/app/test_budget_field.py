@@ -9,6 +9,8 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 
+from checkmate.ir.graph import GraphBuilder
+from checkmate.units import format_bytes, parse_bytes
 from tests.app.windows import open_chain, training_chain
 
 
@@ -34,6 +36,23 @@ def test_the_text_stays_only_as_long_as_it_is_the_budget(window, qtbot, field) -
     assert exploration.budget_bytes == pytest.approx(0.7 * exploration.plain.peak_bytes, abs=1)
     window.explorer.budget.choose(int(exploration.plain.peak_bytes * 0.8))
     assert field.text() == ""
+
+
+def test_a_size_written_as_the_list_writes_it_shows_that_row(window, qtbot, field) -> None:
+    builder = GraphBuilder("uneven")
+    values = [builder.value(f"v{number}", 1_102_003) for number in range(3)]
+    for number, value in enumerate(values):
+        builder.op(f"op{number}", values[:number], [value])
+    exploration = window.session.exploration
+    exploration.set_graph(builder.build())
+    peak = exploration.plain.peak_bytes
+    words = format_bytes(peak)
+    assert parse_bytes(words) < peak
+    enter(field, qtbot, words)
+    assert exploration.budget_bytes == peak and field.text() == words
+    assert exploration.standing.best is exploration.plain
+    enter(field, qtbot, str(parse_bytes(words) - 1))  # in bytes it is meant as it is
+    assert exploration.budget_bytes == parse_bytes(words) - 1
 
 
 def test_what_is_being_typed_is_not_taken_away(window, qtbot, field) -> None:

@@ -162,7 +162,7 @@ def test_ops_that_differ_are_listed_and_select(window) -> None:
     page.show_view(View.COMPARE)
     assert [row.op for row in page.rows] == [entry.op for entry in comparison.difference.ops]
     assert page.rows[0].figure.startswith("A ↻")
-    page._list.itemClicked.emit(page._list.item(0))
+    page._list.clicked.emit(page._list.model().index(0, 0))
     assert window.selection.op == page.rows[0].op
     window.selection.select(-1)
     comparison.pin(None)

@@ -19,7 +19,7 @@ def luminance(color: QColor) -> float:
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda theme: theme.name)
-@pytest.mark.parametrize("size", [(1400, 900), (1000, 640)])
+@pytest.mark.parametrize("size", [(1400, 900), pytest.param((1000, 640), marks=pytest.mark.heavy)])
 def test_a_box_that_has_not_run_yet_has_an_outline_that_is_seen(window, qtbot, theme, size) -> None:
     window.resize(*size)
     open_chain(window, qtbot)

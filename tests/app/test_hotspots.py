@@ -63,13 +63,13 @@ def test_views_follow_the_playhead_and_a_row_selects_its_op(window, qtbot) -> No
     assert page.isVisible() and "· peak" in inspector.note.text()
     for view in (View.VALUES, View.LAYERS, View.REASONS):
         qtbot.mouseClick(page.tabs[view], Qt.MouseButton.LeftButton)
-        assert page.view is view and page._list.count() == len(page.rows) > 2
+        assert page.view is view and page._list.model().rowCount() == len(page.rows) > 2
     before = [row.figure for row in page.rows]
     window.playhead.seek(2)
     assert [row.figure for row in page.rows] != before and "· peak" not in inspector.note.text()
     page.show_view(View.VALUES)
     at = next(i for i, row in enumerate(page.rows) if row.op >= 0)
-    page._list.itemClicked.emit(page._list.item(at))
+    page._list.clicked.emit(page._list.model().index(at, 0))
     assert window.selection.op == page.rows[at].op and not page.isVisible() and inspector.back.isVisible()
     qtbot.mouseClick(inspector.back, Qt.MouseButton.LeftButton)
     assert window.selection.op == -1 and page.isVisible()
@@ -130,5 +130,5 @@ def test_known_smaller_schedules_come_first_and_a_click_shows_them(window, qtbot
     exploration.show(exploration.plain)
     row = inspector.memory.rows[0]
     assert row.found is exploration.known[0] and "by hand" in row.detail
-    inspector.memory._list.itemClicked.emit(inspector.memory._list.item(0))
+    inspector.memory._list.clicked.emit(inspector.memory._list.model().index(0, 0))
     assert exploration.shown is row.found and exploration.budget_bytes == best.peak_bytes

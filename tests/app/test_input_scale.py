@@ -109,6 +109,7 @@ def test_nothing_is_traced_until_somebody_asks(window, qtbot, scale) -> None:
     assert not row.isVisible() and not row.offer.isVisible()  # nobody knows what its input is
 
 
+@pytest.mark.heavy
 def test_another_size_is_said_at_once_and_then_traced_and_explored(window, qtbot, scale) -> None:
     exploration = window.session.exploration
     row = prepared(window, qtbot, scale)

@@ -216,7 +216,7 @@ def test_a_selected_value_is_the_only_band_that_is_marked(opened, qtbot) -> None
     opened.playhead.seek(20)
     qtbot.waitUntil(lambda: any(row.value >= 0 for row in memory.rows))
     number = next(place for place, row in enumerate(memory.rows) if row.value >= 0)
-    place = memory._list.visualItemRect(memory._list.item(number)).center()
+    place = memory._list.visualRect(memory._list.model().index(number, 0)).center()
     wanted = memory.rows[number]
     qtbot.mouseClick(memory._list.viewport(), LEFT, pos=place)
     assert (opened.selection.op, opened.selection.value) == (wanted.op, wanted.value)

@@ -236,6 +236,7 @@ def test_playhead_and_selection_reach_every_view(window, qtbot) -> None:
     assert window.playhead.step == window.session.exploration.shown.timeline.peak_step
 
 
+@pytest.mark.heavy
 def test_painting_leaves_the_reference_count_of_none_alone(window, qtbot) -> None:
     open_chain(window, qtbot)
     window.grab()

@@ -62,8 +62,9 @@ def main() -> int:
     print(*notes, sep="\n", flush=True)
     if asked.output is not None:
         told = [line for line in course.said.splitlines() if line.startswith("checkmate: ")]
+        said = {name: course.window[name] for name in ("problems", "warnings")}
         every = len(course.training) // 200 + 1
-        record.write(asked.output, rows, notes, training=course.training[::every], told=told)
+        record.write(asked.output, rows, notes, training=course.training[::every], told=told, **said)
     return 1 if any(row.broke for row in rows) else 0
 
 

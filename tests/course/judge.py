@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.tried import Tried
 
+_STEPS = ("steps", "steps_said_to_miss", "over_budget", "said_to_miss", "held_by_others", "missed")
 GROWTH_MB = 64.0  # of the training process, from its first settled quarter to its last
 
 
@@ -37,11 +38,13 @@ def grown(rows: list[dict[str, Any]]) -> float:
 def judge(course: Course) -> tuple[list[Tried], list[str]]:
     """Return what was tried and what broke, and notes on what was held."""
     training, window = course.training, course.window
-    last = training[-1] if training else {"steps": 0, "over_budget": 0, "seconds": 0.0, "compiled": 0}
+    last = training[-1] if training else dict.fromkeys((*_STEPS, "seconds", "compiled"), 0)
+    said = last["steps_said_to_miss"]
     verdict, held = window["verdict"], window["samples"]
     rows = [
         Tried("training processes that ended by themselves", 1, int(course.code != 0 or not training)),
-        Tried("training steps within the budget", last["steps"], last["over_budget"]),
+        Tried("training steps by plans that keep the budget", last["steps"] - said, last["missed"]),
+        Tried("training steps by plans that were said to miss it", said, 0),
         Tried("rounds of training without growth", len(training), int(grown(training) > GROWTH_MB)),
         Tried("moves of the window's slider", window["moves"], len(window["warnings"])),
         Tried("solves in the window", window["solves"], window["unsettled"]),
@@ -53,6 +56,10 @@ def judge(course: Course) -> tuple[list[Tried], list[str]]:
     notes = [
         f"{last['seconds'] / 60:.0f} minutes of training with {layouts} layouts of batches, compiled "
         f"{last['compiled']} times; the window beside it for {window['seconds'] / 60:.0f} minutes.",
+        f"Of {last['steps']:,} steps {last['over_budget']:,} were over the budget: "
+        f"{last['said_to_miss']:,} where it was said before that nothing known keeps it, "
+        f"{last['held_by_others']:,} where it was said that others hold more than was foreseen, and "
+        f"{last['missed']:,} without a word before.",
         f"Training: {training[0]['rss_mb'] if training else 0:.0f} MiB after its first round, at most "
         f"{highest(training):.0f} MiB, {grown(training):+.0f} MiB from its second to its last quarter.",
         f"Window: {held[0]['rss_mb']:.0f} MiB at first, {held[-1]['rss_mb']:.0f} MiB at the end, "

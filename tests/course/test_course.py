@@ -16,9 +16,10 @@ WINDOW = {
 }  # fmt: skip
 
 
-def rounds(*rss: float, over: int = 0) -> list[dict[str, object]]:
+def rounds(*rss: float, said: int = 0, missed: int = 0) -> list[dict[str, object]]:
     return [
-        {"rss_mb": mb, "steps": 10 * (i + 1), "over_budget": over, "seconds": i, "compiled": 1,
+        {"rss_mb": mb, "steps": 10 * (i + 1), "steps_said_to_miss": said, "over_budget": said + missed,
+         "said_to_miss": said, "held_by_others": 0, "missed": missed, "seconds": i, "compiled": 1,
          "size": 32, "batch": 8}
         for i, mb in enumerate(rss)
     ]  # fmt: skip
@@ -35,8 +36,15 @@ def test_a_good_course_has_nothing_broken() -> None:
 def test_a_missed_budget_a_leak_and_a_crash_are_seen() -> None:
     leak = [500 + 10 * i for i in range(40)]
     assert grown(rounds(*leak)) == 200  # the tops of the second and the last quarter
-    assert len(broke(Course(rounds(*leak, over=3), WINDOW, -9, ""))) == 3
+    assert len(broke(Course(rounds(*leak, missed=3), WINDOW, -9, ""))) == 3
     assert len(broke(Course([], WINDOW, 0, ""))) == 1
+
+
+def test_steps_that_were_said_to_miss_the_budget_are_counted_apart() -> None:
+    rows, notes = judge(Course(rounds(500, 900, 900, 901, said=4, missed=1), WINDOW, 0, ""))
+    steps = [(row.tried, row.broke) for row in rows if row.what.startswith("training steps")]
+    assert steps == [(36, 1), (4, 0)]
+    assert "5 were over the budget: 4 where it was said before" in notes[1]
 
 
 @pytest.mark.long

@@ -2,7 +2,9 @@
 
 ``python -m tests.course.training SECONDS NOTES.jsonl``. Each line of the notes is a round of ``fit``: the
 steps and those over the budget so far, the highest allocated peak of a step in the round, and what the
-process holds. The budget is in bytes: a share of what the plain step of the largest batch holds.
+process holds. Of the steps over the budget those are counted apart that the program had said would be, and
+those of which it said that others hold the memory. The budget is in bytes: a share of what the plain step of
+the largest batch holds.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import json
 import os
 import sys
 import time
+from collections import Counter
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -33,6 +36,7 @@ BATCHES = (8, 16, 24)
 _STEPS, _LAST = 12, 5  # full batches of a round, and the examples of its last batch
 _EACH_COMPILED = 60  # rounds
 _DEVICE = "CPU:0"
+COUNTS = ("steps", "steps_said_to_miss", "over_budget", "said_to_miss", "held_by_others", "missed")
 
 
 class Peaks(keras.callbacks.Callback):  # type: ignore[misc]
@@ -47,6 +51,42 @@ class Peaks(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.peaks.append(tf.config.experimental.get_memory_info(_DEVICE)["peak"])
+
+
+class Judged(Peaks):
+    """Say of each step over the budget what the program says of its layout."""
+
+    def __init__(self, budget: int, size: int, batch: int) -> None:
+        super().__init__()
+        self.budget, self.size, self.batch = budget, size, batch
+        self.found: Counter[str] = Counter()
+        self._layouts: dict[bool, Any] = {}
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        super().on_train_batch_end(batch, logs)
+        self.found["steps"] += 1
+        kind = self._kind(batch == _STEPS)
+        self.found["steps_said_to_miss"] += kind == "said_to_miss"
+        if self.peaks[-1] > self.budget:
+            self.found["over_budget"] += 1
+            self.found[kind] += 1
+
+    def _kind(self, last: bool) -> str:
+        """Return what this step is if it is over: ``last`` of a round or not.
+
+        A plan that was just seen over the budget is gone, so nothing was said of it.
+        """
+        training = self.model.train_function.training
+        if last not in self._layouts:
+            few = images(self.size, _LAST if last else self.batch)
+            self._layouts[last] = training.flatten(tuple(map(tf.convert_to_tensor, few)))[0]
+        layout = self._layouts[last]
+        plan = training.planner.planned(layout)
+        if plan is None:
+            return "missed"
+        if plan.over_bytes:
+            return "said_to_miss"
+        return "held_by_others" if layout.key in training.planner._crowded else "missed"
 
 
 def network() -> keras.Model:
@@ -82,19 +122,18 @@ def main(seconds: float, notes: Path) -> None:
     budget = int(SHARE * plain_peak(model))
     checkmate.rematerialize(model, budget)
     layouts = [(size, batch) for batch in BATCHES for size in SIZES]
-    steps = missed = 0
+    found: Counter[str] = Counter()
     while time.monotonic() - begun < seconds:
         number = next(rounds)
         if number and number % _EACH_COMPILED == 0:
             compile_it(model)
         size, batch = layouts[number % len(layouts)]
-        peaks = Peaks()
+        peaks = Judged(budget, size, batch)
         model.fit(*images(size, _STEPS * batch + _LAST), batch_size=batch, verbose=0, callbacks=[peaks])
-        steps += len(peaks.peaks)
-        missed += sum(peak > budget for peak in peaks.peaks)
+        found += peaks.found
         row = {
             "seconds": round(time.monotonic() - begun, 1), "round": number, "size": size, "batch": batch,
-            "steps": steps, "over_budget": missed, "peak_bytes": max(peaks.peaks), "budget_bytes": budget,
+            **{name: found[name] for name in COUNTS}, "peak_bytes": max(peaks.peaks), "budget_bytes": budget,
             "compiled": 1 + number // _EACH_COMPILED,
             "rss_mb": round(psutil.Process().memory_info().rss / 2**20, 1),
         }  # fmt: skip

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from checkmate.cli.main import build_parser
-from tests.docs.pages import PAGES, ROOT, TEXTS, Block, blocks, name_of, prose
+from tests.docs.pages import PAGES, TEXTS, Block, blocks, name_of, prose
+from tests.quick_start import QUICK
 
 SHELL = [block for page in TEXTS for block in blocks(page, "sh")]
 PYTHON = [block for page in TEXTS for block in blocks(page, "python")]
@@ -29,7 +30,7 @@ def environment(folder: Path) -> dict[str, str]:
     command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m checkmate "$@"\n')
     command.chmod(0o755)
     path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "QT_QPA_PLATFORM": "offscreen"}
+    return {**os.environ, **QUICK, "PATH": path, "QT_QPA_PLATFORM": "offscreen"}
 
 
 @pytest.mark.heavy  # the parser takes every command below, in a moment

@@ -60,6 +60,25 @@ def test_solve_then_check(
     assert text.startswith("valid, within the budget 60 B\n")
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (
+            "--budget 60 --solver greedy",
+            "  bound     the solver's own, which is trusted here; checkmate certify ",
+        ),
+        ("--budget 60 --keep a0", "  proof     the solver's own, which is trusted here\n"),
+        ("--max-overhead 5%", "  proof     the solver's own, which is trusted here\n"),
+        ("--budget 60", "  proof     verified apart from the solver"),
+    ],
+)
+def test_solve_says_who_proves_its_bound(
+    asked: str, said: str, chain_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text, _ = call(capsys, "solve", chain_file, *asked.split())
+    assert code == 0 and said in text
+
+
 def test_json_is_one_object_and_nothing_else(
     chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from tests.faults.messages import Piece
@@ -34,12 +35,25 @@ TITLES = {
 }
 
 
+def whole(pieces: Iterable[Piece]) -> list[Piece]:
+    """Return one piece for a conversation, which may have been tried in parts."""
+    found: dict[str, Piece] = {}
+    for piece in pieces:
+        begun = found.setdefault(piece.protocol, replace(piece, tried={}, broken=[], again=[], seconds=0.0))
+        for fault, count in piece.tried.items():
+            begun.tried[fault] = begun.tried.get(fault, 0) + count
+        begun.broken += piece.broken
+        begun.again += piece.again
+        begun.seconds += piece.seconds
+    return sorted(found.values(), key=lambda piece: list(TITLES).index(piece.protocol))
+
+
 def row(piece: Piece) -> Tried:
     """Return how much of a conversation was harmed, as a row."""
     messages = sum(map(len, piece.messages.values()))
-    whole, harmed = messages * len(FAULTS), piece.done
+    every, harmed = messages * len(FAULTS), piece.done
     part = (
-        f"all {messages} messages" if harmed >= whole else f"{harmed} of {whole} faults, {messages} messages"
+        f"all {messages} messages" if harmed >= every else f"{harmed} of {every} faults, {messages} messages"
     )
     return Tried(f"{TITLES[piece.protocol]} ({part})", harmed, len(piece.broken) + len(piece.again))
 
@@ -64,8 +78,7 @@ def main() -> int:
     parser.add_argument("--note", action="append", default=[], help="a sentence below the table")
     asked = parser.parse_args()
     record = Record.begin("python -m tests.faults.messages NAME, for each")
-    pieces = [Piece(**json.loads(path.read_text(encoding="utf-8"))) for path in asked.pieces]
-    pieces.sort(key=lambda piece: list(TITLES).index(piece.protocol))
+    pieces = whole(Piece(**json.loads(path.read_text(encoding="utf-8"))) for path in asked.pieces)
     rows = [row(piece) for piece in pieces]
     total = Tried("all", sum(one.tried for one in rows), sum(one.broke for one in rows))
     broken = [f"{piece.protocol}: {line}" for piece in pieces for line in (*piece.broken, *piece.again)]

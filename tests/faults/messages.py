@@ -2,8 +2,9 @@
 
 ``python -m tests.faults.messages PROTOCOL`` counts the messages of a normal conversation, then has it again
 for each message and each fault. It prints what was tried and what broke, as JSON. With ``-o FILE`` that is
-written after each fault, and a run that was stopped goes on where it was. ``python -m tests.faults.gathered``
-puts such files into one record.
+written after each fault, and a run that was stopped goes on where it was. With ``--recorded FOLDER`` the
+answers of the device's process are recorded once and then played (``tests.faults.recorded``).
+``python -m tests.faults.gathered`` puts such files into one record.
 """
 
 from __future__ import annotations
@@ -35,35 +36,51 @@ from tests.faults.relay import CLAIMS, DIRECTIONS, FAULTS, LIE, STEPS
 
 _TABLES = (WINDOW_MESSAGES, PROVER_MESSAGES, PLAIN_GREEDY_MESSAGES, COMPILE_MESSAGES)
 _NONE = "none"
+_RECORDED, _RECORDING_S, _PLAYED_SILENT_S = "tests.faults.recorded", 600.0, 8.0
 _BROKEN = re.compile(r"(.*), (to|from) the child, (\d+) \(\w+\): .*", re.DOTALL)
 _LEFT_S = 5.0  # for the children of a conversation to end
 
 
 @contextmanager
-def relayed(protocol: Protocol, fault: str, direction: str, number: int, log: Path) -> Iterator[None]:
-    """Put the relay before the first child that the protocol starts."""
+def relayed(
+    protocol: Protocol, fault: str, direction: str, number: int, log: Path, instead: tuple[str, ...] = ()
+) -> Iterator[None]:
+    """Put the relay before the first child that the protocol starts.
+
+    ``instead``: a module and its arguments that take the child's place.
+    """
     begun = [0]
 
     def command(module: str, *arguments: str) -> list[str]:
-        begun[0] += module == protocol.module
-        if module != protocol.module or begun[0] > 1:
+        if module != protocol.module:
             return module_command(module, *arguments)
+        begun[0] += 1
+        child = instead or (module, *arguments)
+        if begun[0] > 1:
+            return module_command(*child)
         plan = (fault, direction, str(number), str(log))
-        return module_command("tests.faults.relay", *plan, module, *arguments)
+        return module_command("tests.faults.relay", *plan, *child)
 
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(import_module(protocol.starter), "module_command", command))
         if protocol.waits and fault != _NONE:
-            stack.enter_context(
-                mock.patch.object(import_module(protocol.waits), "_SILENT_S", protocol.silent_s)
-            )
+            silent_s = _PLAYED_SILENT_S if instead else protocol.silent_s  # a player answers at once
+            stack.enter_context(mock.patch.object(import_module(protocol.waits), "_SILENT_S", silent_s))
         yield
 
 
-def hit(protocol: Protocol, fault: str, direction: str, number: int, log: Path, patience: float) -> str:
+def hit(
+    protocol: Protocol,
+    fault: str,
+    direction: str,
+    number: int,
+    log: Path,
+    patience: float,
+    instead: tuple[str, ...] = (),
+) -> str:
     """Have one conversation with one fault; return what broke."""
     before = set(psutil.Process().children(recursive=True))
-    with relayed(protocol, fault, direction, number, log):
+    with relayed(protocol, fault, direction, number, log, instead):
         try:
             broken = protocol.talk(patience)
         except CheckmateError as error:
@@ -76,11 +93,11 @@ def hit(protocol: Protocol, fault: str, direction: str, number: int, log: Path, 
     return broken or ("a child is left" if left else "")
 
 
-def counted(protocol: Protocol, patience: float) -> dict[str, list[str]]:
+def counted(protocol: Protocol, patience: float, instead: tuple[str, ...] = ()) -> dict[str, list[str]]:
     """Return the types of a normal conversation's messages, by direction."""
     with tempfile.TemporaryDirectory() as name:
         log = Path(name) / "log"
-        broken = hit(protocol, _NONE, "to", -1, log, patience)
+        broken = hit(protocol, _NONE, "to", -1, log, patience, instead)
         assert not broken, broken
         lines = [line.split() for line in log.read_text(encoding="utf-8").splitlines()]
     return {way: [kind for told, kind in lines if told == way] for way in DIRECTIONS}
@@ -123,6 +140,9 @@ class Piece:
     broken: list[str] = field(default_factory=list)
     seconds: float = 0.0
     again: list[str] = field(default_factory=list)  # what broke once, and not when it was tried again
+    recorded: str = ""  # the folder of a recording that plays the child's part
+    part: int = 0  # of so many
+    parts: int = 1
 
     @property
     def done(self) -> int:
@@ -131,15 +151,21 @@ class Piece:
 
     @property
     def plan(self) -> list[tuple[str, str, int]]:
-        """Return every fault to try, in order."""
-        return list((lies if self.lie else hits)(self.messages, self.most))
+        """Return every fault of this part to try, in order."""
+        return list((lies if self.lie else hits)(self.messages, self.most))[self.part :: self.parts]
+
+    @property
+    def instead(self) -> tuple[str, ...]:
+        """Return what takes the child's place, if anything does."""
+        return (_RECORDED, "play", self.recorded) if self.recorded else ()
 
     def hit_next(self, patience: float) -> None:
         """Try the next fault."""
         fault, way, number = self.plan[self.done]
         begun = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
-            problem = hit(PROTOCOLS[self.protocol], fault, way, number, Path(folder) / "log", patience)
+            log = Path(folder) / "log"
+            problem = hit(PROTOCOLS[self.protocol], fault, way, number, log, patience, self.instead)
         self.seconds += time.monotonic() - begun
         self.tried[fault] = self.tried.get(fault, 0) + 1
         if problem:
@@ -154,17 +180,30 @@ class Piece:
             assert found is not None, line
             fault, way, number = found[1], found[2], int(found[3])
             with tempfile.TemporaryDirectory() as folder:
-                problem = hit(PROTOCOLS[self.protocol], fault, way, number, Path(folder) / "log", patience)
+                log = Path(folder) / "log"
+                problem = hit(PROTOCOLS[self.protocol], fault, way, number, log, patience, self.instead)
             if not problem:
                 self.broken.remove(line)
                 self.again.append(line)
 
 
-def begun_piece(name: str, patience: float, most: int, lie: bool, output: Path | None) -> Piece:
-    """Return what was tried before, or a new piece."""
+def begun_piece(
+    name: str, patience: float, most: int, lie: bool, output: Path | None, folder: Path | None = None
+) -> Piece:
+    """Return what was tried before, or a new piece.
+
+    ``folder``: of a recording that plays the child's part. It is made here if there is none.
+    """
     if output is not None and output.exists():
         return Piece(**json.loads(output.read_text(encoding="utf-8")))
-    return Piece(name, counted(PROTOCOLS[name], patience), most, lie)
+    protocol = PROTOCOLS[name]
+    if folder is None:
+        return Piece(name, counted(protocol, patience), most, lie)
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        counted(protocol, _RECORDING_S, (_RECORDED, "record", str(folder)))
+    messages = counted(protocol, patience, (_RECORDED, "play", str(folder)))
+    return Piece(name, messages, most, lie, recorded=str(folder))
 
 
 def _save(piece: Piece, output: Path | None) -> None:
@@ -180,9 +219,12 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=1000, help="messages of each direction")
     parser.add_argument("--lies", action="store_true", help="change what answers claim")
     parser.add_argument("-o", "--output", type=Path, help="where what was tried is written")
+    parser.add_argument("--part", type=int, nargs=2, default=(0, 1), help="which part (from 0) of how many")
+    parser.add_argument("--recorded", type=Path, help="a folder for the answers of the device's process")
     parser.add_argument("--again", action="store_true", help="try again what broke in the file of -o")
     asked = parser.parse_args()
-    piece = begun_piece(asked.protocol, asked.patience, asked.most, asked.lies, asked.output)
+    piece = begun_piece(asked.protocol, asked.patience, asked.most, asked.lies, asked.output, asked.recorded)
+    piece.part, piece.parts = asked.part
     if asked.again:
         piece.hit_again(asked.patience)
     while piece.done < len(piece.plan):

@@ -9,17 +9,25 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from checkmate.ipc.messages import Hello, MessageTable
+from checkmate.errors import CancelledError
+from checkmate.ipc.messages import Hello, Message, MessageTable
 from checkmate.ipc.protocol import FrameDecoder, ProtocolError
+from checkmate.progress import Progress
+from checkmate.request import ModelRequest
 from checkmate.solvers.compile import compilation as compiling
 from checkmate.solvers.compile.messages import COMPILE_MESSAGES, KernelDone
 from checkmate.solvers.pathcut import in_process
 from checkmate.solvers.pathcut.in_process import ProverProcess
+from checkmate.workers.messages.device import DeviceProgress, Profile, ProfiledGraph
 from tests.faults.conversations import PROTOCOLS
+from tests.faults.gathered import row, whole
+from tests.faults.messages import Piece
+from tests.faults.recorded import playing, recording
 from tests.faults.relay import FAULTS, damaged, type_of
 from tests.graphs_strategies import training_chain
 
@@ -83,3 +91,40 @@ def test_a_prover_whose_end_is_lost_is_over(
         assert child is not None and not prover.state().over
         assert until(lambda: prover.state().over)
         assert child.poll() is not None and prover.state().bound == prover.graph.base_cost
+
+
+class Said:
+    """A channel that keeps what was sent."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+
+    def send(self, message: Message) -> None:
+        self.messages.append(message)
+
+
+def test_recorded_answers_are_played_for_the_same_question(tmp_path: Path) -> None:
+    def work(channel: Said, asked: Profile, cancelled: Callable[[], bool]) -> Message:
+        for number, stage in enumerate(["trace", *5 * ["measure"]]):
+            channel.send(DeviceProgress(asked.job, Progress(stage, message=str(number))))
+        return ProfiledGraph(asked.job, b"graph")
+
+    asked, said = Profile(3, ModelRequest("m.keras", batch_size=2), "analytic"), Said()
+    recorded = recording(tmp_path, work)(said, asked, lambda: False)
+    assert recorded == ProfiledGraph(3, b"graph") and len(said.messages) == 6
+    played = Said()
+    play = playing(tmp_path)
+    assert play(played, replace(asked, job=8), lambda: False) == ProfiledGraph(8, b"graph")
+    assert [message.progress.message for message in played.messages] == ["0", "1", "3", "5"]
+    assert {message.job for message in played.messages} == {8}
+    with pytest.raises(CancelledError):
+        play(Said(), asked, lambda: True)
+
+
+def test_parts_of_a_conversation_are_one_row() -> None:
+    every = Piece("solver", {"to": ["SolveBudget"], "from": ["SolveEnded"]}, 1000, False)
+    plans = [replace(every, part=part, parts=3).plan for part in range(3)]
+    assert sorted(hit for plan in plans for hit in plan) == sorted(every.plan)
+    parts = [replace(every, tried={"lost": len(plan)}) for plan in plans]
+    found = row(*whole(parts))
+    assert found.tried == 2 * len(FAULTS) and "all 2 messages" in found.what

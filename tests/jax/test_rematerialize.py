@@ -51,6 +51,7 @@ def test_the_compiled_step_keeps_the_budget(step: Any, share: int) -> None:
     assert all(leaf.is_deleted() for leaf in jax.tree.leaves(given))  # they were donated
 
 
+@pytest.mark.heavy
 def test_order_alone_is_tried_first() -> None:
     step, args = dense_blocks(lambda block: block)
     report = checkmate.jax.rematerialize(step, "45%", of="temporary", example=args, **QUICK).report

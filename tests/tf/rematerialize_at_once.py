@@ -29,6 +29,7 @@ from checkmate.machine.stores.plan_folder import default_folder
 from checkmate.solvers.compile.cache import cache_folder
 from checkmate.tf.devices import peak_bytes, reset_peak
 from checkmate.tf.training.plans import trials
+from tests.quick_start import QUICK
 from tests.tf.rematerialized import plans, within
 
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
@@ -329,7 +330,7 @@ def test_a_program_that_ends_early_does_not_wait(ends: str, tmp_path: Path) -> N
     )
     environment = {name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"}
     environment |= {} if KERNELS is None else {"XDG_CACHE_HOME": KERNELS}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    environment |= QUICK
     command = [sys.executable, str(program)]
     ran = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert ran.stdout == "trained\n", ran.stderr[-3000:]

@@ -5,6 +5,7 @@ What cannot be planned is refused; nothing else in the process changes.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from checkmate.errors import (
     TraceError,
     UsageError,
 )
+from tests.quick_start import QUICK
 from tests.tf.rematerialized import FAST, assert_close, conv_model, data, plans, recomputations, within
 
 
@@ -282,7 +284,9 @@ assert model.train_function.training.planner._plans
 assert facts() == before
 assert vars(other).keys() == mine.keys()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    environment = {**os.environ, **QUICK}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     # TensorFlow warns of nothing that is done here and not by the user.
     assert [line for line in done.stderr.splitlines() if "WARNING:tensorflow" in line] == []

@@ -20,6 +20,7 @@ from checkmate.tf.costs import session
 from checkmate.tf.devices import has_meter, held_bytes, kernels_here, peak_bytes, reset_peak, settings_here
 from checkmate.tf.environment import measuring_environment, prepare_own_process
 from checkmate.tf.kernels import Kernels
+from tests.quick_start import QUICK
 from tests.tf.fake_gpu import FakeGpu
 
 SMALL = """
@@ -38,7 +39,7 @@ print(json.dumps({**found.facts(), "held": held}))
 
 def settings_of_a_process(onednn: str, *, prepared: bool) -> dict[str, object]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TF_CPU_")}
-    environment |= {"TF_ENABLE_ONEDNN_OPTS": onednn}
+    environment |= {**QUICK, "TF_ENABLE_ONEDNN_OPTS": onednn}
     if prepared:
         prepare_own_process(environment)
     ran = subprocess.run(
@@ -47,9 +48,8 @@ def settings_of_a_process(onednn: str, *, prepared: bool) -> dict[str, object]:
     return dict(json.loads(ran.stdout.splitlines()[-1]))
 
 
-@pytest.mark.parametrize(
-    ("onednn", "kernels"), [("0", "eigen"), pytest.param("1", "onednn", marks=pytest.mark.heavy)]
-)
+@pytest.mark.heavy
+@pytest.mark.parametrize(("onednn", "kernels"), [("0", "eigen"), ("1", "onednn")])
 def test_a_prepared_process_meters_the_smallest_tensors(onednn: str, kernels: str) -> None:
     found = settings_of_a_process(onednn, prepared=True)
     assert (found["kernels"], found["metered_from"]) == (kernels, 0)

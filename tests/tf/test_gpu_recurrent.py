@@ -35,6 +35,7 @@ def forward_nodes(folded: FoldedStep) -> list[int]:
     return [node for node, op in enumerate(folded.graph.ops) if "CudnnRNNV3" in op.type.split("+")]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("name", "reserves"),
     [

@@ -5,6 +5,7 @@ If a release changes them, this fails before anything else does.
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -110,3 +111,29 @@ def test_a_loop_is_made_again_with_functions_of_its_own() -> None:
         return new.outputs[-1]
 
     assert run_in_new_graph(made, [1.0]).tolist() == [9.0]
+
+
+def test_written_variables_are_found_and_no_other_thread_is_disturbed() -> None:
+    written, errors, over = tf.Variable([1.0, 2.0]), list[BaseException](), threading.Event()
+
+    def write(given: tf.Tensor) -> None:
+        tf.raw_ops.AssignVariableOp(resource=written.handle, value=given)
+
+    concrete = tf.function(write, autograph=False).get_concrete_function(tf.TensorSpec((2,)))
+
+    def work() -> None:
+        while not over.is_set():
+            try:
+                tuple(number for number in range(100_000))
+            except SystemError as error:
+                errors.append(error)
+
+    beside = threading.Thread(target=work)
+    beside.start()
+    try:
+        found = [private.captured_variables(concrete) for _ in range(40)]
+    finally:
+        over.set()
+        beside.join()
+    assert all(len(each) == 1 and each[0] is written for each in found)
+    assert errors == []

@@ -30,6 +30,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(find_spec("jax") is None, reason="needs JAX")
 @pytest.mark.parametrize("library", ["tensorflow", "keras"])
 def test_nothing_is_looked_at_and_jax_is_left_out_until_it_is_asked_for(library: str) -> None:
@@ -44,6 +45,7 @@ def test_nothing_is_looked_at_and_jax_is_left_out_until_it_is_asked_for(library:
     assert found["hidden"] > 100_000 and found["collects"] and found["later"]
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(find_spec("jax") is None, reason="needs JAX")
 def test_keras_on_jax_is_still_refused_in_a_sentence() -> None:
     command = [sys.executable, "-m", "checkmate", "profile", "lstm", "-b", "4", "-o", "/dev/null"]

@@ -132,6 +132,7 @@ def test_frontier(graph: Graph, file: Path, capsys: pytest.CaptureFixture[str]) 
     assert [row.budget_bytes for row in again.rows] == [row["budget_bytes"] for row in told["budgets"]]
 
 
+@pytest.mark.slow
 def test_sweep(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "other.json"
     write_graph(other, training_chain(5))

@@ -43,7 +43,7 @@ class Hotspot(QObject):
         self._poll.setInterval(_POLL_MS)
         self._poll.timeout.connect(self._collect)
         exploration.shown_changed.connect(self._on_moved)
-        playhead.moved.connect(self._on_moved)
+        playhead.told.connect(self._on_moved)
 
     @property
     def now(self) -> Moment | None:

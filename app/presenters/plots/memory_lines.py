@@ -15,6 +15,7 @@ from checkmate.units import format_bytes
 
 DEVICE, NO_CARD = "device", "none"  # choices of a card that are no size
 FAR = 1.6  # times the curve's scale; a line above that would squeeze the curve
+_SAME = 2.0  # pixels
 _ABOVE = 1.06  # of a line: where the scale ends
 
 Box = tuple[float, float, float, float]  # left, top, right and bottom, in pixels
@@ -42,15 +43,13 @@ class Capacity:
 class MemoryLine:
     """A line across the curve.
 
-    ``words`` stand at the plot's edge, ``brief`` where that is narrow. ``name`` is for the legend, ``tip``
-    says it all.
+    ``words`` stand at the plot's edge, ``brief`` where that is narrow; ``tip`` says it all.
     """
 
     kind: LineKind
     bytes: int
     words: str
     brief: str
-    name: str
     tip: str
 
 
@@ -116,9 +115,7 @@ def _requested(shown: ListedSchedule) -> MemoryLine:
     size = format_bytes(shown.peak_bytes)
     tip = f"Requested peak {size}, predicted: the most bytes that tensors and workspaces take at once"
     words = f"requested {size}"
-    return MemoryLine(
-        LineKind.REQUESTED, shown.peak_bytes, f"{words}, predicted", words, "requested, predicted", tip
-    )
+    return MemoryLine(LineKind.REQUESTED, shown.peak_bytes, f"{words}, predicted", words, tip)
 
 
 def _allocated(placement: Placement | None, measured: MeasuredSchedule | None) -> MemoryLine | None:
@@ -136,7 +133,7 @@ def _allocated(placement: Placement | None, measured: MeasuredSchedule | None) -
         return None
     size = format_bytes(peak)
     said, brief = f"Allocated peak {size}, {how}: {tip}", f"allocated {sign}{size}"
-    return MemoryLine(LineKind.ALLOCATED, peak, f"{brief}, {how}", brief, f"allocated, {how}", said)
+    return MemoryLine(LineKind.ALLOCATED, peak, f"{brief}, {how}", brief, said)
 
 
 def _bound(bound_bytes: int, shown: ListedSchedule) -> MemoryLine | None:
@@ -145,9 +142,7 @@ def _bound(bound_bytes: int, shown: ListedSchedule) -> MemoryLine | None:
     size = format_bytes(bound_bytes)
     tip = f"Least possible {size}, proved: no schedule has a smaller peak, at any cost"
     words = f"least possible {size}"
-    return MemoryLine(
-        LineKind.BOUND, bound_bytes, f"{words}, proved", f"≥ {size}, proved", "least possible, proved", tip
-    )
+    return MemoryLine(LineKind.BOUND, bound_bytes, f"{words}, proved", f"≥ {size}, proved", tip)
 
 
 def _capacity(capacity: Capacity | None) -> MemoryLine | None:
@@ -160,13 +155,27 @@ def _capacity(capacity: Capacity | None) -> MemoryLine | None:
     name = capacity.name.rsplit(", ", 1)[-1]
     name = name if name.endswith("card") else f"{name} device"
     brief = f"{name}: {step}"
-    return MemoryLine(LineKind.CAPACITY, capacity.step_bytes, f"{brief} for a step", brief, name, tip)
+    return MemoryLine(LineKind.CAPACITY, capacity.step_bytes, f"{brief} for a step", brief, tip)
 
 
 def top_with(lines: Sequence[MemoryLine], top_bytes: float) -> float:
     """Return the top of a scale that shows the lines near above it."""
     near = (_ABOVE * line.bytes for line in lines if line.bytes <= FAR * top_bytes)
     return max(top_bytes, *near, 0.0)
+
+
+def sharing(heights: Sequence[float]) -> list[tuple[int, int]]:
+    """Return each line's place among those at its height, and their number.
+
+    Heights are in pixels, in order; lines that are closer than a line is wide count as one.
+    """
+    groups: list[list[float]] = []
+    for height in heights:
+        if groups and abs(height - groups[-1][-1]) < _SAME:
+            groups[-1].append(height)
+        else:
+            groups.append([height])
+    return [(place, len(group)) for group in groups for place in range(len(group))]
 
 
 def spread(wanted: Sequence[Box], taken: Sequence[Box], low: float, high: float) -> list[float]:

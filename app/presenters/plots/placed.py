@@ -109,7 +109,7 @@ class PlacedBlocks:
         row = np.clip(((ends[0] + ends[1]) / 2).astype(np.int64), 0, height - 1)
         best = np.zeros((columns, height))
         total = np.zeros((columns, height))
-        for group in np.unique(self.group[some]).tolist():
+        for group in sorted(set(self.group[some].tolist())):
             part = some[self.group[some] == group]
             size = (ends[1] - ends[0])[part]
             change = np.zeros((columns + 1, height))

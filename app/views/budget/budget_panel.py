@@ -143,9 +143,9 @@ class BudgetPanel(Panel):
             self.aim_at_least()
         else:
             text = self._entry.text()
-            self.choose(
-                budget.resolve(keep_everything_peak=plain.peak_bytes, minimum=self._exploration.least_bytes)
-            )
+            least = self._exploration.least_bytes
+            resolved = budget.resolve(keep_everything_peak=plain.peak_bytes, minimum=least)
+            self.choose(resolved if budget.bytes_ is None else self._exploration.as_listed(resolved))
             self._entry.setText(text)  # it stays as long as it is the budget
 
     def _on_left(self) -> None:

@@ -6,6 +6,8 @@ from PySide6.QtCore import QSize
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
+from app.views.common.steady_label import SteadyLabel
+
 _SIDE, _TOP, _GAP, _BOTTOM = 12, 9, 6, 10  # pixels around and between
 
 
@@ -20,7 +22,7 @@ class Panel(QFrame):
         self.body.setContentsMargins(_SIDE, _TOP, _SIDE, _BOTTOM)
         self.body.setSpacing(_GAP)
         self.title = title
-        self.note = label("", muted=True)
+        self.note = SteadyLabel("muted")
         self.head_bar = _Head(self.note)
         self.head = QHBoxLayout(self.head_bar)
         self.head.setContentsMargins(0, 0, 0, 0)
@@ -52,7 +54,7 @@ class Panel(QFrame):
 class _Head(QFrame):
     """A panel's head, which leaves out its note where there is no room for it."""
 
-    def __init__(self, note: QLabel) -> None:
+    def __init__(self, note: QWidget) -> None:
         super().__init__()
         self._note, self.wanted = note, True
 

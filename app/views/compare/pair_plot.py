@@ -20,6 +20,7 @@ from app.views.timeline.legend import HEIGHT, CurveLegend, Entry
 _ROLES, _STYLES = ("forward", "backward"), (Qt.PenStyle.SolidLine, Qt.PenStyle.DashLine)
 _WIDTH, _SHADE, _LEFT = 2.0, 0.22, 54
 _MARK = 5.0  # pixels
+_BELOW = 0.05  # of the highest mark: how far below zero a plot of marks goes
 
 Line = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -94,7 +95,8 @@ class PairPlot(pg.PlotWidget):  # type: ignore[misc]
         top = max(float(y.max(initial=0)) for _, y in pair.lines)
         low = float(ends.min()) if pair.marked else 0.0
         self.setXRange(low, max(float(ends.max()), low + 1e-9), padding=0.02)
-        self.setYRange(0, top * 1.08 or 1.0, padding=0)
+        below = _BELOW * top if pair.marked else 0.0  # a mark at no cost is seen whole
+        self.setYRange(-below, top * 1.08 or 1.0, padding=0)
         self.legend.update()
 
     def forget(self) -> None:

@@ -5,10 +5,12 @@ Positions are in the layout's own units.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QPainter, QPainterPath, QPen, QPolygonF
 
 from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, GraphLayout, GroupFrame
@@ -38,6 +40,28 @@ class PlayheadState:
     selected: int
     tag: str
 
+    @property
+    def focus(self) -> int:
+        """Return the box whose edges are painted strongly."""
+        return self.selected if self.selected >= 0 else self.running
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A part of the graph that can be kept as a picture.
+
+    Attributes:
+        name: what tells it from others.
+        area: where it is, in the layout's units.
+        looks: all that its looks depend on, besides the scale.
+        draw: paints it.
+    """
+
+    name: Hashable
+    area: QRectF
+    looks: tuple[object, ...]
+    draw: Callable[[QPainter], None]
+
 
 class GraphPainter:
     """Paints one layout of the graph.
@@ -53,36 +77,38 @@ class GraphPainter:
         """Return where ``box`` is."""
         return QRectF(box.x, self._drop if box.backward else 0.0, BOX_WIDTH, BOX_HEIGHT)
 
-    @property
-    def extent(self) -> QRectF:
-        """Return the area of all that stays while the playhead moves.
-
-        It holds the boxes, and what is around them.
-        """
-        depth = max((frame.depth for frame in self._layout.frames), default=0)
-        above = 100.0 + 24.0 * (1 + depth)  # the rail's name is above the heads of the frames
-        return QRectF(-80.0, -above, self._layout.width + 160.0, self._drop + BOX_HEIGHT + 2 * above)
-
-    def paint_still(self, painter: QPainter) -> None:
-        """Paint what stays while the playhead moves.
+    def still_part(self) -> Part:
+        """Return what stays while the playhead moves.
 
         That is the frames, the names of the rails, and the edges along them.
         """
+        depth = max((frame.depth for frame in self._layout.frames), default=0)
+        above = 100.0 + 24.0 * (1 + depth)  # the rail's name is above the heads of the frames
+        area = QRectF(-80.0, -above, self._layout.width + 160.0, self._drop + BOX_HEIGHT + 2 * above)
+        return Part("still", area, (self._layout, self._drop, self._theme), self._paint_still)
+
+    def _paint_still(self, painter: QPainter) -> None:
         self._frames(painter)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         self._rail_edges(painter)
         self._fold(painter)
         self._rail_names(painter)
 
-    def paint_moving(self, painter: QPainter, moment: PlayheadState, scale: float, seen: QRectF) -> None:
-        """Paint the rest, except the legend.
+    def boxes_in(self, seen: QRectF) -> list[int]:
+        """Return the numbers of the boxes that are in an area, with their marks."""
+        grown = seen.adjusted(-_AROUND, -_AROUND, _AROUND, _AROUND)
+        return [number for number, box in enumerate(self._layout.boxes) if self.rect(box).intersects(grown)]
 
-        Of the boxes, those in the area that is ``seen`` are painted.
-        """
-        self._edges(painter, moment)
-        for number, box in enumerate(self._layout.boxes):
-            if self.rect(box).adjusted(-_AROUND, -_AROUND, _AROUND, _AROUND).intersects(seen):
-                self._box(painter, number, box, moment, scale)
+    def box_part(self, number: int, moment: PlayheadState, scale: float) -> Part:
+        """Return a box at the playhead that neither runs nor is selected."""
+        live, repeats, locked = (float(each[number]) for each in (moment.live, moment.repeats, moment.locked))
+        started = int(moment.first_step[number]) <= moment.step
+        area = self.rect(self._layout.boxes[number]).adjusted(-_MARKS, -_MARKS, _MARKS, _MARKS)
+        looks = self._layout, self._drop, self._theme, live, started, repeats, locked
+        return Part(number, area, looks, lambda painter: self.paint_box(painter, number, moment, scale))
+
+    def paint_tag(self, painter: QPainter, moment: PlayheadState) -> None:
+        """Paint which step runs, below its box."""
         if 0 <= moment.running < len(self._layout.boxes):
             self._tag(painter, self._layout.boxes[moment.running], moment.tag)
 
@@ -123,25 +149,44 @@ class GraphPainter:
         if used + painter.fontMetrics().horizontalAdvance(more) < space.width():
             painter.drawText(space.adjusted(used, 0, 0, 0), _LEFT, more)
 
-    def _edges(self, painter: QPainter, moment: PlayheadState) -> None:
-        boxes = self._layout.boxes
-        focus = moment.selected if moment.selected >= 0 else moment.running
-        later = []
+    def across_parts(self, moment: PlayheadState, seen: QRectF) -> Iterator[Part]:
+        """Yield the edges in view from a box to the one of the other rail.
+
+        There are too many skips: only those of the box that runs or is selected are drawn.
+        """
+        boxes, focus = self._layout.boxes, moment.focus
+        for source, target in self._layout.edges:
+            a, b = boxes[source], boxes[target]
+            if a.backward == b.backward or a.column != b.column or focus in (source, target):
+                continue
+            line, held = self._across(a, b), bool(moment.live[source] > 0)
+            area = QRectF(line.p1(), line.p2()).adjusted(-_EDGE, 0.0, _EDGE, 0.0)
+            if area.intersects(seen):
+                looks = self._layout, self._drop, self._theme, held
+                yield Part((source, target), area, looks, partial(self._paint_across, line=line, held=held))
+
+    def _paint_across(self, painter: QPainter, *, line: QLineF, held: bool) -> None:
+        painter.setPen(self._across_pen(held=held, focused=False))
+        painter.drawLine(line)
+
+    def paint_focused_edges(self, painter: QPainter, moment: PlayheadState) -> None:
+        """Paint the edges of the selected box, or else of the one that runs."""
+        boxes, focus = self._layout.boxes, moment.focus
         painter.setBrush(Qt.BrushStyle.NoBrush)
         for source, target in self._layout.edges:
             if focus in (source, target):
-                later.append((source, target))
-            elif (
-                boxes[source].backward != boxes[target].backward
-                and boxes[source].column == boxes[target].column
-            ):
-                # There are too many skips: only those of the box that runs or is selected are drawn.
                 held = bool(moment.live[source] > 0)
-                self._edge(painter, boxes[source], boxes[target], held=held, focused=False)
-        for source, target in later:
-            self._edge(
-                painter, boxes[source], boxes[target], held=bool(moment.live[source] > 0), focused=True
-            )
+                self._edge(painter, boxes[source], boxes[target], held=held, focused=True)
+
+    def _across(self, a: Box, b: Box) -> QLineF:
+        """Return the line between two boxes of different rails, downwards."""
+        upper, lower = (self.rect(box) for box in ((b, a) if a.backward else (a, b)))
+        return QLineF(upper.center().x(), upper.bottom(), lower.center().x(), lower.top())
+
+    def _across_pen(self, *, held: bool, focused: bool) -> QPen:
+        color = self._theme.color("held") if held else self._theme.color("freed", 200 if focused else 90)
+        style = Qt.PenStyle.SolidLine if held else Qt.PenStyle.DashLine
+        return QPen(color, 2.2 if focused else 1.3, style)
 
     def _rail_edges(self, painter: QPainter) -> None:
         """Paint the edges along the rails in one call.
@@ -168,16 +213,10 @@ class GraphPainter:
 
     def _edge(self, painter: QPainter, a: Box, b: Box, *, held: bool, focused: bool) -> None:
         start, end = self.rect(a), self.rect(b)
-        theme = self._theme
         if a.backward != b.backward:
-            color = theme.color("held") if held else theme.color("freed", 200 if focused else 90)
-            style = Qt.PenStyle.SolidLine if held else Qt.PenStyle.DashLine
-            painter.setPen(QPen(color, 2.2 if focused else 1.3, style))
-            upper, lower = (start, end) if not a.backward else (end, start)
-            top, bottom = (
-                QPointF(upper.center().x(), upper.bottom()),
-                QPointF(lower.center().x(), lower.top()),
-            )
+            painter.setPen(self._across_pen(held=held, focused=focused))
+            line = self._across(a, b)
+            top, bottom = line.p1(), line.p2()
             bend = (bottom.y() - top.y()) * 0.45
             path = QPainterPath(top)
             path.cubicTo(top + QPointF(0, bend), bottom - QPointF(0, bend), bottom)
@@ -230,7 +269,9 @@ class GraphPainter:
         painter.drawLine(end, end + QPointF(5.5, -3.5))
         painter.drawLine(end, end + QPointF(5.5, 3.5))
 
-    def _box(self, painter: QPainter, number: int, box: Box, moment: PlayheadState, scale: float) -> None:
+    def paint_box(self, painter: QPainter, number: int, moment: PlayheadState, scale: float) -> None:
+        """Paint the box of this number as it is at the playhead."""
+        box = self._layout.boxes[number]
         theme, shape = self._theme, self.rect(box)
         role = "backward" if box.backward else "forward"
         live = float(moment.live[number])
@@ -258,7 +299,7 @@ class GraphPainter:
         if box.copies > 1:
             self._count(painter, shape, box.copies)
         if moment.locked[number] > 0:
-            left = shape.left() + (_TIP if box.backward else 3.0) + (30.0 if box.copies > 1 else 0.0)
+            left = shape.left() + (_TIP if box.backward else 3.0) + (37.0 if box.copies > 1 else 0.0)
             paint_lock(
                 painter,
                 self._theme,
@@ -319,7 +360,7 @@ class GraphPainter:
         painter.setFont(self.font(11, bold=True))
         text = f"× {copies}"
         width = painter.fontMetrics().horizontalAdvance(text) + 9
-        shape = QRectF(box.left() - 4, box.top() - 10, width, 18)
+        shape = QRectF(box.left() + 3, box.top() - 10, width, 18)  # beside the badge of the box before
         painter.setPen(QPen(self._theme.color("muted"), 1.2))
         painter.setBrush(self._theme.color("panel"))
         painter.drawRoundedRect(shape, 9, 9)
@@ -390,5 +431,6 @@ def pointing_left(shape: QRectF, tip: float) -> QPolygonF:
 
 
 _LEFT = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-_AROUND = 24.0  # pixels around a box, for its marks
+_AROUND = 24.0  # pixels around a box, for its marks and the playhead's
+_MARKS, _EDGE = 16.0, 3.0  # around a box that does not run; beside an edge
 _OPENED = "▾ "  # before the name of an open group

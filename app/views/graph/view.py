@@ -5,6 +5,10 @@ The forward rail is above, the backward rail below; boxes are filled with what i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import (
@@ -27,10 +31,11 @@ from app.models.undo import WhatIfs
 from app.presenters.plots.box_weights import largest_op, live_bytes, locked_shares, repeats_and_first
 from app.presenters.words.name_cut import NameCut
 from app.theme import CurrentTheme
+from app.views.graph.kept_parts import KeptParts, Placed
 from app.views.graph.legend import paint_legend
 from app.views.graph.menu import add_block_entries, what_if_menu
 from app.views.graph.overview import OVERVIEW_WIDTH, paint_overview
-from app.views.graph.paint import GraphPainter, PlayheadState
+from app.views.graph.paint import GraphPainter, Part, PlayheadState
 from app.views.graph.still_picture import StillPicture
 from checkmate.units import format_bytes
 
@@ -76,12 +81,14 @@ class GraphView(QWidget):
         self._chosen = False  # the user has opened or closed groups
         self._scale, self._offset, self._drop = 1.0, QPointF(0, 0), _SMALLEST_DROP
         self._fitted = True
-        self._still = StillPicture()
+        self._still, self._legend = StillPicture(), StillPicture()
+        self._edges, self._boxes = KeptParts(), KeptParts()
         self._drag: QPointF | None = None
         self._moved = False
         self._live = self._repeats = self._locked = np.zeros(0)
         self._first = np.zeros(0, np.int64)
         self.setMouseTracking(True)
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)  # the panel below need not be painted
         self.setMinimumHeight(180)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -402,57 +409,80 @@ class GraphView(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if painter.paintEngine().type() == QPaintEngine.Type.Raster:
+            painter.fillRect(event.rect(), self._theme.color("panel"))
         if self._layout is not None and len(self._live) == len(self._layout.boxes) == len(self._repeats):
-            drawn = self._painter()
-            self._paint_still(painter, drawn)
-            painter.save()
-            painter.translate(self._offset)
-            painter.scale(self._scale, self._scale)
-            seen = QRectF(-self._offset / self._scale, self.size().toSizeF() / self._scale)
-            on_screen = painter.paintEngine().type() == QPaintEngine.Type.Raster
-            detail = self._scale if on_screen else 1.0  # in a file, small words can be enlarged
-            drawn.paint_moving(painter, self._moment(), detail, seen)
-            painter.restore()
+            # A saved picture is sharper than the screen.
+            ratio = painter.deviceTransform().m11()
+            self._paint_graph(painter, Placed.sharp(self._offset, self._scale, self.size(), ratio))
             beside = 0.0 if self._fitted else OVERVIEW_WIDTH + 8
-            area = QRectF(2, 0, self.width() - 4 - beside, self.height() - 2)
-            paint_legend(painter, self._theme.now, self.font(), area, bool(self._locked.any()))
+            self._paint_legend(painter, QRectF(2, 0, self.width() - 4 - beside, self.height() - 2), ratio)
             if not self._fitted:
                 self._paint_overview(painter, self._layout)
         if self.hasFocus():
             self._paint_focus(painter)
         painter.end()
 
+    def _paint_graph(self, painter: QPainter, placed: Placed) -> None:
+        """Paint the graph: on screen from pictures, into a file as lines."""
+        drawn, moment = self._painter(), self._moment()
+        on_screen = painter.paintEngine().type() == QPaintEngine.Type.Raster
+        detail = self._scale if on_screen else 1.0  # in a file, small words can be enlarged
+        marked = {moment.running, moment.selected} - {-1}
+        boxes = [number for number in drawn.boxes_in(placed.seen) if number not in marked]
+
+        def paint(parts: Iterable[Part], kept: KeptParts) -> None:
+            if on_screen:
+                kept.paint(painter, parts, placed)
+            else:
+                for part in parts:
+                    placed.draw(painter, part.draw)
+
+        self._paint_still(painter, drawn.still_part(), placed)
+        paint(drawn.across_parts(moment, placed.seen), self._edges)
+        placed.draw(painter, partial(drawn.paint_focused_edges, moment=moment))
+        paint((drawn.box_part(number, moment, detail) for number in boxes), self._boxes)
+        for number in marked:
+            placed.draw(painter, partial(drawn.paint_box, number=number, moment=moment, scale=detail))
+        placed.draw(painter, partial(drawn.paint_tag, moment=moment))
+
+    def _paint_still(self, painter: QPainter, part: Part, placed: Placed) -> None:
+        """Paint what stays while the playhead moves.
+
+        It may be larger than the view by far: then a part of it is kept.
+        """
+        if painter.paintEngine().type() != QPaintEngine.Type.Raster:
+            placed.draw(painter, part.draw)
+            return
+        scale, origin = placed.scale, replace(placed, offset=QPointF())
+        self._still.paint(
+            painter,
+            lambda inside: origin.draw(inside, part.draw),
+            of=(*part.looks, scale),
+            whole=QRectF(part.area.topLeft() * scale, part.area.size() * scale),
+            offset=placed.offset,
+            size=placed.size,
+            ratio=placed.ratio,
+        )
+
+    def _paint_legend(self, painter: QPainter, area: QRectF, ratio: float) -> None:
+        locks, theme = bool(self._locked.any()), self._theme.now
+
+        def draw(inside: QPainter) -> None:
+            paint_legend(inside, theme, self.font(), area, locks)
+
+        if painter.paintEngine().type() != QPaintEngine.Type.Raster:
+            draw(painter)
+            return
+        size, whole = self.size(), area.adjusted(-2, area.height() - _LEGEND, 2, 2)
+        of = theme, locks, area.getRect()
+        self._legend.paint(painter, draw, of=of, whole=whole, offset=QPointF(), size=size, ratio=ratio)
+
     def _paint_focus(self, painter: QPainter) -> None:
         """Frame the view while keys go to it."""
         painter.setPen(QPen(self._theme.color("accent"), 2))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), 4, 4)
-
-    def _paint_still(self, painter: QPainter, drawn: GraphPainter) -> None:
-        """Paint what stays while the playhead moves.
-
-        On screen it comes from a picture; into a file it is drawn as lines.
-        """
-        if painter.paintEngine().type() != QPaintEngine.Type.Raster:
-            self._place_at(painter, drawn, self._offset)
-            return
-        scale = self._scale
-        self._still.paint(
-            painter,
-            lambda inside: self._place_at(inside, drawn, QPointF()),
-            of=(self._layout, scale, self._drop, self._theme.now),
-            whole=QRectF(drawn.extent.topLeft() * scale, drawn.extent.size() * scale),
-            offset=self._offset,
-            size=self.size(),
-            ratio=self.devicePixelRatioF(),
-        )
-
-    def _place_at(self, painter: QPainter, drawn: GraphPainter, offset: QPointF) -> None:
-        painter.save()
-        painter.translate(offset)
-        painter.scale(self._scale, self._scale)
-        drawn.paint_still(painter)
-        painter.restore()
 
     def _paint_overview(self, painter: QPainter, layout: GraphLayout) -> None:
         """Paint where the visible part lies in the whole.

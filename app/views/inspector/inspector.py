@@ -30,6 +30,7 @@ from app.state.solve import Tightest
 from app.theme import CurrentTheme
 from app.views.common.command_button import command_button
 from app.views.common.panel import Panel, label
+from app.views.common.steady_label import SteadyLabel
 from app.views.inspector.link_table import LinkTable
 from app.views.inspector.memory_page import MemoryPage
 from app.views.inspector.need_table import NeedTable
@@ -65,7 +66,7 @@ class Inspector(Panel):
             selection,
             theme,
         )
-        self._name = label("", name="title", wrap=True)
+        self._name = SteadyLabel("title", wrap=True)
         self.back = QPushButton("‹ Memory")
         self.back.setObjectName("small")
         self.back.setToolTip("What is in memory now (click beside the graph's boxes)")
@@ -80,7 +81,7 @@ class Inspector(Panel):
         self.body.addWidget(self.what_if)
         exploration.shown_changed.connect(self._refresh)
         exploration.constraints_changed.connect(self._refresh)
-        playhead.moved.connect(self._refresh)
+        playhead.told.connect(self._refresh)
         selection.changed.connect(self._refresh)
 
     def _add_rows(self) -> None:

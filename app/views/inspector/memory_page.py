@@ -5,26 +5,19 @@ What fills memory is listed by value, layer and reason. A row selects its op.
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QModelIndex, Qt
 from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import (
-    QButtonGroup,
-    QHBoxLayout,
-    QListWidget,
-    QListWidgetItem,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QListView, QPushButton, QVBoxLayout, QWidget
 
 from app.models.comparison import Comparison
 from app.models.cursors import Selection
-from app.models.exploration import Exploration
+from app.models.exploration import Exploration, ListedSchedule
 from app.models.questions.hotspot import Hotspot
 from app.models.undo import ShownEdits
 from app.presenters.rows.hotspot_rows import HotspotRow, View, compare_rows, help_rows, share_rows
 from app.theme import CurrentTheme
-from app.views.lists.rows import DETAIL, FIGURE, SHARE, BarDelegate
+from app.views.inspector.hotspot_model import HotspotModel
+from app.views.lists.rows import BarDelegate
 
 _TIPS = {
     View.VALUES: "Every buffer in memory",
@@ -54,18 +47,19 @@ class MemoryPage(QWidget):
         self._comparison, self._shown_edits = comparison, shown_edits
         self._exploration, self._hotspot, self._selection = exploration, hotspot, selection
         self.view = View.VALUES
-        self.rows: list[HotspotRow] = []
+        self._model = HotspotModel()
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(4)
         column.addLayout(self._tabs())
-        self._list = QListWidget()
+        self._list = QListView()
+        self._list.setModel(self._model)
         self._list.setAccessibleName("What is in memory now")
-        self._list.setVerticalScrollMode(QListWidget.ScrollMode.ScrollPerPixel)
+        self._list.setVerticalScrollMode(QListView.ScrollMode.ScrollPerPixel)
         self._list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._delegate = BarDelegate(theme, "held")
         self._list.setItemDelegate(self._delegate)
-        self._list.itemClicked.connect(self._on_clicked)
+        self._list.clicked.connect(self._on_clicked)
         column.addWidget(self._list, 1)
         hotspot.moved.connect(self._refresh)
         hotspot.helped.connect(self._on_helped)
@@ -117,33 +111,32 @@ class MemoryPage(QWidget):
         if self.view is View.HELPS:
             self._refresh()
 
-    def _refresh(self) -> None:
-        shown, now = self._exploration.shown, self._hotspot.now if self.isVisible() else None
-        if shown is None or now is None:
-            return
-        if self.view is View.HELPS:
-            self.rows = help_rows(shown.graph, shown, self._exploration.known, self._hotspot.remedies)
-            if self._hotspot.busy:
-                self.rows = [*self.rows, HotspotRow("Working out what else might help…", "")]
-            elif not self.rows:
-                self.rows = [HotspotRow("All of it is in use.", "", "Nothing can be dropped here.")]
-        elif self.view is View.COMPARE and self._comparison.difference is not None:
-            self.rows = compare_rows(shown.graph, self._comparison.difference)
-        else:
-            self.rows = share_rows(now, self.view)
-        at = self._list.verticalScrollBar().value()
-        self._list.clear()
-        for row in self.rows:
-            item = QListWidgetItem(row.name)
-            item.setData(SHARE, row.share)
-            item.setData(FIGURE, row.figure)
-            item.setData(DETAIL, row.detail)
-            item.setToolTip("\n".join(text for text in (f"{row.name}  {row.figure}", row.detail) if text))
-            self._list.addItem(item)
-        self._list.verticalScrollBar().setValue(at)
+    @property
+    def rows(self) -> list[HotspotRow]:
+        """Return what is listed, from the first row."""
+        return self._model.rows
 
-    def _on_clicked(self, item: QListWidgetItem) -> None:
-        row = self.rows[self._list.row(item)]
+    def _refresh(self) -> None:
+        if self.isVisible() and self._exploration.shown is not None and self._hotspot.now is not None:
+            rows = self._rows_of(self._exploration.shown)
+            # So that Qt need not ask for the height of each row at each step.
+            self._list.setUniformItemSizes(not any(row.detail for row in rows))
+            self._model.fill(rows)
+            self._list.selectionModel().clear()  # the row that was clicked may be of something else
+
+    def _rows_of(self, shown: ListedSchedule) -> list[HotspotRow]:
+        if self.view is View.HELPS:
+            rows = help_rows(shown.graph, shown, self._exploration.known, self._hotspot.remedies)
+            if self._hotspot.busy:
+                return [*rows, HotspotRow("Working out what else might help…", "")]
+            return rows or [HotspotRow("All of it is in use.", "", "Nothing can be dropped here.")]
+        if self.view is View.COMPARE and self._comparison.difference is not None:
+            return compare_rows(shown.graph, self._comparison.difference)
+        now = self._hotspot.now
+        return [] if now is None else share_rows(now, self.view)
+
+    def _on_clicked(self, index: QModelIndex) -> None:
+        row = self.rows[index.row()]
         if row.found is not None:
             self._shown_edits.show_with_budget(row.found)
         elif row.op >= 0:

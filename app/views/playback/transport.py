@@ -14,11 +14,12 @@ from PySide6.QtGui import QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPol
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QWidget
 
 from app.models.cursors import Playhead
-from app.models.exploration import Exploration
+from app.models.exploration import Exploration, ListedSchedule
 from app.presenters.words.wording import strong
 from app.theme import CurrentTheme
 from app.views.common.command_button import command_button
-from app.views.common.panel import label
+from app.views.common.steady_label import SteadyLabel
+from app.views.graph.still_picture import StillPicture
 
 
 class Transport(QWidget):
@@ -41,8 +42,7 @@ class Transport(QWidget):
         row.addWidget(_button("playback.peak", self.go_to_peak, "▲ peak"))
         self._scrub = _ScrubBar(exploration, playhead, theme)
         row.addWidget(self._scrub, 1)
-        self._where = label("")
-        self._where.setMinimumWidth(110)
+        self._where = SteadyLabel(least=110)
         row.addWidget(self._where)
         self._speeds = QButtonGroup(self)
         for speed in (0.5, 1.0, 4.0, 16.0):
@@ -54,7 +54,7 @@ class Transport(QWidget):
             self._speeds.addButton(button)
             button.setMinimumWidth(42)
             row.addWidget(button)
-        playhead.moved.connect(self._on_step)
+        playhead.told.connect(self._on_step)
         playhead.playing_changed.connect(lambda on: self._play.setText("❚❚" if on else "▶"))
         exploration.shown_changed.connect(lambda: self._on_step(playhead.step))
 
@@ -96,7 +96,7 @@ class _ScrubBar(QWidget):
         self._exploration, self._playhead, self._theme = exploration, playhead, theme
         self.setMinimumSize(120, 30)
         self.setAccessibleName("Position in the step")
-        self._late: tuple[object, np.ndarray] = (None, np.zeros(0, np.bool_))
+        self._still = StillPicture()
         exploration.shown_changed.connect(self.update)
         playhead.moved.connect(lambda _: self.update())
 
@@ -106,16 +106,33 @@ class _ScrubBar(QWidget):
             return
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self._still.paint(
+            painter,
+            lambda inside: self._paint_still(inside, shown),
+            of=(shown, self._theme.now, self.width(), self.height()),
+            whole=QRectF(self.rect()),
+            offset=QPointF(),
+            size=self.size(),
+            ratio=painter.deviceTransform().m11(),
+        )
+        painter.setPen(Qt.PenStyle.NoPen)
+        middle = self.height() / 2
+        at = 8 + (self._playhead.step + 0.5) / len(shown.schedule.steps) * (self.width() - 16.0)
+        painter.setBrush(self._theme.color("playhead_case"))
+        painter.drawRoundedRect(QRectF(at - 4, middle - 11, 8, 22), 3, 3)
+        painter.setBrush(self._theme.color("playhead"))
+        painter.drawRoundedRect(QRectF(at - 2.5, middle - 9.5, 5, 19), 2, 2)
+        painter.end()
+
+    def _paint_still(self, painter: QPainter, shown: ListedSchedule) -> None:
+        """Paint what stays while the playhead moves."""
         painter.setPen(Qt.PenStyle.NoPen)
         steps = shown.schedule.steps
         count = len(steps)
         width, middle = self.width() - 16.0, self.height() / 2
-        if self._late[0] is not shown:
-            self._late = (shown, shown.graph.late[steps])
-        late = self._late[1]
-        self._paint_phases(painter, late, QRectF(8, middle - 3, width, 7))
+        self._paint_phases(painter, shown.graph.late[steps], QRectF(8, middle - 3, width, 7))
         painter.setBrush(self._theme.color("recomputed"))
-        # At most one tick a pixel: more would not be visible, and would slow down every step.
+        # At most one tick a pixel: more would not be visible.
         again = np.zeros(int(width) + 1, np.bool_)
         again[(np.flatnonzero(~shown.schedule.first_occurrence) / count * width).astype(int)] = True
         painter.drawRects(
@@ -128,12 +145,6 @@ class _ScrubBar(QWidget):
                 [QPointF(peak, middle + 6), QPointF(peak - 5, middle + 14), QPointF(peak + 5, middle + 14)]
             )
         )
-        at = 8 + (self._playhead.step + 0.5) / count * width
-        painter.setBrush(self._theme.color("playhead_case"))
-        painter.drawRoundedRect(QRectF(at - 4, middle - 11, 8, 22), 3, 3)
-        painter.setBrush(self._theme.color("playhead"))
-        painter.drawRoundedRect(QRectF(at - 2.5, middle - 9.5, 5, 19), 2, 2)
-        painter.end()
 
     def _paint_phases(self, painter: QPainter, late: np.ndarray, track: QRectF) -> None:
         """Paint the forward and backward ops in the order of execution.

@@ -226,7 +226,10 @@ class CurveView(PointedPlot):
             ticks.resizeEvent()
 
     def legend_entries(self) -> list[Entry]:
-        """Return what the colours and lines mean, the most needed first."""
+        """Return what the colours and lines mean, the most needed first.
+
+        Lines across the plot are named at its edge.
+        """
         shown, theme = self._exploration.shown, self._theme
         if shown is None:
             return []
@@ -241,7 +244,6 @@ class CurveView(PointedPlot):
             predicted, measured = theme.color("forward"), theme.color("text")
             solid = Qt.PenStyle.SolidLine
             found[:0] = [Entry("predicted", predicted, solid), Entry("measured", measured, solid)]
-        found += self.edge_lines.entries()
         other = self._comparison.other
         if other is not None:  # first: the plot has no room for words at a second peak
             words = f"B {format_bytes(other.peak_bytes)}"

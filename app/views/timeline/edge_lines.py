@@ -9,13 +9,13 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QPainter, QPen, QRegion
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
-from app.presenters.plots.memory_lines import Box, LineKind, MemoryLine, spread
+from app.presenters.plots.memory_lines import Box, LineKind, MemoryLine, sharing, spread
 from app.theme import CurrentTheme
-from app.views.timeline.legend import Entry
 
 _FONT = 11
 _ROOMY = 420  # pixels: of a plot with room for all words
 _PAD, _EDGE, _LEAD = 4.0, 3.0, 10.0  # pixels: around words, to the plot's edge, from a line to its words
+_PART = 8.0  # pixels, of a line that shares its height with others
 _STYLES = {  # role of the colour, dashes, width
     LineKind.REQUESTED: ("forward", Qt.PenStyle.DashDotLine, 1.4),
     LineKind.ALLOCATED: ("held", Qt.PenStyle.DashDotLine, 1.4),
@@ -60,14 +60,6 @@ class EdgeLines(pg.GraphicsObject):  # type: ignore[misc]
         """Return where a line is, in pixels from the top of the area."""
         return float(self._box.mapFromView(QPointF(0.0, line.bytes / self._unit)).y())
 
-    def entries(self) -> list[Entry]:
-        """Return what the lines mean, for a legend."""
-        found = []
-        for line in self.lines:
-            role, dashes, width = _STYLES[line.kind]
-            found.append(Entry(line.name, self._theme.color(role), dashes, width=width))
-        return found
-
     def placed(self) -> list[_Placed]:
         """Return the lines that are seen or above, with the places of their words."""
         area, metrics = self.boundingRect(), QFontMetricsF(_font())
@@ -96,9 +88,9 @@ class EdgeLines(pg.GraphicsObject):  # type: ignore[misc]
         for rect in self._covered():
             uncovered -= QRegion(rect.toAlignedRect())  # no line goes through other words
         painter.setClipRegion(uncovered)
-        for line, y, words in found:
-            role, dashes, width = _STYLES[line.kind]
-            painter.setPen(QPen(self._theme.color(role), width, dashes))
+        for (line, y, words), share in zip(found, sharing([y for _, y, _ in found]), strict=True):
+            role = _STYLES[line.kind][0]
+            painter.setPen(self._pen_of(line, *share))
             if y >= area.top():
                 painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
                 if not words.top() - _LEAD <= y <= words.bottom() + _LEAD:
@@ -111,6 +103,20 @@ class EdgeLines(pg.GraphicsObject):  # type: ignore[misc]
             painter.fillRect(words, self._theme.color("panel", 215))
             painter.setPen(self._theme.color(_STYLES[line.kind][0]))
             painter.drawText(words, int(Qt.AlignmentFlag.AlignCenter), self._said(line, y < area.top()))
+
+    def _pen_of(self, line: MemoryLine, place: int, lines: int) -> QPen:
+        """Return the pen of the line at a ``place`` among ``lines`` at a height.
+
+        Each of these draws a part of every dash and leaves the rest to the others.
+        """
+        role, dashes, width = _STYLES[line.kind]
+        pen = QPen(self._theme.color(role), width, dashes)
+        if lines > 1:
+            pen.setCapStyle(Qt.PenCapStyle.FlatCap)
+            part = _PART / width  # dashes are measured in widths
+            pen.setDashPattern([part, part * (lines - 1)])
+            pen.setDashOffset(-part * place)
+        return pen
 
     def _said(self, line: MemoryLine, above: bool) -> str:
         words = line.words if self._box.width() > _ROOMY else line.brief

@@ -13,6 +13,7 @@ from PySide6.QtGui import (
     QImage,
     QKeyEvent,
     QMouseEvent,
+    QPaintEngine,
     QPainter,
     QPaintEvent,
     QPen,
@@ -35,6 +36,7 @@ _LATER = 105  # of 255: how far the stages to come fade; they must stay readable
 _GRID = 9.0  # pixels of a cell from which on lines separate them
 _LEFT, _TOP, _BELOW, _RIGHT = 24.0, 26.0, 22.0, 2.0  # pixels around the matrix, without its legend
 _LEGEND_LINE = 16.0
+_PLAYHEAD = 3.0  # pixels, at least half the width of its line
 _WHAT = {"R": "computed in stage", "S": "held into stage"}
 
 
@@ -65,18 +67,32 @@ class MatrixView(QWidget):
         self.sharpness = 1.0  # pixels of the picture to one of the screen; a printed figure has more
         self._under: QPointF | None = None
         self._pressed_at: QPointF | None = None
+        self._playhead_at: float | None = None  # the height at which it was painted last
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
         self.setMinimumWidth(130)
         self.setMouseTracking(True)
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)  # the panel below need not be painted
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName(f"Matrix {title}: {_WHAT[title]}")
         for changed in (exploration.shown_changed, comparison.pinned, span.changed, span.chosen_changed):
             changed.connect(self.update)
-        playhead.moved.connect(self._paint_anew)
-        selection.changed.connect(self._paint_anew)
+        playhead.moved.connect(self._on_step)
+        selection.changed.connect(self._on_selection)
 
-    def _paint_anew(self, _: int) -> None:
+    def _on_selection(self, _: int) -> None:
         self.update()
+
+    def _on_step(self, _: int) -> None:
+        """Paint the stages anew between the one that ran and the one that runs."""
+        shown, before = self._exploration.shown, self._playhead_at
+        if shown is None or before is None:
+            self.update()
+            return
+        now, area = self._stage_place(shown), self._area()
+        low, high = sorted((before, now))
+        strip = QRectF(area.left(), low, area.width(), high - low).adjusted(0, -_PLAYHEAD, 0, _PLAYHEAD)
+        if now != before:
+            self.update((strip & area).toAlignedRect())
 
     def sizeHint(self) -> QSize:
         return QSize(250, 250)
@@ -136,24 +152,37 @@ class MatrixView(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         area, shown = self._area(), self._exploration.shown
-        self._paint_words(painter, area)
+        if painter.paintEngine().type() == QPaintEngine.Type.Raster:
+            painter.fillRect(event.rect(), self._theme.color("panel"))
         if shown is not None:
-            cells = self._cells(shown.matrices.n)
-            corners = self._place(cells.top, cells.left), self._place(cells.bottom, cells.right)
-            painter.save()
-            painter.setClipRect(area)
-            painter.drawImage(QRectF(*corners), self._picture(shown, cells, QRectF(*corners)))
-            self._paint_grid(painter, area, cells)
-            self._paint_cursors(painter, area, shown)
-            painter.restore()
-            foot = QRectF(0, area.bottom() + 18, self.width(), _LEGEND_LINE)
-            for line in self.legend_lines():
-                paint_legend(painter, line, foot, self._theme.now)
-                foot.translate(0, _LEGEND_LINE)
+            self._paint_cells(painter, area, shown)
+            self._playhead_at = self._stage_place(shown)
+        if not area.toAlignedRect().contains(event.rect()):
+            self._paint_around(painter, area)
         role, width = ("accent", 2) if self.hasFocus() else ("border", 1)  # keys go to it, or not
         painter.setPen(QPen(self._theme.color(role), width))
         painter.drawRect(area)
         painter.end()
+
+    def _paint_cells(self, painter: QPainter, area: QRectF, shown: ListedSchedule) -> None:
+        cells = self._cells(shown.matrices.n)
+        corners = self._place(cells.top, cells.left), self._place(cells.bottom, cells.right)
+        painter.save()
+        painter.setClipRect(area)
+        painter.drawImage(QRectF(*corners), self._picture(shown, cells, QRectF(*corners)))
+        self._paint_grid(painter, area, cells)
+        self._paint_cursors(painter, area, shown)
+        painter.restore()
+
+    def _paint_around(self, painter: QPainter, area: QRectF) -> None:
+        """Paint the words and the legend around the cells."""
+        self._paint_words(painter, area)
+        if self._exploration.shown is None:
+            return
+        foot = QRectF(0, area.bottom() + 18, self.width(), _LEGEND_LINE)
+        for line in self.legend_lines():
+            paint_legend(painter, line, foot, self._theme.now)
+            foot.translate(0, _LEGEND_LINE)
 
     def _paint_words(self, painter: QPainter, area: QRectF) -> None:
         font = painter.font()
@@ -237,15 +266,18 @@ class MatrixView(QWidget):
 
     def _paint_playhead(self, painter: QPainter, area: QRectF, shown: ListedSchedule) -> None:
         """Paint the stage that runs; those to come are paler."""
-        stages = shown.matrices.stage_of_step
-        stage = int(stages[min(self._playhead.step, len(stages) - 1)])
-        y = self._place(stage + 0.5, 0).y()
+        y = self._stage_place(shown)
         fade = self._theme.color("panel", _LATER)
         top = max(area.top(), y)
         painter.fillRect(QRectF(area.left(), top, area.width(), area.bottom() - top), fade)
         for role, width in (("playhead_case", 4), ("playhead", 2)):
             painter.setPen(QPen(self._theme.color(role), width))
             painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
+
+    def _stage_place(self, shown: ListedSchedule) -> float:
+        """Return the height of the middle of the stage that runs."""
+        stages = shown.matrices.stage_of_step
+        return self._place(int(stages[min(self._playhead.step, len(stages) - 1)]) + 0.5, 0).y()
 
     def _paint_chosen(self, painter: QPainter, area: QRectF, chosen: tuple[int, int]) -> None:
         above, below = (self._place(self._span.stage(p), 0).y() for p in (chosen[0], chosen[1] + 1))

@@ -296,7 +296,7 @@ class MainWindow(QMainWindow):
         exploration.passing_changed.connect(self._allow_export)
         exploration.standing_changed.connect(self._allow_export)
         exploration.shown_changed.connect(self._on_shown)
-        self.playhead.moved.connect(self._on_step)
+        self.playhead.told.connect(self._on_step)
         session.progressed.connect(self._start.work.show_progress)
         session.failed.connect(self._on_failed)
         session.outdated.connect(self._on_outdated)

@@ -80,8 +80,6 @@ def _run_highs(
     model: Any, options: SolveOptions, seconds: float, relaxed: bool, hooks: Hooks, start: dict[Any, float]
 ) -> EngineOutcome:
     """Solve with HiGHS."""
-    import pulp
-
     settings: dict[str, Any] = {
         "time_limit": float(seconds),
         "mip_rel_gap": options.gap,
@@ -90,9 +88,16 @@ def _run_highs(
     }
     if relaxed:
         settings["solver"] = "ipm"  # simplex takes several times longer on these relaxations
+    model.solve(_interruptible_highs(settings, hooks, start))
+    return _highs_outcome(model.solverModel, relaxed=relaxed, cancelled=hooks.cancelled)
+
+
+def _interruptible_highs(settings: dict[str, Any], hooks: Hooks, start: dict[Any, float]) -> Any:
+    """Return PuLP's driver of HiGHS with cancelling, a start and callbacks."""
+    import pulp
 
     class InterruptibleHighs(pulp.HiGHS):  # type: ignore[misc]
-        """PuLP's driver, with cancelling, a start and callbacks added."""
+        """The driver, made here because PuLP is loaded only where it is used."""
 
         def createAndConfigureSolver(self, lp: Any) -> None:  # noqa: N802 (PuLP's name)
             """Make the solver.
@@ -126,8 +131,7 @@ def _run_highs(
                 highs.cancelSolve()  # the process waits for the thread
                 raise
 
-    model.solve(InterruptibleHighs(msg=False))
-    return _highs_outcome(model.solverModel, relaxed=relaxed, cancelled=hooks.cancelled)
+    return InterruptibleHighs(msg=False)
 
 
 def _highs_outcome(highs: Any, *, relaxed: bool, cancelled: Cancelled) -> EngineOutcome:

@@ -136,24 +136,30 @@ def first_search(
         if search.offer(end.steps, follow=True):
             listener.incumbent(end.steps.tolist(), search.cost)
             break
-        if options.moves is not None:
-            # A whole turn, even if it finds the first that fits: slices depend on the clock.
-            turn = min(_TURN_MOVES, options.moves - search.moves)
-            search.run(
-                until=until,
-                cancelled=cancelled,
-                incumbent=listener.incumbent,
-                enough=lambda cost: False,
-                moves=turn,
-            )
-            continue
-        search.run(
-            until=time.perf_counter() + 0.5 * patience,
-            cancelled=cancelled,
-            incumbent=listener.incumbent,
-            enough=lambda cost: cost < math.inf,
-        )
+        _anneal_a_turn(search, options, listener, until=until, patience=patience)
     return search
+
+
+def _anneal_a_turn(
+    search: SequenceSearch, options: SolveOptions, listener: Listener, *, until: float, patience: float
+) -> None:
+    """Lower the cost for a while; without a count of moves, until one fits."""
+    if options.moves is not None:
+        # A whole turn, even if it finds the first that fits: slices depend on the clock.
+        search.run(
+            until=until,
+            cancelled=listener.cancelled,
+            incumbent=listener.incumbent,
+            enough=lambda cost: False,
+            moves=min(_TURN_MOVES, options.moves - search.moves),
+        )
+        return
+    search.run(
+        until=time.perf_counter() + 0.5 * patience,
+        cancelled=listener.cancelled,
+        incumbent=listener.incumbent,
+        enough=lambda cost: cost < math.inf,
+    )
 
 
 def _begun_with(

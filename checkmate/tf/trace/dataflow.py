@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import tensorflow as tf
 
@@ -263,12 +263,7 @@ def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
     read_names = {source(tensor).name for op in traced.ops if op.name in needed for tensor in op.inputs}
     bounds: dict[str, int] = {}
     for i, op in enumerate(traced.ops):
-
-        def size_of(tensor: tf.Tensor, update: bool = traced.phases[i] is Phase.UPDATE) -> int:
-            if tensor.dtype == tf.variant:
-                return tensor_lists.list_bytes(tensor)
-            return sizes.bounded_bytes(tensor, bounds) if update else sizes.tensor_bytes(tensor)
-
+        size_of = partial(_tensor_bytes, bounds=bounds if traced.phases[i] is Phase.UPDATE else None)
         sources = [source(tensor) for tensor in op.inputs]
         inputs = [(index[tensor.op.name], tensor.value_index) for tensor in sources]
         kind = OpKind.DEAD
@@ -281,8 +276,9 @@ def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
             key = (i, number)
             if kind is OpKind.HEAVY:
                 roots[key] = key
-                bytes_of[key] = returned[number].bytes if number in returned else size_of(tensor)
-                place = returned[number].given if number in returned else None
+                loop_list = returned.get(number)
+                bytes_of[key] = size_of(tensor) if loop_list is None else loop_list.bytes
+                place = None if loop_list is None else loop_list.given
                 if place is not None and (root := roots[inputs[place]]) is not None:
                     given[key] = root
                 if kernels is Kernels.CUDA and bytes_of[key] and in_host_memory(tensor):
@@ -308,6 +304,13 @@ def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
     return Structure(
         traced, index, tuple(kinds), bytes_of, roots, scratch, kernels, given, found, plain_bytes
     )
+
+
+def _tensor_bytes(tensor: tf.Tensor, *, bounds: dict[str, int] | None) -> int:
+    """Return the bytes of a tensor; with ``bounds`` its size may be bounded."""
+    if tensor.dtype == tf.variant:
+        return tensor_lists.list_bytes(tensor)
+    return sizes.tensor_bytes(tensor) if bounds is None else sizes.bounded_bytes(tensor, bounds)
 
 
 def _given_state(

@@ -122,8 +122,10 @@ def any_step(
     return AnyStep(str(subject.name), layout, folded, returned, unplanned, strategy)
 
 
-def own_train_step(model: Any, layout: BatchLayout) -> AnyStep:
+def own_train_step(model: Any, layout: BatchLayout, *, for_xla: bool = False) -> AnyStep:
     """Trace and fold the ``train_step`` that ``model`` brings along.
+
+    ``for_xla``: XLA is to compile the whole step.
 
     Raises:
         As ``any_step``.
@@ -133,7 +135,8 @@ def own_train_step(model: Any, layout: BatchLayout) -> AnyStep:
     def body(*tensors: tf.Tensor) -> Any:
         return model.train_step(layout.pack(tensors))
 
-    return any_step(body, model, layout, strategy=strategy if number_of_replicas(strategy) > 1 else None)
+    several = strategy if number_of_replicas(strategy) > 1 else None
+    return any_step(body, model, layout, strategy=several, for_xla=for_xla)
 
 
 _PREPARE = "call step.prepare(...) on such arguments first, outside of the function"

@@ -19,7 +19,12 @@ from checkmate.tf.models.batch import BatchLayout, flatten, flatten_data, requir
 from checkmate.tf.training.any_step import own_train_step
 from checkmate.tf.training.compiled.training import executor_sentence, fit_steps, why_executor
 from checkmate.tf.training.functions import Functions
-from checkmate.tf.training.keras_step import has_own_step, require_trainable, update_metrics
+from checkmate.tf.training.keras_step import (
+    has_own_step,
+    own_step_is_compiled,
+    require_trainable,
+    update_metrics,
+)
 from checkmate.tf.training.plans.limit import Phases
 from checkmate.tf.training.plans.plan import PlanRequest
 from checkmate.tf.training.plans.planner import Planner
@@ -92,9 +97,10 @@ def prepare(model: Any, example: Any) -> None:
 def _training(model: Any, request: PlanRequest, phases: Phases) -> Training | CompiledTraining:
     """Return what runs the batches.
 
-    It is XLA where it compiles the model, else the executor.
+    It is XLA where it compiles the model, or the whole of its own step, else the executor.
     """
-    if request.target is Target.EXECUTOR or not (model.jit_compile or request.target is Target.XLA):
+    compiled = model.jit_compile or own_step_is_compiled(model)
+    if request.target is Target.EXECUTOR or not (compiled or request.target is Target.XLA):
         return _on_executor(model, request, phases)
     if why := why_executor(model):
         request.tell(why)
@@ -106,8 +112,8 @@ def _on_executor(model: Any, request: PlanRequest, phases: Phases) -> Training:
     return Training(model, Planner(model, request, _tracer(model), phases))
 
 
-def _tracer(model: Any) -> Callable[[Any, BatchLayout], LiveStep]:
-    return own_train_step if has_own_step(model) else live_step
+def _tracer(model: Any, *, for_xla: bool = False) -> Callable[[Any, BatchLayout], LiveStep]:
+    return partial(own_train_step, for_xla=for_xla) if has_own_step(model) else live_step
 
 
 def _train_function(training: Training | CompiledTraining) -> Callable[[Iterator[Any]], Logs]:
@@ -207,7 +213,7 @@ class CompiledTraining:
     def __init__(self, model: Any, request: PlanRequest, phases: Phases) -> None:
         self.model, self._request, self._phases = model, request, phases
         self.flatten = flatten_data if has_own_step(model) else flatten
-        self.compiled = fit_steps(model, request, _tracer(model))
+        self.compiled = fit_steps(model, request, _tracer(model, for_xla=True))
         self._executor: Training | None = None
 
     def prepare(self, layout: BatchLayout, tensors: list[tf.Tensor]) -> None:

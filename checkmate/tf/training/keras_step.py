@@ -16,6 +16,7 @@ import keras
 import tensorflow as tf
 
 from checkmate.errors import CheckmateError, TraceError, UsageError
+from checkmate.tf import private
 from checkmate.tf.models.batch import BatchLayout
 from checkmate.tf.models.own_step import explained
 
@@ -75,6 +76,11 @@ def _instead_of(given: Any) -> str:
 def has_own_step(model: Any) -> bool:
     """Return whether ``model`` brings a ``train_step`` of its own along."""
     return getattr(model.train_step, "__func__", None) is not keras.Model.train_step
+
+
+def own_step_is_compiled(model: Any) -> bool:
+    """Return whether ``model`` has a step that XLA compiles as a whole."""
+    return has_own_step(model) and private.is_jit_compiled(model.train_step)
 
 
 def require_keras_step(model: Any) -> None:

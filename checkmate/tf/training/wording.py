@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from checkmate.errors import NoScheduleError, UsageError
+from checkmate.errors import CheckmateError, NoScheduleError, UsageError
 from checkmate.ir.graph import Graph
 from checkmate.memory.simulate import simulate
 from checkmate.tf.models.batch import BatchLayout
@@ -180,3 +180,9 @@ def not_planned(layout: BatchLayout, hint: str) -> UsageError:
         f"the step was called inside a tf.function with a {layout.describe()} that it has no plan for",
         hint=hint,
     )
+
+
+def not_traced(layout: BatchLayout, error: CheckmateError) -> str:
+    """Say that the step trains as before because it was not traced."""
+    way_out = f"; to change that, {error.hint}" if error.hint else ""
+    return f"{layout.describe()}: no schedule was looked for: {error}; it trains as before{way_out}"

@@ -50,6 +50,7 @@ def recomputing(folded, random: Random) -> list[int]:
     return steps
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", NAMES)
 def test_it_shows_what_the_replica_shows(name: str) -> None:
     folded = folded_zoo(name)
@@ -74,6 +75,7 @@ def test_it_shows_what_the_replica_shows(name: str) -> None:
     assert orders >= 4
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["two_io"])
 def test_another_order_shows_less_and_is_the_same_each_time(name: str) -> None:
     folded = folded_zoo(name)

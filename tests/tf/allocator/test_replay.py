@@ -114,6 +114,7 @@ def test_scratch_seen_in_only_one_run_is_not_learned() -> None:
     assert learned_workspace(folded, [trace, quiet]) == {}
 
 
+@pytest.mark.heavy
 def test_nothing_to_learn_leaves_the_graph_as_it_is() -> None:
     graph = folded_zoo("gru").graph
     assert with_workspace(graph, {}) is graph and step_fingerprint(graph) == graph.fingerprint
@@ -240,6 +241,7 @@ def test_reductions_over_nothing_are_views() -> None:
     assert OpKind.VIEW in kinds and set(kinds) <= {OpKind.VIEW, OpKind.LIGHT, OpKind.DEAD}
 
 
+@pytest.mark.heavy
 def test_every_buffer_is_freed_after_it_is_born() -> None:
     folded = folded_zoo("lstm")
     found = allocations(folded, range(folded.graph.n))

@@ -19,6 +19,7 @@ from checkmate.tf.devices import kernels_here
 from checkmate.tf.emit.example import example_script
 from checkmate.tf.emit.saved_model import save_step
 from checkmate.tf.kernels import Kernels
+from tests.quick_start import QUICK
 from tests.tf.emit.test_step import request_for
 
 
@@ -34,7 +35,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def said_by(script: Path, *, onednn: bool) -> list[str]:
-    environment = {**os.environ, "TF_ENABLE_ONEDNN_OPTS": str(int(onednn))}
+    environment = {**os.environ, **QUICK, "TF_ENABLE_ONEDNN_OPTS": str(int(onednn))}
     command = [sys.executable, str(script), "1"]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=True, timeout=300, cwd=script.parent
@@ -48,6 +49,7 @@ def test_the_same_kernels_are_not_worth_a_word(export: Path) -> None:
     assert said_by(export, onednn=kernels_here("cpu") is Kernels.ONEDNN) == []
 
 
+@pytest.mark.heavy
 def test_other_kernels_are_named_and_it_trains_all_the_same(export: Path) -> None:
     here = kernels_here("cpu")
     other = Kernels.EIGEN if here is Kernels.ONEDNN else Kernels.ONEDNN

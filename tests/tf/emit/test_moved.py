@@ -28,7 +28,8 @@ def step(model: str, batch: int) -> FoldedStep:
     return session.prepare(request, report=silent, cancelled=never)
 
 
-@pytest.mark.parametrize("model", ["convnet", pytest.param("encoder", marks=pytest.mark.heavy)])
+@pytest.mark.heavy
+@pytest.mark.parametrize("model", ["convnet", "encoder"])
 def test_a_moved_schedule_is_valid_and_in_the_same_order(model: str) -> None:
     large = step(model, 512)
     graph = analytic_costs(large)

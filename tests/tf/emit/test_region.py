@@ -19,6 +19,7 @@ from checkmate.tf import room
 from checkmate.tf.emit.region import fetch_region
 from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.environment import METERED
+from tests.quick_start import QUICK
 
 SIZE = 20 << 20  # the allocator's region for it has 32 MiB: less than twice that, so it is not split
 
@@ -30,7 +31,12 @@ def held_for_a_large_buffer(*words: str) -> tuple[int, int]:
     """
     command = [sys.executable, "-m", "tests.tf.emit.held_in_region", str(SIZE), *words]
     done = subprocess.run(
-        command, env={**os.environ, **METERED}, capture_output=True, text=True, check=True, timeout=300
+        command,
+        env={**os.environ, **METERED, **QUICK},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
     )
     held, before = done.stdout.split()[-2:]
     return int(held), int(before)

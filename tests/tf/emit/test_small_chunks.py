@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -25,6 +26,7 @@ from checkmate.tf.measure.step import compiled_step, run_step
 from checkmate.tf.profiler import MemoryEvent, trace_run
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.op_kinds import LIGHT_BYTES
+from tests.quick_start import QUICK
 from tests.tf.emit.served_chunks import given_back, rounded
 from tests.tf.emit.test_step import request_for
 
@@ -85,6 +87,7 @@ def test_small_buffers_find_them(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.tf.emit.served_chunks", name],
         cwd=Path(__file__).parents[3],
+        env={**os.environ, **QUICK},
         capture_output=True,
         text=True,
         timeout=300,

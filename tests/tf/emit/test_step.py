@@ -30,8 +30,10 @@ from tests.tf.allocator.test_replay import traced
 HERE = Path(__file__).parents[1]
 MODELS = [
     "convnet",
-    "encoder",
-    *(pytest.param(name, marks=pytest.mark.heavy) for name in ("recurrent", "bidirectional", "two_heads")),
+    *(
+        pytest.param(name, marks=pytest.mark.heavy)
+        for name in ("encoder", "recurrent", "bidirectional", "two_heads")
+    ),
 ]
 
 

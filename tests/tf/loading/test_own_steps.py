@@ -73,6 +73,7 @@ def test_a_function_that_takes_the_batch_size_gets_it() -> None:
     assert [name for name in groups(folded, Phase.BACKWARD) if name] == blocks[::-1]
 
 
+@pytest.mark.heavy
 def test_the_train_step_of_a_model_gets_a_batch_that_fits_its_largest_part() -> None:
     keras.utils.clear_session()
     folded = prepared(f"{STEPS}:autoencoder", batch_size=12)

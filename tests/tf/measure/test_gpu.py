@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,7 @@ from checkmate.tf.measure.fresh_step import FreshMeasurement
 from checkmate.tf.peers import measure as peer_measure
 from checkmate.tf.profiler import StepTrace
 from checkmate.tf.training import measure as live_measure
+from tests.quick_start import QUICK
 from tests.tf.fake_gpu import folded_for_gpu
 
 MODELS = Path(__file__).parents[1].joinpath("small_models.py")
@@ -144,7 +146,8 @@ print(json.dumps([*found, config.is_op_determinism_enabled(), options]))
     ("kind", "found"), [("gpu", [True, False, True, False]), ("cpu", [False, True, False, False])]
 )
 def test_exact_is_deterministic_and_without_tf32_on_a_gpu_alone(kind: str, found: list[bool]) -> None:
-    ran = subprocess.run([sys.executable, "-c", EXACT, kind], capture_output=True, text=True, check=True)
+    command, environment = [sys.executable, "-c", EXACT, kind], {**os.environ, **QUICK}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     *said, options = json.loads(ran.stdout.splitlines()[-1])
     assert said == found and options["disable_meta_optimizer"] is True
 

@@ -205,6 +205,7 @@ def test_ops_run_in_the_emitted_order(name: str, least: int) -> None:
         assert spans[later][0] >= spans[earlier][1], (earlier, later)
 
 
+@pytest.mark.heavy
 def test_loops_and_branches_are_single_ops_of_the_schedule() -> None:
     folded = folded_step("control_flow")
     structure = folded.structure

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from checkmate.tf.environment import EXACT, measuring_environment
+from tests.quick_start import QUICK
 
 SMALL = Path(__file__).parents[1].joinpath("small_models.py")
 
@@ -64,7 +65,7 @@ def test_what_a_loop_takes_is_known_before_measuring(name: str) -> None:
 
 def peaks(spec: str, batch: int) -> list[list[int]]:
     """Return predicted and traced bytes of two schedules, with Eigen."""
-    environment = {**os.environ, **measuring_environment(), **EXACT, "PYTHONPATH": str(SMALL.parents[2])}
+    environment = {**os.environ, **measuring_environment(), **EXACT, **QUICK}
     command = [sys.executable, "-c", TRACED, spec, str(batch)]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]

@@ -18,6 +18,7 @@ from checkmate.progress import never, silent
 from checkmate.tf.environment import EXACT, METERED
 from checkmate.tf.fresh import run_process
 from checkmate.units import parse_bytes
+from tests.quick_start import QUICK
 
 HERE = Path(__file__).parents[1]
 pytestmark = pytest.mark.long
@@ -25,7 +26,8 @@ pytestmark = pytest.mark.long
 
 def run(script: str, *arguments: str, environment: Mapping[str, str] = {}) -> None:
     command = [sys.executable, str(HERE / script), *arguments]
-    output = run_process(command, message="", report=silent, cancelled=never, environment=environment)
+    chosen = {**QUICK, **environment}
+    output = run_process(command, message="", report=silent, cancelled=never, environment=chosen)
     answer = next(Path(each) for each in arguments if each.endswith((".npz", ".json")))
     assert answer.exists(), output[-3000:]
 

@@ -13,13 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.quick_start import QUICK
+
 SCRIPT = Path(__file__).parents[1].joinpath("unmetered.py")
 
 
 @pytest.mark.heavy
 def test_plans_are_measured_in_a_fresh_process_and_that_is_said() -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TF_CPU_ALLOCATOR")}
-    environment |= {"TF_ENABLE_ONEDNN_OPTS": "0", "PYTHONPATH": str(SCRIPT.parents[2])}
+    environment |= {"TF_ENABLE_ONEDNN_OPTS": "0", **QUICK}
     ran = subprocess.run(
         [sys.executable, str(SCRIPT)], env=environment, capture_output=True, text=True, check=False
     )

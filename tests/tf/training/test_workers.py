@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from checkmate.tf.environment import EXACT, METERED
+from tests.quick_start import QUICK
 
 SCRIPT = Path(__file__).parents[1] / "workers.py"
 
@@ -31,7 +32,7 @@ def free_ports(count: int) -> list[str]:
 def trained(folder: Path) -> list[dict[str, Any]]:
     """Return what each of two workers found."""
     ports = free_ports(2)
-    environment = {**os.environ, **EXACT, **METERED, "PYTHONPATH": str(SCRIPT.parents[2])}
+    environment = {**os.environ, **EXACT, **METERED, **QUICK}
     workers, logs = [], [folder / "log0", folder / "log1"]
     for task, log in enumerate(logs):
         command = [sys.executable, str(SCRIPT), str(folder / f"{task}.json"), str(task), *ports]

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import checkmate
-from checkmate.errors import NoScheduleError
+from checkmate.errors import JitCompiledError, NoScheduleError
 from tests.tf.xla.networks import NETWORKS
 
 SHARE = 0.6
@@ -62,6 +62,7 @@ def test_a_budget_that_cannot_be_kept_is_missed_or_an_error(capfd: pytest.Captur
     assert caught.value.details["needed_bytes"] > caught.value.details["budget_bytes"] == 2**20
 
 
+@pytest.mark.heavy
 def test_fit_ends_where_training_need_not_wait() -> None:
     """There is nothing beside compiled training that would have to be ended."""
     model, x, y = _model("normalized")
@@ -88,6 +89,7 @@ def test_what_xla_cannot_compile_trains_on_the_executor(capfd: pytest.CaptureFix
     assert "TensorFlow's executor runs it instead" in said
 
 
+@pytest.mark.heavy
 def test_target_executor_is_the_way_out(capfd: pytest.CaptureFixture[str]) -> None:
     model, x, y = _model("normalized")
     checkmate.rematerialize(model, "1GiB", target="executor")
@@ -147,3 +149,40 @@ def test_a_bare_step_is_compiled_as_its_model_is(capfd: pytest.CaptureFixture[st
     plain, x, y = _model("normalized", metrics=[])
     expected = [plain.train_on_batch(x, y) for _ in range(5)]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+class CompiledStep(keras.Model):
+    """Have a train_step that is a compiled function itself."""
+
+    @tf.function(jit_compile=True)  # type: ignore[untyped-decorator]
+    def train_step(self, data: Any) -> dict[str, Any]:
+        return super().train_step(data)
+
+
+def _with_compiled_step() -> tuple[Any, Any, Any]:
+    plain, x, y = _model("dense", jit_compile=False)
+    model = CompiledStep(plain.inputs, plain.outputs)
+    model.compile("adam", plain.loss, jit_compile=False)
+    return model, x, y
+
+
+@pytest.mark.heavy
+def test_an_own_step_that_xla_compiles_is_for_xla(capfd: pytest.CaptureFixture[str]) -> None:
+    model, x, y = _with_compiled_step()
+    checkmate.rematerialize(model, "70%", options=checkmate.SolveOptions(time_limit_s=3))
+    assert np.isfinite(model.train_on_batch(x, y)).all()
+    assert "compiled by XLA" in capfd.readouterr().err
+    (plan,) = model.train_function.training.compiled.planner.plans.values()
+    assert plan.fit is not None and plan.fit.fits and plan.schedule is not None
+
+
+def test_a_compiled_part_on_the_executor_aborts_no_script(capfd: pytest.CaptureFixture[str]) -> None:
+    model, x, y = _with_compiled_step()
+    checkmate.rematerialize(model, "70%", target="executor")
+    assert np.isfinite(model.train_on_batch(x, y)).all()
+    said = capfd.readouterr().err
+    assert "is compiled with jit_compile=True" in said and "it trains as before; to change that" in said
+    model, x, y = _with_compiled_step()
+    checkmate.rematerialize(model, "70%", target="executor", on_miss="raise", quiet=True)
+    with pytest.raises(JitCompiledError):
+        model.train_on_batch(x, y)

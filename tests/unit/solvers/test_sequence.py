@@ -109,6 +109,7 @@ def test_live_bytes_are_exact_after_every_change(seed: int) -> None:
             assert_exact(graph, scaled, state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_undo_takes_every_change_back(seed: int) -> None:
     random = Random(1000 + seed)

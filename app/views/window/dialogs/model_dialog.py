@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 
 from app.views.common.panel import label
 from app.views.common.ringed import ChoiceBox, NumberBox
+from app.views.common.wrapped_label import WrappedLabel
 from checkmate.catalog.samples import SAMPLES, find_sample
 from checkmate.request import ModelRequest, Target, parse_shape
 
@@ -28,6 +29,7 @@ _POLICIES = ("mixed_float16", "mixed_bfloat16")
 _FIRST_GPU = "GPU if there is one, else CPU"
 _DEVICES = ("cpu", "gpu", "gpu:1")
 _TARGETS = {Target.EXECUTOR: "TensorFlow's executor, op after op", Target.XLA: "XLA, compiled as a whole"}
+_MODELS = "A file, a sample, keras.applications.NAME, or file.py:function (a model or a step)"
 _MOST = 1_000_000  # samples in a batch
 
 
@@ -77,14 +79,7 @@ class ModelDialog(QDialog):
         row.addWidget(browse)
         form = QFormLayout()
         form.addRow("Model", row)
-        form.addRow(
-            "",
-            label(
-                "A file, a sample, keras.applications.NAME, or file.py:function (a model or a step)",
-                muted=True,
-                wrap=True,
-            ),
-        )
+        form.addRow("", WrappedLabel(_MODELS))
         for name, field in (
             ("Batch size", self.batch),
             ("Input shape", self.shape),

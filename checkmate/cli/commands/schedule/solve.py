@@ -87,9 +87,10 @@ def _solve(options: argparse.Namespace, interrupt: Interrupt) -> int:
     if options.certificate is not None:
         return _certify(asked, found, options, interrupt)
     free = asked.budget is not None and asked.constraints.is_empty
-    proof = proof_of(graph, found.result, interrupt) if free else ""
+    proof = proof_of(graph, found.result, interrupt, certifiable=free)
     facts = {**found.facts(), "proof": proof} if proof else found.facts()
-    output.show(options.json, facts, "\n".join([found.text(options.output), *proof_lines(proof)]))
+    lines = proof_lines(found.result, proof, certifiable=free)
+    output.show(options.json, facts, "\n".join([found.text(options.output), *lines]))
     return output.solve_exit_code(found.result.status)
 
 

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from checkmate.errors import OnlySmallTensorsError
+from checkmate.errors import JitCompiledError, OnlySmallTensorsError, TraceError
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Progress, Report
 from checkmate.request import OnMiss
 from checkmate.tf.models.batch import BatchLayout, Key
 from checkmate.tf.training.plans.plan import Ask, PlanRequest
 from checkmate.tf.training.trace import LiveStep
+from checkmate.tf.training.wording import not_traced
 from checkmate.tf.xla.compiled import StepCompilation, compile_step
 from checkmate.tf.xla.fit import XlaFit, fit_compiled, none_fits, smallest_remedy
 from checkmate.tf.xla.ties import Tied
@@ -69,7 +70,7 @@ class CompiledPlanner:
         Raises:
             NotCompiledError: XLA cannot compile the step.
             NoScheduleError: no schedule keeps the budget, and that is wanted.
-            TraceError, DynamicShapeError: the step could not be traced.
+            TraceError, JitCompiledError: it could not be traced, and that is an error.
         """
         found = self.planned(layout)
         if found is None:
@@ -85,6 +86,10 @@ class CompiledPlanner:
         except OnlySmallTensorsError:
             sentence = f"{layout.describe()}: nothing big enough to recompute; XLA compiles it as it is"
             return CompiledPlan(layout, None, None, sentence)
+        except (TraceError, JitCompiledError) as error:
+            if self.request.on_miss is OnMiss.RAISE:
+                raise
+            return CompiledPlan(layout, None, None, not_traced(layout, error))
         report(Progress("compile", message="compiling the plain step with XLA"))
         plain = self._compiled(step, None)
         limit = self._limit_of(step, plain, report)

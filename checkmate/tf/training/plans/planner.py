@@ -15,10 +15,11 @@ import tensorflow as tf
 from checkmate.errors import (
     CheckmateError,
     CycleError,
-    DynamicShapeError,
+    JitCompiledError,
     NoScheduleError,
     OnlySmallTensorsError,
     ProfileError,
+    TraceError,
 )
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.garbage import only_newer_garbage
@@ -40,6 +41,7 @@ from checkmate.tf.training.plans.plan import PlanRequest, StepPlan, meter_of
 from checkmate.tf.training.plans.search import PlanSearch
 from checkmate.tf.training.plans.trials import Trials
 from checkmate.tf.training.trace import LiveStep, live_step
+from checkmate.tf.training.wording import not_traced
 from checkmate.units import format_bytes, format_bytes_apart
 
 _CORRECTIONS = 3
@@ -312,11 +314,10 @@ class Planner:
                 0,
                 f"{layout.describe()}: nothing big enough to recompute; it trains as before",
             )
-        except DynamicShapeError as error:
+        except (TraceError, JitCompiledError) as error:
             if self.request.on_miss is OnMiss.RAISE:
                 raise
-            sentence = f"{layout.describe()}: no schedule was looked for: {error}; it trains as before"
-            return StepPlan(layout, None, None, 0, sentence)
+            return StepPlan(layout, None, None, 0, not_traced(layout, error))
         gc.collect()
         small_chunks = SmallChunks(step.folded.structure)
         trials, kept, plan = self._trials(step, tensors, report), self._memory.of(step), None
