@@ -68,9 +68,10 @@ class SolvingPanel(Panel):
         self.body.addLayout(self._button_rows())
         self.body.addWidget(self._make_plot(), 9)  # last: in a low window, the words and buttons are seen
         self.body.addStretch(1)  # keeps the texts together at the top
+        self._plotted: tuple[Solve, int, int, float | None] | None = None  # what the plot shows
         self._clock = QTimer(self)
         self._clock.setInterval(250)
-        self._clock.timeout.connect(self._on_solve)
+        self._clock.timeout.connect(self._on_clock)
         for signal in (
             exploration.solve_changed,
             exploration.graph_changed,
@@ -159,6 +160,11 @@ class SolvingPanel(Panel):
             self._under_text.setText(constraints_text(len(said), cost, without))
             self._under_text.setToolTip("\n".join(["Compared with the best known without them:", *said]))
 
+    def _on_clock(self) -> None:
+        """Let the plot go on to now."""
+        self._plotted = None
+        self._on_solve()
+
     def _on_solve(self) -> None:
         """Say how the solve at the slider's budget goes, or that there is none."""
         exploration = self._exploration
@@ -175,12 +181,18 @@ class SolvingPanel(Panel):
         self._plot.setVisible(graph is not None and self._was_plotted(solve))
         self.note.setText("")
         if solve is None or graph is None:
+            self._plotted = None
             for curve in (self._best, self._bound):
                 curve.setData([], [])
         else:
             elapsed = solve.seconds if solve.seconds is not None else time.monotonic() - solve.started
             self.note.setText(f"{elapsed:.1f} s")
-            self._draw(solve, elapsed)
+            # Several signals come with each move of the slider. Drawing takes milliseconds, so it is done
+            # where there is something new, and as time goes on.
+            news = solve, len(solve.best), len(solve.bounds), solve.seconds
+            if news != self._plotted:
+                self._plotted = news
+                self._draw(solve, elapsed)
         self._offer(solve)
         self._fit()
 
