@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -155,8 +156,7 @@ def test_a_numpy_that_cannot_be_imported(tmp_path: Path) -> None:
     (stubs / "rich" / "__init__.py").write_text("raise ImportError('rich is broken')\n")
     bare = doctor(stubs=stubs)
     assert bare.returncode == 2 and "Traceback" not in bare.stderr and "rich is broken" in bare.stderr
-    (stubs / "rich" / "__init__.py").unlink()
-    (stubs / "rich").rmdir()
+    shutil.rmtree(stubs / "rich")
     other = subprocess.run(
         [sys.executable, "-m", "checkmate", "list", "models"],
         capture_output=True,
