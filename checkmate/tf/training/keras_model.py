@@ -216,15 +216,15 @@ class CompiledTraining:
         self.compiled = fit_steps(model, request, _tracer(model, for_xla=True))
         self._executor: Training | None = None
 
-    def prepare(self, layout: BatchLayout, tensors: list[tf.Tensor]) -> None:
-        """Make the plan for such batches now."""
+    def prepare(self, layout: BatchLayout, tensors: list[tf.Tensor], *, training: bool = False) -> None:
+        """Make the plan for such batches now; ``training`` waits for it."""
         if self._executor is None:
             try:
-                self.compiled.planner.plan(layout)
+                self.compiled.planner.plan(layout, training=training)
             except NotCompiledError as error:
                 self._request.tell(executor_sentence(error))
                 self._executor = _on_executor(self.model, self._request, self._phases)
-        if self._executor is not None:
+        if self._executor is not None and not training:
             self._executor.prepare(layout, tensors)
 
     def end(self, *, well: bool) -> None:
@@ -241,7 +241,7 @@ class CompiledTraining:
         data = keras.tree.map_structure(_as_tensor, data)
         layout, tensors = self.flatten(data)
         if self._executor is None:
-            self.prepare(layout, tensors)
+            self.prepare(layout, tensors, training=True)
         if self._executor is not None:
             return self._executor.step(data)
         logs: Logs = self.compiled.call(layout, tensors)

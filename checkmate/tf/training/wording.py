@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from checkmate.errors import CheckmateError, NoScheduleError, UsageError
+from checkmate.errors import CheckmateError, DynamicShapeError, NoScheduleError, UsageError
 from checkmate.ir.graph import Graph
 from checkmate.memory.simulate import simulate
+from checkmate.request import OnMiss
 from checkmate.tf.models.batch import BatchLayout
 from checkmate.tf.training.elsewhere import HOW_TO_METER
 from checkmate.tf.training.measure import PeakSource, StepMeasurement
@@ -186,3 +187,12 @@ def not_traced(layout: BatchLayout, error: CheckmateError) -> str:
     """Say that the step trains as before because it was not traced."""
     way_out = f"; to change that, {error.hint}" if error.hint else ""
     return f"{layout.describe()}: no schedule was looked for: {error}; it trains as before{way_out}"
+
+
+def trains_plainly(error: CheckmateError, on_miss: OnMiss, *, training: bool) -> bool:
+    """Return whether a step that was not traced for ``error`` trains as before.
+
+    Not where the user asks for a plan by an example, which may be a wrong one, unless it is only its sizes
+    that are not known.
+    """
+    return on_miss is not OnMiss.RAISE and (training or isinstance(error, DynamicShapeError))

@@ -16,7 +16,7 @@ from checkmate.request import OnMiss
 from checkmate.tf.models.batch import BatchLayout, Key
 from checkmate.tf.training.plans.plan import Ask, PlanRequest
 from checkmate.tf.training.trace import LiveStep
-from checkmate.tf.training.wording import not_traced
+from checkmate.tf.training.wording import not_traced, trains_plainly
 from checkmate.tf.xla.compiled import StepCompilation, compile_step
 from checkmate.tf.xla.fit import XlaFit, fit_compiled, none_fits, smallest_remedy
 from checkmate.tf.xla.ties import Tied
@@ -64,8 +64,11 @@ class CompiledPlanner:
         """Return the plan for ``layout``; None where there is none yet."""
         return self.plans.get(layout.key)
 
-    def plan(self, layout: BatchLayout) -> CompiledPlan:
+    def plan(self, layout: BatchLayout, *, training: bool = False) -> CompiledPlan:
         """Return the plan for ``layout``; make it now if there is none.
+
+        ``training``: training waits for it, so a step that cannot be traced trains as before, if a miss is no
+        error.
 
         Raises:
             NotCompiledError: XLA cannot compile the step.
@@ -75,7 +78,13 @@ class CompiledPlanner:
         found = self.planned(layout)
         if found is None:
             with self.request.progress() as report:
-                found = self.plans[layout.key] = self._made(layout, report)
+                try:
+                    found = self._made(layout, report)
+                except (TraceError, JitCompiledError) as error:
+                    if not trains_plainly(error, self.request.on_miss, training=training):
+                        raise
+                    found = CompiledPlan(layout, None, None, not_traced(layout, error))
+            self.plans[layout.key] = found
             self.request.tell(found.sentence)
         return found
 
@@ -86,10 +95,6 @@ class CompiledPlanner:
         except OnlySmallTensorsError:
             sentence = f"{layout.describe()}: nothing big enough to recompute; XLA compiles it as it is"
             return CompiledPlan(layout, None, None, sentence)
-        except (TraceError, JitCompiledError) as error:
-            if self.request.on_miss is OnMiss.RAISE:
-                raise
-            return CompiledPlan(layout, None, None, not_traced(layout, error))
         report(Progress("compile", message="compiling the plain step with XLA"))
         plain = self._compiled(step, None)
         limit = self._limit_of(step, plain, report)

@@ -46,7 +46,11 @@ class CompiledSteps:
         Raises:
             UsageError: called while a function is traced, without a plan. Others as ``CompiledPlanner.plan``.
         """
-        plan = self.planner.plan(layout) if tf.executing_eagerly() else self.planner.planned(layout)
+        plan = (
+            self.planner.plan(layout, training=True)
+            if tf.executing_eagerly()
+            else self.planner.planned(layout)
+        )
         if plan is None:
             raise not_planned(layout, hint)
         return self._function(plan)(*tensors)

@@ -25,7 +25,6 @@ from checkmate.ir.schedule import Schedule
 from checkmate.machine.garbage import only_newer_garbage
 from checkmate.machine.stores.plan_store import KeptPlan
 from checkmate.progress import Progress, Report
-from checkmate.request import OnMiss
 from checkmate.tf.devices import warms_up
 from checkmate.tf.emit.region import fetch_region
 from checkmate.tf.emit.small_chunks import SmallChunks
@@ -41,7 +40,7 @@ from checkmate.tf.training.plans.plan import PlanRequest, StepPlan, meter_of
 from checkmate.tf.training.plans.search import PlanSearch
 from checkmate.tf.training.plans.trials import Trials
 from checkmate.tf.training.trace import LiveStep, live_step
-from checkmate.tf.training.wording import not_traced
+from checkmate.tf.training.wording import not_traced, trains_plainly
 from checkmate.units import format_bytes, format_bytes_apart
 
 _CORRECTIONS = 3
@@ -94,19 +93,26 @@ class Planner:
     def plan(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], *, at_once: bool = False) -> StepPlan:
         """Return the plan for ``layout``; make it now if there is none.
 
-        It is made by measuring steps on ``tensors``. With ``at_once`` it may become better from call to call,
-        if that is wanted: it is the first that fits, and what is found meanwhile is measured here.
+        It is made by measuring steps on ``tensors``. ``at_once``: training waits for it. Then it may become
+        better from call to call, if that is wanted: it is the first that fits, and what is found meanwhile is
+        measured here. And a step that cannot be traced trains as before, if a miss is no error.
 
         Raises:
             NoScheduleError: nothing that was tried runs; or no schedule keeps the budget, and that is wanted.
             TraceError, ProfileError, CycleError: the step could not be traced, run or measured.
         """
-        at_once = at_once and not self.request.wait
-        self._go_on(layout, tensors, at_once)
+        early = at_once and not self.request.wait
+        self._go_on(layout, tensors, early)
         found = self.planned(layout)
         if found is None:
             with self.request.progress() as report:
-                found = self._plans[layout.key] = self._within_limit(layout, tensors, report, at_once)
+                try:
+                    found = self._within_limit(layout, tensors, report, early)
+                except (TraceError, JitCompiledError) as error:
+                    if not trains_plainly(error, self.request.on_miss, training=at_once):
+                        raise
+                    found = StepPlan(layout, None, None, 0, not_traced(layout, error))
+            self._plans[layout.key] = found
             self._announce(found)
         return found
 
@@ -314,10 +320,6 @@ class Planner:
                 0,
                 f"{layout.describe()}: nothing big enough to recompute; it trains as before",
             )
-        except (TraceError, JitCompiledError) as error:
-            if self.request.on_miss is OnMiss.RAISE:
-                raise
-            return StepPlan(layout, None, None, 0, not_traced(layout, error))
         gc.collect()
         small_chunks = SmallChunks(step.folded.structure)
         trials, kept, plan = self._trials(step, tensors, report), self._memory.of(step), None
