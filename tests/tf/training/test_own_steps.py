@@ -40,7 +40,7 @@ def trained(program: str, budget: str, folder: Path) -> tuple[dict[str, Any], li
         pytest.param("gan", "65%", marks=pytest.mark.long),
         ("averaged", "60%"),
         ("plain_tensorflow", "65%"),
-        ("penalty", "45%"),
+        ("penalty", "55%"),  # of a plain step whose ops TensorFlow orders anew in each run: 20 to 27 MiB
         pytest.param("accumulation", "65%", marks=pytest.mark.long),
         ("module", "65%"),
     ],
