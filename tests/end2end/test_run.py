@@ -33,7 +33,7 @@ pytestmark = [
 
 
 def left_in(folder: Path) -> list[str]:
-    """Return the names of what commands left in their folder for temporary files.
+    """Return the names of the temporary files that commands left behind.
 
     Any program with TensorFlow leaves the bytecode of what AutoGraph converted there.
     """

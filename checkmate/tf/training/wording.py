@@ -190,7 +190,7 @@ def not_traced(layout: BatchLayout, error: CheckmateError) -> str:
 
 
 def trains_plainly(error: CheckmateError, on_miss: OnMiss, *, training: bool) -> bool:
-    """Return whether a step that was not traced for ``error`` trains as before.
+    """Return whether a step that ``error`` left untraced trains as before.
 
     Not where the user asks for a plan by an example, which may be a wrong one, unless it is only its sizes
     that are not known.
