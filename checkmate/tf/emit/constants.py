@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from checkmate.tf import private
-from checkmate.tf.trace.dataflow import Structure, source
-from checkmate.tf.trace.op_kinds import SHAPE_TYPES, OpKind
+from checkmate.tf.trace.dataflow import Structure
+from checkmate.tf.trace.op_kinds import SHAPE_TYPES, OpKind, source
 
 _LONG = 256  # captured tensors of up to 128 elements are written into the function as constants
 

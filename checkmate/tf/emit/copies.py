@@ -17,8 +17,8 @@ from checkmate.errors import ExportError
 from checkmate.tf import private
 from checkmate.tf.emit.constants import constant_ops, static_shape
 from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.trace.dataflow import Structure, source
-from checkmate.tf.trace.op_kinds import SHAPE_TYPES, OpKind
+from checkmate.tf.trace.dataflow import Structure
+from checkmate.tf.trace.op_kinds import SHAPE_TYPES, OpKind, source
 from checkmate.tf.trace.replica import this_replica
 
 

@@ -24,10 +24,9 @@ from checkmate.tf.emit.copies import Copies, EmittedOutputs
 from checkmate.tf.emit.layout import has_layout, layout_is_chosen
 from checkmate.tf.emit.let_go import let_go
 from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.trace.dataflow import source
 from checkmate.tf.trace.loops.inside import is_branch
 from checkmate.tf.trace.loops.trips import is_loop
-from checkmate.tf.trace.op_kinds import OpKind
+from checkmate.tf.trace.op_kinds import OpKind, source
 from checkmate.tf.trace.over_variables import OverVariable
 from checkmate.tf.trace.replica import exchange, exchange_of
 

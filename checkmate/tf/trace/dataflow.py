@@ -27,6 +27,7 @@ from checkmate.tf.trace.op_kinds import (
     OpKind,
     is_view,
     keeps_argmax,
+    source,
     takes_over_inputs,
 )
 from checkmate.tf.trace.over_variables import OverVariable, over_variables
@@ -216,13 +217,6 @@ class Structure:
         return self.traced.phases[op]
 
 
-def source(tensor: tf.Tensor) -> tf.Tensor:
-    """Return ``tensor``, or the tensor behind plain identities."""
-    while tensor.op.type in ("Identity", "IdentityN") and not tensor.op.control_inputs:
-        tensor = tensor.op.inputs[tensor.value_index]
-    return tensor
-
-
 def needed_ops(traced: TracedStep) -> set[str]:
     """Return the names of the ops that an output or a side effect needs.
 
@@ -298,7 +292,8 @@ def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
     over = {
         i for i, op in enumerate(traced.ops) if kinds[i] is OpKind.HEAVY and takes_over_inputs(op, kernels)
     }
-    found = over_variables(traced.ops, traced.phases, index, needed, over)
+    updates = over_variables(traced.ops, traced.phases, index, needed, over)
+    found = tuple(update for update in updates if bytes_of[update.ops[-1], 0] >= LIGHT_BYTES)
     plain_bytes = {(i, 0): bytes_of[i, 0] for update in found for i in update.ops}
     bytes_of |= dict.fromkeys(plain_bytes, 0)
     return Structure(

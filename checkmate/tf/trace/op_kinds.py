@@ -95,6 +95,13 @@ def keeps_argmax(op: tf.Operation, kernels: Kernels) -> bool:
     return str(op.type) == "MaxPool" and kernels_of(op, kernels) is Kernels.ONEDNN
 
 
+def source(tensor: tf.Tensor) -> tf.Tensor:
+    """Return ``tensor``, or the tensor behind plain identities."""
+    while tensor.op.type in ("Identity", "IdentityN") and not tensor.op.control_inputs:
+        tensor = tensor.op.inputs[tensor.value_index]
+    return tensor
+
+
 _ALIGNED = 64  # bytes
 _REDUCTIONS = frozenset({"Sum", "Mean", "Max", "Min", "Prod"})
 _MATRIX_PRODUCTS = frozenset({"MatMul", "BatchMatMulV2"})

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from checkmate.ir.graph import Phase
-from checkmate.tf.trace.op_kinds import LIGHT_BYTES, is_view
+from checkmate.tf.trace.op_kinds import is_view, source
 
 _MOST = 64  # ops between the read and the assignment
 _HELD = frozenset({"ReadVariableOp", "Const", "Placeholder"})  # something else holds what they return
@@ -64,13 +64,11 @@ class _Search:
     def update_of(self, assign: int) -> OverVariable | None:
         """Return what op ``assign`` assigns, if it can be computed in place."""
         handle, value = self.ops[assign].inputs
-        if _bytes(value) < LIGHT_BYTES:
-            return None
         touched = {self.index[op.name] for op in handle.consumers() if op.name in self.needed}
         reads = tuple(sorted(i for i in touched if self.ops[i].type == "ReadVariableOp" and i < assign))
         if any(self.ops[i].type != "ReadVariableOp" for i in touched - {assign}):
             return None
-        chain = self._chain(_source(value), handle)
+        chain = self._chain(source(value), handle)
         if chain is None or any(self._reads_later(self.ops[read].outputs[0], chain[0]) for read in reads):
             return None
         return OverVariable(reads, tuple(chain), assign)
@@ -100,7 +98,7 @@ class _Search:
 
         It takes the first one of the output's size that nothing else holds.
         """
-        for tensor in map(_source, op.inputs):
+        for tensor in map(source, op.inputs):
             if tensor.shape != op.outputs[0].shape or tensor.dtype != op.outputs[0].dtype:
                 continue
             read = tensor.op.type == "ReadVariableOp"
@@ -128,13 +126,3 @@ class _Search:
         return any(
             reader > last or self.phases[reader] is not Phase.UPDATE for reader in self._readers(tensor)
         )
-
-
-def _source(tensor: tf.Tensor) -> tf.Tensor:
-    while tensor.op.type in ("Identity", "IdentityN") and not tensor.op.control_inputs:
-        tensor = tensor.op.inputs[tensor.value_index]
-    return tensor
-
-
-def _bytes(tensor: tf.Tensor) -> int:
-    return (tensor.shape.num_elements() or 0) * int(tensor.dtype.size) if tensor.dtype.size else 0

@@ -20,7 +20,7 @@ from checkmate.tf import private
 from checkmate.tf.costs.operations import node_operations
 from checkmate.tf.emit.copies import Copies, EmittedOutputs
 from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.trace.dataflow import source
+from checkmate.tf.trace.op_kinds import source
 from checkmate.tf.xla.depth import Depths
 from checkmate.tf.xla.ties import Tied, Ties, can_be_tied
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from checkmate.tf.trace.dataflow import source
 from checkmate.tf.trace.loops.maker import LoopMaker
 from checkmate.tf.trace.loops.understood import Loop, Role, Split, limit_of, tensor_of, zeros_like
+from checkmate.tf.trace.op_kinds import source
 
 
 @dataclass(eq=False)

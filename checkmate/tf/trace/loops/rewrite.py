@@ -19,13 +19,13 @@ import tensorflow as tf
 from checkmate.errors import DynamicShapeError
 from checkmate.ir.graph import Phase
 from checkmate.tf import private
-from checkmate.tf.trace.dataflow import needed_ops, source
+from checkmate.tf.trace.dataflow import needed_ops
 from checkmate.tf.trace.loops.functions import reads_of
 from checkmate.tf.trace.loops.maker import LoopMaker
 from checkmate.tf.trace.loops.parts import LoopParts
 from checkmate.tf.trace.loops.tensor_lists import loop_lists, trip_count
 from checkmate.tf.trace.loops.understood import Loop, Split, loop_of, understood
-from checkmate.tf.trace.op_kinds import FIXED_TYPES, is_view
+from checkmate.tf.trace.op_kinds import FIXED_TYPES, is_view, source
 from checkmate.tf.trace.sizes import tensor_bytes
 from checkmate.tf.trace.trace import TracedStep
 

@@ -15,9 +15,9 @@ from typing import Any
 import tensorflow as tf
 
 from checkmate.tf import private
-from checkmate.tf.trace.dataflow import source
 from checkmate.tf.trace.loops.inside import invariants
 from checkmate.tf.trace.loops.trips import constant, is_loop, step_of, value_of, without_identities
+from checkmate.tf.trace.op_kinds import source
 
 _ASKS = frozenset({"TensorListLength", "TensorListElementShape"})
 _ADDS = frozenset({"AddN", "Add", "AddV2"})

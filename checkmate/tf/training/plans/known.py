@@ -171,10 +171,9 @@ def _as_it_was(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
     The budget is the same then, and what was said of the plan is true.
     """
     trials = search.trials
-    over = kept.peak_bytes > kept.limit_bytes and not kept.over_bytes
-    if shift_of(kept, trials) or search.limit.bytes != kept.limit_bytes or not kept.sentence:
-        return None
-    if over:
+    kept_well = kept.over_bytes or kept.peak_bytes <= kept.limit_bytes
+    alike = not shift_of(kept, trials) and search.limit.bytes == kept.limit_bytes
+    if not (kept_well and alike and kept.sentence):
         return None
     steps = None if kept.steps is None else list(kept.steps)
     tried = next((each for each in trials.all if _steps(each) == steps), None)
