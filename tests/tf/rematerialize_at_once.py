@@ -257,9 +257,10 @@ def test_an_error_in_training_stops_the_solver(held: HeldSolver) -> None:
     with pytest.raises(ValueError, match="the user's own"):
         fitted(model, callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=fail)])
     assert not solvers() and not files() and planner_of(model)._better.resting
+    before = len(held.threads)
     held.go.set()
     fitted(model)  # the search goes on where it was
-    assert held.threads[-1] == "solve" and not solvers()
+    assert "solve" in held.threads[before:] and not solvers()
 
 
 def test_another_layout_waits_for_what_is_sought(held: HeldSolver) -> None:

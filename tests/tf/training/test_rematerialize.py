@@ -35,6 +35,10 @@ def test_one_line_in_user_code(subject: str) -> None:
     environment = {} if subject == "rematerialize_fit" else {"TF_CPU_ALLOCATOR_USE_BFC": "true"}
     if subject == "rematerialize_at_once":  # it compares bits
         environment |= {"TF_ENABLE_ONEDNN_OPTS": "0"}
+    if subject in {"rematerialize_kept", "rematerialize_at_once", "rematerialize_phases"}:
+        # Kernels of several threads take scratch as those come to run, so on a busy machine a peak is another
+        # in each run. These tests are about what follows from a peak.
+        environment |= {"TF_NUM_INTRAOP_THREADS": "1"}
     pytest_alone = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", ""]
     ran = subprocess.run(
         [*pytest_alone, str(HERE / f"{subject}.py")],

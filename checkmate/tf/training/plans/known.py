@@ -27,6 +27,7 @@ _LEAST_APART = 2**20  # bytes: amounts held by others that differ by less are al
 _ALIKE = 0.01  # of the budget: rooms that differ by less are one
 _GAIN = 0.005  # of the step's cost: less is no reason to search
 _MOST_TRIED = 8
+_RUNS = 2  # of a kept plan that holds too much: a first one may have found chunks that lay otherwise
 _DIGITS = 5  # of the seconds of an op that are kept
 
 
@@ -99,8 +100,11 @@ def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | str:
     most = search.allowed
     if plan.over_bytes:  # it was the closest
         most = max(most, plan.peak_bytes + int(_ALIKE * search.allowed))
-    tried = trials.run(plan.schedule, "an earlier run's plan", within=most)
-    if not tried.ran or tried.peak_bytes > most:
+    for _ in range(_RUNS):
+        tried = trials.run(plan.schedule, "an earlier run's plan", within=most)
+        if tried.ran and tried.peak_bytes <= most:
+            break
+    else:
         held = f"its step held {format_bytes(tried.peak_bytes)}" if tried.ran else "its step could not be run"
         why = f"{held} in this process, and {format_bytes(plan.peak_bytes)} were expected"
         return not_used(search, why)
