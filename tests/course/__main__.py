@@ -32,6 +32,9 @@ def read_notes(path: Path) -> list[dict[str, Any]]:
 
 def run(seconds: float, folder: Path) -> Course:
     """Train and use a window for so long; return what was noted."""
+    plain = subprocess.run(
+        [sys.executable, "-m", "tests.course.training", "plain"], capture_output=True, text=True, check=True
+    )
     notes, said = folder / "notes.jsonl", folder / "training.log"
     with said.open("wb") as log:
         training = subprocess.Popen(
@@ -44,7 +47,8 @@ def run(seconds: float, folder: Path) -> Course:
         finally:
             training.kill()
             training.wait()
-    return Course(read_notes(notes), window, code, said.read_text(encoding="utf-8", errors="replace"))
+    told = said.read_text(encoding="utf-8", errors="replace")
+    return Course(read_notes(notes), window, code, told, float(plain.stdout))
 
 
 def main() -> int:

@@ -40,6 +40,13 @@ def test_a_missed_budget_a_leak_and_a_crash_are_seen() -> None:
     assert len(broke(Course([], WINDOW, 0, ""))) == 1
 
 
+def test_growth_that_compiling_brings_to_plain_training_too_is_no_leak() -> None:
+    held = rounds(500, 900, 900, 1020)
+    held[-1]["compiled"] = 4
+    assert len(broke(Course(held, WINDOW, 0, ""))) == 1
+    assert broke(Course(held, WINDOW, 0, "", plain_growth_mb=30.0)) == []
+
+
 def test_steps_that_were_said_to_miss_the_budget_are_counted_apart() -> None:
     rows, notes = judge(Course(rounds(500, 900, 900, 901, said=4, missed=1), WINDOW, 0, ""))
     steps = [(row.tried, row.broke) for row in rows if row.what.startswith("training steps")]

@@ -1,10 +1,11 @@
 """Train within a budget for hours, with changing batches; note the memory.
 
-``python -m tests.course.training SECONDS NOTES.jsonl``. Each line of the notes is a round of ``fit``: the
-steps and those over the budget so far, the highest allocated peak of a step in the round, and what the
-process holds. Of the steps over the budget those are counted apart that the program had said would be, and
-those of which it said that others hold the memory. The budget is in bytes: a share of what the plain step of
-the largest batch holds.
+``python -m tests.course.training SECONDS NOTES.jsonl``; with ``plain`` in place of these it prints how many
+MiB each compilation adds to plain training, with the same batches. Each line of the notes is a round of
+``fit``: the steps and those over the budget so far, the highest allocated peak of a step in the round, and
+what the process holds. Of the steps over the budget those are counted apart that the program had said would
+be, and those of which it said that others hold the memory. The budget is in bytes: a share of what the plain
+step of the largest batch holds.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import sys
 import time
 from collections import Counter
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ SIZES = (32, 48)
 BATCHES = (8, 16, 24)
 _STEPS, _LAST = 12, 5  # full batches of a round, and the examples of its last batch
 _EACH_COMPILED = 60  # rounds
+_COMPILED_PLAINLY = 5  # times, to learn what each adds
 _DEVICE = "CPU:0"
 COUNTS = ("steps", "steps_said_to_miss", "over_budget", "said_to_miss", "held_by_others", "missed")
 
@@ -114,6 +116,25 @@ def plain_peak(model: keras.Model) -> int:
     return max(peaks.peaks)
 
 
+def held_mb() -> float:
+    """Return what this process holds, in MiB."""
+    return round(psutil.Process().memory_info().rss / 2**20, 1)
+
+
+def plain_growth() -> float:
+    """Return how many MiB each compilation adds to plain training.
+
+    Keras traces each layout of batches anew then, and TensorFlow lets go of few of the earlier functions.
+    """
+    model, held = network(), list[float]()
+    for _ in range(_COMPILED_PLAINLY):
+        compile_it(model)
+        for batch, size in product(BATCHES, SIZES):
+            model.fit(*images(size, batch + _LAST), batch_size=batch, verbose=0)
+        held.append(held_mb())
+    return round((held[-1] - held[0]) / (len(held) - 1), 1)
+
+
 def main(seconds: float, notes: Path) -> None:
     begun, rounds = time.monotonic(), count()
     keras.utils.set_random_seed(1)
@@ -135,11 +156,14 @@ def main(seconds: float, notes: Path) -> None:
             "seconds": round(time.monotonic() - begun, 1), "round": number, "size": size, "batch": batch,
             **{name: found[name] for name in COUNTS}, "peak_bytes": max(peaks.peaks), "budget_bytes": budget,
             "compiled": 1 + number // _EACH_COMPILED,
-            "rss_mb": round(psutil.Process().memory_info().rss / 2**20, 1),
+            "rss_mb": held_mb(),
         }  # fmt: skip
         with notes.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]), Path(sys.argv[2]))
+    if sys.argv[1] == "plain":
+        print(plain_growth())
+    else:
+        main(float(sys.argv[1]), Path(sys.argv[2]))
