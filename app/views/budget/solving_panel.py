@@ -202,8 +202,14 @@ class SolvingPanel(Panel):
         return solve if solve is not None and solve.asked == self._exploration.asked else None
 
     def _was_plotted(self, solve: Solve | None) -> bool:
+        """Return whether there is something to plot, or was and may be soon.
+
+        A solve that has just begun may know no schedule yet.
+        """
         of = solve or self._exploration.solve
-        return of is not None and bool(of.best) and of.status != "infeasible"
+        if of is None or of.status == "infeasible":
+            return False
+        return bool(of.best) or (of.running and not self._plot.isHidden())
 
     def _words(self, solve: Solve | None) -> SolveWords:
         exploration = self._exploration
