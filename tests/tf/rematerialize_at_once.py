@@ -163,7 +163,8 @@ def test_it_begins_at_once_and_changes_between_two_batches(
     found = fitted(model, callbacks=[batches]).history
     # The first schedule was solved for here, the better one in a thread.
     assert held.threads[0] == "MainThread" and held.threads[-1] == "solve"
-    assert planner_of(model)._better is None
+    seeking = planner_of(model)._better  # on a busy machine a still better one is sought when training ends
+    assert seeking is None or seeking.resting
     # It was tried before the fifth batch, in which it trained; until then it was the first one.
     first, better = batches.schedules[0], batches.schedules[-1]
     assert first is not None and better is not None and first.recomputations and better.recomputations
