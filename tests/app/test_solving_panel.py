@@ -1,4 +1,4 @@
-"""Test that the panel of the solve keeps its plot while solves follow each other."""
+"""Test that the solving panel keeps its plot between solves."""
 
 from __future__ import annotations
 
