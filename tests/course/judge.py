@@ -39,8 +39,8 @@ def grown(rows: list[dict[str, Any]]) -> float:
 
 def compilations(rows: list[dict[str, Any]]) -> int:
     """Return how many there were between the quarters that ``grown`` compares."""
-    quarter = max(1, len(rows) // 4)
-    return int(rows[-1]["compiled"] - rows[min(quarter, len(rows) - 1)]["compiled"]) if rows else 0
+    second = rows[: 2 * max(1, len(rows) // 4)]
+    return int(rows[-1]["compiled"] - second[-1]["compiled"]) if rows else 0
 
 
 def judge(course: Course) -> tuple[list[Tried], list[str]]:

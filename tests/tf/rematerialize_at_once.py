@@ -185,7 +185,7 @@ def test_a_second_run_uses_the_better_plan(
         fitted(again, callbacks=[one])
     except AssertionError:
         assert "a kept plan is not used: its step held" in told(capfd)[0]
-        return
+        pytest.skip("the step holds more in this process, so the plan was rightly not used")
     assert "from an earlier run's plan" in told(capfd)[0]
     assert planner_of(again)._better is None
 
