@@ -287,7 +287,9 @@ class SolvingPanel(Panel):
         self._plot.setXRange(0, max(elapsed, 0.1), padding=0)
         unit = "%" if solve.aim is None else byte_unit(solve.best[0][1] if solve.best else 1)[0]
         heights = [height(value) for _, value in (*solve.best, *solve.bounds)]
-        if heights:
+        if not heights:
+            self._plot.getPlotItem().getAxis("left").setTicks([])  # no figures of an earlier solve
+        else:
             low, high = min(heights), max(heights)
             room = max(0.08 * (high - low), 1e-4 * abs(high), 0.05 if solve.aim is None else 1e-6)
             low, high = low - room, high + room
