@@ -43,7 +43,9 @@ def advised(sentence: str) -> int:
     return parse_bytes(found[1])
 
 
-def test_a_share_is_of_the_measured_plain_peak(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_share_is_of_what_the_plain_step_was_measured_to_take(capfd: pytest.CaptureFixture[str]) -> None:
+    """Check that what others hold, such as this array, comes to it."""
+    others = tf.zeros((6, 2**20), tf.int8)
     plain = peak_of(conv_model(blocks=4))
     nothing_left_of_earlier_models()
     tf.config.experimental.reset_memory_stats("CPU:0")
@@ -53,9 +55,10 @@ def test_a_share_is_of_the_measured_plain_peak(capfd: pytest.CaptureFixture[str]
     # The mark is that of training: measuring the plain step leaves none.
     peak = int(tf.config.experimental.get_memory_info("CPU:0")["peak"])
     (line,) = told(capfd)
-    assert size(line, r"\(75 % of the plain step's measured peak of") == pytest.approx(plain, rel=0.15)
+    own, held = size(line, r"\(75 % of the plain step's measured peak of"), size(line, ", and the")
+    assert held >= int(tf.size(others)) and own + held == pytest.approx(plain, rel=0.15)
     allowed = model.train_function.training.planner.allowed_bytes
-    assert allowed == pytest.approx(0.75 * size(line, "plain step's measured peak of"), rel=0.01)
+    assert allowed == pytest.approx(0.75 * own + held, rel=0.01)
     assert plans(model)[0].over_bytes == 0
     assert recomputations(model) > 0 and peak <= allowed < plain
 
@@ -200,5 +203,5 @@ def test_it_says_so_where_the_plain_step_cannot_be_measured(
     monkeypatch.setattr(room, "free_bytes", lambda kind: 2**20)
     step.prepare(x, y)
     (line,) = told(capfd)
-    assert "(60 % of the " in line and "that keeping everything requests, because the plain step's" in line
-    assert "it does not fit the device's memory" in line
+    assert "(60 % of the " in line and "that keeping everything requests" in line
+    assert "because the plain step's peak was not measured: it does not fit the device's memory" in line

@@ -11,14 +11,13 @@ from checkmate.request import OnMiss
 from checkmate.tf.models.batch import BatchLayout
 from checkmate.tf.training.elsewhere import HOW_TO_METER
 from checkmate.tf.training.measure import PeakSource, StepMeasurement
-from checkmate.tf.training.plans.limit import Limit
+from checkmate.tf.training.plans.limit import NOTABLE, Limit
 from checkmate.tf.training.plans.plan import Least
 from checkmate.tf.training.plans.trials import Trials, TriedStep
 from checkmate.units import format_bytes, format_bytes_apart, format_bytes_up, format_overhead, plural
 
 _LOOPS = frozenset(("While", "StatelessWhile"))
 _PART = re.compile(r"_\d+_of_\d+$")  # how the name of a part of a split loop ends
-_NOTABLE = 0.01  # of the budget: what others hold beside the step, if it is worth a word
 _MARGIN = 1.02  # of a measured peak: what a budget should allow, since the peak varies
 
 
@@ -125,7 +124,7 @@ def why_missed(graph: Graph, tried: TriedStep | None, *, allowed: int, held: int
     ``tried`` is the closest that was measured. ``held`` is what others hold beside the step. ``proof``: no
     schedule requests as few bytes as there are.
     """
-    beside = f" beside the {format_bytes(held)} that others hold" if held > _NOTABLE * allowed else ""
+    beside = f" beside the {format_bytes(held)} that others hold" if held > NOTABLE * allowed else ""
     if proof is not None and tried is not None and tried.measured and tried.own_bytes < proof.bound_bytes:
         least = format_bytes(proof.bound_bytes)  # some op takes less than it is counted with
         return f"its ops were counted with at least {least}, more than was measured, so nothing is proved"

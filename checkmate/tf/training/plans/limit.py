@@ -10,8 +10,9 @@ from checkmate.tf.models.batch import Key
 from checkmate.tf.training.plans.plan import HEADROOM, PlanRequest, foreseen
 from checkmate.tf.training.plans.trials import Trials, TriedStep
 from checkmate.tf.training.trace import LiveStep
-from checkmate.units import format_bytes
+from checkmate.units import Budget, format_bytes
 
+NOTABLE = 0.01  # of the budget: what others hold beside the step, if it is worth a word
 _ALIKE = 1.02  # peaks of a plain step that differ by less are one, in words
 
 
@@ -98,10 +99,10 @@ def _everything(step: LiveStep) -> int:
 def limit_of(request: PlanRequest, trials: Trials) -> Limit:
     """Return what the allocator may show for the step of ``trials``.
 
-    A share is of the plain step's measured peak, so that step is measured. TensorFlow orders the ops of a
-    plain step anew in each run, and its peak varies: a share is of the lowest, so that it holds for each
-    run. All that the allocator holds counts, as it does for the budget. ``min`` is the least that was kept on
-    the meter.
+    A share is of what the plain step takes by itself, so that step is measured. TensorFlow orders the ops of
+    a plain step anew in each run, and its peak varies: a share is of the lowest, so that it holds for each
+    run. What others hold comes to it: a share asks the same of the step beside another model. ``min`` is the
+    least that was kept on the meter.
 
     Raises:
         TraceError, ProfileError, CycleError: the step could not be run or measured.
@@ -114,18 +115,30 @@ def limit_of(request: PlanRequest, trials: Trials) -> Limit:
     share = f"{100 * budget.share:g} %"
     plain = trials.run_plain(f": the budget is {share} of its peak")
     if plain is None or not plain.measured:
-        peak = trials.everything + trials.held
         why = trials.why_not_plain or "no meter sees its tensors"
-        words = (
-            f"{share} of the {format_bytes(peak)} that keeping everything requests, because the plain step's "
-            f"peak was not measured: {why}"
+        allowed, beside = _share_of(budget, trials.everything, trials.held)
+        return Limit(
+            allowed,
+            f"{share} of the {format_bytes(trials.everything)} that keeping everything requests{beside}, "
+            f"because the plain step's peak was not measured: {why}",
         )
-        return Limit(budget.resolve(keep_everything_peak=peak, minimum=0), words)
-    peak = plain.peak_bytes if budget.share >= 1 else plain.least_bytes  # all that plain training takes
-    words = f"{share} of the plain step's {plain.found.peak_words(format_bytes(peak))}"
-    if plain.peak_bytes > _ALIKE * peak:
-        words += f", the lowest of several runs; the highest was {format_bytes(plain.peak_bytes)}"
-    return Limit(budget.resolve(keep_everything_peak=peak, minimum=0), words)
+    others, most = plain.others_bytes, plain.own_bytes
+    own = most if budget.share >= 1 else plain.least_bytes - others  # all that plain training takes
+    words = f"{share} of the plain step's {plain.found.peak_words(format_bytes(own))}"
+    if most > _ALIKE * own:
+        words += f", the lowest of several runs (the highest was {format_bytes(most)})"
+    allowed, beside = _share_of(budget, own, others)
+    return Limit(allowed, words + beside)
+
+
+def _share_of(budget: Budget, own: int, others: int) -> tuple[int, str]:
+    """Return a share of the ``own`` bytes of a step, and what others hold.
+
+    Also return the words for that, where it is worth them.
+    """
+    allowed = others + budget.resolve(keep_everything_peak=own, minimum=0)
+    beside = f", and the {format_bytes(others)} that others hold" if others > NOTABLE * allowed else ""
+    return allowed, beside
 
 
 def _least(request: PlanRequest, trials: Trials) -> Limit:

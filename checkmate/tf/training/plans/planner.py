@@ -217,13 +217,15 @@ class Planner:
         """Plan again for what is left by others, who hold more than foreseen.
 
         They hold ``others_bytes``, which is ``more_bytes`` beyond that, and so took the allocator over the
-        budget. Return whether it is planned again. The plan stays, and that is said once, where no schedule
-        fits beside them, and after a few corrections.
+        budget. Return whether it is planned again. The plan stays, and that is said once, where the budget is
+        a share of what the step itself takes, where no schedule fits beside them, and after a few
+        corrections.
         """
         key, plan = layout.key, self._plans[layout.key]
         assert self.allowed_bytes is not None and plan.step is not None
         hopeless = self.allowed_bytes - others_bytes <= self.request.bound(plan.step.graph)
-        stays = hopeless or self._crowded.get(key, 0) >= _CORRECTIONS
+        of_its_own = self.request.budget.share is not None
+        stays = of_its_own or hopeless or self._crowded.get(key, 0) >= _CORRECTIONS
         if not stays or key not in self._stays:
             peak, budget = format_bytes_apart(peak_bytes, self.allowed_bytes)
             what = "the step itself keeps to its plan" if stays else "planning again for what they leave"
