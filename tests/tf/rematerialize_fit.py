@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 
 import checkmate
+from checkmate.tf.training.trace import KerasStep
 from tests.tf.rematerialized import FAST, assert_close, conv_model, data, plans, recomputations, within
 
 
@@ -123,6 +124,32 @@ def test_a_slightly_smaller_batch_takes_the_schedule_that_is_known() -> None:
     assert "an earlier schedule fits" in second.sentence
     assert second.schedule.steps.tolist() == first.schedule.steps.tolist()
     assert second.peak_bytes <= model.train_function.training.planner.allowed_bytes
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_schedule_is_traced_once_though_there_are_metrics(
+    compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check that their variables are there before.
+
+    TensorFlow traces a function anew that creates variables.
+    """
+    metrics = ["accuracy", keras.metrics.MeanIoU(4, sparse_y_pred=False)]
+    model, plain = (conv_model(metrics=metrics, jit_compile=compiled) for _ in range(2))
+    x, y = data(16)
+    within(model, example=(x, y))
+    traced, run = [], KerasStep.run
+
+    def noted(*arguments: Any, **words: Any) -> Any:
+        traced.append(arguments)
+        return run(*arguments, **words)
+
+    monkeypatch.setattr(KerasStep, "run", noted)
+    found, expected = (each.fit(x, y, batch_size=16, verbose=0).history for each in (model, plain))
+    assert len(traced) == 1
+    assert {key: value[0] for key, value in found.items()} == pytest.approx(
+        {key: value[0] for key, value in expected.items()}, rel=1e-3
+    )
 
 
 def test_quiet_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:

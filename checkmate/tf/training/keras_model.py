@@ -28,7 +28,7 @@ from checkmate.tf.training.keras_step import (
 from checkmate.tf.training.plans.limit import Phases
 from checkmate.tf.training.plans.plan import PlanRequest
 from checkmate.tf.training.plans.planner import Planner
-from checkmate.tf.training.trace import LiveStep, live_step
+from checkmate.tf.training.trace import KerasStep, LiveStep, live_step
 from checkmate.tf.training.watch import reading_of, went_over
 
 Logs = dict[str, tf.Tensor]
@@ -113,7 +113,13 @@ def _on_executor(model: Any, request: PlanRequest, phases: Phases) -> Training:
 
 
 def _tracer(model: Any, *, for_xla: bool = False) -> Callable[[Any, BatchLayout], LiveStep]:
-    return partial(own_train_step, for_xla=for_xla) if has_own_step(model) else live_step
+    return partial(own_train_step, for_xla=for_xla) if has_own_step(model) else _step_and_metrics
+
+
+def _step_and_metrics(model: Any, layout: BatchLayout) -> KerasStep:
+    step = live_step(model, layout)
+    step.create_metrics()
+    return step
 
 
 def _train_function(training: Training | CompiledTraining) -> Callable[[Iterator[Any]], Logs]:

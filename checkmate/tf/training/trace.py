@@ -30,7 +30,7 @@ from checkmate.tf.models.model import LoadedModel
 from checkmate.tf.trace.coarsen import FoldedStep, fold
 from checkmate.tf.trace.sizes import tensor_bytes
 from checkmate.tf.trace.trace import StepOutputs, TracedStep, trace_step, train_on
-from checkmate.tf.training.keras_step import attach_mask, build, masks_of, total_loss
+from checkmate.tf.training.keras_step import attach_mask, build, masks_of, total_loss, update_metrics
 
 Note = Callable[[str], None]
 Emit = Callable[[FoldedStep, Schedule], Callable[..., EmittedOutputs]]
@@ -174,6 +174,25 @@ class KerasStep:
         if self.distributed:
             self._apply(flat)
         return (outputs.loss, self.parts.pack_predictions(flat)), list(outputs.last)
+
+    def create_metrics(self) -> None:
+        """Create the variables of the model's metrics, by tracing their update alone.
+
+        TensorFlow traces a function twice that creates variables. Of a scheduled step that takes seconds.
+        """
+        if self.distributed:  # metrics are of all replicas
+            return
+        traced = self.folded.traced
+        specs = [tf.TensorSpec(each.shape, each.dtype) for each in (traced.loss, *traced.predictions)]
+        count = len(specs)
+
+        def update(*tensors: tf.Tensor) -> Any:
+            x, y, weights = self.layout.pack(tensors[count:])
+            predictions = self.parts.pack_predictions(tensors[1:count])
+            return update_metrics(self.model, x, y, predictions, weights, tensors[0])
+
+        function = tf.function(update, autograph=False)
+        function.get_concrete_function(*specs, *self.layout.specs)
 
     def _apply(self, flat: Sequence[tf.Tensor]) -> None:
         gradients: list[Any] = []
