@@ -176,7 +176,7 @@ class KerasStep:
         return (outputs.loss, self.parts.pack_predictions(flat)), list(outputs.last)
 
     def create_metrics(self) -> None:
-        """Create the variables of the model's metrics, by tracing their update alone.
+        """Create the variables of the metrics; trace their update alone.
 
         TensorFlow traces a function twice that creates variables. Of a scheduled step that takes seconds.
         """
