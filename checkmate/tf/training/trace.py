@@ -179,8 +179,9 @@ class KerasStep:
         """Create the variables of the metrics; trace their update alone.
 
         TensorFlow traces a function twice that creates variables. Of a scheduled step that takes seconds.
+        A strategy creates them as it needs them, so they are left to it.
         """
-        if self.distributed:  # metrics are of all replicas
+        if tf.distribute.has_strategy() or self.model.distribute_strategy is not tf.distribute.get_strategy():
             return
         traced = self.folded.traced
         specs = [tf.TensorSpec(each.shape, each.dtype) for each in (traced.loss, *traced.predictions)]
