@@ -127,6 +127,8 @@ def test_a_saved_step_makes_them_when_it_is_loaded(folded: FoldedStep, tmp_path:
     events = trace_run(
         lambda: loaded.append(tf.saved_model.load(str(tmp_path / "saved"))), device="cpu"
     ).memory
-    there = Counter(given_back(events).values())
-    wanted = Counter(small_chunk_sizes(folded.structure))
-    assert not {size: (count, there[size]) for size, count in wanted.items() if there[size] < count}
+    there, made = Counter(given_back(events).values()), most_at_once(events)
+    for size, count in Counter(small_chunk_sizes(folded.structure)).items():
+        assert made[size] >= count, size
+        # In a process where nothing else ran, what is loaded may come to lie in one of them, and stay there.
+        assert there[size] >= count - 1, size
