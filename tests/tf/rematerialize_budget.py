@@ -44,7 +44,7 @@ def advised(sentence: str) -> int:
 
 
 def test_a_share_is_of_what_the_plain_step_was_measured_to_take(capfd: pytest.CaptureFixture[str]) -> None:
-    """Check that what others hold, such as this array, comes to it."""
+    """Check that what others hold, such as this array, is added."""
     others = tf.zeros((6, 2**20), tf.int8)
     plain = peak_of(conv_model(blocks=4))
     nothing_left_of_earlier_models()

@@ -101,7 +101,7 @@ def limit_of(request: PlanRequest, trials: Trials) -> Limit:
 
     A share is of what the plain step takes by itself, so that step is measured. TensorFlow orders the ops of
     a plain step anew in each run, and its peak varies: a share is of the lowest, so that it holds for each
-    run. What others hold comes to it: a share asks the same of the step beside another model. ``min`` is the
+    run. What others hold is added: a share asks the same of the step beside another model. ``min`` is the
     least that was kept on the meter.
 
     Raises:
@@ -132,9 +132,9 @@ def limit_of(request: PlanRequest, trials: Trials) -> Limit:
 
 
 def _share_of(budget: Budget, own: int, others: int) -> tuple[int, str]:
-    """Return a share of the ``own`` bytes of a step, and what others hold.
+    """Return a share of ``own`` bytes plus ``others``, in bytes.
 
-    Also return the words for that, where it is worth them.
+    Also return words that name ``others``, where that is worth it.
     """
     allowed = others + budget.resolve(keep_everything_peak=own, minimum=0)
     beside = f", and the {format_bytes(others)} that others hold" if others > NOTABLE * allowed else ""
