@@ -63,8 +63,8 @@ def rematerialize(
 
     ``budget`` is what the device's allocator may hold while a step runs, parameters and optimizer included:
     ``"6GiB"``, bytes, a share of the plain step's measured peak (``"60%"``), or ``"min"``, the least that was
-    kept on the allocator's meter. What others hold, such as another model, counts within bytes; to a share it
-    is added. For a share the plain step is measured first; where that cannot be, the share is of what keeping
+    kept on the allocator's meter. What others hold, such as another model, counts within bytes, and is added
+    to a share. For a share the plain step is measured first; where that cannot be, the share is of what keeping
     everything requests, and the sentence says so. A batch of more bytes than those before tells anew what a
     share is of. Where training plainly fits, it stays plain; so it does where no schedule requests less, and
     in a phase that fits plainly in what an earlier one might hold.
