@@ -64,10 +64,10 @@ def rematerialize(
     ``budget`` is what the device's allocator may hold while a step runs, parameters and optimizer included:
     ``"6GiB"``, bytes, a share of the plain step's measured peak (``"60%"``), or ``"min"``, the least that was
     kept on the allocator's meter. What others hold, such as another model, counts within bytes, and is added
-    to a share. For a share the plain step is measured first; where that cannot be, the share is of what keeping
-    everything requests, and the sentence says so. A batch of more bytes than those before tells anew what a
-    share is of. Where training plainly fits, it stays plain; so it does where no schedule requests less, and
-    in a phase that fits plainly in what an earlier one might hold.
+    to a share. For a share the plain step is measured first; where that cannot be, the share is of what
+    keeping everything requests, and the sentence says so. A batch of more bytes than those before tells anew
+    what a share is of. Where training plainly fits, it stays plain; so it does where no schedule requests
+    less, and in a phase that fits plainly in what an earlier one might hold.
 
     For each layout of batches (shapes and dtypes) the step is traced, scheduled and measured once: at the
     first such batch, or at once for ``example``, a batch as ``(x, y)`` or ``(x, y, sample_weight)`` (with a
