@@ -140,6 +140,11 @@ class Graph:
         return Graph, tuple(dict(fact) if isinstance(fact, MappingProxyType) else fact for fact in facts)
 
     @property
+    def device_kind(self) -> str:
+        """Return the kind of the device; ``cpu`` where no device is known."""
+        return "cpu" if self.device is None else self.device.kind
+
+    @property
     def n(self) -> int:
         """Return the number of ops."""
         return len(self.ops)

@@ -122,7 +122,7 @@ def place(
 
     ``report`` is told the share that is done.
     """
-    device = graph.device.kind if graph.device is not None else "cpu"
+    device = graph.device_kind
     replay = _Replay(graph, schedule, timeline, Bfc(None if device == "cpu" else _CARD))
     replay.hold_fixed()
     replay.fetch(region_bytes(graph, schedule))

@@ -8,6 +8,7 @@ depend on the machine *and* on the environment, so a graph, a cached cost and a 
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +81,15 @@ def warms_up(kind: str) -> bool:
     that no later step needs. On a CPU the first run's peak is wanted.
     """
     return kind == "gpu"
+
+
+def as_emitted(kind: str) -> AbstractContextManager[None]:
+    """Have this thread run scheduled steps as they were emitted.
+
+    On a CPU TensorFlow's rewriting of their graphs is left out: it may not move their ops anyway, and took
+    most of a first run (2.7 of 4.3 s for a ViT). A GPU needs its change of layouts.
+    """
+    return nullcontext() if kind == "gpu" else private.without_rewriting()
 
 
 def make_exact(kind: str, seed: int) -> None:

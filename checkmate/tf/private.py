@@ -7,6 +7,7 @@ stateful, and to read what a graph captured.
 
 from __future__ import annotations
 
+import copy
 import gc
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,8 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
+from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import atomic_function, tf_method_target
 from tensorflow.python.framework import config, func_graph, function_def_to_graph, kernels, ops
 from tensorflow.python.ops import handle_data_util, resource_variable_ops
@@ -337,6 +340,26 @@ def without_retracing_warning(function: Any) -> Any:
     """
     function._omit_frequent_tracing_warning = True
     return function
+
+
+@contextmanager
+def without_rewriting() -> Iterator[None]:
+    """Have this thread call functions whose graphs TensorFlow does not rewrite.
+
+    The public option is the whole process's, so functions that other threads call meanwhile would be called
+    without as well.
+    """
+    running: Any = context.context()
+    before = running.function_call_options
+    options = config_pb2.ConfigProto.FromString(before.config_proto_serialized)
+    options.graph_options.rewrite_options.disable_meta_optimizer = True
+    instead = copy.copy(before)
+    instead.config_proto_serialized = options
+    running.function_call_options = instead
+    try:
+        yield
+    finally:
+        running.function_call_options = before
 
 
 @contextmanager

@@ -27,7 +27,7 @@ def free_room(graph: Graph) -> int | None:
     None where that is not known, and on a GPU: TensorFlow has taken its memory for itself, and raises an
     error when it is used up.
     """
-    if graph.device is not None and graph.device.kind == "gpu":
+    if graph.device_kind == "gpu":
         return None
     free, limit = free_bytes("cpu"), limit_bytes()
     if limit is None:

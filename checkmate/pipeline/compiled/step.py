@@ -53,8 +53,7 @@ class TracedForXla:
         """
         stop_if(self.cancelled)
         steps, xla = None if schedule is None else schedule.steps.tolist(), XlaEmission(tied)
-        device = self.graph.device
-        if device is None or device.kind == "cpu":
+        if self.graph.device_kind == "cpu":
             return compiled_memory(self.folded, steps, xla)
         return self._compiled_elsewhere(steps, xla)
 

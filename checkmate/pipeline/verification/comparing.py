@@ -61,8 +61,7 @@ def compare_where_it_fits(
         CheckmateError: a comparison failed for another reason than memory. CancelledError: the user
         cancelled.
     """
-    device = folded.graph.device
-    kind = "cpu" if device is None else device.kind
+    kind = folded.graph.device_kind
     loaded = folded.traced.loaded
     what = GRADIENTS if loaded.own is None else RESULTS
     for on in dict.fromkeys((kind, "cpu")):

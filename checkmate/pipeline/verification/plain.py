@@ -167,6 +167,6 @@ def _free(error: StepTooLargeError, graph: Graph) -> int | None:
         return int(free) + graph.fixed_bytes
     return (
         (graph.device.memory_bytes or None)
-        if graph.device is not None and graph.device.kind == "gpu"
+        if graph.device is not None and graph.device_kind == "gpu"
         else None
     )

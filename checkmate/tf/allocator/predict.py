@@ -88,7 +88,7 @@ def before_steps(
     if small_chunks:
         requests += small_chunk_requests(folded.structure)
     capacity = None
-    if _device(graph) != "cpu":
+    if graph.device_kind != "cpu":
         capacity = usable_bytes(_memory(graph)) if _memory(graph) else _ALL_OF_A_GPU
     return Before(tuple(requests), capacity, tuple(_VariableBuffers(history).unclaimed))
 
@@ -137,10 +137,6 @@ def usable_bytes(memory_bytes: int) -> int:
     value is assumed.
     """
     return max(0, memory_bytes - (_LEFT_BY_SMALL if memory_bytes < _SMALL_GPU else _LEFT))
-
-
-def _device(graph: Graph) -> str:
-    return graph.device.kind if graph.device is not None else "cpu"
 
 
 def _memory(graph: Graph) -> int:

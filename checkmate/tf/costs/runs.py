@@ -129,8 +129,7 @@ class _CompiledStep:
     @property
     def device(self) -> str:
         """Return the kind of device: ``cpu`` or ``gpu``."""
-        device = self.folded.graph.device
-        return "gpu" if device is not None and device.kind == "gpu" else "cpu"
+        return self.folded.graph.device_kind
 
     def time(self) -> float:
         """Run the step once without the profiler; return its seconds."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from checkmate.errors import CheckmateError
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Report, never
 from checkmate.tf.allocator.learn import learned_workspace
-from checkmate.tf.devices import peak_bytes, reset_peak, settings_here
+from checkmate.tf.devices import as_emitted, peak_bytes, reset_peak, settings_here
 from checkmate.tf.emit.saved_model import save_function, save_step
 from checkmate.tf.fresh import run_task
 from checkmate.tf.profiler import MemoryEvent, OpRun, StepTrace, trace_run
@@ -51,7 +52,12 @@ def measure_elsewhere(
                 save_function(step.folded, _plain(step), saved)
             else:
                 save_step(step.folded, schedule, saved)
-            task = {"do": "measure_saved", "saved_model": str(saved), "batch": str(batch)}
+            task = {
+                "do": "measure_saved",
+                "saved_model": str(saved),
+                "batch": str(batch),
+                "scheduled": schedule is not None,
+            }
             message = "measuring the step's memory in a fresh process"
             answer = run_task(task, message=message, report=report, cancelled=never)
         except CheckmateError:
@@ -66,22 +72,25 @@ def measure_elsewhere(
 def measure_saved(task: Mapping[str, Any]) -> dict[str, Any]:
     """Measure a saved step in this process.
 
-    ``task``: ``saved_model`` (a folder), ``batch`` (an ``.npz`` of the step's arguments). Returns
-    ``peak_bytes`` (largest of all runs) and ``traces``: per traced run the fields of its ``OpRun`` and
-    ``MemoryEvent``.
+    ``task``: ``saved_model`` (a folder), ``batch`` (an ``.npz`` of the step's arguments), ``scheduled`` (its
+    step was emitted by a schedule). Returns ``peak_bytes`` (largest of all runs) and ``traces``: per traced
+    run the fields of its ``OpRun`` and ``MemoryEvent``.
     """
     module = tf.saved_model.load(task["saved_model"])  # held: the variables live with it
     with np.load(task["batch"]) as stored:
         batch = [tf.constant(stored[name]) for name in sorted(stored.files)]
     meter = settings_here("cpu").meter
     peaks = []
-    for _ in range(_RUNS):
-        reset_peak(meter)
+
+    def step() -> None:
         module.train_step(*batch)["loss"].numpy()
-        peaks.append(peak_bytes(meter))
-    traces = [
-        trace_run(lambda: module.train_step(*batch)["loss"].numpy(), device="cpu") for _ in range(_TRACES)
-    ]
+
+    with as_emitted("cpu") if task["scheduled"] else nullcontext():
+        for _ in range(_RUNS):
+            reset_peak(meter)
+            step()
+            peaks.append(peak_bytes(meter))
+        traces = [trace_run(step, device="cpu") for _ in range(_TRACES)]
     rows = [
         {"runs": [astuple(run) for run in trace.runs], "memory": [astuple(event) for event in trace.memory]}
         for trace in traces

@@ -21,7 +21,7 @@ from checkmate.errors import CycleError, ProfileError
 from checkmate.ir.schedule import Schedule
 from checkmate.tf.allocator.learn import learned_workspace
 from checkmate.tf.allocator.learn_by_op import learned_by_op, sizes_of_reserves
-from checkmate.tf.devices import warms_up
+from checkmate.tf.devices import as_emitted, warms_up
 from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.profiler import StepTrace, trace_run
 from checkmate.tf.training.trace import LiveStep
@@ -109,13 +109,14 @@ def measure_scheduled(
     def compiled(arguments: Sequence[tf.Tensor]) -> Callable[..., Any]:
         return tf.function(body, autograph=False).get_concrete_function(*arguments)  # type: ignore[no-any-return]
 
-    if not costs:
-        return _measured(_traces(step, compiled, tensors, _Peaks(within)), ())
     steps = schedule.steps.tolist()
     times = _Costs(lambda trace: node_seconds(step.folded, trace, steps))
-    traces = _traces(step, compiled, tensors, times)
+    with as_emitted(step.graph.device_kind):
+        traces = _traces(step, compiled, tensors, times if costs else _Peaks(within))
+    if not costs:
+        return _measured(traces, ())
     # A GPU's kernels are launched ahead of time, so the moment of a request does not tell which op asked.
-    if step.graph.device is None or step.graph.device.kind == "cpu":
+    if step.graph.device_kind == "cpu":
         return dataclasses.replace(
             _measured(traces, times.least), workspace=learned_workspace(step.folded, traces[1:], steps)
         )
@@ -189,7 +190,7 @@ def _traces(
 
     ``compiled`` makes it for its arguments.
     """
-    device = step.graph.device.kind if step.graph.device is not None else "cpu"
+    device = step.graph.device_kind
     arguments = step.arguments(tensors)
     # Functions compiled earlier keep constants in the device's memory, which would count; collect them first.
     gc.collect()

@@ -80,7 +80,7 @@ def made_with(step: LiveStep) -> dict[str, str]:
 
     It is what a plan holds for, beside the step.
     """
-    kind = "cpu" if step.graph.device is None else step.graph.device.kind
+    kind = step.graph.device_kind
     return {
         "Checkmate Explorer": checkmate.__version__,
         "TensorFlow": tf.__version__,

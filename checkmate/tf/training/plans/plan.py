@@ -151,7 +151,7 @@ def _loose_bytes(step: LiveStep) -> int:
 
 def meter_of(graph: Graph) -> str:
     """Return the name of the device whose allocator counts."""
-    return "GPU:0" if graph.device is not None and graph.device.kind == "gpu" else "CPU:0"
+    return f"{graph.device_kind.upper()}:0"
 
 
 def held_by_others(graph: Graph) -> int:

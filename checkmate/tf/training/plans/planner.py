@@ -269,8 +269,7 @@ class Planner:
         self._cold.discard(layout.key)
         if not cold or plan is None or plan.step is None:
             return False
-        device = plan.step.graph.device
-        return device is not None and warms_up(device.kind)
+        return warms_up(plan.step.graph.device_kind)
 
     def _within_limit(
         self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report, at_once: bool
