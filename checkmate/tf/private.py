@@ -344,7 +344,7 @@ def without_retracing_warning(function: Any) -> Any:
 
 @contextmanager
 def without_rewriting() -> Iterator[None]:
-    """Have this thread call functions whose graphs TensorFlow does not rewrite.
+    """Let this thread call functions without rewriting their graphs.
 
     The public option is the whole process's, so functions that other threads call meanwhile would be called
     without as well.

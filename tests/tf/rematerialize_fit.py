@@ -5,6 +5,7 @@ Everything around ``fit`` works as before too.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 import checkmate
+from checkmate.tf.profiler import trace_run
 from checkmate.tf.training.trace import KerasStep
 from tests.tf.rematerialized import FAST, assert_close, conv_model, data, plans, recomputations, within
 
@@ -150,6 +152,19 @@ def test_a_schedule_is_traced_once_though_there_are_metrics(
     assert {key: value[0] for key, value in found.items()} == pytest.approx(
         {key: value[0] for key, value in expected.items()}, rel=1e-3
     )
+
+
+def test_a_scheduled_step_runs_as_it_was_emitted() -> None:
+    """Check that TensorFlow rewrites nothing of it, and still rewrites others."""
+    model, plain = within(conv_model()), conv_model()
+    x, y = data(16)
+    fused = {}
+    for each in (model, plain):
+        each.train_on_batch(x, y)  # plans
+        runs = trace_run(partial(each.train_on_batch, x, y), device="cpu").runs
+        fused[each] = [run.name for run in runs if "Fused" in run.type]
+    assert recomputations(model) > 0
+    assert fused[model] == [] and fused[plain]
 
 
 def test_quiet_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:

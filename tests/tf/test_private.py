@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from checkmate.tf import private
+from checkmate.tf.profiler import trace_run
 
 
 def graph_of(body: Any, *specs: tf.TensorSpec) -> Any:
@@ -137,3 +138,24 @@ def test_written_variables_are_found_and_no_other_thread_is_disturbed() -> None:
         beside.join()
     assert all(len(each) == 1 and each[0] is written for each in found)
     assert errors == []
+
+
+def test_one_thread_calls_a_function_without_rewriting_its_graph() -> None:
+    def layer(x: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+        return tf.nn.relu(tf.nn.bias_add(tf.matmul(x, weights), bias))
+
+    def fused() -> bool:
+        arguments = tf.ones((8, 8)), tf.ones((8, 8)), tf.ones(8)
+        function = tf.function(layer, autograph=False).get_concrete_function(*arguments)
+        runs = trace_run(lambda: function(*arguments).numpy(), device="cpu").runs
+        assert runs
+        return any("Fused" in run.type for run in runs)
+
+    beside: list[bool] = []
+    assert fused()
+    with private.without_rewriting():
+        assert not fused()
+        other = threading.Thread(target=lambda: beside.append(fused()))
+        other.start()
+        other.join()
+    assert fused() and beside == [True]
