@@ -8,6 +8,7 @@ depend on the machine *and* on the environment, so a graph, a cached cost and a 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -90,6 +91,16 @@ def as_emitted(kind: str) -> AbstractContextManager[None]:
     most of a first run (2.7 of 4.3 s for a ViT). A GPU needs its change of layouts.
     """
     return nullcontext() if kind == "gpu" else private.without_rewriting()
+
+
+def emitted(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
+    """Return ``function``, a scheduled step, that runs as it was emitted."""
+
+    def call(*arguments: Any) -> Any:
+        with as_emitted(kind):
+            return function(*arguments)
+
+    return call
 
 
 def make_exact(kind: str, seed: int) -> None:

@@ -28,6 +28,7 @@ from checkmate.solvers.compile.cache import cache_folder
 from checkmate.tf import room
 from checkmate.tf.devices import held_bytes, reset_peak
 from checkmate.tf.models.batch import flatten, flatten_arguments
+from checkmate.tf.training.any_step import AnyStep
 from checkmate.tf.training.measure import StepMeasurement
 from checkmate.tf.training.plans import kept as kept_module
 from checkmate.tf.training.plans import planner as planner_module
@@ -38,7 +39,8 @@ from checkmate.tf.training.plans.limit import Limit
 from checkmate.tf.training.plans.plan import PlanRequest, StepPlan, foreseen, held_by_others, read_ahead
 from checkmate.tf.training.plans.search import PlanSearch
 from checkmate.tf.training.plans.trials import Trials, TriedStep
-from checkmate.tf.training.trace import live_step
+from checkmate.tf.training.ready import ReadyStep
+from checkmate.tf.training.trace import KerasStep, live_step
 from checkmate.tf.training.watch import reading_of, went_over
 from checkmate.training import _plan_request
 from checkmate.units import format_bytes
@@ -103,9 +105,9 @@ def measured_since(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[list[in
         found: list[list[int]] = []
         measure = trials.measure_scheduled
 
-        def noted(step: Any, schedule: Schedule, *arguments: Any, **options: Any) -> StepMeasurement:
-            found.append(schedule.steps.tolist())
-            return measure(step, schedule, *arguments, **options)
+        def noted(ready: ReadyStep, *arguments: Any, **options: Any) -> StepMeasurement:
+            found.append(ready.schedule.steps.tolist())
+            return measure(ready, *arguments, **options)
 
         monkeypatch.setattr(trials, "measure_scheduled", noted)
         monkeypatch.setattr(trials, "measure_plain", refuse)
@@ -179,6 +181,65 @@ def test_any_function_has_its_kept_plan(measured_since: Callable[[], list[list[i
     found = [next(iter(each.planner._plans.values())) for each in (first, second)]
     assert measured == [found[0].schedule.steps.tolist()] == [found[1].schedule.steps.tolist()]
     assert EARLIER in found[1].sentence and np.isfinite(float(second(X[:16])))
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_the_function_that_was_measured_of_a_kept_plan_trains(
+    own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check that nothing is emitted again, and losses are as before."""
+
+    class Own(keras.Model):  # type: ignore[misc]
+        def train_step(self, data: Any) -> Any:
+            return super().train_step(data)
+
+    def history() -> tuple[Any, dict[str, list[float]]]:
+        model = conv_model(metrics=["accuracy"])
+        if own:
+            optimizer, loss, model = model.optimizer, model.loss, Own(model.inputs, model.outputs)
+            model.compile(optimizer, loss, metrics=["accuracy"], jit_compile=False)
+        model = within(model, cache=True)
+        weights = {0: 1.0, 1: 2.0, 2: 0.5, 3: 1.0}
+        return model, model.fit(
+            X, Y, batch_size=16, epochs=2, shuffle=False, verbose=0, class_weight=weights
+        ).history
+
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise AssertionError("the step was emitted once more")
+
+    first, expected = history()
+    for kind in (KerasStep, AnyStep):
+        monkeypatch.setattr(kind, "run", refuse)
+    second, found = history()
+    assert recomputations(first) > 0 and steps_of(second) == steps_of(first)
+    assert found.keys() == expected.keys() and len(found) >= 1
+    for name, values in expected.items():
+        assert found[name] == pytest.approx(values, rel=1e-4), name
+
+
+def test_a_random_op_without_a_variable_begins_anew_in_training() -> None:
+    weights = [tf.Variable(0.005 * tf.ones((3, 3, 3 if not i else 16, 16))) for i in range(5)]
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            x += tf.random.normal(tf.shape(x), seed=3)
+            for weight in weights:
+                x = tf.nn.tanh(tf.nn.conv2d(x, weight, 1, "SAME"))
+            loss = tf.reduce_mean(tf.square(x))
+        gradients = tape.gradient(loss, weights)
+        for weight, gradient in zip(weights, gradients, strict=True):
+            weight.assign_sub(0.0 * gradient)
+        return loss
+
+    def losses() -> list[float]:
+        options = {"options": FAST, "solver": "greedy", "quiet": True}
+        scheduled = checkmate.rematerialize_function(step, "70%", example=X[:16], **options)
+        (plan,) = scheduled.planner._plans.values()
+        assert plan.schedule.recomputations > 0 and plan.ready is None
+        return [float(scheduled(X[:16])) for _ in range(3)]
+
+    expected = losses()
+    assert losses() == pytest.approx(expected, rel=1e-5) and len(set(expected)) == 3
 
 
 def request(budget: Any = "75%", **options: Any) -> PlanRequest:

@@ -51,7 +51,7 @@ class AnyStep:
     name: str
     layout: BatchLayout
     folded: FoldedStep
-    returned: Returned
+    structure: Returned
     unplanned: Any
     strategy: Any = None
 
@@ -78,6 +78,10 @@ class AnyStep:
         """Return the step as TensorFlow runs it: a loss, and all that it returns."""
         return lambda *arguments: self.unplanned(*arguments)
 
+    def returned(self, loss: tf.Tensor, flat: Sequence[tf.Tensor]) -> Any:
+        """Return what the step returns, of the tensors that leave it."""
+        return self.structure.pack(flat)
+
     def run(
         self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = step_from_schedule
     ) -> tuple[Any, list[tf.Operation]]:
@@ -86,7 +90,7 @@ class AnyStep:
         Returns what the step returns, and the last ops of the schedule.
         """
         outputs = emit(self.folded, schedule)(*tensors)
-        return self.returned.pack(outputs.predictions), list(outputs.last)
+        return self.returned(outputs.loss, outputs.predictions), list(outputs.last)
 
 
 def any_step(
@@ -215,6 +219,8 @@ class ScheduledFunction:
         before = reading_of(self.planner, layout)
         if plan.schedule is None:
             found = self.function(*arguments, **named)
+        elif plan.ready is not None:
+            found = plan.ready.step.returned(*plan.ready.run(tensors))
         else:
             found = self._functions.of([layout], lambda *given: self._emit(plan, given))(*tensors)
         went_over(self.planner, [layout], before)

@@ -9,10 +9,9 @@ from typing import Any
 import tensorflow as tf
 
 from checkmate.ir.schedule import Schedule
-from checkmate.tf.devices import as_emitted
+from checkmate.tf.devices import emitted
 from checkmate.tf.models.batch import BatchLayout, Key
 from checkmate.tf.private import without_retracing_warning
-from checkmate.tf.training.plans.plan import StepPlan
 from checkmate.tf.training.plans.planner import Planner
 
 
@@ -35,19 +34,8 @@ class Functions:
             del self._made[key], function
             gc.collect()  # its constants are in the device's memory
         made = without_retracing_warning(tf.function(body, autograph=False))
-        if any(schedule is not None for schedule in schedules):
-            made = _as_emitted(made, plans)
+        steps = [plan.step for plan in plans if plan is not None and plan.schedule is not None]
+        if steps and steps[0] is not None:
+            made = emitted(made, steps[0].graph.device_kind)
         self._made[key] = schedules, made
         return made
-
-
-def _as_emitted(function: Any, plans: Sequence[StepPlan | None]) -> Callable[..., Any]:
-    """Return ``function`` that TensorFlow runs as its measured step was run."""
-    steps = [plan.step for plan in plans if plan is not None and plan.step is not None]
-    kind = steps[0].graph.device_kind
-
-    def call(*arguments: Any) -> Any:
-        with as_emitted(kind):
-            return function(*arguments)
-
-    return call

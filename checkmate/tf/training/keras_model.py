@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,7 @@ from checkmate.tf.training.keras_step import (
     update_metrics,
 )
 from checkmate.tf.training.plans.limit import Phases
-from checkmate.tf.training.plans.plan import PlanRequest
+from checkmate.tf.training.plans.plan import PlanRequest, StepPlan
 from checkmate.tf.training.plans.planner import Planner
 from checkmate.tf.training.trace import KerasStep, LiveStep, live_step
 from checkmate.tf.training.watch import reading_of, went_over
@@ -117,9 +117,7 @@ def _tracer(model: Any, *, for_xla: bool = False) -> Callable[[Any, BatchLayout]
 
 
 def _step_and_metrics(model: Any, layout: BatchLayout) -> KerasStep:
-    step = live_step(model, layout)
-    step.create_metrics()
-    return step
+    return live_step(model, layout).with_metrics()
 
 
 def _train_function(training: Training | CompiledTraining) -> Callable[[Iterator[Any]], Logs]:
@@ -180,9 +178,12 @@ class Training:
                 self.planner.plan(layout, tensors, at_once=True)
         # Replicas that exchange gradients inside their schedules need the same one.
         apart = self._own and len({layout.key for layout in layouts}) > 1
-        function = self._functions.of(layouts, partial(self._one_step, apart))
+        plan = self.planner.planned(layouts[0])
         before = reading_of(self.planner, layouts[0])
-        logs: Logs = function(data)
+        if len(shares) == 1 and plan is not None and (ready := _ready(plan)) is not None:
+            logs = ready(tensors)
+        else:
+            logs = self._functions.of(layouts, partial(self._one_step, apart))(data)
         if self._watched:
             went_over(self.planner, layouts, before)
         return logs
@@ -252,6 +253,27 @@ class CompiledTraining:
             return self._executor.step(data)
         logs: Logs = self.compiled.call(layout, tensors)
         return logs
+
+
+def _ready(plan: StepPlan) -> Callable[[Sequence[tf.Tensor]], Logs] | None:
+    """Return the measured function, as one that returns what is logged.
+
+    Metrics are updated after it. None: the step has to be made with what is around it.
+    """
+    ready = plan.ready
+    if ready is None or ready.step.distributed:
+        return None
+    step = ready.step
+    metrics = step.metrics if isinstance(step, KerasStep) else None
+    if metrics is None and isinstance(step, KerasStep):
+        return None
+
+    def run(tensors: Sequence[tf.Tensor]) -> Logs:
+        loss, flat = ready.run(tensors)
+        logs: Logs = step.returned(loss, flat) if metrics is None else metrics(loss, *flat, *tensors)
+        return logs
+
+    return run
 
 
 def _share_a_meter(strategy: Any) -> bool:

@@ -18,12 +18,11 @@ from typing import Any
 import tensorflow as tf
 
 from checkmate.errors import CycleError, ProfileError
-from checkmate.ir.schedule import Schedule
 from checkmate.tf.allocator.learn import learned_workspace
 from checkmate.tf.allocator.learn_by_op import learned_by_op, sizes_of_reserves
-from checkmate.tf.devices import as_emitted, warms_up
-from checkmate.tf.emit.emit import step_from_schedule
+from checkmate.tf.devices import warms_up
 from checkmate.tf.profiler import StepTrace, trace_run
+from checkmate.tf.training.ready import ReadyStep
 from checkmate.tf.training.trace import LiveStep
 from checkmate.tf.xla_calls import node_seconds
 
@@ -83,8 +82,7 @@ class StepMeasurement:
 
 
 def measure_scheduled(
-    step: LiveStep,
-    schedule: Schedule,
+    ready: ReadyStep,
     tensors: Sequence[tf.Tensor],
     *,
     costs: bool = True,
@@ -100,19 +98,9 @@ def measure_scheduled(
         CycleError: TensorFlow rejects the emitted order.
         ProfileError: the step could not be run, or not be profiled.
     """
-    emit = step_from_schedule(step.folded, schedule)
-
-    def body(*arguments: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
-        outputs = emit(*arguments)
-        return outputs.loss, outputs.predictions
-
-    def compiled(arguments: Sequence[tf.Tensor]) -> Callable[..., Any]:
-        return tf.function(body, autograph=False).get_concrete_function(*arguments)  # type: ignore[no-any-return]
-
-    steps = schedule.steps.tolist()
+    step, steps = ready.step, ready.schedule.steps.tolist()
     times = _Costs(lambda trace: node_seconds(step.folded, trace, steps))
-    with as_emitted(step.graph.device_kind):
-        traces = _traces(step, compiled, tensors, times if costs else _Peaks(within))
+    traces = _traces(step, ready.compiled, tensors, times if costs else _Peaks(within))
     if not costs:
         return _measured(traces, ())
     # A GPU's kernels are launched ahead of time, so the moment of a request does not tell which op asked.

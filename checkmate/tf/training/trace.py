@@ -95,6 +95,9 @@ class LiveStep(Protocol):
         It is a function of the arguments, for measurements: first of what it returns is the loss.
         """
 
+    def returned(self, loss: tf.Tensor, flat: Sequence[tf.Tensor]) -> Any:
+        """Return what the step returns, of the tensors that leave it."""
+
     def run(
         self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = step_from_schedule
     ) -> tuple[Any, list[tf.Operation]]:
@@ -108,7 +111,8 @@ class LiveStep(Protocol):
 class KerasStep:
     """Hold Keras's own step of a model for one layout.
 
-    ``variables``: those whose values are arguments (none on one device).
+    ``variables``: those whose values are arguments (none on one device). ``metrics``: updates the metrics
+    after the step; None where it is not traced.
     """
 
     model: Any
@@ -116,6 +120,7 @@ class KerasStep:
     folded: FoldedStep
     parts: StepParts
     variables: tuple[Any, ...]
+    metrics: Callable[..., dict[str, tf.Tensor]] | None = None
 
     @property
     def name(self) -> str:
@@ -173,16 +178,20 @@ class KerasStep:
         flat = outputs.predictions
         if self.distributed:
             self._apply(flat)
-        return (outputs.loss, self.parts.pack_predictions(flat)), list(outputs.last)
+        return self.returned(outputs.loss, flat), list(outputs.last)
 
-    def create_metrics(self) -> None:
-        """Create the variables of the metrics; trace their update alone.
+    def returned(self, loss: tf.Tensor, flat: Sequence[tf.Tensor]) -> tuple[tf.Tensor, Any]:
+        """Return the loss and the predictions, of the tensors that leave the step."""
+        return loss, self.parts.pack_predictions(flat)
 
-        TensorFlow traces a function twice that creates variables. Of a scheduled step that takes seconds.
-        A strategy creates them as it needs them, so they are left to it.
+    def with_metrics(self) -> KerasStep:
+        """Return the step with the update of its metrics, traced alone.
+
+        That creates their variables. TensorFlow traces a function twice that creates variables, and of a
+        scheduled step that takes seconds. A strategy creates them as it needs them, so they are left to it.
         """
         if tf.distribute.has_strategy() or self.model.distribute_strategy is not tf.distribute.get_strategy():
-            return
+            return self
         traced = self.folded.traced
         specs = [tf.TensorSpec(each.shape, each.dtype) for each in (traced.loss, *traced.predictions)]
         count = len(specs)
@@ -192,8 +201,8 @@ class KerasStep:
             predictions = self.parts.pack_predictions(tensors[1:count])
             return update_metrics(self.model, x, y, predictions, weights, tensors[0])
 
-        function = tf.function(update, autograph=False)
-        function.get_concrete_function(*specs, *self.layout.specs)
+        function = tf.function(update, autograph=False).get_concrete_function(*specs, *self.layout.specs)
+        return dataclasses.replace(self, metrics=function)
 
     def _apply(self, flat: Sequence[tf.Tensor]) -> None:
         gradients: list[Any] = []

@@ -101,7 +101,7 @@ def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | str:
     if plan.over_bytes:  # it was the closest
         most = max(most, plan.peak_bytes + int(_ALIKE * search.allowed))
     for _ in range(_RUNS):
-        tried = trials.run(plan.schedule, "an earlier run's plan", within=most)
+        tried = trials.run(plan.schedule, "an earlier run's plan", within=most, keep=True)
         if tried.ran and tried.peak_bytes <= most:
             break
     else:
@@ -110,7 +110,7 @@ def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | str:
         return not_used(search, why)
     now = search.plan_of(tried)
     sentence = f"{plan.sentence}; its step held {format_bytes(now.peak_bytes)} now"
-    return dataclasses.replace(now, sentence=sentence)
+    return dataclasses.replace(now, sentence=sentence, ready=trials.ready)
 
 
 def why_searched(search: PlanSearch, kept: KeptPlan) -> str:

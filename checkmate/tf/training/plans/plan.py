@@ -21,6 +21,7 @@ from checkmate.tf.devices import has_meter, held_bytes
 from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.models.batch import BatchLayout
 from checkmate.tf.trace.sizes import tensor_bytes
+from checkmate.tf.training.ready import ReadyStep
 from checkmate.tf.training.trace import LiveStep
 from checkmate.units import Budget
 
@@ -101,7 +102,8 @@ class StepPlan:
     was found. ``held_bytes`` of the peak were not the step's own; ``foreseen_bytes`` is how much others may
     come to hold in training. ``small_chunks`` stay as long as the plan does. ``name`` is the plan's for later
     runs; it is empty where there is nothing new to keep. ``measured``: the peak was read off a meter; else it
-    was predicted. ``constant_bytes``: what the step's function goes on holding between its runs.
+    was predicted. ``constant_bytes``: what the step's function goes on holding between its runs. ``ready``:
+    that function, where the one that was measured trains.
     """
 
     layout: BatchLayout
@@ -116,6 +118,7 @@ class StepPlan:
     name: str = ""
     measured: bool = True
     constant_bytes: int = 0
+    ready: ReadyStep | None = None
 
 
 def read_ahead(graph: Graph) -> int:

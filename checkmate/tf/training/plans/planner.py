@@ -171,7 +171,7 @@ class Planner:
         plan = dataclasses.replace(plan, name=name, small_chunks=before.small_chunks)
         self._memory.note(search)
         if _steps(plan) == _steps(before):  # what runs it need not be made anew
-            plan = dataclasses.replace(plan, schedule=before.schedule)
+            plan = dataclasses.replace(plan, schedule=before.schedule, ready=before.ready)
         self._plans[key] = plan
         self._last = plan.schedule or self._last
         self._announce(plan)
@@ -211,7 +211,7 @@ class Planner:
         )
         if not spent:
             self._aims[layout.key] = int(limit * max(0.85, min(0.97, self.allowed_bytes / peak_bytes)))
-            self._exceeding[layout.key] = self._plans.pop(layout.key)
+            self._set_aside(layout.key)
 
     def crowded(self, layout: BatchLayout, peak_bytes: int, others_bytes: int, more_bytes: int) -> bool:
         """Plan again for what is left by others, who hold more than foreseen.
@@ -239,8 +239,15 @@ class Planner:
         self._crowded[key] = 1 + self._crowded.get(key, 0)
         self._phases.beside[key] = max(others_bytes, self._phases.beside.get(key, 0))
         self._seek_no_better(key)
-        self._exceeding[key] = self._plans.pop(key)
+        self._set_aside(key)
         return True
+
+    def _set_aside(self, key: Key) -> None:
+        """Make room for another plan of this layout; the present one ran.
+
+        Its function is let go of, because its constants would count while others are measured.
+        """
+        self._exceeding[key] = dataclasses.replace(self._plans.pop(key), ready=None)
 
     def _seek_no_better(self, key: Key) -> None:
         """Stop the search that goes on beside training for this layout."""
@@ -452,6 +459,7 @@ class Planner:
                 small_chunks=None,
                 name="",
                 sentence=sentence,
+                ready=None,
             )
             self.request.tell(sentence)
 

@@ -30,6 +30,7 @@ from checkmate.tf.training.measure import (
 )
 from checkmate.tf.training.plans.neighbour import Learned, carried_over
 from checkmate.tf.training.plans.plan import FIRST_RATE, held_by_others, meter_of
+from checkmate.tf.training.ready import ReadyStep
 from checkmate.tf.training.trace import LiveStep
 
 
@@ -90,7 +91,8 @@ class Trials:
     says that it was measured. ``held`` are bytes that others hold on the device: the most that was seen.
     ``others``: what they hold now, or ``beside`` if that is more: what they were seen to hold in training.
     ``metered``: this process has a memory meter. ``all`` is what was tried, in order. ``carried``: what is
-    known of the ops is what another layout's took, scaled, or what was measured before.
+    known of the ops is what another layout's took, scaled, or what was measured before. ``ready``: the last
+    step that ran, where it was to be kept.
     """
 
     def __init__(
@@ -112,6 +114,7 @@ class Trials:
         self.metered = has_meter(meter_of(self.graph))
         self.all: list[TriedStep] = []
         self.why_not_plain = ""  # why the plain step could not be measured
+        self.ready: ReadyStep | None = None
         self._costs_known = self.carried
 
     def recall(self, tried: Sequence[TriedStep], graph: Graph | None, rate: float | None) -> None:
@@ -181,19 +184,23 @@ class Trials:
         self._learn_rate(found, self.everything)
         return self._remember(None, found)
 
-    def run(self, schedule: Schedule, what: str, *, within: int | None = None) -> TriedStep:
+    def run(
+        self, schedule: Schedule, what: str, *, within: int | None = None, keep: bool = False
+    ) -> TriedStep:
         """Measure the step by ``schedule``.
 
         The first one teaches what the ops take. Of others a peak over ``within`` bytes is enough to know.
+        ``keep`` keeps its function in ``ready`` until the next is measured.
 
         Raises:
             CycleError, ProfileError: it could not be run, and nothing ran before.
         """
         self.report(Progress("measure", message=f"measuring the scheduled step ({what})"))
         traced = Schedule.of(self.step.graph, schedule.steps.tolist())
-        first = not self._costs_known
+        first, self.ready = not self._costs_known, None
+        ready = ReadyStep(self.step, traced)
         try:
-            found = measure_scheduled(self.step, traced, self.tensors, costs=first, within=within)
+            found = measure_scheduled(ready, self.tensors, costs=first, within=within)
         except OutOfMemoryError:
             # A device that is no larger than the budget says no before a meter could; that is an answer too.
             return self._remember(traced, StepMeasurement(0, 0, source=PeakSource.EXHAUSTED))
@@ -203,6 +210,8 @@ class Trials:
             # Another schedule ran, so this one is no reason to end the user's script.
             self.report(Progress("measure", message=f"this schedule could not be run: {error}"))
             return self._remember(traced, StepMeasurement(0, 0, source=PeakSource.EXHAUSTED))
+        if keep and ready.begins_anew:
+            self.ready = ready
         found = self._with_peak(found, traced, self._requested(traced))
         if first:
             self._learn_costs(found)
