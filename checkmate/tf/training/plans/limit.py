@@ -20,18 +20,25 @@ _ALIKE = 1.02  # peaks of a plain step that differ by less are one, in words
 class Limit:
     """Hold what the allocator may show, in bytes.
 
-    ``words`` say what that is of, where the user gave no bytes.
+    ``words`` say what that is of, where the user gave no bytes. ``others``: what of it was added to a share
+    for what others held when it was told.
     """
 
     bytes: int
     words: str = ""
+    others: int = 0
+
+    @property
+    def own(self) -> int:
+        """Return what is given to the step itself, or to all if in bytes."""
+        return self.bytes - self.others
 
 
 @dataclass
 class Phases:
     """Hold what the phases of a training have in common.
 
-    ``largest`` is the largest limit that a phase had; None before the first. A phase begins where a model is
+    ``largest`` is the limit that gave a phase's step the most; None before the first. A phase begins where a model is
     compiled again. ``beside``: by batch layout, bytes that others were seen to hold where that was more than
     foreseen. In ``fit`` the same arrays are copied to the device in one call and not in another.
     """
@@ -41,7 +48,7 @@ class Phases:
 
     def note(self, limit: Limit) -> None:
         """Take the limit of the phase that runs."""
-        if self.largest is None or limit.bytes > self.largest.bytes:
+        if self.largest is None or limit.own > self.largest.own:
             self.largest = limit
 
     def widened(self, limit: Limit, plain: TriedStep | None) -> Limit:
@@ -52,16 +59,17 @@ class Phases:
         most = self.largest
         if most is None or plain is None or not plain.measured:
             return limit
-        if not limit.bytes < plain.peak_bytes <= most.bytes:
+        if not limit.own < plain.peak_bytes - limit.others <= most.own:
             return limit
-        return Limit(most.bytes, "what an earlier phase of this training may hold")
+        words = "what an earlier phase of this training may hold"
+        return Limit(most.own + limit.others, words, limit.others)
 
 
 class RisingLimit:
     """Hold the limit of a training whose budget may be a share.
 
-    A share is of the largest step: one that requests more than those before tells it anew. ``now``: None
-    until a first step tells.
+    A share is of the largest step: one that requests more than those before tells it anew. It does not rise
+    because others hold more. ``now``: None until a first step tells.
     """
 
     def __init__(self, request: PlanRequest, phases: Phases) -> None:
@@ -76,7 +84,7 @@ class RisingLimit:
     def would_be(self, limit: Limit, plain: TriedStep | None) -> Limit:
         """Return the limit if a step told ``limit`` of its own."""
         widened = self._phases.widened(limit, plain)
-        return widened if self.now is None or widened.bytes > self.now.bytes else self.now
+        return widened if self.now is None or widened.own > self.now.own else self.now
 
     def told(self, step: LiveStep, limit: Limit, plain: TriedStep | None = None) -> bool:
         """Take what ``step`` told; return whether the limit rose.
@@ -85,7 +93,7 @@ class RisingLimit:
         """
         limit = self._phases.widened(limit, plain)
         self._told_by = max(self._told_by, _everything(step))
-        rose = self.now is None or limit.bytes > self.now.bytes
+        rose = self.now is None or limit.own > self.now.own
         if rose:
             self.now = limit
             self._phases.note(limit)
@@ -121,6 +129,7 @@ def limit_of(request: PlanRequest, trials: Trials) -> Limit:
             allowed,
             f"{share} of the {format_bytes(trials.everything)} that keeping everything requests{beside}, "
             f"because the plain step's peak was not measured: {why}",
+            trials.held,
         )
     others, most = plain.others_bytes, plain.own_bytes
     own = most if budget.share >= 1 else plain.least_bytes - others  # all that plain training takes
@@ -128,7 +137,7 @@ def limit_of(request: PlanRequest, trials: Trials) -> Limit:
     if most > _ALIKE * own:
         words += f", the lowest of several runs (the highest was {format_bytes(most)})"
     allowed, beside = _share_of(budget, own, others)
-    return Limit(allowed, words + beside)
+    return Limit(allowed, words + beside, others)
 
 
 def _share_of(budget: Budget, own: int, others: int) -> tuple[int, str]:
