@@ -38,9 +38,9 @@ class Limit:
 class Phases:
     """Hold what the phases of a training have in common.
 
-    ``largest`` is the limit that gave a phase's step the most; None before the first. A phase begins where a model is
-    compiled again. ``beside``: by batch layout, bytes that others were seen to hold where that was more than
-    foreseen. In ``fit`` the same arrays are copied to the device in one call and not in another.
+    ``largest`` is the limit that gave a phase's step the most; None before the first. A phase begins where a
+    model is compiled again. ``beside``: by batch layout, bytes that others were seen to hold where that was
+    more than foreseen. In ``fit`` the same arrays are copied to the device in one call and not in another.
     """
 
     largest: Limit | None = None
