@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -21,21 +21,28 @@ from checkmate.machine.garbage import hide_all
 from checkmate.progress import Progress, Report
 from checkmate.tf.quick_import import import_quickly
 
+Work = dict[str, Callable[[Any, Report], Any]]
+
 
 def main(arguments: list[str]) -> int:
     """Do the task and write the answer; exit 0 whenever an answer was written."""
     end_with_parent()
+    return do(imported(), arguments)
+
+
+def imported() -> Work:
+    """Import TensorFlow and what measures with it; return what can be done.
+
+    TensorFlow's runtime does not begin.
+    """
     import_quickly()
-    task_file, answer_file, progress_file = map(Path, arguments)
-    task = json.loads(task_file.read_text(encoding="utf-8"))
     from checkmate.tf.costs import fresh
     from checkmate.tf.measure import compiled_memory, step
     from checkmate.tf.peers import measure as peer_measure
     from checkmate.tf.training import elsewhere
 
     hide_all()  # what was imported stays
-    work: dict[str, Callable[[Any], Any]] = {
-        "costs": partial(fresh.measure_costs, report=_reporter(progress_file)),
+    silently: dict[str, Callable[[Any], Any]] = {
         "compile": compiled_memory.compile_task,
         "measure": step.measure,
         "compare": step.compare,
@@ -46,8 +53,20 @@ def main(arguments: list[str]) -> int:
         "time_peers": peer_measure.time_peers,
         "compare_peers": peer_measure.compare_peers,
     }
+    work: Work = {name: partial(_without_report, each) for name, each in silently.items()}
+    return {**work, "costs": fresh.measure_costs}
+
+
+def _without_report(work: Callable[[Any], Any], task: Any, report: Report) -> Any:
+    return work(task)
+
+
+def do(work: Work, files: Sequence[str]) -> int:
+    """Do the task in the first of ``files``; write answer and progress."""
+    task_file, answer_file, progress_file = map(Path, files)
+    task = json.loads(task_file.read_text(encoding="utf-8"))
     try:
-        answer = {"ok": work[task["do"]](task)}
+        answer = {"ok": work[task["do"]](task, _reporter(progress_file))}
     except CheckmateError as error:
         facts = {
             "type": type(error).__name__,

@@ -12,15 +12,18 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from checkmate import errors
 from checkmate.errors import CancelledError, CheckmateError, StepTooLargeError, WorkerDiedError
 from checkmate.machine.own_modules import module_command
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.tf.environment import measuring_environment
+from checkmate.tf.forks import NotForkedError, Process, fork_servers
 
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 # The signals that end TensorFlow on a CPU that has no more memory.
@@ -39,6 +42,8 @@ def run_task(
 ) -> dict[str, Any]:
     """Let ``checkmate.tf.child`` do ``task`` in a new process.
 
+    On Linux a process with TensorFlow imported forks it where it can.
+
     Returns the child's answer. ``environment`` is added to the child's environment only.
 
     Raises:
@@ -53,11 +58,12 @@ def run_task(
         task_file.write_text(json.dumps(task), encoding="utf-8")
         progress_file.touch()
         files = [str(task_file), str(answer_file), str(progress_file)]
-        command = module_command("checkmate.tf.child", *files)
-        relay = _ProgressRelay(progress_file, report)
-        output, code = run_to_end(
-            command, message=message, report=relay, cancelled=cancelled, environment=environment
-        )
+        watched = _Watched(message, _ProgressRelay(progress_file, report), cancelled)
+        own = _own_environment(environment)
+        ended = _forked_to_end(files, watched, own)
+        if ended is None:
+            ended = _to_end(_started(module_command("checkmate.tf.child", *files)), watched, own)
+        output, code = ended
         try:
             answer = json.loads(answer_file.read_text(encoding="utf-8"))
         except (OSError, ValueError):  # it ended before it wrote, or while it did
@@ -120,32 +126,89 @@ def run_to_end(
     Raises:
         CancelledError: the user cancelled; the process has ended.
     """
-    started = time.monotonic()
-    with (
-        tempfile.TemporaryDirectory(prefix="checkmate-process-", ignore_cleanup_errors=True) as scratch,
-        tempfile.TemporaryFile(mode="w+", encoding="utf-8", errors="replace") as output,
-    ):
+    return _to_end(_started(command), _Watched(message, report, cancelled), _own_environment(environment))
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """What is said while a process runs, to whom, and whether to stop it."""
+
+    message: str
+    report: Report
+    cancelled: Cancelled
+
+    def look(self, seconds: float) -> None:
+        """Report the ``seconds`` that it runs; raise if it is to stop."""
+        if self.cancelled():
+            raise CancelledError("cancelled while measuring")
+        self.report(Progress("measure", seconds, None, self.message))
+
+
+def _own_environment(added: Mapping[str, str]) -> dict[str, str]:
+    return {**os.environ, **_QUIET, **measuring_environment(), **added}
+
+
+_Start = Callable[[IO[str], Mapping[str, str], ExitStack], Process]
+
+
+def _started(command: Sequence[str]) -> _Start:
+    def start(output: IO[str], environment: Mapping[str, str], stack: ExitStack) -> Process:
         process = subprocess.Popen(
             list(command),
             stdin=subprocess.PIPE,  # closes when this process ends, and the child ends with it
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **_QUIET, **measuring_environment(), "TMPDIR": scratch, **environment},
+            env=dict(environment),
         )
+        assert process.stdin is not None
+        stack.callback(process.stdin.close)
+        return process
+
+    return start
+
+
+def _to_end(start: _Start, watched: _Watched, environment: Mapping[str, str]) -> tuple[str, int]:
+    started = time.monotonic()
+    with (
+        tempfile.TemporaryDirectory(prefix="checkmate-process-", ignore_cleanup_errors=True) as scratch,
+        tempfile.NamedTemporaryFile(mode="w+", encoding="utf-8", errors="replace") as output,
+        ExitStack() as stack,
+    ):
+        process = start(output, {**environment, "TMPDIR": scratch}, stack)
         try:
             while process.poll() is None:
-                if cancelled():
-                    raise CancelledError("cancelled while measuring")
-                report(Progress("measure", time.monotonic() - started, None, message))
+                watched.look(time.monotonic() - started)
                 time.sleep(0.1)
         finally:
-            if process.poll() is None:
+            if process.returncode is None:
                 process.kill()
                 process.wait()
-            assert process.stdin is not None
-            process.stdin.close()
         output.seek(0)
+        assert process.returncode is not None
         return output.read(), process.returncode
+
+
+def _forked_to_end(
+    files: Sequence[str], watched: _Watched, environment: Mapping[str, str]
+) -> tuple[str, int] | None:
+    """Run a task in a forked process; None: it has to have one of its own.
+
+    Forked, it need not import TensorFlow, which takes two seconds.
+    """
+    servers = fork_servers()
+    server = None if servers is None else servers.take(environment)
+    if servers is None or server is None:
+        return None
+
+    def start(output: IO[str], environment: Mapping[str, str], stack: ExitStack) -> Process:
+        return server.fork(files, output.name, environment)
+
+    try:
+        return _to_end(start, watched, environment)
+    except NotForkedError:
+        return None
+    finally:
+        servers.give_back(server, environment)
 
 
 def error_without_answer(who: str, output: str, code: int) -> CheckmateError:

@@ -72,7 +72,8 @@ LAYERS: dict[str, str] = {
     "checkmate.tf.xla_calls": "tf.profiler tf.trace",
     "checkmate.doctor.child": "doctor.facts machine",
     "checkmate.doctor.lines": "doctor.diagnosis doctor.facts",
-    "checkmate.tf.fresh": "machine tf.environment",
+    "checkmate.tf.forks": "machine",
+    "checkmate.tf.fresh": "machine tf.environment tf.forks",
     "checkmate.tf.room": "machine memory tf.environment",
     "checkmate.solvers.once_bound": "solvers.bounds solvers.shared",
     "checkmate.solvers.baselines": "memory solvers.certify solvers.problem solvers.shared",
@@ -166,6 +167,7 @@ LAYERS: dict[str, str] = {
         "solvers.known_frontier solvers.once_bound solvers.portfolio solvers.problem tf.environment"
     ),
     "checkmate.tf.child": "ipc machine tf.costs tf.measure tf.peers tf.quick_import tf.training",
+    "checkmate.tf.fork_server": "tf.child",
     "checkmate.bench.peers": "bench.common bench.fidelity catalog pipeline solvers.problem text_table",
     "checkmate.doctor.screen": "doctor.diagnosis doctor.prove",
     "checkmate.bench.solvers": (

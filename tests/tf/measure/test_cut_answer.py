@@ -14,6 +14,7 @@ def test_half_an_answer_is_none(written: str, monkeypatch: pytest.MonkeyPatch) -
     def command(module: str, task: str, answer: str, progress: str) -> list[str]:
         return ["sh", "-c", f"printf '%s' '{written}' > {answer}; kill -KILL $$"]
 
+    monkeypatch.setattr(fresh, "fork_servers", lambda: None)
     monkeypatch.setattr(fresh, "module_command", command)
     with pytest.raises(StepTooLargeError, match="was ended by SIGKILL"):
         fresh.run_task({"do": "costs"}, message="", report=silent, cancelled=never)

@@ -1,0 +1,117 @@
+"""Fork a process for each measurement, with TensorFlow imported already.
+
+``python -m checkmate.tf.fork_server`` imports what measurements need, which takes two seconds, and waits.
+Each line of its stdin asks for a process: its files (as ``checkmate.tf.child`` takes them), where its output
+goes, its environment and its folder. Two lines of stdout tell of it: the process, and in the end its exit
+code.
+TensorFlow's runtime, with allocators, threads and kernels, begins in the forked process only. So it is as
+fresh there as in one that imports TensorFlow itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from checkmate.tf.child import Work, do, imported
+
+_IDLE_S = 20  # a server that is not asked for as long gives its memory back
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    """Serve until stdin ends, or nothing is asked for."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asked for a process ends it
+    asked, told = os.dup(0), os.dup(1)
+    empty = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1):
+        os.dup2(empty, stream)
+    work = imported()
+    while (line := _line(asked)) is not None:
+        _serve(json.loads(line), work, asked, told)
+    return 0
+
+
+def _line(asked: int) -> bytes | None:
+    """Return the next line; None: no other comes."""
+    line = b""
+    while not line.endswith(b"\n"):
+        if not select.select([asked], [], [], _IDLE_S)[0]:
+            return None
+        read = os.read(asked, 2**16)
+        if not read:
+            return None
+        line += read
+    return line
+
+
+def _serve(request: Mapping[str, Any], work: Work, asked: int, told: int) -> None:
+    """Fork a process, and tell how it ended; end it where nobody waits."""
+    parent = os.getpid()
+    process = os.fork()
+    if process == 0:
+        os.close(asked)
+        os.close(told)
+        _be(request, work, parent)
+    _tell(told, {"process": process})
+    ended = os.pidfd_open(process)
+    try:
+        ready = select.select([asked, ended], [], [])[0]
+        if ended not in ready:  # one process is asked for at a time, so this is the end of stdin
+            os.kill(process, signal.SIGKILL)
+    finally:
+        os.close(ended)
+    _tell(told, {"code": os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])})
+
+
+def _tell(told: int, fact: Mapping[str, int]) -> None:
+    with suppress(BrokenPipeError):  # nobody is there any longer, as the next read finds
+        os.write(told, json.dumps(fact).encode("utf-8") + b"\n")
+
+
+def _be(request: Mapping[str, Any], work: Work, parent: int) -> None:
+    """Be the process that was asked for, to its end."""
+    code = 1
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        output = os.open(request["output"], os.O_WRONLY | os.O_APPEND)
+        for stream in (1, 2):
+            os.dup2(output, stream)
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        os.chdir(request["folder"])
+        tempfile.tempdir = None
+        _draw_anew()
+        code = do(work, request["files"])
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _draw_anew() -> None:
+    """Have this process draw other random numbers than the next one.
+
+    Python sees to its own generator.
+    """
+    import numpy as np
+
+    np.random.seed()  # noqa: NPY002  # it is the one that user code draws from
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+"""Ask a fork server for processes; see ``checkmate.tf.fork_server``.
+
+Does not import TensorFlow itself. Processes are forked on Linux alone, and only where there is no GPU: a
+driver's library does not bear a fork for certain.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from checkmate.machine.own_modules import module_command
+
+_GPU = Path("/dev/nvidiactl")
+_MOST = 2  # servers: for default kernels and for exact ones
+# Nothing reads these when TensorFlow is imported.
+_LATER = frozenset({"TMPDIR", "XDG_CACHE_HOME", "PYTEST_CURRENT_TEST", "PWD", "OLDPWD", "COLUMNS", "LINES"})
+
+
+class Process(Protocol):
+    """A process that runs, as ``subprocess.Popen`` shows it."""
+
+    @property
+    def returncode(self) -> int | None:
+        """Return the exit code; None while it runs; less than 0 after a signal."""
+
+    def poll(self) -> int | None:
+        """Look whether it has ended; return the exit code then."""
+
+    def kill(self) -> None:
+        """End it."""
+
+    def wait(self) -> int:
+        """Wait for its end; return the exit code."""
+
+
+class NotForkedError(Exception):
+    """Say that the server ended before it forked."""
+
+
+class ForkedProcess:
+    """A process that a server forked, to its end."""
+
+    def __init__(self, server: ForkServer) -> None:
+        self._server = server
+        self._process: int | None = None
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Look whether it has ended; return the exit code then.
+
+        Raises:
+            NotForkedError: the server ended before.
+        """
+        return self._look(0)
+
+    def wait(self) -> int:
+        """Wait for its end; return the exit code.
+
+        Raises:
+            NotForkedError: the server ended before.
+        """
+        while (code := self._look(None)) is None:
+            pass
+        return code
+
+    def kill(self) -> None:
+        """End it; the server too where it has not told of the process yet."""
+        if self._process is None:
+            self._server.end()
+            self.returncode = -signal.SIGKILL
+        elif self.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self._process, signal.SIGKILL)
+
+    def _look(self, seconds: float | None) -> int | None:
+        if self.returncode is None:
+            for fact in self._server.told(seconds):
+                self._process = fact.get("process", self._process)
+                self.returncode = fact.get("code", self.returncode)
+            if self.returncode is None and self._server.ended:
+                if self._process is None:
+                    raise NotForkedError
+                self.returncode = -signal.SIGKILL  # it ends with its server
+        return self.returncode
+
+
+class ForkServer:
+    """A process that has TensorFlow imported and forks others."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            module_command("checkmate.tf.fork_server"),
+            stdin=subprocess.PIPE,  # closes when this process ends, and the server ends with it
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=dict(environment),
+        )
+        self._rest, self._ended = b"", False
+
+    @property
+    def ended(self) -> bool:
+        """Return whether it forks no more; after a while that is so by itself."""
+        return self._ended or self._process.poll() is not None
+
+    def fork(self, files: Sequence[str], output: str, environment: Mapping[str, str]) -> ForkedProcess:
+        """Ask for a process; the last one has ended.
+
+        Raises:
+            NotForkedError: the server has ended.
+        """
+        request = {
+            "files": list(files),
+            "output": output,
+            "environment": dict(environment),
+            "folder": os.getcwd(),
+        }
+        try:
+            pipe: IO[bytes] | None = self._process.stdin
+            assert pipe is not None
+            pipe.write(json.dumps(request).encode("utf-8") + b"\n")
+            pipe.flush()
+        except (OSError, ValueError) as error:  # the pipe is broken, or closed
+            self.end()
+            raise NotForkedError from error
+        return ForkedProcess(self)
+
+    def told(self, seconds: float | None) -> list[dict[str, Any]]:
+        """Return what the server tells within ``seconds`` (None: wait for it)."""
+        pipe: IO[bytes] | None = self._process.stdout
+        assert pipe is not None
+        if self._ended or not select.select([pipe], [], [], seconds)[0]:
+            return []
+        read = os.read(pipe.fileno(), 2**16)
+        if not read:
+            self.end()
+        *lines, self._rest = (self._rest + read).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def end(self) -> None:
+        """End it, and the process that it forked."""
+        self._ended = True
+        self._process.kill()
+        self._process.wait()
+        with suppress(OSError):
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+
+
+class ForkServers:
+    """Keep a few servers, each for what TensorFlow reads when it is imported."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[tuple[dict[str, str], ForkServer]] = []
+        self._count = 0
+
+    def take(self, environment: Mapping[str, str]) -> ForkServer | None:
+        """Return a server for processes in this environment; None: all are busy."""
+        wanted = _at_import(environment)
+        with self._lock:
+            alive = [each for each in self._idle if not each[1].ended]
+            self._count -= len(self._idle) - len(alive)
+            self._idle = alive
+            for number, (known, server) in enumerate(self._idle):
+                if known == wanted:
+                    del self._idle[number]
+                    return server
+            if self._count >= _MOST and self._idle:
+                self._idle.pop(0)[1].end()
+                self._count -= 1
+            if self._count >= _MOST:
+                return None
+            self._count += 1
+        return ForkServer(environment)
+
+    def give_back(self, server: ForkServer, environment: Mapping[str, str]) -> None:
+        """Keep ``server`` for the next one who asks, if it goes on."""
+        with self._lock:
+            if server.ended:
+                self._count -= 1
+            else:
+                self._idle.append((_at_import(environment), server))
+
+
+def _at_import(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in _LATER}
+
+
+@cache
+def fork_servers() -> ForkServers | None:
+    """Return the servers of this process; None where none may fork."""
+    forks = sys.platform == "linux" and hasattr(os, "pidfd_open") and not _GPU.exists()
+    return ForkServers() if forks else None

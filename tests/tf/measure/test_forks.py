@@ -1,0 +1,154 @@
+"""Test the processes that are forked to measure: fresh, and never left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from checkmate.errors import CancelledError, StepTooLargeError, WorkerDiedError
+from checkmate.progress import Cancelled, never, silent
+from checkmate.request import ModelRequest
+from checkmate.tf import fresh
+from checkmate.tf.environment import EXACT
+from checkmate.tf.forks import ForkServers
+
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone"),
+]
+TWO_IO = ModelRequest("zoo.two_io", batch_size=8, device="cpu").to_json()
+MEASURE = {"do": "measure", "request": TWO_IO, "steps": None, "runs": 1}
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServers]:
+    """Return servers of this test alone."""
+    own = ForkServers()
+    monkeypatch.setattr(fresh, "fork_servers", lambda: own)
+    yield own
+    for _, server in own._idle:
+        server.end()
+
+
+def run(cancelled: Cancelled = never, task: Any = MEASURE, **environment: str) -> dict[str, Any]:
+    return fresh.run_task(task, message="", report=silent, cancelled=cancelled, environment=environment)
+
+
+def of(servers: ForkServers) -> list[psutil.Process]:
+    return [psutil.Process(server._process.pid) for _, server in servers._idle]
+
+
+def soon(found: Callable[[], bool], seconds: float = 30) -> bool:
+    end = time.monotonic() + seconds
+    while not found() and time.monotonic() < end:
+        time.sleep(0.05)
+    return found()
+
+
+def test_a_forked_process_measures_what_one_of_its_own_does(
+    servers: ForkServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, again = run(), run()
+    (server,) = of(servers)
+    assert server.children() == []
+    exact = run(**EXACT)
+    assert len(of(servers)) == 2 and of(servers)[0] == server
+    monkeypatch.setattr(fresh, "fork_servers", lambda: None)
+    alone, alone_exact = run(), run(**EXACT)
+    for found, expected in ((first, alone), (again, alone), (exact, alone_exact)):
+        # A plain step's ops are ordered anew in each run, so its peak varies a little.
+        assert found["first_peak_bytes"] == pytest.approx(expected["first_peak_bytes"], rel=0.3)
+        assert found["fixed_bytes"] == expected["fixed_bytes"] > 0
+        assert found["fingerprint"] == expected["fingerprint"]
+    assert first["loss"] != again["loss"]  # weights are drawn anew in each
+
+
+def test_an_error_is_told_as_by_a_process_of_its_own(
+    servers: ForkServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(WorkerDiedError, match="KeyError: 'nothing'"):
+        run(task={"do": "nothing"})
+    assert len(of(servers)) == 1  # it goes on
+    monkeypatch.setattr(fresh, "fork_servers", lambda: None)
+    with pytest.raises(WorkerDiedError, match="KeyError: 'nothing'"):
+        run(task={"do": "nothing"})
+
+
+def test_what_is_cancelled_ends_and_the_next_is_forked(servers: ForkServers) -> None:
+    with pytest.raises(WorkerDiedError):
+        run(task={"do": "nothing"})
+    (server,) = of(servers)
+    with pytest.raises(CancelledError):
+        run(cancelled=lambda: bool(server.children()))
+    assert soon(lambda: not server.children())
+    assert run()["first_peak_bytes"] > 0 and of(servers) == [server]
+
+
+def test_one_that_is_cancelled_while_the_server_begins_is_not_waited_for(servers: ForkServers) -> None:
+    begun = time.monotonic()
+    with pytest.raises(CancelledError):
+        run(cancelled=lambda: True)
+    assert time.monotonic() - begun < 1.5 or psutil.getloadavg()[0] > 2
+    assert of(servers) == [] and run()["first_peak_bytes"] > 0
+
+
+@pytest.mark.parametrize("when", ["idle", "busy"])
+def test_a_server_that_is_killed_is_replaced(when: str, servers: ForkServers) -> None:
+    with pytest.raises(WorkerDiedError):
+        run(task={"do": "nothing"})
+    (server,) = of(servers)
+
+    def kill_when_busy() -> bool:
+        if server.is_running() and server.status() != psutil.STATUS_ZOMBIE and server.children():
+            server.kill()
+        return False
+
+    if when == "idle":
+        server.kill()
+    else:
+        with pytest.raises(StepTooLargeError, match="was ended by SIGKILL"):
+            run(cancelled=kill_when_busy)
+    assert run()["first_peak_bytes"] > 0
+    assert server not in of(servers)
+
+
+def test_all_end_with_the_process_that_asked(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    script = (
+        "import pathlib, psutil\n"
+        "from checkmate.progress import never\n"
+        "from checkmate.tf import fresh\n"
+        "def report(progress):\n"
+        "    below = psutil.Process().children(recursive=True)\n"
+        "    if len(below) == 2:\n"
+        f"        pathlib.Path({str(ready)!r}).write_text(' '.join(str(each.pid) for each in below))\n"
+        f"fresh.run_task({MEASURE!r}, message='', report=report, cancelled=never)\n"
+    )
+    asking = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+    try:
+        assert soon(lambda: ready.exists() and len(ready.read_text().split()) == 2, 60)
+    finally:
+        os.kill(asking.pid, signal.SIGKILL)
+        asking.wait()
+    below = [int(each) for each in ready.read_text().split()]
+    assert soon(lambda: not any(map(psutil.pid_exists, below)))
+
+
+def test_two_at_once_are_both_done(servers: ForkServers) -> None:
+    found: list[int] = []
+    threads = [threading.Thread(target=lambda: found.append(run()["first_peak_bytes"])) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 3 and min(found) > 0 and len(of(servers)) <= 2
