@@ -24,7 +24,7 @@ from typing import Any
 
 from checkmate.tf.child import Work, do, imported
 
-_IDLE_S = 20  # a server that is not asked for as long gives its memory back
+_IDLE_S = 60  # between two measurements there may be a solve; a server holds about 250 MB meanwhile
 _PR_SET_PDEATHSIG = 1
 
 
