@@ -21,7 +21,7 @@ from typing import IO, Any, Protocol
 
 from checkmate.machine.own_modules import module_command
 
-_GPU = Path("/dev/nvidiactl")
+_GPUS = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))  # NVIDIA, AMD, either in WSL
 _MOST = 2  # servers: for default kernels and for exact ones
 # Nothing reads these when TensorFlow is imported.
 _LATER = frozenset({"TMPDIR", "XDG_CACHE_HOME", "PYTEST_CURRENT_TEST", "PWD", "OLDPWD", "COLUMNS", "LINES"})
@@ -200,5 +200,5 @@ def _at_import(environment: Mapping[str, str]) -> dict[str, str]:
 @cache
 def fork_servers() -> ForkServers | None:
     """Return the servers of this process; None where none may fork."""
-    forks = sys.platform == "linux" and hasattr(os, "pidfd_open") and not _GPU.exists()
-    return ForkServers() if forks else None
+    forks = sys.platform == "linux" and hasattr(os, "pidfd_open")
+    return ForkServers() if forks and not any(path.exists() for path in _GPUS) else None

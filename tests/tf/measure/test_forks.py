@@ -18,7 +18,7 @@ import pytest
 from checkmate.errors import CancelledError, StepTooLargeError, WorkerDiedError
 from checkmate.progress import Cancelled, never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import fresh
+from checkmate.tf import forks, fresh
 from checkmate.tf.environment import EXACT
 from checkmate.tf.forks import ForkServers
 
@@ -142,6 +142,14 @@ def test_all_end_with_the_process_that_asked(tmp_path: Path) -> None:
         asking.wait()
     below = [int(each) for each in ready.read_text().split()]
     assert soon(lambda: not any(map(psutil.pid_exists, below)))
+
+
+def test_nothing_is_forked_where_a_gpu_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = forks.fork_servers.__wrapped__
+    monkeypatch.setattr(forks, "_GPUS", (tmp_path / "none", tmp_path / "card"))
+    assert isinstance(made(), ForkServers)
+    (tmp_path / "card").touch()
+    assert made() is None
 
 
 def test_two_at_once_are_both_done(servers: ForkServers) -> None:
