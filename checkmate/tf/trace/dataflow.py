@@ -247,58 +247,93 @@ def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
     Raises:
         DynamicShapeError: the size of a tensor is not known.
     """
-    index = {op.name: i for i, op in enumerate(traced.ops)}
-    kinds: list[OpKind] = []
-    bytes_of: dict[Key, int] = {}
-    roots: dict[Key, Key | None] = {}
-    given: dict[Key, Key] = {}
-    scratch: dict[int, int] = {}
-    needed = needed_ops(traced)
-    read_names = {source(tensor).name for op in traced.ops if op.name in needed for tensor in op.inputs}
-    bounds: dict[str, int] = {}
-    for i, op in enumerate(traced.ops):
-        size_of = partial(_tensor_bytes, bounds=bounds if traced.phases[i] is Phase.UPDATE else None)
-        sources = [source(tensor) for tensor in op.inputs]
-        inputs = [(index[tensor.op.name], tensor.value_index) for tensor in sources]
+    classifier = _Classifier(traced, kernels)
+    for i in range(len(traced.ops)):
+        classifier.take(i)
+    return classifier.structure()
+
+
+class _Classifier:
+    """Classify the ops of a trace, one by one in its order."""
+
+    def __init__(self, traced: TracedStep, kernels: Kernels) -> None:
+        self._traced, self._kernels = traced, kernels
+        self._index = {op.name: i for i, op in enumerate(traced.ops)}
+        self._needed = needed_ops(traced)
+        needed = (op for op in traced.ops if op.name in self._needed)
+        self._read = {source(tensor).name for op in needed for tensor in op.inputs}
+        self._bounds: dict[str, int] = {}
+        self._kinds: list[OpKind] = []
+        self._bytes: dict[Key, int] = {}
+        self._roots: dict[Key, Key | None] = {}
+        self._given: dict[Key, Key] = {}
+        self._scratch: dict[int, int] = {}
+
+    def take(self, i: int) -> None:
+        """Classify op ``i``; all before it are classified."""
+        op, update = self._traced.ops[i], self._traced.phases[i] is Phase.UPDATE
+        size_of = partial(_tensor_bytes, bounds=self._bounds if update else None)
+        inputs = [(self._index[tensor.op.name], tensor.value_index) for tensor in map(source, op.inputs)]
         kind = OpKind.DEAD
-        if op.name in needed:
-            read = [roots[key] for key in inputs]
-            kind = _kind(op, [kinds[producer] for producer, _ in inputs], read, bytes_of, size_of)
-        kinds.append(kind)
-        returned = tensor_lists.loop_lists(traced.graph, op, read_names) if kind is OpKind.HEAVY else {}
-        for number, tensor in enumerate(op.outputs):
-            key = (i, number)
-            if kind is OpKind.HEAVY:
-                roots[key] = key
-                loop_list = returned.get(number)
-                bytes_of[key] = size_of(tensor) if loop_list is None else loop_list.bytes
-                place = None if loop_list is None else loop_list.given
-                if place is not None and (root := roots[inputs[place]]) is not None:
-                    given[key] = root
-                if kernels is Kernels.CUDA and bytes_of[key] and in_host_memory(tensor):
-                    bytes_of[key] = 0
-            elif kind is OpKind.VIEW:
-                roots[key] = roots[inputs[number if op.type == "IdentityN" else 0]]
-            else:
-                roots[key] = None
+        if op.name in self._needed:
+            read = [self._roots[key] for key in inputs]
+            kind = _kind(op, [self._kinds[producer] for producer, _ in inputs], read, self._bytes, size_of)
+        self._kinds.append(kind)
         if kind is OpKind.HEAVY:
-            read = [roots[key] for key in inputs]
-            given |= _given_state(op, i, read, read_names, bytes_of)
-            if keeps_argmax(op, kernels):
-                bytes_of[i, ARGMAX] = int(op.outputs[0].shape.num_elements())
-            counted = {n for n, root in enumerate(read) if root is not None and bytes_of[root]}
-            scratch[i] = inside.held_bytes(op, kernels, returned, counted)
-    scratch = {i: size for i, size in scratch.items() if size}
-    over = {
-        i for i, op in enumerate(traced.ops) if kinds[i] is OpKind.HEAVY and takes_over_inputs(op, kernels)
-    }
-    updates = over_variables(traced.ops, traced.phases, index, needed, over)
-    found = tuple(update for update in updates if bytes_of[update.ops[-1], 0] >= LIGHT_BYTES)
-    plain_bytes = {(i, 0): bytes_of[i, 0] for update in found for i in update.ops}
-    bytes_of |= dict.fromkeys(plain_bytes, 0)
-    return Structure(
-        traced, index, tuple(kinds), bytes_of, roots, scratch, kernels, given, found, plain_bytes
-    )
+            self._take_heavy(i, op, [self._roots[key] for key in inputs], size_of)
+            return
+        for number in range(len(op.outputs)):
+            behind = inputs[number if op.type == "IdentityN" else 0] if kind is OpKind.VIEW else None
+            self._roots[i, number] = None if behind is None else self._roots[behind]
+
+    def _take_heavy(
+        self, i: int, op: tf.Operation, read: list[Key | None], size_of: Callable[[tf.Tensor], int]
+    ) -> None:
+        """Note the buffers of heavy op ``i``, which reads the buffers ``read``."""
+        returned = tensor_lists.loop_lists(self._traced.graph, op, self._read)
+        for number, tensor in enumerate(op.outputs):
+            key, loop_list = (i, number), returned.get(number)
+            self._roots[key] = key
+            self._bytes[key] = size_of(tensor) if loop_list is None else loop_list.bytes
+            place = None if loop_list is None else loop_list.given
+            if place is not None and (root := read[place]) is not None:
+                self._given[key] = root
+            if self._kernels is Kernels.CUDA and self._bytes[key] and in_host_memory(tensor):
+                self._bytes[key] = 0
+        self._given |= _given_state(op, i, read, self._read, self._bytes)
+        if keeps_argmax(op, self._kernels):
+            self._bytes[i, ARGMAX] = int(op.outputs[0].shape.num_elements())
+        counted = {n for n, root in enumerate(read) if root is not None and self._bytes[root]}
+        if held := inside.held_bytes(op, self._kernels, returned, counted):
+            self._scratch[i] = held
+
+    def structure(self) -> Structure:
+        """Return what was found; all ops are classified."""
+        found = self._in_variables()
+        plain_bytes = {(i, 0): self._bytes[i, 0] for update in found for i in update.ops}
+        return Structure(
+            self._traced,
+            self._index,
+            tuple(self._kinds),
+            self._bytes | dict.fromkeys(plain_bytes, 0),
+            self._roots,
+            self._scratch,
+            self._kernels,
+            self._given,
+            found,
+            plain_bytes,
+        )
+
+    def _in_variables(self) -> tuple[OverVariable, ...]:
+        """Return the updates that are computed in their variable's memory."""
+        ops, phases = self._traced.ops, self._traced.phases
+        over = {
+            i
+            for i, op in enumerate(ops)
+            if self._kinds[i] is OpKind.HEAVY and takes_over_inputs(op, self._kernels)
+        }
+        updates = over_variables(ops, phases, self._index, self._needed, over)
+        return tuple(update for update in updates if self._bytes[update.ops[-1], 0] >= LIGHT_BYTES)
 
 
 def _tensor_bytes(tensor: tf.Tensor, *, bounds: dict[str, int] | None) -> int:
