@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -38,47 +39,26 @@ _COLUMNS = (
     "budget",
     "measured peak",
     "recomputations",
+    "extra computation",
     "step, plain",
     "step, within",
     "set-up, plain",
     "set-up, first",
     "set-up, again",
-    "largest difference",
-)
-_PEAKS = """\
-
-## Peaks at full size
-
-Nineteen programs, 20 steps or more each, with a step's memory in [one region](reliability.md#known-limits).
-*Peaks* are **measured**, by the allocator's meter: the highest of all steps but the first. A plan's *extra
-computation* is **predicted**. Other programs shared the two cores, at a load of 14 and of 22 when it was
-read meanwhile, so seconds of a step are left out, and *set-up* is in **measured** seconds of the processors:
-with an empty cache folder, where the search is compiled too, and again with what the first run kept there.
-The *difference* is the largest of the losses, relative, over all steps, with default kernels; other metrics
-differ by more, by 0.34 at most (a GAN's and an untrained translator's). Where a program has several plans,
-the largest is shown; a budget is a share of the plain step's peak where it was planned, and the plain peak
-shown is that of the whole training.
-"""
-_PEAK_COLUMNS = (
-    "program",
-    "plain peak",
-    "budget",
-    "measured peak",
-    "recomputations",
-    "extra computation",
-    "set-up, first",
-    "set-up, again",
     "difference of losses",
+    "of all",
 )
 _MEANING = """\
-*Peaks* are **measured**, by the allocator's meter: the highest of all steps but the first. The *budget* is
-a share of the plain step's measured peak. *Set-up* is what the whole training took beyond its steps at
-their usual pace, TensorFlow's own tracing included: of the plain program, then within the budget with an
-empty cache folder, and again with what the first run kept there. The *largest difference* is that of
-everything that the steps return (losses, metrics), relative, over all steps: with default kernels fusions
-differ, and so does rounding. Where a program has several plans, the largest is shown. Programs that are not
-in the table were not measured at full size. The table is from before a step got its memory in
-[one region](reliability.md#known-limits), which changes peaks and plans.
+Each program ran plainly, then within its budget with an empty cache folder, and again with what the first
+run kept there, 20 steps or more each. *Peaks* are **measured**, by the allocator's meter: the highest of all
+steps but the first. The *budget* is a share of the plain step's measured peak, with what others hold added;
+the plain peak shown is that of the whole training. A plan's *extra computation* is **predicted**, the seconds
+of a step are **measured**. *Set-up* is what the whole training took beyond its steps at their usual pace,
+TensorFlow's own tracing included: of the plain program, of the first run within the budget, and of the next.
+The *differences* are relative, over all steps, the largest of the losses and of everything that the steps
+return: with default kernels fusions differ, and so does rounding, which a GAN's or an untrained translator's
+metrics amplify. Where a program has several plans, the largest is shown. Programs that are not in the table
+were not measured at full size.
 """
 _EXACT = """\
 ## The same bits with the same kernels
@@ -101,11 +81,8 @@ def page(results: Path = RESULTS) -> str:
         if facts.get("exact"):
             parts += [_EXACT, _machine(facts["machine"]), _exact_table(facts["rows"])]
             continue
-        if facts.get("shared"):
-            parts += [_PEAKS, _machine(facts["machine"]), _peak_table(facts["rows"])]
-            parts += [f"`{row['program']}`: {_exceeded(row)}\n" for row in facts["rows"] if _exceeded(row)]
-            continue
         parts += ["\n## Measured at full size\n", _MEANING, _machine(facts["machine"]), _table(facts["rows"])]
+        parts.append(_setups(facts["rows"]))
         parts += [f"`{row['program']}`: {_told(row)}\n" for row in facts["rows"] if _told(row)]
     return "\n".join(parts) + "\n"
 
@@ -138,36 +115,26 @@ def _cells(row: dict[str, Any]) -> list[str]:
         budget,
         format_bytes(row["peak_bytes"]),
         max((plan["recomputations"] for plan in plans), key=int, default="0"),
+        f"+{max((float(plan['predicted']) for plan in plans), default=0.0):.1f}%",
         f"{row['plain_step_s']:.2f} s",
         f"{row['step_s']:.2f} s ({row['step_s'] / row['plain_step_s'] - 1:+.0%})",
         f"{row['setup_plain_s']:.0f} s",
         f"{row['setup_s']:.0f} s",
         f"{row['setup_again_s']:.0f} s",
-        "none" if row["difference"] == 0 else f"{row['difference']:.0e}",
+        *(f"{row[key]:.0e}" if row[key] else "none" for key in ("difference_of_losses", "difference")),
     ]
 
 
-def _peak_table(rows: list[dict[str, Any]]) -> str:
-    lines = ["| " + " | ".join(_PEAK_COLUMNS) + " |", "|---|" + "---:|" * (len(_PEAK_COLUMNS) - 1)]
-    for row in rows:
-        name, plain, budget, peak, recomputations, *_ = _cells(row)
-        extra = max((float(plan["predicted"]) for plan in row["plans"]), default=0.0)
-        apart = f"{row['difference_of_losses']:.0e}" if row["difference_of_losses"] else "none"
-        setups = [f"{row[key]:.0f} s" for key in ("setup_processor_s", "setup_again_processor_s")]
-        cells = [name, plain, budget, peak, recomputations, f"+{extra:.1f}%", *setups, apart]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def _exceeded(row: dict[str, Any]) -> str:
-    """Return how often the allocator held more than the budget, and the most."""
-    found = []
-    for run, key in (("first", "told"), ("second", "told_second")):
-        held = re.findall(r"the allocator held ([\d.,]+ \w+)", " ".join(row[key]))
-        if held:
-            most = max(held, key=lambda text: parse_bytes(text.replace(",", "")))
-            found.append(f"in the {run} run the allocator was said to hold more {len(held)}×, at most {most}")
-    return f"over the budget: {'; '.join(found)}." if found else ""
+def _setups(rows: list[dict[str, Any]]) -> str:
+    """Return the median and the longest set-up of each kind, as a sentence."""
+    kinds = {"setup_plain_s": "plain", "setup_s": "first", "setup_again_s": "again"}
+    ran = [row for row in rows if "problem" not in row]
+    words = [
+        f"{word} {statistics.median(found):.1f} and {max(found):.0f} s"
+        for key, word in kinds.items()
+        if (found := [row[key] for row in ran])
+    ]
+    return f"Set-up, median and longest of {len(ran)} programs: {', '.join(words)}.\n"
 
 
 def _exact_table(rows: list[dict[str, Any]]) -> str:
