@@ -3,9 +3,8 @@
 ``python -m checkmate.tf.fork_server`` imports what measurements need, which takes two seconds, and waits.
 Each line of its stdin asks for a process: its files (as ``checkmate.tf.child`` takes them), where its output
 goes, its environment and its folder. Two lines of stdout tell of it: the process, and in the end its exit
-code.
-TensorFlow's runtime, with allocators, threads and kernels, begins in the forked process only. So it is as
-fresh there as in one that imports TensorFlow itself.
+code. TensorFlow's runtime, with allocators, threads and kernels, begins in the forked process only. So it is
+as fresh there as in one that imports TensorFlow itself.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ def _be(request: Mapping[str, Any], work: Work, parent: int) -> None:
         tempfile.tempdir = None
         _draw_anew()
         code = do(work, request["files"])
-    except BaseException:
+    except BaseException:  # as Python does for a process: nothing may go on in the server's code
         traceback.print_exc()
     finally:
         sys.stdout.flush()

@@ -105,6 +105,7 @@ def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | str:
         if tried.ran and tried.peak_bytes <= most:
             break
     else:
+        trials.ready = None  # its constants would count while others are measured
         held = f"its step held {format_bytes(tried.peak_bytes)}" if tried.ran else "its step could not be run"
         why = f"{held} in this process, and {format_bytes(plan.peak_bytes)} were expected"
         return not_used(search, why)
