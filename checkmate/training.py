@@ -277,9 +277,8 @@ class _Search:
         from checkmate.tf.training.plans.plan import Least
 
         known = known_minimum(graph)
-        start = solve(graph, known.bytes, solver="greedy").schedule
-        found = self.solve(graph, known.bytes, start, None, report, never).schedule or start
-        return Least(found or Schedule.plain(graph), known.bound.bytes)
+        found = self.solve(graph, known.bytes, known.schedule, None, report, never).schedule
+        return Least(found or known.schedule, known.bound.bytes)
 
 
 def _keras_backend() -> str:

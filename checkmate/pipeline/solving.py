@@ -45,15 +45,17 @@ from checkmate.units import format_bytes
 _MINIMUM_PRECISION = 0.002  # of the span between the working-set bound and keep-everything
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Minimum:
     """The least peak known to be reachable, and the proved bound.
 
-    Both are in bytes. No schedule's peak can be below the bound.
+    Both are in bytes. No schedule's peak can be below the bound. ``schedule`` reaches ``bytes``, on the graph
+    with its constraints.
     """
 
     bytes: int
     bound: WorkingSet
+    schedule: Schedule
 
     @property
     def proved(self) -> bool:
@@ -161,20 +163,19 @@ def known_minimum(
     """
     graph = constrained(graph, constraints or Constraints())
     bound = run_once_bound(graph)
-    reachable = keep_everything_peak(graph)
-    low = bound.bytes
-    step = max(1, int((reachable - low) * _MINIMUM_PRECISION))
-    first = solve(graph, low, solver="greedy", options=options, listener=listener)
-    if first.peak_bytes is not None:
-        return Minimum(first.peak_bytes, bound)
-    while reachable - low > step:
-        middle = (reachable + low) // 2
-        found = solve(graph, middle, solver="greedy", options=options, listener=listener)
-        if found.peak_bytes is not None:
-            reachable = found.peak_bytes
+    least = Minimum(keep_everything_peak(graph), bound, Schedule.plain(graph))
+    asked = low = bound.bytes
+    step = max(1, int((least.bytes - low) * _MINIMUM_PRECISION))
+    while asked < least.bytes:
+        found = solve(graph, asked, solver="greedy", options=options, listener=listener)
+        if found.schedule is not None and found.peak_bytes is not None:
+            least = Minimum(found.peak_bytes, bound, found.schedule)
         else:
-            low = middle
-    return Minimum(reachable, bound)
+            low = asked
+        if least.bytes - low <= step:
+            break
+        asked = (least.bytes + low) // 2
+    return least
 
 
 def resolve_budget(graph: Graph, budget: BudgetLike, *, constraints: Constraints | None = None) -> int:

@@ -187,6 +187,14 @@ def test_the_least_memory_is_not_below_the_values_that_constraints_hold() -> Non
     assert pipeline.known_minimum(graph, constraints=kept).bytes == 90
 
 
+@pytest.mark.parametrize("graph", [training_chain(8), *(random_layered(seed, 60) for seed in range(4))])
+def test_the_known_minimum_comes_with_its_schedule(graph: Graph) -> None:
+    least = pipeline.known_minimum(graph)
+    report = check(graph, least.schedule.steps.tolist(), budget_bytes=least.bytes)
+    assert report.ok and report.peak_bytes == least.bytes
+    assert least.bound.bytes <= least.bytes < pipeline.keep_everything_peak(graph)
+
+
 def test_a_result_that_contradicts_itself_is_refused() -> None:
     found = pipeline.least_memory(training_chain(8), options=BRIEF)
     with pytest.raises(ValueError, match="both must hold"):
