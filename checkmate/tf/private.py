@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import gc
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -44,11 +44,13 @@ def create_op(
     *,
     preserved: bool = False,
     any_shape: bool = False,
+    turned: Iterable[str] = (),
 ) -> tf.Operation:
     """Copy ``original`` into ``graph`` with other inputs.
 
     The copy runs after ``control_inputs``. ``preserved``: TensorFlow's graph rewriting must leave the op as
-    it is. ``any_shape``: it assigns a variable, whatever shape that has then.
+    it is. ``any_shape``: it assigns a variable, whatever shape that has then. ``turned``: attributes that are
+    true in the copy where they are false in the original, and the other way round.
     """
     attributes = {
         key: value for key, value in original.node_def.attr.items() if key not in _DROPPED_ATTRIBUTES
@@ -60,6 +62,8 @@ def create_op(
         attributes["parallel_iterations"] = attr_value_pb2.AttrValue(i=1)
     if any_shape:
         attributes["validate_shape"] = attr_value_pb2.AttrValue(b=False)
+    for flag in turned:
+        attributes[flag] = attr_value_pb2.AttrValue(b=not attributes[flag].b)
     if preserved:
         attributes[_PRESERVED] = attr_value_pb2.AttrValue(b=True)
     with graph.control_dependencies(None), graph.control_dependencies(list(control_inputs)):

@@ -26,7 +26,7 @@ from checkmate.tf.emit.let_go import let_go
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.loops.inside import is_branch
 from checkmate.tf.trace.loops.trips import is_loop
-from checkmate.tf.trace.op_kinds import OpKind, source
+from checkmate.tf.trace.op_kinds import OpKind, source, transposed_inputs
 from checkmate.tf.trace.over_variables import OverVariable
 from checkmate.tf.trace.replica import exchange, exchange_of
 
@@ -162,12 +162,15 @@ class _Emitter(Copies):
         """Return what the copy of op ``index`` reads at this place."""
         original = self.structure.ops[index]
         paired = original.type in PAIRED_TYPES
-        inputs = [self._tensor(tensor) if paired else self._read(tensor) for tensor in original.inputs]
+        sources = list(original.inputs)
+        for turned in transposed_inputs(original):
+            sources[turned] = sources[turned].op.inputs[0]
+        inputs = [self._tensor(tensor) if paired else self._read(tensor) for tensor in sources]
         if (
             self.structure.kinds[index] is OpKind.HEAVY
             and (number := disguised_input(self.structure, self._constant, index)) is not None
         ):
-            inputs[number] = disguised_constant(self.structure, self.graph, original.inputs[number])
+            inputs[number] = disguised_constant(self.structure, self.graph, sources[number])
         return inputs
 
     def _read(self, tensor: tf.Tensor) -> tf.Tensor:
@@ -205,6 +208,7 @@ class _Emitter(Copies):
             name,
             preserved=preserved,
             any_shape=index in self._assigned,
+            turned=transposed_inputs(original).values(),
         )
 
     def _copy_light(

@@ -33,7 +33,7 @@ FIXED_TYPES = frozenset({"Placeholder", "Const", "PlaceholderWithDefault"})
 VIEW_TYPES = frozenset(
     {
         "Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "PreventGradient",
-        "CheckNumerics",
+        "CheckNumerics", "Bitcast",
     }
 )  # fmt: skip
 SHAPE_TYPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
@@ -51,6 +51,7 @@ _BINARY = frozenset(
         "SquaredDifference", "FloorDiv", "FloorMod", "BiasAdd", "ReluGrad", "Relu6Grad", "EluGrad",
         "SeluGrad", "LeakyReluGrad", "SigmoidGrad", "TanhGrad", "RsqrtGrad", "SqrtGrad", "SoftplusGrad",
         "SoftsignGrad", "ReciprocalGrad", "InvGrad", "LogicalAnd", "LogicalOr", "Xdivy", "Xlogy",
+        "BitwiseAnd", "BitwiseOr", "BitwiseXor",
     }
 )  # fmt: skip
 _SELECT = frozenset({"Select", "SelectV2"})
@@ -104,13 +105,14 @@ def source(tensor: tf.Tensor) -> tf.Tensor:
 
 _ALIGNED = 64  # bytes
 _REDUCTIONS = frozenset({"Sum", "Mean", "Max", "Min", "Prod"})
-_MATRIX_PRODUCTS = frozenset({"MatMul", "BatchMatMulV2"})
+# Their attributes that read an input transposed.
+_MATRIX_PRODUCTS = {"MatMul": ("transpose_a", "transpose_b"), "BatchMatMulV2": ("adj_x", "adj_y")}
 
 
 def is_view(op: tf.Operation) -> bool:
     """Return whether the outputs of the op share the buffers of its inputs.
 
-    Either they always do, or they do once TensorFlow has simplified the graph.
+    Either they always do, or they do in a copy of the op (``transposed_inputs``).
     """
     return (
         str(op.type) in VIEW_TYPES
@@ -149,15 +151,30 @@ def _takes_aligned_rows(op: tf.Operation) -> bool:
 def _only_transposes_for_products(op: tf.Operation) -> bool:
     """Return whether ``op`` swaps two dimensions for matrix products only.
 
-    They are the last two dimensions, and TensorFlow lets the products read the tensor transposed instead.
+    They are the last two dimensions, so the products can read the tensor transposed instead. A product of
+    complex numbers would conjugate them too.
     """
-    if op.type != "Transpose" or not op.outputs[0].consumers():
+    if op.type != "Transpose" or not op.outputs[0].consumers() or op.outputs[0].dtype.is_complex:
         return False
     order = _permutation(op.inputs[1])
     if order is None or len(order) < 2:
         return False
     swapped = [*range(len(order) - 2), len(order) - 1, len(order) - 2]
     return order == swapped and all(reader.type in _MATRIX_PRODUCTS for reader in op.outputs[0].consumers())
+
+
+def transposed_inputs(op: tf.Operation) -> dict[int, str]:
+    """Return the inputs that a product can read without their transposition.
+
+    For the number of each there is the attribute of the product to turn over. TensorFlow's own graph
+    rewriting does so, and scheduled steps run without it.
+    """
+    flags = _MATRIX_PRODUCTS.get(str(op.type), ())
+    return {
+        number: flag
+        for number, flag in enumerate(flags)
+        if _only_transposes_for_products(op.inputs[number].op)
+    }
 
 
 def _permutation(tensor: tf.Tensor) -> list[int] | None:

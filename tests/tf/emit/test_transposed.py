@@ -1,0 +1,67 @@
+"""Test that a product reads a transposed tensor without a copy of it.
+
+Scheduled steps run without TensorFlow's graph rewriting, which would see to that. In a graph a transposition
+for products alone is a view, so a copy would take memory that no schedule counts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from checkmate.ir.schedule import Schedule
+from checkmate.tf.models.batch import flatten_arguments
+from checkmate.tf.models.model import ModelLike
+from checkmate.tf.profiler import trace_run
+from checkmate.tf.trace.op_kinds import OpKind
+from checkmate.tf.training.any_step import AnyStep, any_step
+from checkmate.tf.training.ready import ReadyStep
+from tests.tf.schedules import recompute_forward
+
+
+def attention_step() -> tuple[AnyStep, list[tf.Tensor]]:
+    """Return a step of attention by hand, with a kernel that is tied.
+
+    Scores take 1 MiB. Queries and keys are read transposed, and not.
+    """
+    random = np.random.default_rng(0)
+    kernel = tf.Variable(0.1 * random.normal(size=(64, 64)).astype(np.float32))
+
+    def body(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            queries, keys = tf.tanh(x @ kernel), tf.sigmoid(x @ tf.transpose(kernel))
+            scores = tf.nn.softmax(tf.matmul(queries, tf.transpose(keys, [0, 2, 1])))
+            once_more = tf.matmul(tf.transpose(keys, [0, 2, 1]), queries, adjoint_a=True, adjoint_b=True)
+            loss = tf.reduce_mean(tf.square(scores @ x)) + tf.reduce_mean(once_more**3)
+        gradient = tape.gradient(loss, kernel)
+        kernel.assign_sub(1e-3 * gradient)
+        return loss, gradient
+
+    x = tf.constant(random.normal(size=(4, 256, 64)).astype(np.float32))
+    layout, tensors = flatten_arguments(((x,), {}))
+    return any_step(lambda *given: body(*given), ModelLike("attention"), layout), tensors
+
+
+def test_products_read_transposed_what_nothing_else_does() -> None:
+    step, tensors = attention_step()
+    (kernel,) = step.folded.traced.variables
+    before = kernel.numpy()
+    plain = [tensor.numpy() for tensor in step.plain()(*tensors)[1:]]
+    after = kernel.numpy()
+    structure = step.folded.structure
+    transpositions = [op for op in structure.ops if op.type == "Transpose"]
+    copied = sum(structure.kinds[structure.index[op.name]] is OpKind.HEAVY for op in transpositions)
+    assert 0 < copied < len(transpositions)
+    for schedule in (step.everything, recompute_forward(step.graph)):
+        assert isinstance(schedule, Schedule)
+        ready = ReadyStep(step, schedule)
+        kernel.assign(before)
+        _, found = ready.run(tensors)
+        for ours, theirs in zip(found, plain, strict=True):
+            assert np.allclose(ours.numpy(), theirs, rtol=1e-4, atol=1e-5)
+        assert np.allclose(kernel.numpy(), after, rtol=1e-5, atol=1e-6)
+        runs = trace_run(lambda ready=ready: ready.run(tensors), device="cpu").runs
+        assert sum("MatMul" in run.type for run in runs) >= 8
+        assert len([run for run in runs if "Transpose" in run.type]) == copied
