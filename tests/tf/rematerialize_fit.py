@@ -154,6 +154,62 @@ def test_a_schedule_is_traced_once_though_there_are_metrics(
     )
 
 
+class _CopiesPredictions(keras.metrics.Mean):
+    """A metric that needs room for several copies of the predictions."""
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        return super().update_state(tf.sort(tf.sort(y_pred, axis=1), axis=2) + tf.abs(y_pred))
+
+
+def _painter(metric: Any) -> Any:
+    """Return a model whose predictions are its largest tensors: 2 MiB each."""
+    keras.utils.set_random_seed(3)
+    x = inputs = keras.Input((32, 32, 3))
+    for _ in range(8):
+        x = keras.layers.Conv2D(16, 3, padding="same", activation="tanh")(x)
+    model = keras.Model(inputs, keras.layers.Conv2D(32, 3, padding="same")(x))
+    model.compile("adam", "mse", metrics=[metric])
+    return model
+
+
+def _painting() -> tuple[np.ndarray, np.ndarray]:
+    return data(16)[0], np.ones((16, 32, 32, 32), np.float32)
+
+
+def assert_same_histories(model: Any, plain: Any, x: Any, y: Any) -> None:
+    found, expected = (each.fit(x, y, batch_size=16, verbose=0).history for each in (model, plain))
+    assert found.keys() == expected.keys() and len(found) == 2
+    assert {key: value[0] for key, value in found.items()} == pytest.approx(
+        {key: value[0] for key, value in expected.items()}, rel=1e-3
+    )
+
+
+def test_metrics_are_a_part_of_what_is_planned() -> None:
+    x, y = _painting()
+    model, plain = (_painter(_CopiesPredictions()) for _ in range(2))
+    within(model, example=(x, y))
+    (plan,) = plans(model)
+    # Its tensors come when activations are gone, though it could run before the backward pass.
+    assert plan.step.with_metrics and "TopK" in plan.step.graph.ops[-1].type
+    assert plan.step.graph.ops[-1].workspace_bytes >= 2 * y.nbytes
+    assert recomputations(model) > 0
+    assert_same_histories(model, plain, x, y)
+
+
+def _sorted_in_python(y_true: Any, y_pred: Any) -> Any:
+    heard = tf.numpy_function(lambda values: np.sort(values, axis=-1), [y_pred], tf.float32)
+    return tf.ensure_shape(heard, y_pred.shape)[..., 0]
+
+
+def test_metrics_that_cannot_be_tried_are_updated_after_the_step() -> None:
+    x, y = _painting()
+    model, plain = (_painter(_sorted_in_python) for _ in range(2))
+    within(model, example=(x, y))
+    (plan,) = plans(model)
+    assert not plan.step.with_metrics and recomputations(model) > 0
+    assert_same_histories(model, plain, x, y)
+
+
 def test_a_scheduled_step_runs_as_it_was_emitted() -> None:
     """Check that TensorFlow rewrites nothing of it, and still rewrites others."""
     model, plain = within(conv_model()), conv_model()

@@ -19,38 +19,31 @@ import tensorflow as tf
 
 import checkmate
 from checkmate import training
-from checkmate.errors import ProfileError
 from checkmate.ir.graph import CostUnit
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.stores.plan_folder import default_folder
 from checkmate.machine.stores.plan_store import KeptPlan, PlanStore
 from checkmate.solvers.compile.cache import cache_folder
 from checkmate.tf import room
-from checkmate.tf.devices import held_bytes, reset_peak
 from checkmate.tf.models.batch import flatten, flatten_arguments
 from checkmate.tf.training.any_step import AnyStep
 from checkmate.tf.training.measure import StepMeasurement
 from checkmate.tf.training.plans import kept as kept_module
-from checkmate.tf.training.plans import planner as planner_module
 from checkmate.tf.training.plans import trials
 from checkmate.tf.training.plans.kept import look_up, made_with, name_of
 from checkmate.tf.training.plans.known import facts_of, known_limit, known_plan, recall, seen_over
 from checkmate.tf.training.plans.limit import Limit
-from checkmate.tf.training.plans.plan import PlanRequest, StepPlan, foreseen, held_by_others, read_ahead
+from checkmate.tf.training.plans.plan import PlanRequest, StepPlan, held_by_others
 from checkmate.tf.training.plans.search import PlanSearch
 from checkmate.tf.training.plans.trials import Trials, TriedStep
 from checkmate.tf.training.ready import ReadyStep
-from checkmate.tf.training.trace import KerasStep, live_step
-from checkmate.tf.training.watch import reading_of, went_over
+from checkmate.tf.training.trace import KerasStep, step_of_fit
 from checkmate.training import _plan_request
 from checkmate.units import format_bytes
-from tests.tf.example_steps import Peaks
-from tests.tf.rematerialized import FAST, conv_model, data, plans, reader, recomputations, within
+from tests.tf.rematerialize_files import EARLIER, X, Y, files, scheduled_file, told, trained
+from tests.tf.rematerialized import FAST, conv_model, data, plans, recomputations, within
 
 cache_folder()  # compiled kernels are taken from where they are, whatever the cache folder of a test is
-
-EARLIER = "from an earlier run's plan (measured then, "
-X, Y = data(16 + 6)
 
 
 @dataclass(frozen=True)
@@ -117,29 +110,8 @@ def measured_since(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[list[in
     return begin
 
 
-def trained(budget: Any = "75%", **options: Any) -> tuple[Any, list[float]]:
-    """Train a model with a smaller last batch; return it and its losses."""
-    model = within(conv_model(), budget, cache=True, **options)
-    losses = model.fit(X, Y, batch_size=16, epochs=2, shuffle=False, verbose=0).history["loss"]
-    return model, losses
-
-
 def steps_of(model: Any) -> list[list[int] | None]:
     return [None if plan.schedule is None else plan.schedule.steps.tolist() for plan in plans(model)]
-
-
-def told(capfd: pytest.CaptureFixture[str]) -> list[str]:
-    return [line for line in capfd.readouterr().err.splitlines() if line.startswith("checkmate: ")]
-
-
-def files() -> list[Path]:
-    return sorted(default_folder().iterdir()) if default_folder().exists() else []
-
-
-def scheduled_file() -> Path:
-    """Return the file of the plan that is not plain."""
-    (found,) = [path for path in files() if json.loads(path.read_text())["steps"] is not None]
-    return found
 
 
 def test_a_second_run_measures_the_same_schedules_once_and_trains_by_them(
@@ -249,7 +221,7 @@ def request(budget: Any = "75%", **options: Any) -> PlanRequest:
 
 def key(model: Any = None, count: int = 16, **options: Any) -> str:
     layout, _ = flatten(data(count))
-    return name_of(live_step(model or conv_model(), layout), request(**options))
+    return name_of(step_of_fit(model or conv_model(), layout), request(**options))
 
 
 def mixed() -> Any:
@@ -340,7 +312,7 @@ class Measured:
 @pytest.fixture(scope="module")
 def measured() -> Measured:
     layout, _ = flatten(data(16))
-    step, asked = live_step(conv_model(), layout), request("80%")
+    step, asked = step_of_fit(conv_model(), layout), request("80%")
     held, before = 10 * 2**20, Trials(step, (), None, lambda _: None)
     tried = []
     for own, repeated in ((44, None), (26, 1), (22, 2), (18, 3)):
@@ -437,7 +409,7 @@ def test_only_a_sound_plan_of_this_step_is_used() -> None:
     lines: list[str] = []
     asked = dataclasses.replace(request("9MiB"), tell=lines.append)
     layout, _ = flatten(data(16))
-    step = live_step(conv_model(), layout)
+    step = step_of_fit(conv_model(), layout)
     name, order = name_of(step, asked), tuple(range(step.graph.n))
     plan = KeptPlan(order, 2**20, 0, 9 * 2**20, "", 0, 1.5, "batch of 16: kept", "")
     store = PlanStore(default_folder())
@@ -455,7 +427,7 @@ def test_only_a_sound_plan_of_this_step_is_used() -> None:
 def test_a_kept_plan_whose_step_holds_more_here_is_not_believed(capfd: pytest.CaptureFixture[str]) -> None:
     """Keep the order that keeps everything, as if it took half a budget."""
     layout, _ = flatten(data(16))
-    step = live_step(conv_model(), layout)
+    step = step_of_fit(conv_model(), layout)
     held = held_by_others(step.graph)
     budget = 15 * 2**19 + held
     name, order = name_of(step, request(budget)), tuple(range(step.graph.n))
@@ -474,7 +446,7 @@ def test_a_plan_made_with_something_else_is_told_of_and_not_used(monkeypatch: py
     lines: list[str] = []
     asked = dataclasses.replace(request("9MiB"), tell=lines.append)
     layout, _ = flatten(data(16))
-    step, store = live_step(conv_model(), layout), PlanStore(default_folder())
+    step, store = step_of_fit(conv_model(), layout), PlanStore(default_folder())
     with monkeypatch.context() as patch:
         patch.setattr(tf, "__version__", "9.8.7")
         patch.setattr(kept_module, "processor_name", lambda: "another one")
@@ -487,171 +459,5 @@ def test_a_plan_made_with_something_else_is_told_of_and_not_used(monkeypatch: py
         f"a kept plan is not used: it was made with TensorFlow 9.8.7, not {tf.__version__}, and with device "
         f"another one, not {kept_module.processor_name()}; the step is planned anew"
     ]
-    other = live_step(conv_model(blocks=4), layout)
+    other = step_of_fit(conv_model(blocks=4), layout)
     assert look_up(other, asked, name_of(other, asked)) is None and len(lines) == 1
-
-
-def test_what_goes_over_the_budget_in_training_is_replaced() -> None:
-    model, _ = trained()
-    planner, plan, path = model.train_function.training.planner, plans(model)[0], scheduled_file()
-    planner.exceeded(plan.layout, int(1.05 * planner.allowed_bytes))
-    better = planner.plan(plan.layout, flatten(data(16))[1])
-    assert better.peak_bytes < 0.97 * planner.allowed_bytes and EARLIER not in better.sentence
-    assert json.loads(path.read_text())["steps"] == better.schedule.steps.tolist()
-
-
-def test_what_was_seen_over_the_budget_is_kept_as_seen_where_nothing_is_better(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    model = within(conv_model(), "9MiB", cache=True, example=(X[:16], Y[:16]))
-    planner, plan = model.train_function.training.planner, plans(model)[0]
-    seen = int(1.05 * planner.allowed_bytes)
-    monkeypatch.setattr(planner, "_make", lambda *arguments: dataclasses.replace(plan, over_bytes=1))
-    planner.exceeded(plan.layout, seen)
-    again = planner.plan(plan.layout, flatten(data(16))[1])
-    assert again.sentence.endswith("the earlier plan is kept")
-    steps = plan.schedule.steps.tolist()
-    kept = json.loads(scheduled_file().read_text())
-    (peak,) = (each["peak_bytes"] for each in kept["tried"] if each["steps"] == steps)
-    assert peak == seen
-
-
-def test_where_what_was_known_is_wrong_and_nothing_runs_the_plan_stays_unkept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    model = within(conv_model(), "9MiB", cache=True, example=(X[:16], Y[:16]))
-    planner, plan = model.train_function.training.planner, plans(model)[0]
-
-    def fail(*arguments: Any) -> None:
-        planner._memory.was_wrong(plan.step)
-        raise ProfileError("it cannot be measured")
-
-    monkeypatch.setattr(planner, "_make", fail)
-    planner.exceeded(plan.layout, int(1.05 * planner.allowed_bytes))
-    again = planner.plan(plan.layout, flatten(data(16))[1])
-    assert again.sentence == "it cannot be measured; the earlier plan is kept" and not files()
-
-
-@pytest.mark.parametrize("warms", [True, False])
-def test_the_first_step_of_a_kept_plan_is_not_judged_where_it_warms_up(
-    warms: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = within(conv_model(), "9MiB", cache=True, example=(X[:16], Y[:16]))
-    monkeypatch.setattr(planner_module, "warms_up", lambda kind: warms)  # as on a GPU
-    model = within(conv_model(), "9MiB", cache=True, example=(X[:16], Y[:16]))
-    planner, layout = model.train_function.training.planner, plans(model)[0].layout
-    assert EARLIER in plans(model)[0].sentence
-
-    def took_much() -> bool:
-        before = reading_of(planner, layout)
-        tf.zeros((2 * planner.allowed_bytes + before.peak_bytes,), tf.int8)
-        return went_over(planner, [layout], before)
-
-    reset_peak("CPU:0")
-    assert took_much() is not warms
-    if warms:
-        assert reading_of(planner, layout).peak_bytes < planner.allowed_bytes
-        assert took_much()  # the next step is judged
-
-
-def test_what_others_take_is_told_once_and_no_reason_to_plan_again() -> None:
-    model = within(conv_model(), "9MiB", example=(X[:16], Y[:16]))
-    planner, plan = model.train_function.training.planner, plans(model)[0]
-    # What is foreseen is the most that others held in any trial, so it may be more than beside this one.
-    assert plan.foreseen_bytes >= foreseen(plan.step, plan.held_bytes) >= read_ahead(plan.step.graph)
-    lines: list[str] = []
-    planner.request = dataclasses.replace(planner.request, tell=lines.append)
-
-    def step_beside(others: int, took: int) -> bool:
-        reset_peak("CPU:0")
-        before = reading_of(planner, plan.layout)
-        cache = tf.zeros((others,), tf.int8)
-        tf.zeros((took,), tf.int8)
-        over = went_over(planner, [plan.layout], before)
-        del cache
-        return over
-
-    allowed = planner.allowed_bytes
-    assert not step_beside(plan.foreseen_bytes + allowed, took=2**20)
-    assert len(lines) == 1 and "because others hold" in lines[0] and lines[0].endswith("keeps to its plan")
-    assert not step_beside(plan.foreseen_bytes + allowed, took=2**20) and len(lines) == 1
-    assert planner.planned(plan.layout) is plan
-    # The step itself took more than the budget.
-    assert step_beside(plan.foreseen_bytes + allowed, took=2 * allowed)
-    assert planner.planned(plan.layout) is None and "solving again for less" in lines[-1]
-
-
-def test_a_share_is_the_step_s_own_so_the_plan_stays_where_others_hold_more() -> None:
-    model = within(conv_model(), "75%", example=(X[:16], Y[:16]))
-    planner, plan = model.train_function.training.planner, plans(model)[0]
-    lines: list[str] = []
-    planner.request = dataclasses.replace(planner.request, tell=lines.append)
-    more = plan.foreseen_bytes + 2**20
-    assert not planner.crowded(plan.layout, planner.allowed_bytes + more, 2 * more, more)
-    assert planner.planned(plan.layout) is plan and lines[0].endswith("keeps to its plan")
-
-
-def test_where_others_come_to_hold_more_it_trains_within_what_they_leave() -> None:
-    """Hold 3 MiB beside a training of 9 MiB, as ``fit`` holds arrays.
-
-    What this process holds already comes to the budget.
-    """
-    budget = 9 * 2**20 + held_bytes("CPU:0")
-    model = within(conv_model(blocks=4), budget, example=(X[:16], Y[:16]))
-    planner, before, peaks = model.train_function.training.planner, plans(model)[0], Peaks()
-    lines: list[str] = []
-    planner.request = dataclasses.replace(planner.request, tell=lines.append)
-    arrays = tf.zeros((3, 2**20), tf.int8)
-    batches = tf.data.Dataset.from_tensors((X[:16], Y[:16])).repeat(6)
-    model.fit(batches, verbose=0, callbacks=[peaks])
-    (plan,), allowed = plans(model), planner.allowed_bytes
-    assert peaks.bytes[0] > allowed >= max(peaks.bytes[1:])
-    assert "planning again for what they leave" in lines[0] and len(lines) == 2
-    # It is planned for what was seen of others, and so it is where the model is compiled again.
-    assert plan.held_bytes >= int(tf.size(arrays)) and not plan.over_bytes
-    assert plan.schedule.recomputations >= before.schedule.recomputations
-    model.compile("adam", "sparse_categorical_crossentropy")
-    del arrays
-    model.fit(batches.take(1), verbose=0)
-    assert plans(model)[0].held_bytes >= 2 * 2**20  # the arrays are gone
-
-
-def test_what_others_come_to_hold_while_a_plan_is_made_is_not_the_step_s() -> None:
-    layout, tensors = flatten(data(16))
-    step = live_step(conv_model(), layout)
-    trials = Trials(step, tensors, None, lambda _: None)
-    alone = trials.run(step.everything, "alone")
-    before = held_bytes("CPU:0")
-    batches = tf.zeros((8, 2**20), tf.int8)  # as a data set prepares them
-    taken = held_bytes("CPU:0") - before  # their chunk may be larger
-    assert taken >= int(tf.size(batches))
-    beside = trials.run(step.everything, "beside them")
-    assert abs(beside.own_bytes - alone.own_bytes) < 2**19
-    assert abs(beside.others_bytes - alone.others_bytes - taken) < 2**19
-    assert trials.held == beside.others_bytes
-
-
-def test_a_new_length_is_planned_with_what_is_known_of_the_last(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    asked: list[bool] = []
-    measure = trials.measure_scheduled
-
-    def noted(*arguments: Any, costs: bool, within: int | None) -> Any:
-        asked.append(costs)
-        return measure(*arguments, costs=costs, within=within)
-
-    monkeypatch.setattr(trials, "measure_scheduled", noted)
-    model = within(reader(), "75%", quiet=False)
-    for length in (96, 104):
-        tokens = np.arange(16 * length).reshape(16, length) % 50
-        model.train_on_batch(tokens, np.ones((16, length, 8), np.float32))
-        asked.append(False)
-    lines = told(capfd)
-    lengths = [line.split(": ")[1] for line in lines if " recomputation" in line]
-    assert lengths[0] == "batch of 16, length 96" and lengths[-1] == "batch of 16, length 104"
-    assert asked[0] and not any(asked[1:])  # the costs of ops are measured once
-    assert recomputations(model) > 0 and all(plan.schedule is not None for plan in plans(model))
-    assert (
-        max(plan.peak_bytes for plan in plans(model)) <= model.train_function.training.planner.allowed_bytes
-    )

@@ -237,8 +237,8 @@ def _written_variables(structure: Structure) -> set[str]:
 def ordered_clusters(structure: Structure, union: _Union) -> list[tuple[int, ...]]:
     """Return the groups of ``union`` in a valid order.
 
-    They are ordered by the position of their last op; updates come as early as they can run. A group that
-    would be part of a cycle is taken apart again, so the result is always valid.
+    They are ordered by the position of their last op; updates by gradients come as early as they can run. A
+    group that would be part of a cycle is taken apart again, so the result is always valid.
     """
     groups = list(union.groups().values())
     while True:
@@ -276,9 +276,12 @@ def _sort(structure: Structure, groups: list[list[int]], before: list[set[int]])
             after[source].append(g)
     waiting = [len(sources) for sources in before]
     place: dict[int, float] = {}
+    phases = [structure.phase(group[0]) for group in groups]
 
     def key(g: int) -> float:
-        if structure.phase(groups[g][0]) is Phase.UPDATE and before[g]:
+        # A metric of predictions is an update too. Early, its tensors would come to all activations.
+        after_gradients = any(phases[source] in (Phase.BACKWARD, Phase.UPDATE) for source in before[g])
+        if phases[g] is Phase.UPDATE and after_gradients:
             return max(place[source] for source in before[g]) + 0.5
         return float(groups[g][-1])
 

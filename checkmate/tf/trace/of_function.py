@@ -132,7 +132,7 @@ def trace_function(
         function, outputs, count = _without_calls(concrete, outputs, specs, loaded.name, for_xla)
     created = function.graph.get_operations()[:count]
     ops = tuple(created[i] for i in execution_order(created))
-    _require_repeatable(ops, loaded.name)
+    require_repeatable(ops, loaded.name)
     step = TracedStep(
         loaded=loaded,
         function=function,
@@ -248,7 +248,7 @@ def _devices(graph: Any) -> set[str]:
     return found - {""}
 
 
-def _require_repeatable(ops: Sequence[tf.Operation], name: str) -> None:
+def require_repeatable(ops: Sequence[tf.Operation], name: str) -> None:
     """Raise an error if a trial run of the step could not be undone.
 
     Raises:
@@ -257,7 +257,7 @@ def _require_repeatable(ops: Sequence[tf.Operation], name: str) -> None:
     """
     for op in ops:
         for body in _bodies(op):
-            _require_repeatable(body.get_operations(), name)
+            require_repeatable(body.get_operations(), name)
         if op.type in _PYTHON:
             what = "calls Python code each time (tf.py_function or tf.numpy_function)"
         elif op.type in _DATA:

@@ -87,7 +87,7 @@ def step_function(
     metrics. It returns (loss, predictions, gradients per trainable variable), flat. ``note`` is called with
     ``loss``, ``backward``, ``update`` and ``end`` where those parts begin.
     """
-    model = loaded.model
+    model, told = loaded.model, note or (lambda name: None)
 
     def step(*tensors: tf.Tensor) -> StepOutputs:
         x = loaded.pack_inputs(tensors[: len(loaded.input_specs)])
@@ -96,7 +96,8 @@ def step_function(
         def loss_of(predictions: Any) -> tf.Tensor:
             return model.compute_loss(x=x, y=y, y_pred=predictions, training=True)
 
-        loss, predictions, gradients = train_on(model, x, loss_of, note or (lambda name: None))
+        loss, predictions, gradients = train_on(model, x, loss_of, told)
+        told("end")
         return loss, tf.nest.flatten(predictions), gradients
 
     return step
@@ -108,9 +109,9 @@ def train_on(
     """Train ``model`` on the inputs ``x``, as ``keras.Model.train_step`` does.
 
     This is the forward pass, the loss, the backward pass and the update. ``loss_of``: maps the predictions to
-    the loss, with the model's own additions. ``note`` is called with ``loss``, ``backward``, ``update`` and
-    ``end`` where those parts begin. Returns the loss, the predictions, and per trainable variable the tensors
-    of its gradient.
+    the loss, with the model's own additions. ``note`` is called with ``loss``, ``backward`` and ``update``
+    where those parts begin; what the caller adds is of the update. Returns the loss, the predictions, and per
+    trainable variable the tensors of its gradient.
     """
     with tf.GradientTape() as tape:
         predictions = model(x, training=True)
@@ -122,7 +123,6 @@ def train_on(
     gradients = tape.gradient(scaled, [variable.value for variable in variables])
     note("update")
     model.optimizer.apply_gradients(zip(gradients, variables, strict=True))
-    note("end")
     return (
         loss,
         predictions,

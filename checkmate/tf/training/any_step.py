@@ -66,6 +66,11 @@ class AnyStep:
         return number_of_replicas(self.strategy) > 1
 
     @property
+    def with_metrics(self) -> bool:
+        """Return True: what a step updates of its own is in its trace."""
+        return True
+
+    @property
     def everything(self) -> Schedule:
         """Return the schedule that runs each op once, in the order of the trace."""
         return Schedule.plain(self.graph)

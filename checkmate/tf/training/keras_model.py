@@ -21,14 +21,14 @@ from checkmate.tf.training.compiled.training import executor_sentence, fit_steps
 from checkmate.tf.training.functions import Functions
 from checkmate.tf.training.keras_step import (
     has_own_step,
+    logs_of,
     own_step_is_compiled,
     require_trainable,
-    update_metrics,
 )
 from checkmate.tf.training.plans.limit import Phases
 from checkmate.tf.training.plans.plan import PlanRequest, StepPlan
 from checkmate.tf.training.plans.planner import Planner
-from checkmate.tf.training.trace import KerasStep, LiveStep, live_step
+from checkmate.tf.training.trace import LiveStep, step_of_fit
 from checkmate.tf.training.watch import reading_of, went_over
 
 Logs = dict[str, tf.Tensor]
@@ -113,11 +113,7 @@ def _on_executor(model: Any, request: PlanRequest, phases: Phases) -> Training:
 
 
 def _tracer(model: Any, *, for_xla: bool = False) -> Callable[[Any, BatchLayout], LiveStep]:
-    return partial(own_train_step, for_xla=for_xla) if has_own_step(model) else _step_and_metrics
-
-
-def _step_and_metrics(model: Any, layout: BatchLayout) -> KerasStep:
-    return live_step(model, layout).with_metrics()
+    return partial(own_train_step, for_xla=for_xla) if has_own_step(model) else step_of_fit
 
 
 def _train_function(training: Training | CompiledTraining) -> Callable[[Iterator[Any]], Logs]:
@@ -201,14 +197,12 @@ class Training:
             plainly: Logs = self.model.train_step(data)
             return plainly
         found, last = plan.step.run(plan.schedule, tensors)
-        if self._own:
-            logs: Logs = found
-            return logs
-        loss, predictions = found
-        x, y, weights = layout.pack(tensors)
-        # Compute the metrics after the schedule: at the same time they would add to its peak.
-        with tf.control_dependencies(last):
-            return update_metrics(self.model, x, y, predictions, weights, loss)
+        if not plan.step.with_metrics:
+            # Compute them after the schedule: at the same time they would add to its peak.
+            with tf.control_dependencies(last):
+                found = logs_of(self.model, layout, tensors, found)
+        logs: Logs = found
+        return logs
 
 
 class CompiledTraining:
@@ -258,19 +252,14 @@ class CompiledTraining:
 def _ready(plan: StepPlan) -> Callable[[Sequence[tf.Tensor]], Logs] | None:
     """Return the measured function, as one that returns what is logged.
 
-    Metrics are updated after it. None: the step has to be made with what is around it.
+    None: the step has to be made with what is around it.
     """
     ready = plan.ready
-    if ready is None or ready.step.distributed:
-        return None
-    step = ready.step
-    metrics = step.metrics if isinstance(step, KerasStep) else None
-    if metrics is None and isinstance(step, KerasStep):
+    if ready is None or ready.step.distributed or not ready.step.with_metrics:
         return None
 
     def run(tensors: Sequence[tf.Tensor]) -> Logs:
-        loss, flat = ready.run(tensors)
-        logs: Logs = step.returned(loss, flat) if metrics is None else metrics(loss, *flat, *tensors)
+        logs: Logs = ready.step.returned(*ready.run(tensors))
         return logs
 
     return run

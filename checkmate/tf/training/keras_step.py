@@ -1,8 +1,8 @@
 """Do the parts of ``keras.Model.train_step`` one by one.
 
-A replaced step needs them. Two attributes are private to Keras (``_loss_tracker``, ``_keras_mask``). They are
-used here only; ``tests/tf/training/test_rematerialize.py`` compares with Keras's own step, so that a release
-that changes them is noticed.
+A replaced step needs them. ``_compile_metrics``, ``_keras_mask`` and ``_loss_tracker`` are private to Keras,
+and used here only; ``tests/tf/training/test_rematerialize.py`` compares with Keras's own step, so that a
+release that changes them is noticed.
 """
 
 from __future__ import annotations
@@ -144,12 +144,35 @@ def update_metrics(
     Returns the results of the metrics by name.
     """
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    _build_metrics(model, y, predictions)
     first = next(leaf for leaf in keras.tree.flatten(x) if leaf is not None)
     # A replica's loss is a share of the whole; what is shown is the whole.
     shown = loss * tf.cast(replicas, loss.dtype) if replicas > 1 else loss
     model._loss_tracker.update_state(shown, sample_weight=tf.shape(first)[0])
     results: dict[str, tf.Tensor] = model.compute_metrics(x, y, predictions, sample_weight=weights)
     return results
+
+
+def logs_of(model: Any, layout: BatchLayout, tensors: Sequence[tf.Tensor], found: Any) -> Any:
+    """Update the metrics after a step without them; return their results.
+
+    ``found``: the loss and the predictions that the step gave.
+    """
+    loss, predictions = found
+    x, y, weights = layout.pack(tensors)
+    return update_metrics(model, x, y, predictions, weights, loss)
+
+
+def _build_metrics(model: Any, y: Any, predictions: Any) -> None:
+    """Create the variables of the metrics, outside of the present trace.
+
+    TensorFlow traces a function twice that creates variables, and of a scheduled step that takes seconds.
+    Those of a strategy are created as it needs them.
+    """
+    metrics = getattr(model, "_compile_metrics", None)
+    if metrics is not None and not metrics.built and not tf.distribute.has_strategy():
+        with tf.init_scope():
+            metrics.build(y, predictions)
 
 
 def masks_of(predictions: Sequence[tf.Tensor]) -> dict[int, tf.Tensor]:

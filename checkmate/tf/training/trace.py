@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import keras
 import tensorflow as tf
 
-from checkmate.errors import TraceError
+from checkmate.errors import DynamicShapeError, TraceError
 from checkmate.ir.graph import Device, Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.tf.costs.profile import analytic_costs
@@ -28,6 +28,7 @@ from checkmate.tf.models.batch import BatchLayout
 from checkmate.tf.models.load import optimizer_bytes, parameter_bytes
 from checkmate.tf.models.model import LoadedModel
 from checkmate.tf.trace.coarsen import FoldedStep, fold
+from checkmate.tf.trace.of_function import require_repeatable
 from checkmate.tf.trace.sizes import tensor_bytes
 from checkmate.tf.trace.trace import StepOutputs, TracedStep, trace_step, train_on
 from checkmate.tf.training.keras_step import attach_mask, build, masks_of, total_loss, update_metrics
@@ -40,7 +41,8 @@ Emit = Callable[[FoldedStep, Schedule], Callable[..., EmittedOutputs]]
 class StepParts:
     """Hold how to put the flat tensors that leave the step together again.
 
-    It is filled in while the step is traced. ``predictions``: their structure, with numbers of flat tensors.
+    It is filled in while the step is traced. ``predictions``: their structure, with numbers of flat tensors;
+    or that of the metrics' results, where these leave the step instead.
     ``masks``: number of a prediction → number of its mask.
     ``gradients``: per trainable variable the numbers of its gradient's tensors, and the dense shape of a
     sparse one.
@@ -83,6 +85,10 @@ class LiveStep(Protocol):
         """Return whether the step leaves the update to Keras."""
 
     @property
+    def with_metrics(self) -> bool:
+        """Return whether the step updates its metrics; else they are left."""
+
+    @property
     def everything(self) -> Schedule:
         """Return the schedule that runs each op once, in the order of the trace."""
 
@@ -111,8 +117,8 @@ class LiveStep(Protocol):
 class KerasStep:
     """Hold Keras's own step of a model for one layout.
 
-    ``variables``: those whose values are arguments (none on one device). ``metrics``: updates the metrics
-    after the step; None where it is not traced.
+    ``variables``: those whose values are arguments (none on one device). ``with_metrics``: the step updates
+    the metrics too. Then it returns their results, else the loss and the predictions.
     """
 
     model: Any
@@ -120,7 +126,7 @@ class KerasStep:
     folded: FoldedStep
     parts: StepParts
     variables: tuple[Any, ...]
-    metrics: Callable[..., dict[str, tf.Tensor]] | None = None
+    with_metrics: bool = False
 
     @property
     def name(self) -> str:
@@ -169,10 +175,10 @@ class KerasStep:
 
     def run(
         self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = step_from_schedule
-    ) -> tuple[tuple[tf.Tensor, Any], list[tf.Operation]]:
+    ) -> tuple[Any, list[tf.Operation]]:
         """Emit the scheduled step into the graph that is being traced.
 
-        Updates are included. Returns the loss and the predictions, and the last ops of the schedule.
+        Updates are included. Returns what the step returns, and the last ops of the schedule.
         """
         outputs = emit(self.folded, schedule)(*self.arguments(tensors))
         flat = outputs.predictions
@@ -180,29 +186,10 @@ class KerasStep:
             self._apply(flat)
         return self.returned(outputs.loss, flat), list(outputs.last)
 
-    def returned(self, loss: tf.Tensor, flat: Sequence[tf.Tensor]) -> tuple[tf.Tensor, Any]:
-        """Return the loss and the predictions, of the tensors that leave the step."""
-        return loss, self.parts.pack_predictions(flat)
-
-    def with_metrics(self) -> KerasStep:
-        """Return the step with the update of its metrics, traced alone.
-
-        That creates their variables. TensorFlow traces a function twice that creates variables, and of a
-        scheduled step that takes seconds. A strategy creates them as it needs them, so they are left to it.
-        """
-        if tf.distribute.has_strategy() or self.model.distribute_strategy is not tf.distribute.get_strategy():
-            return self
-        traced = self.folded.traced
-        specs = [tf.TensorSpec(each.shape, each.dtype) for each in (traced.loss, *traced.predictions)]
-        count = len(specs)
-
-        def update(*tensors: tf.Tensor) -> Any:
-            x, y, weights = self.layout.pack(tensors[count:])
-            predictions = self.parts.pack_predictions(tensors[1:count])
-            return update_metrics(self.model, x, y, predictions, weights, tensors[0])
-
-        function = tf.function(update, autograph=False).get_concrete_function(*specs, *self.layout.specs)
-        return dataclasses.replace(self, metrics=function)
+    def returned(self, loss: tf.Tensor, flat: Sequence[tf.Tensor]) -> Any:
+        """Return what the step returns, of the tensors that leave it."""
+        found = self.parts.pack_predictions(flat)
+        return found if self.with_metrics else (loss, found)
 
     def _apply(self, flat: Sequence[tf.Tensor]) -> None:
         gradients: list[Any] = []
@@ -216,8 +203,31 @@ class KerasStep:
         self.model.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
 
 
-def live_step(model: Any, layout: BatchLayout) -> KerasStep:
+def step_of_fit(model: Any, layout: BatchLayout) -> KerasStep:
+    """Trace and fold what ``fit`` runs on a batch: the step and its metrics.
+
+    Metrics of large predictions take memory too. They are left out under a strategy, which creates their
+    variables as it needs them, and where they cannot be scheduled or tried.
+
+    Raises:
+        As ``live_step``.
+    """
+    if tf.distribute.has_strategy() or model.distribute_strategy is not tf.distribute.get_strategy():
+        return live_step(model, layout)
+    try:
+        return live_step(model, layout, metrics=True)
+    except (DynamicShapeError, _MetricsError):
+        return live_step(model, layout)
+
+
+class _MetricsError(TraceError):
+    """The metrics cannot be a part of the step that is planned."""
+
+
+def live_step(model: Any, layout: BatchLayout, *, metrics: bool = False) -> KerasStep:
     """Trace and fold the step of ``model`` for batches of ``layout``.
+
+    ``metrics``: with the update of its metrics.
 
     Raises:
         TraceError: Keras or TensorFlow could not build it, or it has nothing big enough to schedule.
@@ -235,17 +245,27 @@ def live_step(model: Any, layout: BatchLayout) -> KerasStep:
         return (
             pure_step(model, layout, variables, parts, note)
             if distributed
-            else whole_step(model, layout, parts, note)
+            else whole_step(model, layout, parts, note, metrics=metrics)
         )
 
     with strategy.scope() if distributed else nullcontext(), _naming_shapes(layout):
         traced = trace_step(loaded, make)
+    if metrics:
+        _require_metrics_of_a_step(traced)
     fixed = {
         "parameters": parameter_bytes(model),
         "optimizer": optimizer_bytes(model),
         "inputs": sum(tensor_bytes(t) for t in traced.function.inputs[: len(layout.specs)]),
     }
-    return KerasStep(model, layout, folded_here(traced, fixed), parts, variables)
+    return KerasStep(model, layout, folded_here(traced, fixed), parts, variables, metrics)
+
+
+def _require_metrics_of_a_step(traced: TracedStep) -> None:
+    """Raise an error if a trial run of the metrics could not be undone."""
+    try:
+        require_repeatable(traced.ops, traced.loaded.name)
+    except TraceError as error:
+        raise _MetricsError(str(error)) from error
 
 
 @contextmanager
@@ -275,10 +295,13 @@ def folded_here(traced: TracedStep, fixed: dict[str, int]) -> FoldedStep:
     return dataclasses.replace(folded, graph=analytic_costs(folded))
 
 
-def whole_step(model: Any, layout: BatchLayout, parts: StepParts, note: Note) -> Callable[..., StepOutputs]:
+def whole_step(
+    model: Any, layout: BatchLayout, parts: StepParts, note: Note, *, metrics: bool = False
+) -> Callable[..., StepOutputs]:
     """Return the whole step: forward, loss, backward and update.
 
-    It does them as Keras's own step does. Metrics are left to the caller.
+    It does them as Keras's own step does. With ``metrics`` it updates them and returns their results instead
+    of the predictions; else they are left to the caller.
     """
 
     def step(*tensors: tf.Tensor) -> StepOutputs:
@@ -287,8 +310,13 @@ def whole_step(model: Any, layout: BatchLayout, parts: StepParts, note: Note) ->
         def loss_of(predictions: Any) -> tf.Tensor:
             return total_loss(model, x, y, predictions, weights)
 
-        loss, predictions, gradients = train_on(model, x, loss_of, note)
-        return loss, _flat_predictions(predictions, parts), gradients
+        loss, left, gradients = train_on(model, x, loss_of, note)
+        if metrics:
+            results = update_metrics(model, x, y, left, weights, loss)
+            left = {name: tf.convert_to_tensor(result) for name, result in results.items()}
+        flat = _flat_predictions(left, parts)
+        note("end")
+        return loss, flat, gradients
 
     return step
 

@@ -23,6 +23,7 @@ HERE = Path(__file__).parents[1]
         "rematerialize_models",
         "rematerialize_budget",
         "rematerialize_kept",
+        "rematerialize_watched",
         "own_steps_told",
         "rematerialize_engines",
         "rematerialize_at_once",
@@ -35,7 +36,7 @@ def test_one_line_in_user_code(subject: str) -> None:
     environment = {} if subject == "rematerialize_fit" else {"TF_CPU_ALLOCATOR_USE_BFC": "true"}
     if subject == "rematerialize_at_once":  # it compares bits
         environment |= {"TF_ENABLE_ONEDNN_OPTS": "0"}
-    if subject in {"rematerialize_kept", "rematerialize_at_once", "rematerialize_phases"}:
+    if subject.endswith(("_kept", "_watched", "_at_once", "_phases")):
         # Kernels of several threads take scratch as those come to run, so on a busy machine a peak is another
         # in each run. These tests are about what follows from a peak.
         environment |= {"TF_NUM_INTRAOP_THREADS": "1"}

@@ -13,7 +13,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.tf.models.batch import BatchLayout, Key
 from checkmate.tf.private import without_retracing_warning
 from checkmate.tf.training.compiled.planner import CompiledPlan, CompiledPlanner, Trace
-from checkmate.tf.training.keras_step import has_own_step, update_metrics
+from checkmate.tf.training.keras_step import logs_of
 from checkmate.tf.training.plans.plan import PlanRequest
 from checkmate.tf.training.trace import LiveStep
 from checkmate.tf.training.wording import not_planned
@@ -21,14 +21,14 @@ from checkmate.tf.xla.emit import tied_step
 from checkmate.tf.xla.ties import Tied
 
 Plainly = Callable[[BatchLayout], Callable[..., Any]]
-Finish = Callable[[BatchLayout, Sequence[tf.Tensor], Any], Any]
+Finish = Callable[[LiveStep, BatchLayout, Sequence[tf.Tensor], Any], Any]
 
 
 class CompiledSteps:
     """Run compiled steps, by the plan of each layout.
 
     ``trace``: traces the step of ``subject`` for a layout. ``plain``: a layout → the plain step, of its
-    tensors. ``finish``: a layout, its tensors, and what the scheduled step gave → what is returned.
+    tensors. ``finish``: a step, its layout, its tensors, and what it gave → what is returned.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class CompiledSteps:
             if step is None or schedule is None:
                 return self._plain(layout)(*tensors)
             found, _ = step.run(schedule, tensors, emit=partial(tied_step, tied=tied))
-            return found if self._finish is None else self._finish(layout, tensors, found)
+            return found if self._finish is None else self._finish(step, layout, tensors, found)
 
         return train
 
@@ -83,12 +83,10 @@ def fit_steps(model: Any, request: PlanRequest, trace: Trace) -> CompiledSteps:
     def plain(layout: BatchLayout) -> Callable[..., Any]:
         return lambda *tensors: model.train_step(layout.pack(tensors))
 
-    def finish(layout: BatchLayout, tensors: Sequence[tf.Tensor], found: Any) -> Any:
-        loss, predictions = found
-        x, y, weights = layout.pack(tensors)
-        return update_metrics(model, x, y, predictions, weights, loss)
+    def finish(step: LiveStep, layout: BatchLayout, tensors: Sequence[tf.Tensor], found: Any) -> Any:
+        return found if step.with_metrics else logs_of(model, layout, tensors, found)
 
-    return CompiledSteps(model, request, trace, plain, None if has_own_step(model) else finish)
+    return CompiledSteps(model, request, trace, plain, finish)
 
 
 def why_executor(model: Any) -> str:
