@@ -46,7 +46,7 @@ def main():
     parser.add_argument("--budget", default="60%")
     parser.add_argument("--small", action="store_true")
     chosen = parser.parse_args()
-    size, width, blocks, steps = (96, 12, 2, 10) if chosen.small else (384, 32, 4, 30)
+    size, width, blocks, steps = (96, 12, 2, 20) if chosen.small else (384, 32, 4, 30)
     keras.utils.set_random_seed(0)
     random = np.random.default_rng(0)
     base, style = (tf.constant(random.random((1, size, size, 3), dtype=np.float32)) for _ in range(2))

@@ -56,7 +56,7 @@ def main():
     kinds = ((tf.TensorSpec((None, None), tf.int32),) * 2, tf.TensorSpec((None, None), tf.int32))
     batches = tf.data.Dataset.from_generator(
         lambda: make_batches(words, batch, lengths, 10), output_signature=kinds
-    )
+    ).apply(tf.data.experimental.assert_cardinality(10))
     model.fit(batches.prefetch(2), epochs=2, verbose=2)
 
 
