@@ -51,7 +51,7 @@ def disguised_constant(structure: Structure, graph: Any, tensor: tf.Tensor) -> t
 
     TensorFlow does not know that the tensor is constant.
     """
-    value = _evaluated(structure, tensor)
+    value = value_of_constant(structure, tensor)
     flat = np.resize(value.ravel(), max(_LONG, value.size))
     with tf.init_scope():  # an eager tensor; one made inside the function would be a constant of it
         outside = tf.constant(flat, tensor.dtype)
@@ -59,8 +59,11 @@ def disguised_constant(structure: Structure, graph: Any, tensor: tf.Tensor) -> t
     return tf.reshape(captured[: value.size], value.shape)
 
 
-def _evaluated(structure: Structure, tensor: tf.Tensor) -> np.ndarray:
+def value_of_constant(structure: Structure, tensor: tf.Tensor) -> np.ndarray:
     """Return the value of the constant ``tensor``."""
+    known: np.ndarray | None = tf.get_static_value(tensor)
+    if known is not None:
+        return known
 
     def copied() -> tf.Tensor:
         graph = tf.compat.v1.get_default_graph()

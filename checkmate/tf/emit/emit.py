@@ -23,6 +23,7 @@ from checkmate.tf.emit.constants import disguised_constant, disguised_input
 from checkmate.tf.emit.copies import Copies, EmittedOutputs
 from checkmate.tf.emit.layout import has_layout, layout_is_chosen
 from checkmate.tf.emit.let_go import let_go
+from checkmate.tf.emit.powers import exponents, power
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.loops.inside import is_branch
 from checkmate.tf.trace.loops.trips import is_loop
@@ -69,6 +70,7 @@ class _Emitter(Copies):
         self._keeps_layouts = layout_is_chosen(self.folded.graph.device)
         self._late = False  # whether what is copied waits for the whole schedule
         self._in_variables = {update.ops[0]: update for update in self.structure.in_variables}
+        self._exponents = exponents(self.structure, self._constant)
         self._assigned = {update.assign for update in self.structure.in_variables}
 
     def emit_node(self, position: int, node: int) -> None:
@@ -199,6 +201,9 @@ class _Emitter(Copies):
         if self.replica is not None and (how := exchange_of(original)):
             with self.graph.control_dependencies(None), self.graph.control_dependencies(list(after.values())):
                 return tf.identity(exchange(how, inputs[0]), name=name).op
+        if (exponent := self._exponents.get(index)) is not None:
+            with self.graph.control_dependencies(None), self.graph.control_dependencies(list(after.values())):
+                return power(inputs[0], exponent, name)
         preserved = self._keeps_layouts and has_layout(original)
         return private.create_op(
             self.graph,

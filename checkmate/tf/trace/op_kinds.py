@@ -85,7 +85,20 @@ def takes_over_inputs(op: tf.Operation, kernels: Kernels) -> bool:
     """
     if op.type == "MaxPoolGrad":
         return kernels_of(op, kernels) is Kernels.EIGEN
+    if is_cube(op):
+        return False
     return op.type in _UNARY or op.type in _BINARY or op.type in _SELECT or op.type == "AddN"
+
+
+def is_cube(op: tf.Operation) -> bool:
+    """Return whether ``op`` is a third power, which is computed by products.
+
+    The square comes first, and the input lives on beside it.
+    """
+    if op.type != "Pow" or op.inputs[1].shape.num_elements() != 1:
+        return False
+    exponent = tf.get_static_value(op.inputs[1])
+    return exponent is not None and float(exponent.item()) == 3.0
 
 
 def keeps_argmax(op: tf.Operation, kernels: Kernels) -> bool:
