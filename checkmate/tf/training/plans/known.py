@@ -89,7 +89,8 @@ def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | str:
     It is a sentence instead, if that is too much.
 
     What was measured before is not believed of a schedule. A plain step is as TensorFlow runs it anyway, and
-    it is watched. Without a meter here there is nothing to measure with.
+    it is watched. Without a meter here there is nothing to measure with. What others came to hold since a
+    share was told is not the step's.
 
     Raises:
         CycleError, ProfileError: the step could not be run, and nothing ran before.
@@ -102,13 +103,15 @@ def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | str:
         most = max(most, plan.peak_bytes + int(_ALIKE * search.allowed))
     for _ in range(_RUNS):
         tried = trials.run(plan.schedule, "an earlier run's plan", within=most, keep=True)
-        if tried.ran and tried.peak_bytes <= most:
+        more = search.come_since(tried)
+        if tried.ran and tried.peak_bytes <= most + more:
             break
     else:
         trials.ready = None  # its constants would count while others are measured
         held = f"its step held {format_bytes(tried.peak_bytes)}" if tried.ran else "its step could not be run"
         why = f"{held} in this process, and {format_bytes(plan.peak_bytes)} were expected"
         return not_used(search, why)
+    search.leave_room(more)
     now = search.plan_of(tried)
     sentence = f"{plan.sentence}; its step held {format_bytes(now.peak_bytes)} now"
     return dataclasses.replace(now, sentence=sentence, ready=trials.ready)

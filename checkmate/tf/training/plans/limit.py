@@ -33,6 +33,10 @@ class Limit:
         """Return what is given to the step itself, or to all if in bytes."""
         return self.bytes - self.others
 
+    def beside(self, more: int) -> Limit:
+        """Return the limit where others hold ``more`` bytes."""
+        return Limit(self.bytes + more, self.words, self.others + more)
+
 
 @dataclass
 class Phases:

@@ -73,6 +73,18 @@ class PlanSearch:
         """
         return tried.ran and tried.own_bytes <= self.room
 
+    def come_since(self, tried: TriedStep) -> int:
+        """Return the bytes that others came to hold since a share was told.
+
+        A data set prepares batches meanwhile. Within bytes all that they hold counts.
+        """
+        return 0 if self.request.budget.share is None else max(0, tried.others_bytes - self.limit.others)
+
+    def leave_room(self, more: int) -> None:
+        """Let the limit rise by ``more`` bytes, which others hold."""
+        self.limit = self.limit.beside(more)
+        self.allowed = self.limit.bytes
+
     def plain(self) -> StepPlan | None:
         """Return the plain plan, if the plain step was measured to fit.
 
