@@ -91,12 +91,7 @@ def explore(
         try:
             _solve(window, file, budget or Budget(share=0.6))
             _go_to(window, at)
-            if screenshot is not None:
-                _draw(window, screenshot)
-            if animation is not None:
-                _animate(window, animation, size)
-            if figure is not None:
-                window.explorer.figures.save(figure)
+            _save_pictures(window, screenshot, animation, size, figure)
         finally:
             window.close()
         return 0
@@ -105,6 +100,22 @@ def explore(
             lambda: QTimer.singleShot(0, lambda: _choose(window, budget))
         )
     return int(application.exec())
+
+
+def _save_pictures(
+    window: MainWindow,
+    screenshot: Path | None,
+    animation: Path | None,
+    size: tuple[int, int] | None,
+    figure: FigureFile | None,
+) -> None:
+    """Write each picture that is wanted; ``size`` is the animation's."""
+    if screenshot is not None:
+        _draw(window, screenshot)
+    if animation is not None:
+        _animate(window, animation, size)
+    if figure is not None:
+        window.explorer.figures.save(figure)
 
 
 def _require_qt() -> None:
