@@ -445,7 +445,7 @@ def test_a_kept_plan_whose_step_holds_more_here_is_not_believed(capfd: pytest.Ca
 def test_a_kept_share_is_used_though_others_come_to_hold_more_meanwhile(
     kept: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hold 3 MiB from the trial on, as a data set holds the batches that it prepares."""
+    """Hold 3 MiB from the trial on, as a data set holds its next batches."""
     run, prepared = Trials.run, list[Any]()
 
     def beside(trials: Trials, *arguments: Any, **words: Any) -> TriedStep:
