@@ -108,11 +108,11 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 def _cells(row: dict[str, Any]) -> list[str]:
     plans = row["plans"]
-    budget = max((plan["budget"] for plan in plans), key=parse_bytes, default="–")
+    budgets = [parse_bytes(plan["budget"].replace(",", "")) for plan in plans]
     return [
         f"`{row['program']}`",
         format_bytes(row["plain_peak_bytes"]),
-        budget,
+        format_bytes(max(budgets)) if budgets else "–",
         format_bytes(row["peak_bytes"]),
         max((plan["recomputations"] for plan in plans), key=int, default="0"),
         f"+{max((float(plan['predicted']) for plan in plans), default=0.0):.1f}%",

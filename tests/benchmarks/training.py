@@ -40,7 +40,7 @@ _QUIET = {**METERED, "TF_CPP_MIN_LOG_LEVEL": "3"}
 HUB = ["hub.py:bert", "hub.py:gpt2", "hub.py:resnet"]
 _PLAN = re.compile(
     r"checkmate: batch of .*?: (?P<recomputations>\d+) recomputations?, \+(?P<predicted>[\d.]+) ?%"
-    r".*?peak (?P<peak>[\d.]+ \w+) of (?P<budget>[\d.]+ \w+)"
+    r".*?peak (?P<peak>[\d.,]+ \w+) of (?P<budget>[\d.,]+ \w+)"
 )
 
 
