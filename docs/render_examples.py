@@ -57,8 +57,11 @@ of a step are **measured**. *Set-up* is what the whole training took beyond its 
 TensorFlow's own tracing included: of the plain program, of the first run within the budget, and of the next.
 The *differences* are relative, over all steps, the largest of the losses and of everything that the steps
 return: with default kernels fusions differ, and so does rounding, which a GAN's or an untrained translator's
-metrics amplify. Where a program has several plans, the largest is shown. Programs that are not in the table
-were not measured at full size.
+metrics amplify. Where a program has several plans, the largest is shown.
+
+A schedule runs the ops one after another, and each of them on all cores. Plain training on a CPU runs small
+ops side by side too. So a network of many small ops takes longer than its extra computation says: the ops of
+a small BERT's step take 0.26 s on two cores and in all 0.25 s by a schedule, and 0.36 and 0.16 s plainly.
 """
 _EXACT = """\
 ## The same bits with the same kernels
