@@ -192,7 +192,7 @@ def test_metrics_are_a_part_of_what_is_planned() -> None:
     # Its tensors come when activations are gone, though it could run before the backward pass.
     assert plan.step.with_metrics and "TopK" in plan.step.graph.ops[-1].type
     assert plan.step.graph.ops[-1].workspace_bytes >= 2 * y.nbytes
-    assert recomputations(model) > 0
+    assert plan.schedule is not None, plan.sentence
     assert_same_histories(model, plain, x, y)
 
 
@@ -206,8 +206,67 @@ def test_metrics_that_cannot_be_tried_are_updated_after_the_step() -> None:
     model, plain = (_painter(_sorted_in_python) for _ in range(2))
     within(model, example=(x, y))
     (plan,) = plans(model)
-    assert not plan.step.with_metrics and recomputations(model) > 0
+    assert not plan.step.with_metrics and plan.schedule is not None, plan.sentence
     assert_same_histories(model, plain, x, y)
+
+
+class _Extent(keras.metrics.Metric):
+    """A metric whose result is a dictionary."""
+
+    def __init__(self) -> None:
+        super().__init__(name="extent")
+        self.least, self.most = (
+            self.add_weight(shape=(), initializer="zeros", name=name) for name in ("least", "most")
+        )
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        self.least.assign(tf.minimum(self.least, tf.reduce_min(y_pred)))
+        self.most.assign(tf.maximum(self.most, tf.reduce_max(y_pred)))
+
+    def result(self) -> dict[str, Any]:
+        return {"least": tf.identity(self.least), "most": tf.identity(self.most)}
+
+
+def test_a_metric_may_tell_several_numbers() -> None:
+    x, y = data(16)
+    model, plain = (conv_model(metrics=[_Extent()]) for _ in range(2))
+    within(model, example=(x, y))
+    assert plans(model)[0].step.with_metrics and recomputations(model) > 0
+    found, expected = (each.train_on_batch(x, y, return_dict=True) for each in (model, plain))
+    assert found.keys() == expected.keys() >= {"least", "most"}
+    for name, value in expected.items():
+        assert float(found[name]) == pytest.approx(float(value), rel=1e-3)
+
+
+class TwoHeads(keras.Model):  # type: ignore[misc]
+    """A model whose metrics are of one of its two outputs."""
+
+    def compute_loss(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        return super().compute_loss(x, y, y_pred["classes"], sample_weight, training)
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        return super().compute_metrics(x, y, y_pred["classes"], sample_weight)
+
+
+def test_a_model_may_compute_its_metrics_in_its_own_way() -> None:
+    x, y = data(16)
+    top = keras.metrics.SparseTopKCategoricalAccuracy
+    found = []
+    for planned in (True, False):
+        body = conv_model()
+        outputs = {"features": body.layers[-2].output, "classes": body.output}
+        model = TwoHeads(body.input, outputs)
+        model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy", top(k=2)])
+        if planned:
+            within(model, example=(x, y))
+            assert recomputations(model) > 0
+        found.append(model.fit(x, y, batch_size=16, verbose=0).history)
+    assert found[0].keys() == found[1].keys() and len(found[0]) == 3
+    assert {key: value[0] for key, value in found[0].items()} == pytest.approx(
+        {key: value[0] for key, value in found[1].items()}, rel=1e-3
+    )
 
 
 def test_a_scheduled_step_runs_as_it_was_emitted() -> None:

@@ -458,7 +458,10 @@ def test_a_kept_share_is_used_though_others_come_to_hold_more_meanwhile(
     # Other tests' leftovers may let another of the kept schedules be chosen.
     assert prepared and "from an earlier run's plan" in plan.sentence and not plan.over_bytes
     assert kept.steps[0] is not None and plan.schedule is not None
-    assert plan.held_bytes >= 3 * 2**20 and plan.peak_bytes <= allowed + plan.held_bytes
+    # The step is watched for as much more as they came to hold.
+    assert plan.held_bytes >= 3 * 2**20 and plan.peak_bytes <= allowed + plan.came_bytes
+    assert 2 * 2**20 < plan.came_bytes <= plan.held_bytes
+    assert model.train_function.training.planner.watched_bytes(plan.layout) == allowed + plan.came_bytes
 
 
 def test_a_plan_made_with_something_else_is_told_of_and_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

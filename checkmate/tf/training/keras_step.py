@@ -167,10 +167,12 @@ def _build_metrics(model: Any, y: Any, predictions: Any) -> None:
     """Create the variables of the metrics, outside of the present trace.
 
     TensorFlow traces a function twice that creates variables, and of a scheduled step that takes seconds.
-    Those of a strategy are created as it needs them.
+    Those of a strategy are created as it needs them, and a model that computes its metrics in its own way may
+    give them something else than its predictions.
     """
     metrics = getattr(model, "_compile_metrics", None)
-    if metrics is not None and not metrics.built and not tf.distribute.has_strategy():
+    usual = getattr(model.compute_metrics, "__func__", None) is keras.Model.compute_metrics
+    if usual and metrics is not None and not metrics.built and not tf.distribute.has_strategy():
         with tf.init_scope():
             metrics.build(y, predictions)
 

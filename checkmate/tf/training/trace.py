@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import keras
 import tensorflow as tf
 
-from checkmate.errors import DynamicShapeError, TraceError
+from checkmate.errors import OnlySmallTensorsError, TraceError
 from checkmate.ir.graph import Device, Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.tf.costs.profile import analytic_costs
@@ -207,7 +207,7 @@ def step_of_fit(model: Any, layout: BatchLayout) -> KerasStep:
     """Trace and fold what ``fit`` runs on a batch: the step and its metrics.
 
     Metrics of large predictions take memory too. They are left out under a strategy, which creates their
-    variables as it needs them, and where they cannot be scheduled or tried.
+    variables as it needs them, and where they cannot be traced, scheduled or tried.
 
     Raises:
         As ``live_step``.
@@ -216,12 +216,10 @@ def step_of_fit(model: Any, layout: BatchLayout) -> KerasStep:
         return live_step(model, layout)
     try:
         return live_step(model, layout, metrics=True)
-    except (DynamicShapeError, _MetricsError):
+    except OnlySmallTensorsError:
+        raise
+    except TraceError:
         return live_step(model, layout)
-
-
-class _MetricsError(TraceError):
-    """The metrics cannot be a part of the step that is planned."""
 
 
 def live_step(model: Any, layout: BatchLayout, *, metrics: bool = False) -> KerasStep:
@@ -230,7 +228,8 @@ def live_step(model: Any, layout: BatchLayout, *, metrics: bool = False) -> Kera
     ``metrics``: with the update of its metrics.
 
     Raises:
-        TraceError: Keras or TensorFlow could not build it, or it has nothing big enough to schedule.
+        TraceError: Keras or TensorFlow could not build it, it has nothing big enough to schedule, or its
+            metrics cannot be tried.
         DynamicShapeError: the size of a tensor is not known.
     """
     strategy = model.distribute_strategy
@@ -251,21 +250,13 @@ def live_step(model: Any, layout: BatchLayout, *, metrics: bool = False) -> Kera
     with strategy.scope() if distributed else nullcontext(), _naming_shapes(layout):
         traced = trace_step(loaded, make)
     if metrics:
-        _require_metrics_of_a_step(traced)
+        require_repeatable(traced.ops, str(model.name))
     fixed = {
         "parameters": parameter_bytes(model),
         "optimizer": optimizer_bytes(model),
         "inputs": sum(tensor_bytes(t) for t in traced.function.inputs[: len(layout.specs)]),
     }
     return KerasStep(model, layout, folded_here(traced, fixed), parts, variables, metrics)
-
-
-def _require_metrics_of_a_step(traced: TracedStep) -> None:
-    """Raise an error if a trial run of the metrics could not be undone."""
-    try:
-        require_repeatable(traced.ops, traced.loaded.name)
-    except TraceError as error:
-        raise _MetricsError(str(error)) from error
 
 
 @contextmanager
@@ -313,7 +304,7 @@ def whole_step(
         loss, left, gradients = train_on(model, x, loss_of, note)
         if metrics:
             results = update_metrics(model, x, y, left, weights, loss)
-            left = {name: tf.convert_to_tensor(result) for name, result in results.items()}
+            left = keras.tree.map_structure(tf.convert_to_tensor, results)
         flat = _flat_predictions(left, parts)
         note("end")
         return loss, flat, gradients

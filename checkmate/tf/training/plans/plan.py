@@ -103,7 +103,8 @@ class StepPlan:
     come to hold in training. ``small_chunks`` stay as long as the plan does. ``name`` is the plan's for later
     runs; it is empty where there is nothing new to keep. ``measured``: the peak was read off a meter; else it
     was predicted. ``constant_bytes``: what the step's function goes on holding between its runs. ``ready``:
-    that function, where the one that was measured trains.
+    that function, where the one that was measured trains. ``came_bytes``: what others came to hold after a
+    share was told; the allocator may show so much more.
     """
 
     layout: BatchLayout
@@ -119,6 +120,7 @@ class StepPlan:
     measured: bool = True
     constant_bytes: int = 0
     ready: ReadyStep | None = None
+    came_bytes: int = 0
 
 
 def read_ahead(graph: Graph) -> int:
@@ -148,8 +150,11 @@ def _loose_bytes(step: LiveStep) -> int:
     """
     structure = step.folded.structure
     in_place = {update.assign for update in structure.in_variables}
-    assigns = (i for i, op in enumerate(structure.ops) if op.type == "AssignVariableOp" and i not in in_place)
-    return max((tensor_bytes(structure.ops[i].inputs[1]) for i in assigns), default=0)
+    assigns = (
+        op for i, op in enumerate(structure.ops) if op.type == "AssignVariableOp" and i not in in_place
+    )
+    assigned = [op.inputs[1] for op in assigns if op.inputs[1].shape.is_fully_defined()]
+    return max(map(tensor_bytes, assigned), default=0)
 
 
 def meter_of(graph: Graph) -> str:

@@ -265,7 +265,9 @@ class Planner:
         if plan is None:
             return self.allowed_bytes
         all_given = plan.schedule is None and share is not None and share >= 1
-        return None if plan.over_bytes or all_given else self.allowed_bytes
+        if plan.over_bytes or all_given or self.allowed_bytes is None:
+            return None
+        return self.allowed_bytes + plan.came_bytes
 
     def warmed_up(self, layout: BatchLayout) -> bool:
         """Note that the plan of ``layout`` ran; return whether that warmed it up.

@@ -50,6 +50,7 @@ class PlanSearch:
         self.least: Least | None = None
         self.proved = False
         self._begun: TriedStep | None = None  # the first schedule
+        self._came = 0  # what others came to hold after a share was told
 
     @property
     def around(self) -> int:
@@ -82,6 +83,7 @@ class PlanSearch:
 
     def leave_room(self, more: int) -> None:
         """Let the limit rise by ``more`` bytes, which others hold."""
+        self._came += more
         self.limit = self.limit.beside(more)
         self.allowed = self.limit.bytes
 
@@ -349,4 +351,5 @@ class PlanSearch:
             self.around,
             measured=tried.measured,
             constant_bytes=tried.found.constant_bytes,
+            came_bytes=self._came,
         )
