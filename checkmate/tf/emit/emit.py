@@ -202,8 +202,7 @@ class _Emitter(Copies):
             with self.graph.control_dependencies(None), self.graph.control_dependencies(list(after.values())):
                 return tf.identity(exchange(how, inputs[0]), name=name).op
         if (exponent := self._exponents.get(index)) is not None:
-            with self.graph.control_dependencies(None), self.graph.control_dependencies(list(after.values())):
-                return power(inputs[0], exponent, name)
+            return power(self.graph, inputs[0], exponent, list(after.values()), name)
         preserved = self._keeps_layouts and has_layout(original)
         return private.create_op(
             self.graph,

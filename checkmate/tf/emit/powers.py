@@ -6,6 +6,9 @@ CPU run without the rewriting that sees to it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import tensorflow as tf
 
 from checkmate.tf.emit.constants import value_of_constant
@@ -36,8 +39,19 @@ def exponents(structure: Structure, constant: frozenset[int]) -> dict[int, float
     return found
 
 
-def power(base: tf.Tensor, exponent: float, name: str) -> tf.Operation:
-    """Return the op that raises ``base`` to an exponent of ``exponents``."""
+def power(
+    graph: Any, base: tf.Tensor, exponent: float, controls: Sequence[tf.Operation], name: str
+) -> tf.Operation:
+    """Return the op that raises ``base`` to an exponent of ``exponents``.
+
+    Each op of it runs after ``controls``.
+    """
+
+    def made(function: Callable[..., tf.Tensor], name: str, *inputs: tf.Tensor) -> tf.Tensor:
+        # TensorFlow leaves out a control edge that an input from the same context has.
+        with graph.control_dependencies(None), graph.control_dependencies(list(controls)):
+            return function(*inputs, name=name)
+
     if exponent not in _AS:  # the third power
-        return tf.multiply(base, tf.square(base, name=f"{name}/square"), name=name).op
-    return _AS[exponent](base, name=name).op
+        return made(tf.multiply, name, base, made(tf.square, f"{name}/square", base)).op
+    return made(_AS[exponent], name, base).op
