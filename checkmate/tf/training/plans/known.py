@@ -103,7 +103,7 @@ def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | str:
         most = max(most, plan.peak_bytes + int(_ALIKE * search.allowed))
     for _ in range(_RUNS):
         tried = trials.run(plan.schedule, "an earlier run's plan", within=most, keep=True)
-        more = search.come_since(tried)
+        more = search.come_since(tried) if tried.peak_bytes > most else 0
         if tried.ran and tried.peak_bytes <= most + more:
             break
     else:
