@@ -346,6 +346,14 @@ def without_retracing_warning(function: Any) -> Any:
     return function
 
 
+def rewrites_graphs() -> bool:
+    """Return whether TensorFlow rewrites the graphs of plain steps here.
+
+    Where it does not, as to compare bits, a schedule's kernels are those of the trace.
+    """
+    return not tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer", False)
+
+
 @contextmanager
 def without_rewriting() -> Iterator[None]:
     """Let this thread call functions without rewriting their graphs.

@@ -70,7 +70,8 @@ class _Emitter(Copies):
         self._keeps_layouts = layout_is_chosen(self.folded.graph.device)
         self._late = False  # whether what is copied waits for the whole schedule
         self._in_variables = {update.ops[0]: update for update in self.structure.in_variables}
-        self._exponents = exponents(self.structure, self._constant)
+        self._rewrites = private.rewrites_graphs()
+        self._exponents = exponents(self.structure, self._constant) if self._rewrites else {}
         self._assigned = {update.assign for update in self.structure.in_variables}
 
     def emit_node(self, position: int, node: int) -> None:
@@ -165,7 +166,7 @@ class _Emitter(Copies):
         original = self.structure.ops[index]
         paired = original.type in PAIRED_TYPES
         sources = list(original.inputs)
-        for turned in transposed_inputs(original):
+        for turned in self._turned(original):
             sources[turned] = sources[turned].op.inputs[0]
         inputs = [self._tensor(tensor) if paired else self._read(tensor) for tensor in sources]
         if (
@@ -212,8 +213,12 @@ class _Emitter(Copies):
             name,
             preserved=preserved,
             any_shape=index in self._assigned,
-            turned=transposed_inputs(original).values(),
+            turned=self._turned(original).values(),
         )
+
+    def _turned(self, original: tf.Operation) -> dict[int, str]:
+        """Return the inputs that the copy reads without their transposition."""
+        return transposed_inputs(original) if self._rewrites else {}
 
     def _copy_light(
         self, index: int, inputs: Sequence[tf.Tensor], controls: Sequence[tf.Operation]

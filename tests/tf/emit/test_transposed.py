@@ -11,14 +11,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from checkmate.ir.schedule import Schedule
 from checkmate.tf.models.batch import flatten_arguments
 from checkmate.tf.models.model import ModelLike
-from checkmate.tf.profiler import trace_run
 from checkmate.tf.trace.op_kinds import OpKind
 from checkmate.tf.training.any_step import AnyStep, any_step
-from checkmate.tf.training.ready import ReadyStep
-from tests.tf.schedules import recompute_forward
+from tests.tf.emit.like_plain import types_run
 
 
 def attention_step() -> tuple[AnyStep, list[tf.Tensor]]:
@@ -46,22 +43,10 @@ def attention_step() -> tuple[AnyStep, list[tf.Tensor]]:
 
 def test_products_read_transposed_what_nothing_else_does() -> None:
     step, tensors = attention_step()
-    (kernel,) = step.folded.traced.variables
-    before = kernel.numpy()
-    plain = [tensor.numpy() for tensor in step.plain()(*tensors)[1:]]
-    after = kernel.numpy()
     structure = step.folded.structure
     transpositions = [op for op in structure.ops if op.type == "Transpose"]
     copied = sum(structure.kinds[structure.index[op.name]] is OpKind.HEAVY for op in transpositions)
     assert 0 < copied < len(transpositions)
-    for schedule in (step.everything, recompute_forward(step.graph)):
-        assert isinstance(schedule, Schedule)
-        ready = ReadyStep(step, schedule)
-        kernel.assign(before)
-        _, found = ready.run(tensors)
-        for ours, theirs in zip(found, plain, strict=True):
-            assert np.allclose(ours.numpy(), theirs, rtol=1e-4, atol=1e-5)
-        assert np.allclose(kernel.numpy(), after, rtol=1e-5, atol=1e-6)
-        runs = trace_run(lambda ready=ready: ready.run(tensors), device="cpu").runs
-        assert sum("MatMul" in run.type for run in runs) >= 8
-        assert len([run for run in runs if "Transpose" in run.type]) == copied
+    for types in types_run(step, tensors):
+        assert sum("MatMul" in each for each in types) >= 8
+        assert sum("Transpose" in each for each in types) == copied
