@@ -7,7 +7,7 @@ for; here schedules are solved, predicted and measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from checkmate.errors import BudgetBelowMinimumError, StepTooLargeError, VerificationError
 from checkmate.ir.graph import Graph
@@ -119,12 +119,13 @@ def fit(
     arranger = Arranger(folded, folded.graph, history)
     search = PredictedSearch(folded.graph, predict, allowed, solve, report, cancelled, arranger.arranged)
     best: BudgetFit | None = None
-    ran_out = ""
+    ran_out, tried = "", 0
     for attempt in range(1, _MEASUREMENTS + 1):
         candidate = search.given(first) if first is not None and attempt == 1 else None
         candidate = candidate or search.next()
         if candidate is None:
-            return best or BudgetFit(allowed, search.last, None, None, attempt - 1, ran_out)
+            break
+        tried = attempt
         try:
             found = measure_fresh(
                 request,
@@ -145,7 +146,7 @@ def fit(
         if now.fits:
             return now
         search.measured(candidate, found.peak_bytes)
-    return best or BudgetFit(allowed, search.last, None, None, _MEASUREMENTS, ran_out)
+    return replace(best or BudgetFit(allowed, search.last, None, None, tried, ran_out), attempts=tried)
 
 
 def over_by(error: StepTooLargeError, allowed: int) -> int:

@@ -203,6 +203,14 @@ def test_the_result_says_that_every_schedule_ran_out_of_memory() -> None:
         found.require_fit()
 
 
+def test_the_error_counts_every_attempt_not_those_up_to_the_best() -> None:
+    over = [shows(int(ALLOWED * times)) for times in (1.2, 1.1, 1.3, 1.15)]
+    found, _, run = answered(ALLOWED, over)
+    with pytest.raises(VerificationError, match=f"after {len(run)} attempts the measured peak"):
+        found.require_fit()
+    assert found.measured is not None and found.measured.peak_bytes == int(ALLOWED * 1.1)
+
+
 def test_a_given_schedule_that_fits_is_the_only_one_measured() -> None:
     first = quick(GRAPH, ALLOWED)
     found, solved, run = answered(ALLOWED, [shows(ALLOWED)], first)
