@@ -8,11 +8,14 @@ stateful, and to read what a graph captured.
 from __future__ import annotations
 
 import copy
+import ctypes
 import gc
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -28,6 +31,10 @@ from tensorflow.python.util import _pywrap_util_port, deprecation
 _DROPPED_ATTRIBUTES = frozenset({"_output_shapes", "_class", "_gradient_op_type"})
 # Grappler neither rewrites nor removes ops with this attribute: it takes them for ops asked for by name.
 _PRESERVED = "_grappler_do_not_remove"
+
+# Abseil's releases, one of which is in TensorFlow's library; a part of the names of its functions.
+_ABSEIL = ("20250814", "20250512", "20250127", "20240722", "20240116", "20230802", "20230125")
+_WARNINGS = 1  # of Abseil's levels: notes are 0
 
 
 def is_jit_compiled(function: Any) -> bool:
@@ -446,3 +453,38 @@ def number_of(context: Any) -> int:
     """Return the number of the replica here that ``context`` is for."""
     found = context._replica_id
     return int(tf.get_static_value(found) if tf.is_tensor(found) else found)
+
+
+@contextmanager
+def without_notes() -> Iterator[None]:
+    """Keep TensorFlow from printing notes of its own; warnings stay.
+
+    Its profiler prints five lines per trace. Where the library does not offer the level, they are printed.
+    """
+    found = _log_level()
+    if found is None:
+        yield
+        return
+    level, set_level = found
+    before = level()
+    set_level(max(before, _WARNINGS))
+    try:
+        yield
+    finally:
+        set_level(before)
+
+
+@cache
+def _log_level() -> tuple[Callable[[], int], Callable[[int], object]] | None:
+    """Return Abseil's functions that read and set the level of what is printed."""
+    try:
+        library = ctypes.CDLL(str(Path(tf.sysconfig.get_lib()) / "libtensorflow_framework.so.2"))
+    except OSError:
+        return None
+    for release in _ABSEIL:
+        room = f"_ZN4absl{len(release) + 4}lts_{release}"
+        level = getattr(library, f"{room}11MinLogLevelEv", None)
+        set_level = getattr(library, f"{room}14SetMinLogLevelENS0_18LogSeverityAtLeastE", None)
+        if level is not None and set_level is not None:
+            return level, set_level
+    return None

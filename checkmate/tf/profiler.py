@@ -15,6 +15,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
+from checkmate.tf import private
+
 # TensorFlow's names: the plain allocator, oneDNN's, and the one that TF_CPU_ALLOCATOR_USE_BFC chooses.
 _CPU_ALLOCATORS = frozenset({"cpu", "mklcpu", "bfc_cpu_allocator_for_gpu"})
 # The allocator of the GPU in use; each process sees one GPU. gpu_host_bfc hands out the host's memory.
@@ -106,12 +108,13 @@ def trace_run(run: Callable[[], object], *, device: str) -> StepTrace:
     """
     # Without options: the defaults are what is wanted, and TensorFlow warns of each number that is given.
     with tempfile.TemporaryDirectory(prefix="checkmate-trace-") as folder:
-        tf.profiler.experimental.start(folder)
-        try:
-            result = run()
-            del result
-        finally:
-            tf.profiler.experimental.stop()
+        with private.without_notes():
+            tf.profiler.experimental.start(folder)
+            try:
+                result = run()
+                del result
+            finally:
+                tf.profiler.experimental.stop()
         space = xplane_pb2.XSpace()
         for path in Path(folder).rglob("*.xplane.pb"):
             space.MergeFromString(path.read_bytes())

@@ -5,6 +5,10 @@ If a release changes them, this fails before anything else does.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tempfile
 import threading
 from typing import Any
 
@@ -159,3 +163,25 @@ def test_one_thread_calls_a_function_without_rewriting_its_graph() -> None:
         other.start()
         other.join()
     assert fused() and beside == [True]
+
+
+def test_a_trace_prints_nothing_and_notes_are_printed_again_after_it() -> None:
+    code = (
+        "import sys, tensorflow as tf\n"
+        "from checkmate.tf.profiler import trace_run\n"
+        "tf.ones(3) + 1\n"
+        "print('before', file=sys.stderr, flush=True)\n"
+        "trace_run(lambda: tf.ones(3) + 1, device='cpu')\n"
+        "print('after', file=sys.stderr, flush=True)\n"
+        "tf.profiler.experimental.start(sys.argv[1])\n"
+        "tf.profiler.experimental.stop()\n"
+    )
+    told = {key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"}
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-c", code, folder], env=told, capture_output=True, text=True, check=True
+        )
+    _, _, rest = done.stderr.partition("before\n")
+    within, _, after = rest.partition("after\n")
+    assert within == ""
+    assert "Profiler session started" in after
