@@ -31,7 +31,7 @@ from checkmate.solvers.compile.compilation import compile_first
 
 POLICIES = ("nothing_saveable", "dots_saveable", "dots_with_no_batch_dims_saveable")
 ROUNDS = 10
-_COMPILING = 0.6  # of all seconds, until what is not compiled is given up
+_COMPILING = 0.64  # of all seconds, until what is not compiled is given up
 _RUNNING = 40.0  # seconds, at most, for what one process measures
 # The largest batches: what a plain step cannot hold, and what is asked of the scheduled one.
 BEYOND = {"gpt": 288}

@@ -171,7 +171,7 @@ def _kernel(across: int, inputs: int, outputs: int) -> Any:
 
 
 def resnet(
-    wrap: Wrap, batch: int, stages: tuple[int, ...] = (2, 2, 2, 2), width: int = 64, across: int = 224
+    wrap: Wrap, batch: int, stages: tuple[int, ...] = (1, 1, 1, 1), width: int = 64, across: int = 224
 ) -> Network:
     """Return a ResNet of bottleneck blocks; ResNet-50 has 3, 4, 6 and 3 of them."""
 
@@ -209,7 +209,7 @@ def resnet(
 
 
 NETWORKS: dict[str, Callable[..., Network]] = {"gpt": gpt, "vit": vit, "resnet": resnet}
-BATCHES = {"gpt": 48, "vit": 512, "resnet": 256}
+BATCHES = {"gpt": 48, "vit": 512, "resnet": 512}
 SMALL: dict[str, dict[str, Any]] = {
     "gpt": {"batch": 4, "layers": 4, "width": 128, "length": 128, "words": 512},
     "vit": {"batch": 8, "layers": 4, "width": 128, "across": 64},
