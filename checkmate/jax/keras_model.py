@@ -31,7 +31,7 @@ def rematerialize_model(model: Any, budget: Any, example: Any, **wanted: Any) ->
         _require(model)
         step = _named(model, request)
         make_train_function.step = step  # type: ignore[attr-defined]
-        model.train_function = model._make_function(step)
+        model.train_function = model._make_function(lambda state, data: step(state, _trimmed(data)))
 
     model.make_train_function = make_train_function
     model.train_function = None
@@ -77,7 +77,14 @@ def _prepare(model: Any, example: Any) -> None:
         optimizer_variables=True,
         metrics_variables=True,
     )
-    model.make_train_function.step.prepare(state, data)
+    model.make_train_function.step.prepare(state, _trimmed(data))
+
+
+def _trimmed(data: Any) -> Any:
+    """Return a batch without what is missing at its end: ``fit`` leaves it out, others pass None."""
+    while isinstance(data, tuple) and data and data[-1] is None:
+        data = data[:-1]
+    return data
 
 
 def _require(model: Any) -> None:

@@ -17,15 +17,13 @@ import jax
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
-from checkmate.jax.emit import TiedSteps, scheduled
+from checkmate.jax.emit import scheduled
 from checkmate.jax.fuse import Fusion
 from checkmate.jax.memory import StepMemory, memory_of
 from checkmate.jax.program import Program
-from checkmate.jax.ways import Way
+from checkmate.jax.ways import Way, holds_order, usual_ways
 from checkmate.memory.compiling import Compiled, Compiler, CompilingSearch
 from checkmate.pipeline import keep_everything_peak, known_minimum, solve
-
-_USUAL = 2  # ways are tried for each schedule; all are for the smallest
 
 Solve = Callable[[Graph, int], SolveResult]
 
@@ -43,10 +41,14 @@ class CompiledStep:
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """A schedule that was compiled only to read its memory."""
+    """A schedule that was compiled to read its memory.
+
+    ``executable`` is there where it was compiled as it will run.
+    """
 
     jitted: Any
     memory: StepMemory
+    executable: Any
 
 
 @dataclass
@@ -77,13 +79,13 @@ class Search:
         """
         compiler = Compiler(
             self.ways,
-            _USUAL,
-            lambda way: way.ties is TiedSteps.ALL,
+            usual_ways(self.platform),
+            lambda way: holds_order(way, self.platform),
             self._compile,
             lambda asked: self._solved(self.solve(self.graph, asked)),
             lambda: self._solved(self.solve(self.graph, known_minimum(self.graph).bytes)),
         )
-        search = CompilingSearch(self.graph, self.budget - self.plain.fixed, 1.0, compiler)
+        search = CompilingSearch(self.graph, self.budget - self.plain.fixed, self._rate(), compiler)
         best = search.run()
         for trial in search.fitting:
             found = self._finish(trial)
@@ -92,6 +94,13 @@ class Search:
         if search.fitting:
             best = min(search.tried, key=lambda each: each.temporary)
         return None if best is None else self._finish(best)
+
+    def _rate(self) -> float:
+        """Return how many bytes XLA will probably take for each of the graph's."""
+        if self.platform == "cpu":
+            return 1.0
+        held = keep_everything_peak(self.graph) - self.graph.fixed_bytes
+        return min(1.0, max(1, self.plain.temporary) / max(1, held))
 
     def _solved(self, result: SolveResult) -> Schedule | None:
         """Return the schedule of ``result``, and remember what it is of."""
@@ -108,14 +117,19 @@ class Search:
     def _compile(self, schedule: Schedule, way: Way) -> tuple[_Trial, int]:
         run = scheduled(self.program, self.fused, schedule, self.platform, way.ties)
         jitted = jax.jit(run, donate_argnums=self.donated)
-        memory = memory_of(self._executable(jitted, way.trial_options(self.platform)))
-        return _Trial(jitted, memory), memory.whole - self.plain.fixed
+        options = way.trial_options(self.platform)
+        executable = self._executable(jitted, options)
+        memory = memory_of(executable)
+        made = _Trial(jitted, memory, executable if options == way.options else None)
+        return made, memory.whole - self.plain.fixed
 
     def _finish(self, trial: Compiled[Way, _Trial]) -> CompiledStep:
-        """Compile a trial as it will run, and read its memory again."""
-        executable = self._executable(trial.made.jitted, trial.way.options)
+        """Return a trial as it will run: compiled again, where it was compiled otherwise."""
+        made, executable = trial.made, trial.made.executable
+        if executable is None:
+            executable = self._executable(made.jitted, trial.way.options)
         memory = memory_of(executable)
-        return CompiledStep(trial.made.jitted, trial.way, executable, memory, self._result_of(trial.schedule))
+        return CompiledStep(made.jitted, trial.way, executable, memory, self._result_of(trial.schedule))
 
     def _executable(self, jitted: Any, options: dict[str, Any]) -> Any:
         started = time.perf_counter()

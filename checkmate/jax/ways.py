@@ -1,7 +1,8 @@
 """How a schedule is put to XLA: what waits, and how XLA orders the rest.
 
 Where all steps are tied XLA fuses less and compiles slower. On a CPU it then holds nearly what the graph
-says, and less than where only recomputations wait; the steps that were measured ran faster, too.
+says, and less than where only recomputations wait; the steps that were measured ran faster, too. On a GPU it
+holds nearly what the graph says, too, but that is more: XLA orders for memory there.
 """
 
 from __future__ import annotations
@@ -46,3 +47,13 @@ def ways_on(platform: str, *, alone: bool) -> tuple[Way, ...]:
         return Way(TiedSteps.RECOMPUTED), Way(TiedSteps.ALL)
     thrifty = (Way(TiedSteps.ALL, thrifty=True),) if alone else ()
     return Way(TiedSteps.ALL), *thrifty, Way(TiedSteps.RECOMPUTED)
+
+
+def usual_ways(platform: str) -> int:
+    """Return how many of the ways are tried for each schedule; all are for the smallest."""
+    return 2 if platform == "cpu" else 1
+
+
+def holds_order(way: Way, platform: str) -> bool:
+    """Return whether the step's own order, held by ``way``, may take less than XLA's."""
+    return platform == "cpu" and way.ties is TiedSteps.ALL

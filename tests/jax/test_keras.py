@@ -81,7 +81,10 @@ def test_several_steps_per_execution_and_a_scaled_loss() -> None:
     checkmate.rematerialize(ours, "75%", example=(x[:1024], y[:1024]), **quick)
     assert checkmate.jax.report_of(ours).recomputations > 0
     found = ours.fit(x, y, **fit).history
+    assert len(ours.make_train_function.step.plans) == 1  # that of the example
     np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-6)
+    ours.train_on_batch(x[:1024], y[:1024])
+    assert len(ours.make_train_function.step.plans) == 1
     print("done")
     """)
     assert out.strip().endswith("done")

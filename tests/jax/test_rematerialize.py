@@ -17,7 +17,10 @@ import jax.numpy as jnp
 
 import checkmate.jax
 from checkmate.errors import InfeasibleError, NoScheduleError, TraceError, UsageError
+from checkmate.jax.emit import TiedSteps
 from checkmate.jax.memory import memory_of
+from checkmate.jax.search import Search
+from checkmate.jax.ways import holds_order, usual_ways, ways_on
 from checkmate.solvers.problem import SolveOptions
 from tests.benchmarks.jax_networks import dense as dense_blocks
 from tests.benchmarks.jax_networks import resnet
@@ -59,6 +62,30 @@ def test_order_alone_is_tried_first() -> None:
     assert report.recomputations == 0 and report.predicted_overhead == 0
     assert not report.is_plain and "0 recomputations" in report.sentence
     assert report.compilations == 3  # plain, the trial, and the one that runs
+
+
+@pytest.mark.heavy
+def test_what_was_tried_as_it_runs_is_not_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[Any] = []
+
+    def counted(search: Search, jitted: Any, options: dict[str, Any]) -> Any:
+        compiled.append(jitted)
+        return executable(search, jitted, options)
+
+    executable = Search._executable
+    monkeypatch.setattr(Search, "_executable", counted)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    args = args_of(dense)
+    found = checkmate.jax.rematerialize(dense, "60%", of="temporary", example=args, **QUICK)
+    assert len(compiled) == len(set(map(id, compiled))) == found.report.compilations - 1
+    assert largest_difference(found(*args), jax.jit(dense)(*args)) <= 1e-6
+
+
+def test_only_a_cpu_needs_the_order_held() -> None:
+    for way in ways_on("gpu", alone=True):
+        assert not holds_order(way, "gpu") and way.trial_options("gpu") == way.options == {}
+    assert any(holds_order(way, "cpu") for way in ways_on("cpu", alone=False))
+    assert usual_ways("gpu") == 1 and ways_on("gpu", alone=True)[0].ties is TiedSteps.RECOMPUTED
 
 
 @pytest.mark.heavy
