@@ -138,7 +138,7 @@ class Conductor:
         environment = {
             **os.environ,
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-            "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.95",
+            "XLA_PYTHON_CLIENT_MEM_FRACTION": os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.95"),
             "TF_CPP_MIN_LOG_LEVEL": "3",
             "KERAS_BACKEND": "jax",
         }
