@@ -8,8 +8,8 @@ depend on the machine *and* on the environment, so a graph, a cached cost and a 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,25 +106,36 @@ def emitted(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
 def make_exact(kind: str, seed: int) -> None:
     """Make this process compute the same bits each time it runs the same ops.
 
-    On a CPU the environment has already chosen Eigen's kernels; graph rewriting is switched off here. On a
-    GPU TF32 is switched off too, and ops run deterministic kernels or fail (``is_not_deterministic``). Random
-    ops then need a seed: they get ``seed``.
+    The environment has already chosen Eigen's kernels, or cuDNN's that repeat themselves; graph rewriting is
+    switched off here. On a GPU TF32 is switched off too, and steps run under ``deterministic``. Random ops
+    then need a seed: they get ``seed``.
     """
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     if kind == "gpu":
         tf.random.set_seed(seed)
         tf.config.experimental.enable_tensor_float_32_execution(False)
-        private.forbid_nondeterminism(True)
+
+
+@contextmanager
+def deterministic(kind: str) -> Iterator[None]:
+    """Have ops run deterministic kernels on a GPU, or fail.
+
+    For their error see ``is_not_deterministic``. Nothing may be traced meanwhile: TensorFlow traces some
+    losses to other ops then, so schedules would be of another step.
+    """
+    if kind != "gpu":
+        yield
+        return
+    private.forbid_nondeterminism(True)
+    try:
+        yield
+    finally:
+        private.forbid_nondeterminism(False)
 
 
 def is_not_deterministic(error: BaseException | None) -> bool:
     """Return whether ``error`` says that an op has no deterministic kernel."""
     return isinstance(error, tf.errors.UnimplementedError) and "determinis" in str(error).lower()
-
-
-def allow_nondeterminism() -> None:
-    """Let ops without a deterministic kernel run again; undo ``make_exact``."""
-    private.forbid_nondeterminism(False)
 
 
 def reset_peak(meter: str) -> None:

@@ -20,8 +20,8 @@ from checkmate.tf.quick_import import import_quickly
 METERED: Mapping[str, str] = {"TF_CPU_ALLOCATOR_USE_BFC": "true", "TF_GPU_ALLOCATOR": ""}
 """Allocators whose requests are metered and traced; ``cuda_malloc_async`` makes no allocator events."""
 
-EXACT: Mapping[str, str] = {"TF_ENABLE_ONEDNN_OPTS": "0"}
-"""Eigen kernels: the same op gives the same bits."""
+EXACT: Mapping[str, str] = {"TF_ENABLE_ONEDNN_OPTS": "0", "TF_CUDNN_DETERMINISTIC": "1"}
+"""Eigen's kernels, and on a GPU those of cuDNN that give the same bits each time."""
 
 _ALLOCATOR, _WANTED = "TF_GPU_ALLOCATOR", "CHECKMATE_GPU_ALLOCATOR_WANTED"
 _LIMIT = "TF_CPU_BFC_MEM_LIMIT_IN_MB"  # 64 GiB unless it is set

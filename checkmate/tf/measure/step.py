@@ -23,7 +23,7 @@ from checkmate.progress import never, silent
 from checkmate.request import ModelRequest, Target
 from checkmate.tf.costs.session import choose_device, flat_batch, prepare
 from checkmate.tf.devices import (
-    allow_nondeterminism,
+    deterministic,
     is_not_deterministic,
     make_exact,
     peak_bytes,
@@ -247,22 +247,24 @@ def compare_all(task: Mapping[str, Any]) -> dict[str, Any]:
         if task.get("nodes") is not None:
             schedules = [moved_steps(steps, task["nodes"], task["op_types"], folded) for steps in schedules]
         xla = emission_of(task)
-        found, note = run_deterministically(lambda: _compared_all(folded, batch, schedules, xla))
+        exact_on = device.kind if task.get("exact") else "cpu"
+        found, note = run_deterministically(exact_on, lambda: _compared_all(folded, batch, schedules, xla))
     return {"schedules": [{**each, **({"note": note} if note else {})} for each in found]}
 
 
-def run_deterministically(run: Callable[[], _T]) -> tuple[_T, str]:
+def run_deterministically(kind: str, run: Callable[[], _T]) -> tuple[_T, str]:
     """Call ``run`` with deterministic kernels; return its result and "".
 
-    If an op has no deterministic kernel, call it again without, and return its result and a note.
+    If an op has no deterministic kernel, call it again without, and return its result and a note. ``kind``:
+    of the device; a CPU's kernels need no switch. ``run`` traces nothing (``deterministic``).
     """
     try:
-        return run(), ""
+        with deterministic(kind):
+            return run(), ""
     except (CheckmateError, tf.errors.UnimplementedError) as error:
         reason = error.__cause__ if isinstance(error, CheckmateError) else error
         if not is_not_deterministic(reason):
             raise
-        allow_nondeterminism()
         said = str(reason).strip().splitlines()[0][:200]
         note = (
             "gradients were compared within the plain step's own spread, not bit by bit: "

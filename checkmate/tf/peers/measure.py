@@ -132,25 +132,27 @@ def compare_peers(task: Mapping[str, Any]) -> Answer:
     """
     request = ModelRequest.from_json(task["request"])
     kind = choose_device(request, here=True).kind
+    exact_on = kind if task.get("exact") else "cpu"
     if task.get("exact"):
         make_exact(kind, 0)
     plain = build(request, PLAIN, with_gradients=True)
     batch = flat_batch(plain.loaded)
     start = [variable.numpy() for variable in plain.variables]
-    expected, _ = run_deterministically(lambda: _outcome(plain, start, batch))
+    expected, _ = run_deterministically(exact_on, lambda: _outcome(plain, start, batch))
     found: Answer = {}
     for name in task["methods"]:
         keras.utils.clear_session()
         traced = partial(build, request, find_method(name), task.get("layers") or (), with_gradients=True)
-        got = result_or_sentence(partial(_built_outcome, traced, start, batch))
+        got = result_or_sentence(partial(_built_outcome, exact_on, traced, start, batch))
         found[name] = {"failed": got} if isinstance(got, str) else comparison(expected, got)
     return found
 
 
 def _built_outcome(
-    traced: Callable[[], BuiltStep], start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]
+    kind: str, traced: Callable[[], BuiltStep], start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]
 ) -> Answer:
-    return _outcome(traced(), start, batch)
+    built = traced()
+    return run_deterministically(kind, lambda: _outcome(built, start, batch))[0]
 
 
 def _outcome(built: BuiltStep, start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]) -> Answer:

@@ -34,6 +34,7 @@ from checkmate.tf.measure import step
 from checkmate.tf.measure.fresh_step import FreshMeasurement
 from checkmate.tf.peers import measure as peer_measure
 from checkmate.tf.profiler import StepTrace
+from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.training import measure as live_measure
 from tests.quick_start import QUICK
 from tests.tf.fake_gpu import folded_for_gpu
@@ -130,12 +131,13 @@ EXACT = """
 import json, sys
 import tensorflow as tf
 from tensorflow.python.framework import config
-from checkmate.tf.devices import allow_nondeterminism, make_exact
+from checkmate.tf.devices import deterministic, make_exact
 make_exact(sys.argv[1], 3)
-drawn = float(tf.random.normal(())) if sys.argv[1] == "gpu" else None
-tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
-found = [config.is_op_determinism_enabled(), tf32, drawn is not None]
-allow_nondeterminism()
+assert not config.is_op_determinism_enabled()  # steps are traced as they are elsewhere
+with deterministic(sys.argv[1]):
+    drawn = float(tf.random.normal(())) if sys.argv[1] == "gpu" else None
+    tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
+    found = [config.is_op_determinism_enabled(), tf32, drawn is not None]
 options = tf.config.optimizer.get_experimental_options()
 print(json.dumps([*found, config.is_op_determinism_enabled(), options]))
 """
@@ -150,6 +152,35 @@ def test_exact_is_deterministic_and_without_tf32_on_a_gpu_alone(kind: str, found
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     *said, options = json.loads(ran.stdout.splitlines()[-1])
     assert said == found and options["disable_meta_optimizer"] is True
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("loss", ["sparse_categorical_crossentropy", "categorical_crossentropy"])
+def test_a_step_is_traced_as_elsewhere_though_its_kernels_are_deterministic(
+    loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TensorFlow traces these losses to other ops under determinism: seen on an H200."""
+    asked = dataclasses.replace(request(), loss=loss)
+    elsewhere = prepare(asked, report=silent, cancelled=never)
+    plain = Schedule.plain(elsewhere.graph)
+    switched: list[bool] = []
+    traced: list[list[str]] = []
+    forbid, real = private.forbid_nondeterminism, step._compared_all
+
+    def note(folded: FoldedStep, *others: object) -> list[dict[str, object]]:
+        traced.append([op.type for op in folded.structure.ops])
+        return real(folded, *others)
+
+    monkeypatch.setattr(
+        private, "forbid_nondeterminism", lambda forbidden: (switched.append(forbidden), forbid(forbidden))
+    )
+    monkeypatch.setattr(step, "choose_device", lambda request, here: Device("a GPU", "gpu"))
+    monkeypatch.setattr(step, "make_exact", lambda kind, seed: None)
+    monkeypatch.setattr(step, "_compared_all", note)
+    exact = step.compare({"request": asked.to_json(), "steps": plain.steps.tolist(), "exact": True})
+    assert switched == [True, False] and "note" not in exact
+    assert traced == [[op.type for op in elsewhere.structure.ops]]
+    assert exact["overall_relative_error"] < 1e-3  # these are the default kernels
 
 
 def no_kernel(text: str) -> CheckmateError:
@@ -172,17 +203,17 @@ def test_an_op_without_a_deterministic_kernel_is_one_sentence_and_a_tolerance(
             raise found
         return found
 
-    found, note = step.run_deterministically(run)
+    found, note = step.run_deterministically("gpu", run)
     assert (
         found == 7
-        and switched == [False]
+        and switched == [True, False]
         and said in note
         and note.startswith("gradients were compared within")
     )
-    assert step.run_deterministically(lambda: 8) == (8, "")
+    assert step.run_deterministically("cpu", lambda: 8) == (8, "")
     with pytest.raises(CheckmateError, match="the step failed to run"):
-        step.run_deterministically(lambda: (_ for _ in ()).throw(no_kernel("no kernel for this type")))
-    assert switched == [False]
+        step.run_deterministically("cpu", lambda: (_ for _ in ()).throw(no_kernel("no kernel for this type")))
+    assert switched == [True, False]
 
 
 @pytest.mark.heavy
