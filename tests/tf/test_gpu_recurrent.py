@@ -39,11 +39,11 @@ def forward_nodes(folded: FoldedStep) -> list[int]:
 @pytest.mark.parametrize(
     ("name", "reserves"),
     [
-        ("lstm", [6 * 4 * ELEMENTS] * 2),
-        ("gru", [5 * 4 * ELEMENTS] * 2),
-        ("bidirectional", [6 * 4 * ELEMENTS] * 2 + [5 * 4 * ELEMENTS] * 2),
-        ("masked", [6 * 4 * ELEMENTS, 5 * 4 * ELEMENTS]),
-        ("half", [6 * 2 * ELEMENTS] * 2),
+        ("lstm", [5 * 4 * ELEMENTS + 256] * 2),
+        ("gru", [6 * 4 * ELEMENTS + 256] * 2),
+        ("bidirectional", [5 * 4 * ELEMENTS + 256] * 2 + [6 * 4 * ELEMENTS + 256] * 2),
+        ("masked", [5 * 4 * ELEMENTS + 256, 6 * 4 * ELEMENTS + 256]),
+        ("half", [5 * 2 * ELEMENTS + 256] * 2),
     ],
 )
 def test_recurrent_layers_fold_on_a_gpu(
@@ -58,22 +58,57 @@ def test_recurrent_layers_fold_on_a_gpu(
     assert everything.peak_bytes - folded.graph.fixed_bytes > sum(reserves)
 
 
-def test_layers_and_directions_multiply_the_reserve() -> None:
+@pytest.mark.parametrize(
+    ("mode", "layers", "directions", "sizes", "dropout", "dtype", "bytes_"),
+    [
+        ("lstm", 1, 1, (20, 16, 64), 0.0, tf.float32, 409_856),
+        ("lstm", 1, 1, (64, 256, 256), 0.0, tf.float32, 83_886_336),
+        ("lstm", 2, 1, (20, 16, 64), 0.0, tf.float32, 901_376),
+        ("lstm", 1, 2, (20, 16, 64), 0.0, tf.float32, 819_456),
+        ("lstm", 2, 1, (20, 16, 64), 0.5, tf.float32, 903_936),
+        ("lstm", 1, 1, (20, 16, 64), 0.0, tf.float16, 205_056),
+        ("gru", 1, 1, (20, 16, 64), 0.0, tf.float32, 491_776),
+        ("gru", 1, 1, (64, 256, 256), 0.0, tf.float32, 100_663_552),
+        ("gru", 2, 1, (20, 16, 64), 0.0, tf.float32, 1_065_216),
+        ("gru", 1, 2, (20, 16, 64), 0.0, tf.float32, 983_296),
+        ("rnn_tanh", 1, 1, (20, 16, 64), 0.0, tf.float32, 82_176),
+        ("rnn_tanh", 1, 1, (64, 256, 256), 0.0, tf.float32, 16_777_472),
+        ("rnn_tanh", 2, 1, (20, 16, 64), 0.0, tf.float32, 246_016),
+        ("rnn_tanh", 1, 2, (20, 16, 64), 0.0, tf.float32, 164_096),
+    ],
+)
+def test_the_reserve_is_what_cudnn_asked_for_on_an_h200(
+    mode: str,
+    layers: int,
+    directions: int,
+    sizes: tuple[int, int, int],
+    dropout: float,
+    dtype: tf.DType,
+    bytes_: int,
+) -> None:
+    """The bytes were read on an NVIDIA H200 with cuDNN 9."""
+    steps, batch, units = sizes
     with tf.Graph().as_default():
+        state = tf.zeros((layers * directions, batch, units), dtype)
         made = tf.raw_ops.CudnnRNNV3(
-            input=tf.zeros((20, 4, 8)), input_h=tf.zeros((6, 4, 16)), input_c=tf.zeros((6, 4, 16)),
-            params=tf.zeros((9,)), sequence_lengths=tf.fill((4,), 20), direction="bidirectional",
-            rnn_mode="lstm", is_training=True,
+            input=tf.zeros((steps, batch, 8), dtype), input_h=state, input_c=state,
+            params=tf.zeros((9,), dtype), sequence_lengths=tf.fill((batch,), steps), rnn_mode=mode,
+            direction="bidirectional" if directions == 2 else "unidirectional", dropout=dropout,
+            is_training=True,
         )  # fmt: skip
-        made.output.set_shape((20, 4, 32))
+        made.output.set_shape((steps, batch, units * directions))
         assert is_reserve(made.reserve_space) and not is_reserve(made.output)
-        # Three layers in both directions.
-        assert tensor_bytes(made.reserve_space) == 6 * 4 * (20 * 4 * 32) * 3
+        assert tensor_bytes(made.reserve_space) == bytes_
         assert tensor_bytes(made.host_reserved) == 0
+
+
+def test_a_kernel_that_does_not_train_keeps_nothing() -> None:
+    with tf.Graph().as_default():
         used = tf.raw_ops.CudnnRNNV3(
             input=tf.zeros((20, 4, 8)), input_h=tf.zeros((1, 4, 16)), input_c=tf.zeros((1, 4, 16)),
             params=tf.zeros((9,)), sequence_lengths=tf.fill((4,), 20), is_training=False,
         )  # fmt: skip
+        used.output.set_shape((20, 4, 16))
         assert tensor_bytes(used.reserve_space) == 0
 
 

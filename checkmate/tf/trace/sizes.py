@@ -25,8 +25,10 @@ _RESERVES = {
 }
 # Which algorithm was chosen; it lies in the host's memory.
 _ON_HOST = frozenset({("CudnnRNNV2", 4), ("CudnnRNNV3", 4)})
-# Numbers that cuDNN keeps per time step, example and unit: activations of gates, the next state, its tanh.
-_KEPT_PER_UNIT = {b"lstm": 6, b"gru": 5, b"rnn_tanh": 2, b"rnn_relu": 2}
+# Numbers that a layer of cuDNN keeps per time step, example and unit, and bytes beside them. As measured with
+# cuDNN 9 on an H200; a plain cell with relu was not, and counts as the one with tanh.
+_KEPT_PER_UNIT = {b"lstm": 5, b"gru": 6, b"rnn_tanh": 1, b"rnn_relu": 1}
+_KEPT_BESIDE = 256
 
 
 def tensor_bytes(tensor: tf.Tensor) -> int:
@@ -61,13 +63,12 @@ def is_reserve(tensor: tf.Tensor) -> bool:
 
 
 def _recurrent_reserve(op: tf.Operation) -> int:
-    """Estimate the bytes that a recurrent cuDNN kernel keeps for its gradient.
+    """Return the bytes that a recurrent cuDNN kernel keeps for its gradient.
 
-    NVIDIA gives no formula. The gradient of an LSTM needs its four gates, the state of the cell and the tanh
-    of that state: 6 numbers per time step, example and unit. A GRU needs three gates, the recurrent part of
-    the candidate and the state: 5. A plain cell needs 2. The estimate is that many times the elements of the
-    output, for each layer. Dropout between layers keeps a bit more. A measured profile replaces the estimate
-    by what was really requested (``checkmate.tf.allocator.learn_by_op``).
+    NVIDIA gives no formula. This one agrees to the byte with what cuDNN 9 asked for on an H200
+    (``tests/tf/test_gpu_recurrent.py``). Each layer keeps some numbers per time step, example and unit. Each
+    but the last keeps its output, too, and a bit per element of it where dropout follows. A measured profile
+    replaces all of it by what was really requested (``checkmate.tf.allocator.learn_by_op``).
     """
     if not op.get_attr("is_training"):
         return 0
@@ -77,7 +78,9 @@ def _recurrent_reserve(op: tf.Operation) -> int:
         return tensor_bytes(output)  # raises the error for an unknown dimension
     batch = op.type == "CudnnRNNV3" and not op.get_attr("time_major")
     layers = max(1, state.shape.num_elements() // (output.shape[0 if batch else 1] * output.shape[2]))
-    return int(_KEPT_PER_UNIT[op.get_attr("rnn_mode")] * layers * tensor_bytes(output))
+    kept = _KEPT_PER_UNIT[op.get_attr("rnn_mode")] * layers + layers - 1
+    masks = (layers - 1) * (output.shape.num_elements() // 8) if op.get_attr("dropout") else 0
+    return int(kept * tensor_bytes(output) + masks + _KEPT_BESIDE)
 
 
 def bounded_bytes(tensor: tf.Tensor, known: dict[str, int]) -> int:
