@@ -145,6 +145,10 @@ def fit(
             best = now
         if now.fits:
             return now
+        over = format_bytes(found.peak_bytes - allowed)
+        report(
+            Progress("measure", message=f"measured {format_bytes(found.peak_bytes)}, {over} over the budget")
+        )
         search.measured(candidate, found.peak_bytes)
     return replace(best or BudgetFit(allowed, search.last, None, None, tried, ran_out), attempts=tried)
 

@@ -24,10 +24,11 @@ from checkmate.memory.simulate import simulate
 from checkmate.pipeline import measured, solve
 from checkmate.pipeline.fitting import fit_budget as fitting
 from checkmate.pipeline.fitting.fit_budget import PredictedSearch
-from checkmate.progress import never, silent
+from checkmate.progress import Progress, Report, never, silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
 from checkmate.tf.measure.fresh_step import FreshMeasurement
+from checkmate.units import format_bytes
 
 GRAPH = training_chain(20)
 PEAK = simulate(GRAPH, Schedule.plain(GRAPH)).peak_bytes
@@ -134,7 +135,10 @@ def test_another_order_of_the_steps_is_tried_before_another_schedule(saved: floa
 
 
 def answered(
-    allowed: int, answers: list[FreshMeasurement | StepTooLargeError], first: SolveResult | None = None
+    allowed: int,
+    answers: list[FreshMeasurement | StepTooLargeError],
+    first: SolveResult | None = None,
+    report: Report = silent,
 ) -> tuple:
     """Run ``fit`` on the chain with given answers of its measurements.
 
@@ -166,7 +170,7 @@ def answered(
             allowed,
             solve=note,
             first=first,
-            report=silent,
+            report=report,
             cancelled=never,
         )  # type: ignore[arg-type]
     return found, solved, run
@@ -205,7 +209,12 @@ def test_the_result_says_that_every_schedule_ran_out_of_memory() -> None:
 
 def test_the_error_counts_every_attempt_not_those_up_to_the_best() -> None:
     over = [shows(int(ALLOWED * times)) for times in (1.2, 1.1, 1.3, 1.15)]
-    found, _, run = answered(ALLOWED, over)
+    said: list[Progress] = []
+    found, _, run = answered(ALLOWED, over, report=said.append)
+    told = [each.message for each in said if each.message.startswith("measured ")]
+    assert len(told) == len(run) and told[0].endswith(
+        f"{format_bytes(int(ALLOWED * 1.2) - ALLOWED)} over the budget"
+    )
     with pytest.raises(VerificationError, match=f"after {len(run)} attempts the measured peak"):
         found.require_fit()
     assert found.measured is not None and found.measured.peak_bytes == int(ALLOWED * 1.1)
