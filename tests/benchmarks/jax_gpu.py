@@ -1,4 +1,6 @@
-"""Measure scheduled JAX steps on a GPU beside plain ones and ``jax.checkpoint``.
+"""Measure scheduled JAX steps on a GPU beside plain ones.
+
+They are measured beside the policies of ``jax.checkpoint``, too.
 
 ``python -m tests.benchmarks.jax_gpu -o FOLDER [--small] [--seconds 230]``
 
