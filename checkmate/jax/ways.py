@@ -50,7 +50,7 @@ def ways_on(platform: str, *, alone: bool) -> tuple[Way, ...]:
 
 
 def usual_ways(platform: str) -> int:
-    """Return how many of the ways are tried for each schedule; all are for the smallest."""
+    """Return how many ways are tried per schedule; the smallest gets all."""
     return 2 if platform == "cpu" else 1
 
 

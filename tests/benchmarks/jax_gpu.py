@@ -43,8 +43,9 @@ _MARK = "row "
 
 @dataclass(frozen=True)
 class Task:
-    """One way of one network: ``plain``, a share like ``60 %``, or a policy of ``jax.checkpoint``.
+    """One way of one network.
 
+    ``way``: ``plain``, a share like ``60 %``, or a policy of ``jax.checkpoint``.
     ``beyond``: with the largest batch. ``first``: it compiles before all others.
     """
 
@@ -274,7 +275,7 @@ def work(task: Task, folder: Path, scratch: Path, small: bool) -> None:
 
 
 def _parts(task: Task, folder: Path, scratch: Path, small: bool) -> Iterator[dict[str, Any]]:
-    """Give what was compiled, what is of interest beside it, then what was measured."""
+    """Give what was compiled, what is beside it, then what was measured."""
     import jax
 
     from tests.benchmarks.jax_gpu_networks import BATCHES, NETWORKS, SMALL
