@@ -55,5 +55,5 @@ def usual_ways(platform: str) -> int:
 
 
 def holds_order(way: Way, platform: str) -> bool:
-    """Return whether the step's own order, held by ``way``, may take less than XLA's."""
+    """Return whether the step's own order may take less than XLA's."""
     return platform == "cpu" and way.ties is TiedSteps.ALL

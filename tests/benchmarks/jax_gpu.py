@@ -123,7 +123,7 @@ class Conductor:
         return self.begun + self.seconds - time.monotonic()
 
     def _compile(self, waiting: list[Task], compiling: float, until: float | None = None) -> None:
-        """Start tasks as others get done; return once all are, or the time is over."""
+        """Start tasks as others get done, until all are or the time is over."""
         end = self.begun + (compiling if until is None else min(until, compiling))
         while time.monotonic() < end:
             busy = sum(not child.compiled and not child.over for child in self.children)
@@ -311,7 +311,7 @@ def _parts(task: Task, folder: Path, scratch: Path, small: bool) -> Iterator[dic
 
 
 def _beside(task: Task, folder: Path, network: Any, executable: Any) -> dict[str, Any]:
-    """Keep the text of one step; compile the plain ones without tuned kernels, too."""
+    """Keep the text of one step; compile plain ones untuned, too."""
     import jax
 
     from checkmate.jax.memory import memory_of
@@ -373,7 +373,7 @@ def _peak(device: Any) -> int | None:
 
 
 def _differs(task: Task, scratch: Path, moment: Any) -> float | None:
-    """Return by how much gradients differ from the plain step's, relative to their norm."""
+    """Return the difference from the plain gradients, relative to their norm."""
     import jax
     import numpy as np
 
