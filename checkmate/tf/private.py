@@ -476,7 +476,7 @@ def without_notes() -> Iterator[None]:
 
 @cache
 def _log_level() -> tuple[Callable[[], int], Callable[[int], object]] | None:
-    """Return Abseil's functions that read and set the level of what is printed."""
+    """Return Abseil's functions that read and set the level of its log."""
     try:
         library = ctypes.CDLL(str(Path(tf.sysconfig.get_lib()) / "libtensorflow_framework.so.2"))
     except OSError:

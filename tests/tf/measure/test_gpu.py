@@ -159,7 +159,7 @@ def test_exact_is_deterministic_and_without_tf32_on_a_gpu_alone(kind: str, found
 def test_a_step_is_traced_as_elsewhere_though_its_kernels_are_deterministic(
     loss: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TensorFlow traces these losses to other ops under determinism: seen on an H200."""
+    """TensorFlow traces these losses to other ops under determinism."""
     asked = dataclasses.replace(request(), loss=loss)
     elsewhere = prepare(asked, report=silent, cancelled=never)
     plain = Schedule.plain(elsewhere.graph)
