@@ -5,6 +5,9 @@ Each line of its stdin asks for a process: its files (as ``checkmate.tf.child`` 
 goes, its environment and its folder. Two lines of stdout tell of it: the process, and in the end its exit
 code. TensorFlow's runtime, with allocators, threads and kernels, begins in the forked process only. So it is
 as fresh there as in one that imports TensorFlow itself.
+
+With ``--once`` nothing is forked: this process becomes the one that is asked for. That is for machines with a
+GPU, whose driver does not bear a fork for certain.
 """
 
 from __future__ import annotations
@@ -19,8 +22,9 @@ import tempfile
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
+from checkmate.ipc.child import end_with_parent
 from checkmate.tf.child import Work, do, imported
 
 _IDLE_S = 60  # between two measurements there may be a solve; a server holds about 250 MB meanwhile
@@ -36,6 +40,8 @@ def main() -> int:
         os.dup2(empty, stream)
     work = imported()
     while (line := _line(asked)) is not None:
+        if "--once" in sys.argv[1:]:
+            _become(json.loads(line), work, asked, told)
         _serve(json.loads(line), work, asked, told)
     return 0
 
@@ -60,7 +66,10 @@ def _serve(request: Mapping[str, Any], work: Work, asked: int, told: int) -> Non
     if process == 0:
         os.close(asked)
         os.close(told)
-        _be(request, work, parent)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+        _be(request, work)
     _tell(told, {"process": process})
     ended = os.pidfd_open(process)
     try:
@@ -72,18 +81,25 @@ def _serve(request: Mapping[str, Any], work: Work, asked: int, told: int) -> Non
     _tell(told, {"code": os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])})
 
 
+def _become(request: Mapping[str, Any], work: Work, asked: int, told: int) -> NoReturn:
+    """Be the process that was asked for; it ends with the end of stdin."""
+    _tell(told, {"process": os.getpid()})
+    os.close(told)
+    os.dup2(asked, 0)
+    os.close(asked)
+    end_with_parent()
+    _be(request, work)
+
+
 def _tell(told: int, fact: Mapping[str, int]) -> None:
     with suppress(BrokenPipeError):  # nobody is there any longer, as the next read finds
         os.write(told, json.dumps(fact).encode("utf-8") + b"\n")
 
 
-def _be(request: Mapping[str, Any], work: Work, parent: int) -> None:
+def _be(request: Mapping[str, Any], work: Work) -> NoReturn:
     """Be the process that was asked for, to its end."""
     code = 1
     try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         output = os.open(request["output"], os.O_WRONLY | os.O_APPEND)
         for stream in (1, 2):

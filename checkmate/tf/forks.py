@@ -1,7 +1,7 @@
-"""Ask a fork server for processes; see ``checkmate.tf.fork_server``.
+"""Ask for processes that have TensorFlow imported; see ``checkmate.tf.fork_server``.
 
-Does not import TensorFlow itself. Processes are forked on Linux alone, and only where there is no GPU: a
-driver's library does not bear a fork for certain.
+Does not import TensorFlow itself. On Linux a server forks them. A GPU's driver does not bear a fork for
+certain: where there is one, the next process imports TensorFlow while the last one measures.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import IO, Any, Protocol
 from checkmate.machine.own_modules import module_command
 
 _GPUS = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))  # NVIDIA, AMD, either in WSL
-_MOST = 2  # servers: for default kernels and for exact ones
+_MOST = 2  # servers, or processes that wait: for default kernels and for exact ones
 # Nothing reads these when TensorFlow is imported.
 _LATER = frozenset({"TMPDIR", "XDG_CACHE_HOME", "PYTEST_CURRENT_TEST", "PWD", "OLDPWD", "COLUMNS", "LINES"})
 
@@ -45,7 +45,28 @@ class Process(Protocol):
 
 
 class NotForkedError(Exception):
-    """Say that the server ended before it forked."""
+    """Say that the server, or the process that waited, ended before."""
+
+
+class Source(Protocol):
+    """What gives one process that has TensorFlow imported."""
+
+    def fork(self, files: Sequence[str], output: str, environment: Mapping[str, str]) -> Process:
+        """Have a process do the task in ``files``.
+
+        Raises:
+            NotForkedError: there is none.
+        """
+
+
+class Sources(Protocol):
+    """What keeps sources for what TensorFlow reads when it is imported."""
+
+    def take(self, environment: Mapping[str, str]) -> Source | None:
+        """Return a source for processes in this environment; None: all are busy."""
+
+    def give_back(self, source: Any, environment: Mapping[str, str]) -> None:
+        """Keep ``source`` for the next one who asks, if it goes on."""
 
 
 class ForkedProcess:
@@ -119,16 +140,10 @@ class ForkServer:
         Raises:
             NotForkedError: the server has ended.
         """
-        request = {
-            "files": list(files),
-            "output": output,
-            "environment": dict(environment),
-            "folder": os.getcwd(),
-        }
         try:
             pipe: IO[bytes] | None = self._process.stdin
             assert pipe is not None
-            pipe.write(json.dumps(request).encode("utf-8") + b"\n")
+            pipe.write(_request(files, output, environment))
             pipe.flush()
         except (OSError, ValueError) as error:  # the pipe is broken, or closed
             self.end()
@@ -193,12 +208,123 @@ class ForkServers:
                 self._idle.append((_at_import(environment), server))
 
 
+class ReadyProcess:
+    """A process that imports TensorFlow, and waits for its task."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            module_command("checkmate.tf.fork_server", "--once"),
+            stdin=subprocess.PIPE,  # closes when this process ends, and the other one ends with it
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=dict(environment),
+        )
+        self.returncode: int | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Return whether it waits no more; after a while that is so by itself."""
+        return self._process.poll() is not None
+
+    def fork(self, files: Sequence[str], output: str, environment: Mapping[str, str]) -> ReadyProcess:
+        """Give it its task.
+
+        Raises:
+            NotForkedError: it has ended.
+        """
+        try:
+            assert self._process.stdin is not None
+            self._process.stdin.write(_request(files, output, environment))
+            self._process.stdin.flush()
+        except (OSError, ValueError) as error:  # the pipe is broken, or closed
+            self.end()
+            raise NotForkedError from error
+        return self
+
+    def poll(self) -> int | None:
+        """Look whether it has ended; return the exit code then.
+
+        Raises:
+            NotForkedError: it had ended before it took the task.
+        """
+        return self._look(self._process.poll())
+
+    def wait(self) -> int:
+        """Wait for its end; return the exit code.
+
+        Raises:
+            NotForkedError: it had ended before it took the task.
+        """
+        code = self._look(self._process.wait())
+        assert code is not None
+        return code
+
+    def kill(self) -> None:
+        """End it."""
+        self.end()
+        self.returncode = -signal.SIGKILL
+
+    def end(self) -> None:
+        """End it, whatever it does."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):
+                assert pipe is not None
+                pipe.close()
+
+    def _look(self, code: int | None) -> int | None:
+        if code is not None and self.returncode is None:
+            assert self._process.stdout is not None
+            if not self._process.stdout.read(1):  # it tells that it took the task
+                raise NotForkedError
+            self.returncode = code
+        return self.returncode
+
+
+class ReadyProcesses:
+    """Keep a process ready for what comes next."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ready: list[tuple[dict[str, str], ReadyProcess]] = []
+
+    def take(self, environment: Mapping[str, str]) -> ReadyProcess:
+        """Return a process for this environment, and have the next one begin."""
+        wanted = _at_import(environment)
+        with self._lock:
+            alive = [each for each in self._ready if not each[1].ended]
+            found = next((each for each in alive if each[0] == wanted), None)
+            self._ready = [each for each in alive if each is not found]
+            while len(self._ready) >= _MOST:
+                self._ready.pop(0)[1].end()
+            ready = ReadyProcess(environment) if found is None else found[1]
+            self._ready.append((wanted, ReadyProcess(environment)))
+        return ready
+
+    def give_back(self, process: ReadyProcess, environment: Mapping[str, str]) -> None:
+        """Let go of a process; it has ended, or is not wanted."""
+        process.end()
+
+
+def _request(files: Sequence[str], output: str, environment: Mapping[str, str]) -> bytes:
+    """Return the line that asks for a process."""
+    request = {
+        "files": list(files),
+        "output": output,
+        "environment": dict(environment),
+        "folder": os.getcwd(),
+    }
+    return json.dumps(request).encode("utf-8") + b"\n"
+
+
 def _at_import(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name not in _LATER}
 
 
 @cache
-def fork_servers() -> ForkServers | None:
-    """Return the servers of this process; None where none may fork."""
-    forks = sys.platform == "linux" and hasattr(os, "pidfd_open")
-    return ForkServers() if forks and not any(path.exists() for path in _GPUS) else None
+def fork_servers() -> Sources | None:
+    """Return what gives this process others; None: each imports TensorFlow."""
+    if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
+        return None
+    return ReadyProcesses() if any(path.exists() for path in _GPUS) else ForkServers()

@@ -20,7 +20,7 @@ from checkmate.progress import Cancelled, never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf import forks, fresh
 from checkmate.tf.environment import EXACT
-from checkmate.tf.forks import ForkServers
+from checkmate.tf.forks import ForkServers, ReadyProcesses
 
 pytestmark = [
     pytest.mark.heavy,
@@ -149,7 +149,106 @@ def test_nothing_is_forked_where_a_gpu_is(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr(forks, "_GPUS", (tmp_path / "none", tmp_path / "card"))
     assert isinstance(made(), ForkServers)
     (tmp_path / "card").touch()
-    assert made() is None
+    assert isinstance(made(), ReadyProcesses)
+
+
+@pytest.fixture
+def ready(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReadyProcesses]:
+    """Return processes that wait, as on a machine with a GPU."""
+    own = ReadyProcesses()
+    monkeypatch.setattr(fresh, "fork_servers", lambda: own)
+    yield own
+    for _, process in own._ready:
+        process.end()
+
+
+def waiting(ready: ReadyProcesses) -> list[psutil.Process]:
+    return [psutil.Process(process._process.pid) for _, process in ready._ready]
+
+
+def test_the_next_process_is_ready_and_measures_the_same(
+    ready: ReadyProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run()
+    (next_one,) = waiting(ready)
+    seen: list[bool] = []
+
+    def look() -> bool:
+        seen.append(next_one in waiting(ready))
+        return False
+
+    again = run(cancelled=look)
+    assert not any(seen) and not next_one.is_running()  # it did the task
+    exact = run(**EXACT)
+    assert len(waiting(ready)) == 2
+    monkeypatch.setattr(fresh, "fork_servers", lambda: None)
+    alone, alone_exact = run(), run(**EXACT)
+    for found, expected in ((first, alone), (again, alone), (exact, alone_exact)):
+        assert found["first_peak_bytes"] == pytest.approx(expected["first_peak_bytes"], rel=0.3)
+        assert found["fingerprint"] == expected["fingerprint"]
+
+
+def test_a_ready_process_that_fails_is_told_of_and_one_that_is_cancelled_ends(ready: ReadyProcesses) -> None:
+    with pytest.raises(WorkerDiedError, match="KeyError: 'nothing'"):
+        run(task={"do": "nothing"})
+    (other,) = waiting(ready)
+    with pytest.raises(CancelledError):
+        run(cancelled=lambda: True)
+    assert soon(lambda: not other.is_running())
+    assert run()["first_peak_bytes"] > 0
+
+
+def test_a_ready_process_that_was_killed_is_replaced(ready: ReadyProcesses) -> None:
+    with pytest.raises(WorkerDiedError):
+        run(task={"do": "nothing"})
+    (other,) = waiting(ready)
+    other.kill()
+    assert run()["first_peak_bytes"] > 0
+
+
+def test_one_that_ends_as_it_is_asked_counts_as_none(ready: ReadyProcesses) -> None:
+    with pytest.raises(WorkerDiedError):
+        run(task={"do": "nothing"})
+    ready._ready[0][1]._process.send_signal(signal.SIGSTOP)  # it does not read
+    (other,) = waiting(ready)
+
+    def kill_once() -> bool:
+        if other.is_running() and other.status() == psutil.STATUS_STOPPED:
+            other.kill()
+        return False
+
+    assert run(cancelled=kill_once)["first_peak_bytes"] > 0
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_ready_processes_end_with_the_one_that_asked(asked: bool, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    task = {"do": "measure", "request": TWO_IO, "steps": None, "runs": 400} if asked else {"do": "nothing"}
+    script = (
+        "import contextlib, os, pathlib, psutil, time\n"
+        "from checkmate.progress import never\n"
+        "from checkmate.tf import forks, fresh\n"
+        "own = forks.ReadyProcesses()\n"
+        "fresh.fork_servers = lambda: own\n"
+        "def tell(progress=None):\n"
+        "    below = psutil.Process().children(recursive=True)\n"
+        f"    part = pathlib.Path({str(told)!r} + '.part')\n"
+        "    part.write_text(' '.join(str(each.pid) for each in below))\n"
+        f"    part.rename({str(told)!r})\n"
+        "with contextlib.suppress(Exception):\n"
+        f"    fresh.run_task({task!r}, message='', report={'tell' if asked else 'lambda progress: None'}, "
+        "cancelled=never)\n"
+        "tell()\n"
+        "time.sleep(60)\n"
+    )
+    asking = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+    try:
+        assert soon(lambda: told.exists() and len(told.read_text().split()) == 1 + asked, 60)
+    finally:
+        os.kill(asking.pid, signal.SIGKILL)
+        asking.wait()
+    below = [int(each) for each in told.read_text().split()]
+    assert soon(lambda: not any(map(psutil.pid_exists, below)))
 
 
 def test_two_at_once_are_both_done(servers: ForkServers) -> None:
