@@ -1,7 +1,8 @@
 """Ask for processes that have TensorFlow imported; see ``checkmate.tf.fork_server``.
 
 Does not import TensorFlow itself. On Linux a server forks them. A GPU's driver does not bear a fork for
-certain: where there is one, the next process imports TensorFlow while the last one measures.
+certain: where there is one, the next process imports TensorFlow while the last one measures, if there are
+cores for both.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import IO, Any, Protocol
 from checkmate.machine.own_modules import module_command
 
 _GPUS = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))  # NVIDIA, AMD, either in WSL
+_CORES = 4  # from which on a process may import while another one measures
 _MOST = 2  # servers, or processes that wait: for default kernels and for exact ones
 # Nothing reads these when TensorFlow is imported.
 _LATER = frozenset({"TMPDIR", "XDG_CACHE_HOME", "PYTEST_CURRENT_TEST", "PWD", "OLDPWD", "COLUMNS", "LINES"})
@@ -62,8 +64,11 @@ class Source(Protocol):
 class Sources(Protocol):
     """What keeps sources for what TensorFlow reads when it is imported."""
 
-    def take(self, environment: Mapping[str, str]) -> Source | None:
-        """Return a source for processes in this environment; None: all are busy."""
+    def take(self, environment: Mapping[str, str], *, on_cpu: bool = False) -> Source | None:
+        """Return a source for processes in this environment; None: there is none.
+
+        ``on_cpu``: they will measure the processor.
+        """
 
     def give_back(self, source: Any, environment: Mapping[str, str]) -> None:
         """Keep ``source`` for the next one who asks, if it goes on."""
@@ -180,7 +185,7 @@ class ForkServers:
         self._idle: list[tuple[dict[str, str], ForkServer]] = []
         self._count = 0
 
-    def take(self, environment: Mapping[str, str]) -> ForkServer | None:
+    def take(self, environment: Mapping[str, str], *, on_cpu: bool = False) -> ForkServer | None:
         """Return a server for processes in this environment; None: all are busy."""
         wanted = _at_import(environment)
         with self._lock:
@@ -289,8 +294,13 @@ class ReadyProcesses:
         self._lock = threading.Lock()
         self._ready: list[tuple[dict[str, str], ReadyProcess]] = []
 
-    def take(self, environment: Mapping[str, str]) -> ReadyProcess:
-        """Return a process for this environment, and have the next one begin."""
+    def take(self, environment: Mapping[str, str], *, on_cpu: bool = False) -> ReadyProcess | None:
+        """Return a process for this environment, and have the next one begin.
+
+        None for what measures the processor: the next one would disturb it.
+        """
+        if on_cpu:
+            return None
         wanted = _at_import(environment)
         with self._lock:
             alive = [each for each in self._ready if not each[1].ended]
@@ -327,4 +337,6 @@ def fork_servers() -> Sources | None:
     """Return what gives this process others; None: each imports TensorFlow."""
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
         return None
-    return ReadyProcesses() if any(path.exists() for path in _GPUS) else ForkServers()
+    if not any(path.exists() for path in _GPUS):
+        return ForkServers()
+    return ReadyProcesses() if (os.cpu_count() or 1) >= _CORES else None

@@ -60,7 +60,8 @@ def run_task(
         files = [str(task_file), str(answer_file), str(progress_file)]
         watched = _Watched(message, _ProgressRelay(progress_file, report), cancelled)
         own = _own_environment(environment)
-        ended = _forked_to_end(files, watched, own)
+        on_cpu = task.get("request", {}).get("device") == "cpu"
+        ended = _forked_to_end(files, watched, own, on_cpu=on_cpu)
         if ended is None:
             ended = _to_end(_started(module_command("checkmate.tf.child", *files)), watched, own)
         output, code = ended
@@ -189,14 +190,14 @@ def _to_end(start: _Start, watched: _Watched, environment: Mapping[str, str]) ->
 
 
 def _forked_to_end(
-    files: Sequence[str], watched: _Watched, environment: Mapping[str, str]
+    files: Sequence[str], watched: _Watched, environment: Mapping[str, str], *, on_cpu: bool
 ) -> tuple[str, int] | None:
-    """Run a task in a forked process; None: it has to have one of its own.
+    """Run a task where TensorFlow is imported; None: it must be imported.
 
-    Forked, it need not import TensorFlow, which takes two seconds.
+    That takes two seconds or more. ``on_cpu``: it measures the processor.
     """
     servers = fork_servers()
-    server = None if servers is None else servers.take(environment)
+    server = None if servers is None else servers.take(environment, on_cpu=on_cpu)
     if servers is None or server is None:
         return None
 

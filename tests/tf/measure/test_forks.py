@@ -28,6 +28,8 @@ pytestmark = [
 ]
 TWO_IO = ModelRequest("zoo.two_io", batch_size=8, device="cpu").to_json()
 MEASURE = {"do": "measure", "request": TWO_IO, "steps": None, "runs": 1}
+ANYWHERE = ModelRequest("zoo.two_io", batch_size=8).to_json()  # as for a GPU
+ON_ANY = {**MEASURE, "request": ANYWHERE}
 
 
 @pytest.fixture
@@ -149,7 +151,11 @@ def test_nothing_is_forked_where_a_gpu_is(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr(forks, "_GPUS", (tmp_path / "none", tmp_path / "card"))
     assert isinstance(made(), ForkServers)
     (tmp_path / "card").touch()
-    assert isinstance(made(), ReadyProcesses)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    processes = made()
+    assert isinstance(processes, ReadyProcesses) and processes.take({}, on_cpu=True) is None
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    assert made() is None  # the next one would disturb the last
 
 
 @pytest.fixture
@@ -169,7 +175,7 @@ def waiting(ready: ReadyProcesses) -> list[psutil.Process]:
 def test_the_next_process_is_ready_and_measures_the_same(
     ready: ReadyProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = run()
+    first = run(task=ON_ANY)
     (next_one,) = waiting(ready)
     seen: list[bool] = []
 
@@ -177,15 +183,16 @@ def test_the_next_process_is_ready_and_measures_the_same(
         seen.append(next_one in waiting(ready))
         return False
 
-    again = run(cancelled=look)
+    again = run(cancelled=look, task=ON_ANY)
     assert not any(seen) and not next_one.is_running()  # it did the task
-    exact = run(**EXACT)
-    assert len(waiting(ready)) == 2
+    with pytest.raises(WorkerDiedError):
+        run(task={"do": "nothing"}, **EXACT)
+    assert len(waiting(ready)) == 2  # one for each kind
     monkeypatch.setattr(fresh, "fork_servers", lambda: None)
-    alone, alone_exact = run(), run(**EXACT)
-    for found, expected in ((first, alone), (again, alone), (exact, alone_exact)):
-        assert found["first_peak_bytes"] == pytest.approx(expected["first_peak_bytes"], rel=0.3)
-        assert found["fingerprint"] == expected["fingerprint"]
+    alone = run(task=ON_ANY)
+    for found in (first, again):
+        assert found["first_peak_bytes"] == pytest.approx(alone["first_peak_bytes"], rel=0.3)
+        assert found["fingerprint"] == alone["fingerprint"]
 
 
 def test_a_ready_process_that_fails_is_told_of_and_one_that_is_cancelled_ends(ready: ReadyProcesses) -> None:
@@ -193,9 +200,9 @@ def test_a_ready_process_that_fails_is_told_of_and_one_that_is_cancelled_ends(re
         run(task={"do": "nothing"})
     (other,) = waiting(ready)
     with pytest.raises(CancelledError):
-        run(cancelled=lambda: True)
+        run(cancelled=lambda: True, task=ON_ANY)
     assert soon(lambda: not other.is_running())
-    assert run()["first_peak_bytes"] > 0
+    assert run(task=ON_ANY)["first_peak_bytes"] > 0
 
 
 def test_a_ready_process_that_was_killed_is_replaced(ready: ReadyProcesses) -> None:
@@ -203,7 +210,7 @@ def test_a_ready_process_that_was_killed_is_replaced(ready: ReadyProcesses) -> N
         run(task={"do": "nothing"})
     (other,) = waiting(ready)
     other.kill()
-    assert run()["first_peak_bytes"] > 0
+    assert run(task=ON_ANY)["first_peak_bytes"] > 0
 
 
 def test_one_that_ends_as_it_is_asked_counts_as_none(ready: ReadyProcesses) -> None:
@@ -217,13 +224,13 @@ def test_one_that_ends_as_it_is_asked_counts_as_none(ready: ReadyProcesses) -> N
             other.kill()
         return False
 
-    assert run(cancelled=kill_once)["first_peak_bytes"] > 0
+    assert run(cancelled=kill_once, task=ON_ANY)["first_peak_bytes"] > 0
 
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_ready_processes_end_with_the_one_that_asked(asked: bool, tmp_path: Path) -> None:
     told = tmp_path / "told"
-    task = {"do": "measure", "request": TWO_IO, "steps": None, "runs": 400} if asked else {"do": "nothing"}
+    task = {"do": "measure", "request": ANYWHERE, "steps": None, "runs": 400} if asked else {"do": "nothing"}
     script = (
         "import contextlib, os, pathlib, psutil, time\n"
         "from checkmate.progress import never\n"
