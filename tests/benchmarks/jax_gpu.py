@@ -1,11 +1,12 @@
-"""Measure scheduled JAX steps on a GPU beside plain ones and ``jax.checkpoint``.
+"""Measure scheduled JAX steps on a GPU beside the usual ways.
 
 ``python -m tests.benchmarks.jax_gpu -o FOLDER [--small] [--seconds 230]``
 
-Each way of each network is a process of its own, so that its peak is its own. All compile side by side; then
-one after another runs, alone on the device. What is known is written at once, a line of ``rows.jsonl`` for
-each way, and what fails goes to ``errors.txt``. Plain steps compile first: they fill the cache of tuned
-kernels that the others read. ``--small`` is for a CPU, and shows that all works.
+Those are the plain step, and ``jax.checkpoint`` with a policy. Each way of each network is a process of its
+own, so that its peak is its own. All compile side by side; then one after another runs, alone on the device.
+What is known is written at once, a line of ``rows.jsonl`` for each way, and what fails goes to
+``errors.txt``. Plain steps compile first: they fill the cache of tuned kernels that the others read.
+``--small`` is for a CPU, and shows that all works.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ _MARK = "row "
 
 @dataclass(frozen=True)
 class Task:
-    """One way of one network: ``plain``, a share like ``60 %``, or a policy of ``jax.checkpoint``.
+    """One way of one network.
 
+    ``way``: ``plain``, a share like ``60 %``, or a policy of ``jax.checkpoint``.
     ``beyond``: with the largest batch. ``first``: it compiles before all others.
     """
 
@@ -120,7 +122,7 @@ class Conductor:
         return self.begun + self.seconds - time.monotonic()
 
     def _compile(self, waiting: list[Task], compiling: float, until: float | None = None) -> None:
-        """Start tasks as others get done; return once all are, or the time is over."""
+        """Start tasks as others get done; return once all are, or time is over."""
         end = self.begun + (compiling if until is None else min(until, compiling))
         while time.monotonic() < end:
             busy = sum(not child.compiled and not child.over for child in self.children)
@@ -272,7 +274,7 @@ def work(task: Task, folder: Path, scratch: Path, small: bool) -> None:
 
 
 def _parts(task: Task, folder: Path, scratch: Path, small: bool) -> Iterator[dict[str, Any]]:
-    """Give what was compiled, what is of interest beside it, then what was measured."""
+    """Give what was compiled, what is beside it, then what was measured."""
     import jax
 
     from tests.benchmarks.jax_gpu_networks import BATCHES, NETWORKS, SMALL
@@ -308,7 +310,7 @@ def _parts(task: Task, folder: Path, scratch: Path, small: bool) -> Iterator[dic
 
 
 def _beside(task: Task, folder: Path, network: Any, executable: Any) -> dict[str, Any]:
-    """Keep the text of one step; compile the plain ones without tuned kernels, too."""
+    """Keep the text of one step; compile plain ones without tuned kernels."""
     import jax
 
     from checkmate.jax.memory import memory_of
@@ -370,7 +372,7 @@ def _peak(device: Any) -> int | None:
 
 
 def _differs(task: Task, scratch: Path, moment: Any) -> float | None:
-    """Return by how much gradients differ from the plain step's, relative to their norm."""
+    """Return by how much gradients differ from the plain, of their norm."""
     import jax
     import numpy as np
 

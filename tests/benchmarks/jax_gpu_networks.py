@@ -1,6 +1,6 @@
-"""Networks for the benchmark of JAX steps on a GPU: as wide as users train them.
+"""Networks for the benchmark of JAX steps on a GPU.
 
-They have few layers, so that they compile in seconds. Weights and Adam's moments are float32, products and
+They are as wide as users train them. They have few layers, so that they compile in seconds. Weights and Adam's moments are float32, products and
 convolutions bfloat16. Each is a step from state and batch to state and loss; the state is donated. ``wrap``
 is put around each block: ``jax.checkpoint`` with a policy, or nothing.
 """

@@ -18,6 +18,7 @@ from checkmate.jax.fuse import fusions
 from checkmate.jax.graph import graph_of, layer_of, phase_of
 from checkmate.jax.primitives import body_bytes, operations
 from checkmate.jax.program import Program, read_program
+from checkmate.jax.speed import speed_of
 from tests.jax.steps import data, dense, scanned, weights
 
 
@@ -27,7 +28,7 @@ def program(step: Any, *args: Any) -> Program:
 
 def graph(step: Any, *args: Any) -> Graph:
     found = program(step, *args)
-    return graph_of(found, fusions(found), name="step", platform="cpu", fixed={})
+    return graph_of(found, fusions(found), name="step", speed=speed_of("cpu", ""), fixed={})
 
 
 def names(found: Program) -> Counter[str]:

@@ -157,7 +157,7 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.listing": "catalog graphs machine pipeline solvers.registry",
     "checkmate.tf.look": "pipeline tf.devices tf.profiler",
-    "checkmate.jax": "arguments memory pipeline solvers.listeners solvers.problem solvers.registry",
+    "checkmate.jax": "arguments catalog memory pipeline solvers.listeners solvers.problem solvers.registry",
     "checkmate.training": (
         "arguments jax machine pipeline solvers.once_bound solvers.problem solvers.registry terminal "
         "tf.training"
