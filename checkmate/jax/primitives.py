@@ -12,7 +12,9 @@ from checkmate.jax.program import aval_bytes
 
 # Operations for an element, of those that take more than one. Counted roughly: what matters is their ratio.
 _HEAVY = {
-    **dict.fromkeys(("exp", "exp2", "log", "log1p", "expm1", "logistic", "tanh", "sin", "cos", "tan"), 20),
+    **dict.fromkeys(
+        ("exp", "exp2", "log", "log2", "log1p", "expm1", "logistic", "tanh", "sin", "cos", "tan"), 20
+    ),
     **dict.fromkeys(("erf", "erfc", "erf_inv", "pow", "cbrt", "lgamma", "digamma", "atan2"), 30),
     **dict.fromkeys(("div", "rem", "sqrt", "rsqrt"), 4),
     **dict.fromkeys(("random_bits", "threefry2x32", "random_wrap", "random_gamma"), 60),
@@ -20,13 +22,14 @@ _HEAVY = {
 # fmt: off
 _ELEMENTWISE = frozenset(
     (
-        "abs", "add", "add_any", "and", "bitcast_convert_type", "ceil", "clamp",
-        "convert_element_type", "copy", "copy_p", "cos", "div", "eq", "erf", "erf_inv", "erfc",
-        "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le",
-        "log", "log1p", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "not",
-        "or", "pow", "real", "rem", "round", "rsqrt", "select_n", "shift_left",
-        "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sqrt", "square",
-        "stop_gradient", "sub", "tan", "tanh", "xor",
+        "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh",
+        "bitcast_convert_type", "cbrt", "ceil", "clamp", "clz", "conj", "convert_element_type",
+        "copy", "copy_p", "cos", "cosh", "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2",
+        "expm1", "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le", "log", "log1p",
+        "log2", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "not",
+        "one_minus_square", "or", "population_count", "pow", "real", "reduce_precision", "rem",
+        "round", "rsqrt", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical",
+        "sign", "sin", "sinh", "sqrt", "square", "stop_gradient", "sub", "tan", "tanh", "xor",
     )
 )
 # fmt: on

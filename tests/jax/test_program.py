@@ -133,3 +133,12 @@ def test_the_work_of_a_product_and_of_a_convolution() -> None:
 def test_a_body_holds_what_lives_at_once() -> None:
     body = jax.make_jaxpr(lambda x: jnp.sum(jnp.exp(jnp.sin(x))))(jnp.ones(256)).jaxpr
     assert body_bytes(body) == 2 * 256 * 4  # sine and its exponential; the sum goes out
+
+
+@pytest.mark.parametrize("function", [jnp.tanh, jax.nn.gelu, jax.nn.silu, jnp.log2, jnp.cbrt])
+def test_the_slope_of_an_activation_is_one_op(function: Any) -> None:
+    def step(x: Any, slope: Any) -> Any:
+        return jax.vjp(function, x)[1](slope)
+
+    found = program(step, jnp.ones((8, 8)), jnp.ones((8, 8)))
+    assert len(fusions(found)) == 1
