@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph, GraphBuilder, Phase
 from checkmate.jax.fuse import Fusion
 from checkmate.jax.primitives import bodies, body_bytes, operations
 from checkmate.jax.program import Program
-
-
-@dataclass(frozen=True)
-class Speed:
-    """Operations and bytes that a device gets through in a second, roughly."""
-
-    operations: float
-    bytes: float
-
-
-_SPEEDS = {"cpu": Speed(1e11, 2e10), "gpu": Speed(5e13, 1.5e12), "tpu": Speed(1e14, 1e12)}
+from checkmate.jax.speed import Speed
 
 
 def graph_of(
-    program: Program, fused: Sequence[Fusion], *, name: str, platform: str, fixed: dict[str, int]
+    program: Program, fused: Sequence[Fusion], *, name: str, speed: Speed, fixed: dict[str, int]
 ) -> Graph:
     """Return the graph of a program.
 
@@ -53,7 +42,7 @@ def graph_of(
             type=fusion.root.name,
             phase=phase_of(fusion.root.stack),
             group=layer_of(fusion.root.stack),
-            cost=_seconds(program, fusion, _SPEEDS.get(platform, _SPEEDS["gpu"])),
+            cost=_seconds(program, fusion, speed),
             workspace_bytes=_workspace(fusion),
             recomputable=not _effects(fusion),
         )
@@ -87,19 +76,20 @@ def _workspace(fusion: Fusion) -> int:
 
 
 def _seconds(program: Program, fusion: Fusion, speed: Speed) -> float:
-    """Return about how long a fusion takes: its operations, then its bytes."""
+    """Return about how long a fusion takes."""
     counted = sum(
         operations(
             each.name,
             each.source.params,
             (atom.aval for atom in each.source.invars),
             (var.aval for var in each.source.outvars),
+            speed.operation_seconds,
         )
         for position, each in enumerate(fusion.equations)
         if position not in fusion.inline
     )
     moved = sum(program.bytes_of(value) for value in (*fusion.reads, *fusion.writes))
-    return counted / speed.operations + moved / speed.bytes
+    return speed.seconds(counted, moved)
 
 
 def phase_of(stack: str) -> Phase:

@@ -81,7 +81,10 @@ def _prepare(model: Any, example: Any) -> None:
 
 
 def _trimmed(data: Any) -> Any:
-    """Return a batch without the None at its end, which ``fit`` leaves out."""
+    """Return a batch without what is missing at its end.
+
+    ``fit`` leaves it out, others pass None.
+    """
     while isinstance(data, tuple) and data and data[-1] is None:
         data = data[:-1]
     return data

@@ -19,6 +19,7 @@ from checkmate.jax.memory import StepMemory, memory_of
 from checkmate.jax.program import read_program
 from checkmate.jax.report import JaxReport
 from checkmate.jax.search import CompiledStep, Search
+from checkmate.jax.speed import speed_of
 from checkmate.jax.ways import ways_on
 from checkmate.pipeline import solve
 from checkmate.pipeline.counted import solve_counted
@@ -131,9 +132,10 @@ class JaxPlanner:
         fused = fusions(program)
         if not fused:
             raise TraceError("the step computes nothing", hint="return what the step computes")
+        speed = speed_of(platform, jax.local_devices()[0].device_kind)
         fixed = {"arguments": plain.arguments, "results": plain.results - plain.shared}
         name = getattr(self.step, "__name__", "step")
-        graph = graph_of(program, fused, name=name, platform=platform, fixed=fixed)
+        graph = graph_of(program, fused, name=name, speed=speed, fixed=fixed)
 
         def solve_here(graph: Graph, budget_bytes: int) -> SolveResult:
             if request.solver == "auto" and request.options.moves is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jax.extend.core import ClosedJaxpr, Jaxpr
@@ -12,7 +12,9 @@ from checkmate.jax.program import aval_bytes
 
 # Operations for an element, of those that take more than one. Counted roughly: what matters is their ratio.
 _HEAVY = {
-    **dict.fromkeys(("exp", "exp2", "log", "log1p", "expm1", "logistic", "tanh", "sin", "cos", "tan"), 20),
+    **dict.fromkeys(
+        ("exp", "exp2", "log", "log2", "log1p", "expm1", "logistic", "tanh", "sin", "cos", "tan"), 20
+    ),
     **dict.fromkeys(("erf", "erfc", "erf_inv", "pow", "cbrt", "lgamma", "digamma", "atan2"), 30),
     **dict.fromkeys(("div", "rem", "sqrt", "rsqrt"), 4),
     **dict.fromkeys(("random_bits", "threefry2x32", "random_wrap", "random_gamma"), 60),
@@ -20,13 +22,14 @@ _HEAVY = {
 # fmt: off
 _ELEMENTWISE = frozenset(
     (
-        "abs", "add", "add_any", "and", "bitcast_convert_type", "ceil", "clamp",
-        "convert_element_type", "copy", "copy_p", "cos", "div", "eq", "erf", "erf_inv", "erfc",
-        "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le",
-        "log", "log1p", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "not",
-        "or", "pow", "real", "rem", "round", "rsqrt", "select_n", "shift_left",
-        "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sqrt", "square",
-        "stop_gradient", "sub", "tan", "tanh", "xor",
+        "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh",
+        "bitcast_convert_type", "cbrt", "ceil", "clamp", "clz", "conj", "convert_element_type",
+        "copy", "copy_p", "cos", "cosh", "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2",
+        "expm1", "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le", "log", "log1p",
+        "log2", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "not",
+        "one_minus_square", "or", "population_count", "pow", "real", "reduce_precision", "rem",
+        "round", "rsqrt", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical",
+        "sign", "sin", "sinh", "sqrt", "square", "stop_gradient", "sub", "tan", "tanh", "xor",
     )
 )
 # fmt: on
@@ -39,9 +42,29 @@ PRODUCTS = frozenset(("dot_general", "conv_general_dilated", "ragged_dot_general
 FUSIBLE = _ELEMENTWISE | _MOVING | VIEWS
 
 
-def operations(name: str, params: Any, inputs: Iterable[Any], outputs: Iterable[Any]) -> float:
-    """Return about how many operations an equation takes."""
+def operations(
+    name: str,
+    params: Any,
+    inputs: Iterable[Any],
+    outputs: Iterable[Any],
+    weight: Callable[[str, Any], float] = lambda name, aval: 1.0,
+) -> float:
+    """Return about how many operations an equation takes.
+
+    ``weight`` says what one counts for, by the primitive and the first operand.
+    """
     ins, outs = list(inputs), list(outputs)
+    inside = sum(jaxpr_operations(body, weight) for body in bodies(params))
+    if inside and not _reduces(name):
+        return inside * int(params.get("length", 1))
+    return _counted(name, params, ins, outs) * weight(name, ins[0] if ins else None)
+
+
+def _reduces(name: str) -> bool:
+    return name in REDUCTIONS or name.startswith(("reduce_", "cum"))
+
+
+def _counted(name: str, params: Any, ins: Sequence[Any], outs: Sequence[Any]) -> float:
     made = sum(_size(aval) for aval in outs)
     if name == "dot_general":
         (contracted, _), _ = params["dimension_numbers"]
@@ -50,11 +73,8 @@ def operations(name: str, params: Any, inputs: Iterable[Any], outputs: Iterable[
         kernel = ins[1].shape
         features = kernel[params["dimension_numbers"].rhs_spec[0]]
         return 2.0 * made * float(math.prod(kernel)) / max(1, int(features))
-    if name in REDUCTIONS or name.startswith(("reduce_", "cum")):
+    if _reduces(name):
         return float(sum(_size(aval) for aval in ins))
-    inside = sum(jaxpr_operations(body) for body in bodies(params))
-    if inside:
-        return inside * int(params.get("length", 1))
     return float(_HEAVY.get(name, 0 if name in VIEWS else 1) * made)
 
 
@@ -70,14 +90,15 @@ def bodies(params: Any) -> list[Jaxpr]:
     return found
 
 
-def jaxpr_operations(jaxpr: Jaxpr) -> float:
-    """Return about how many operations one run of ``jaxpr`` takes."""
+def jaxpr_operations(jaxpr: Jaxpr, weight: Callable[[str, Any], float]) -> float:
+    """Return about how many operations one run of ``jaxpr`` takes, weighted."""
     return sum(
         operations(
             str(each.primitive.name),
             each.params,
             (atom.aval for atom in each.invars),
             (var.aval for var in each.outvars),
+            weight,
         )
         for each in jaxpr.eqns
     )

@@ -124,7 +124,10 @@ class Search:
         return made, memory.whole - self.plain.fixed
 
     def _finish(self, trial: Compiled[Way, _Trial]) -> CompiledStep:
-        """Return a trial as it will run; compile it again where it differs."""
+        """Return a trial as it will run.
+
+        It is compiled again, where it was compiled otherwise.
+        """
         made, executable = trial.made, trial.made.executable
         if executable is None:
             executable = self._executable(made.jitted, trial.way.options)

@@ -50,10 +50,16 @@ def ways_on(platform: str, *, alone: bool) -> tuple[Way, ...]:
 
 
 def usual_ways(platform: str) -> int:
-    """Return how many ways are tried per schedule; the smallest gets all."""
+    """Return how many of the ways are tried for each schedule.
+
+    All are for the smallest.
+    """
     return 2 if platform == "cpu" else 1
 
 
 def holds_order(way: Way, platform: str) -> bool:
-    """Return whether the step's own order may take less than XLA's."""
+    """Return whether the step's own order may take less than XLA's.
+
+    ``way`` would hold it.
+    """
     return platform == "cpu" and way.ties is TiedSteps.ALL

@@ -107,8 +107,9 @@ class CompilingSearch(Generic[Way, Made]):
     def _try_order_alone(self) -> None:
         plain = Schedule.plain(self.graph)
         held = simulate(self.graph, plain).peak_bytes - self.graph.fixed_bytes
-        if _AT_LEAST * held <= self.room:
-            self._try(plain, [way for way in self.compiler.ways if self.compiler.holds_order(way)])
+        ways = [way for way in self.compiler.ways if self.compiler.holds_order(way)]
+        if ways and _AT_LEAST * held <= self.room:
+            self._try(plain, ways)
 
     def _try_solved(self) -> None:
         fixed, rate = self.graph.fixed_bytes, self.rate

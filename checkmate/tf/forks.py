@@ -1,6 +1,6 @@
-"""Ask for processes that have TensorFlow imported; see ``checkmate.tf.fork_server``.
+"""Ask for processes that have TensorFlow imported.
 
-Does not import TensorFlow itself. On Linux a server forks them. A GPU's driver does not bear a fork for
+They are of ``checkmate.tf.fork_server``. This module does not import TensorFlow itself. On Linux a server forks them. A GPU's driver does not bear a fork for
 certain: where there is one, the next process imports TensorFlow while the last one measures, if there are
 cores for both.
 """

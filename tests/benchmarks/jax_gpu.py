@@ -1,13 +1,12 @@
-"""Measure scheduled JAX steps on a GPU beside plain ones.
-
-They are measured beside the policies of ``jax.checkpoint``, too.
+"""Measure scheduled JAX steps on a GPU beside the usual ways.
 
 ``python -m tests.benchmarks.jax_gpu -o FOLDER [--small] [--seconds 230]``
 
-Each way of each network is a process of its own, so that its peak is its own. All compile side by side; then
-one after another runs, alone on the device. What is known is written at once, a line of ``rows.jsonl`` for
-each way, and what fails goes to ``errors.txt``. Plain steps compile first: they fill the cache of tuned
-kernels that the others read. ``--small`` is for a CPU, and shows that all works.
+Those are the plain step, and ``jax.checkpoint`` with a policy. Each way of each network is a process of its
+own, so that its peak is its own. All compile side by side; then one after another runs, alone on the device.
+What is known is written at once, a line of ``rows.jsonl`` for each way, and what fails goes to
+``errors.txt``; ``results.json`` is for ``docs/results/jax``. Plain steps compile first: they fill the cache
+of tuned kernels that the others read. ``--small`` is for a CPU, and shows that all works.
 """
 
 from __future__ import annotations
@@ -27,8 +26,9 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from checkmate.formats.files import write_json
 from checkmate.solvers.compile.compilation import compile_first
 
 POLICIES = ("nothing_saveable", "dots_saveable", "dots_with_no_batch_dims_saveable")
@@ -39,6 +39,21 @@ _RUNNING = 40.0  # seconds, at most, for what one process measures
 BEYOND = {"gpt": 288}
 ROOM = "60GiB"
 _MARK = "row "
+_KEPT = {  # in the results, under which name
+    "batch": "batch",
+    "temporary": "temporary",
+    "whole": "whole",
+    "peak": "peak",
+    "recomputations": "recomputations",
+    "predicted": "predicted",
+    "counted_ms": "counted_ms",
+    "least_ms": "least_ms",
+    "median_ms": "median_ms",
+    "differs": "difference",
+    "compilations": "compilations",
+    "compile_s": "compile_seconds",
+    "failed": "problem",
+}
 
 
 @dataclass(frozen=True)
@@ -108,7 +123,7 @@ class Conductor:
         self._compile(first, compiling, until=0.25 * self.seconds)
         self._compile(waiting, compiling)
         for child in self.children:
-            if not child.compiled:
+            if not child.compiled and not child.over:
                 self._end(child, "gave up: no time to compile")
         for task in waiting:
             self._write({**_named(task), "failed": "gave up: not started"})
@@ -117,13 +132,14 @@ class Conductor:
                 self._measure(child)
         text = table(self.folder)
         (self.folder / "table.txt").write_text(text, encoding="utf-8")
+        write_json(self.folder / "results.json", results(self.folder))
         print(text)
 
     def _left(self) -> float:
         return self.begun + self.seconds - time.monotonic()
 
     def _compile(self, waiting: list[Task], compiling: float, until: float | None = None) -> None:
-        """Start tasks as others get done, until all are or the time is over."""
+        """Start tasks as others get done; return once all are, or time is over."""
         end = self.begun + (compiling if until is None else min(until, compiling))
         while time.monotonic() < end:
             busy = sum(not child.compiled and not child.over for child in self.children)
@@ -217,12 +233,43 @@ def _named(task: Task) -> dict[str, Any]:
     return {"network": task.network, "way": task.way, "beyond": task.beyond, "first": task.first}
 
 
-def table(folder: Path) -> str:
-    """Return the last line of each way as a table."""
-    last: dict[tuple[Any, ...], dict[str, Any]] = {}
+_Rows: TypeAlias = dict[tuple[str, bool, str], dict[str, Any]]
+
+
+def _last(folder: Path) -> _Rows:
+    """Return the last line of each way; what failed first stays."""
+    last: _Rows = {}
     for line in (folder / "rows.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        last[row["network"], row["beyond"], row["way"]] = row
+        key = (row["network"], row["beyond"], row["way"])
+        if "failed" not in last.get(key, {}):
+            last[key] = row
+    return last
+
+
+def results(folder: Path) -> dict[str, Any]:
+    """Return all rows, in the form of ``docs/results/jax``."""
+    last = _last(folder)
+    rows = []
+    for task in tasks():
+        row = last.get((task.network, task.beyond, task.way))
+        if row is None:
+            continue
+        plain = last.get((task.network, False, "plain"), {}).get("least_ms")
+        found = {"network": task.network, "way": task.way}
+        found |= {"batch": BEYOND[task.network]} if task.beyond else {}
+        found |= {new: row[old] for old, new in _KEPT.items() if row.get(old) is not None}
+        if plain and "least_ms" in row and not task.beyond:
+            found["measured"] = row["least_ms"] / plain - 1
+        rows.append(found)
+    some: dict[str, Any] = next((row for row in last.values() if "device" in row), {})
+    device, driver = [*_driver().split(", "), ""][:2]
+    return {"jax": some.get("jax"), "platform": "gpu", "device": device, "driver": driver, "rows": rows}
+
+
+def table(folder: Path) -> str:
+    """Return the last line of each way as a table."""
+    last = _last(folder)
     titles = ("temp", "whole", "peak", "least", "median", "pred.", "meas.", "differs", "comp.")
     lines = [f"{'network and way':44} {'batch':>5}" + "".join(f" {title:>8}" for title in titles)]
     for (network, beyond, way), row in sorted(last.items()):
@@ -311,7 +358,7 @@ def _parts(task: Task, folder: Path, scratch: Path, small: bool) -> Iterator[dic
 
 
 def _beside(task: Task, folder: Path, network: Any, executable: Any) -> dict[str, Any]:
-    """Keep the text of one step; compile plain ones untuned, too."""
+    """Keep the text of one step; compile plain ones without tuned kernels."""
     import jax
 
     from checkmate.jax.memory import memory_of
@@ -373,7 +420,7 @@ def _peak(device: Any) -> int | None:
 
 
 def _differs(task: Task, scratch: Path, moment: Any) -> float | None:
-    """Return the difference from the plain gradients, relative to their norm."""
+    """Return by how much gradients differ from the plain, of their norm."""
     import jax
     import numpy as np
 

@@ -32,7 +32,7 @@ class Network:
     batch: Any
 
     def arguments(self) -> tuple[Any, Any]:
-        """Return the same numbers at each call; they are not on the device."""
+        """Return the same numbers at each call: NumPy's, not on the device."""
         weights, *others = self.state
         made = np.random.default_rng(0)
         drawn = jax.tree.map(lambda leaf: _drawn(made, leaf.shape), weights)
@@ -173,7 +173,7 @@ def _kernel(across: int, inputs: int, outputs: int) -> Any:
 def resnet(
     wrap: Wrap, batch: int, stages: tuple[int, ...] = (1, 1, 1, 1), width: int = 64, across: int = 224
 ) -> Network:
-    """Return a ResNet of bottleneck blocks; ResNet-50 has 3, 4, 6, 3 of them."""
+    """Return a ResNet of bottleneck blocks; ResNet-50 has 3, 4, 6 and 3."""
 
     def bottleneck(p: Any, x: Any, stride: int) -> Any:
         found = jax.nn.relu(_convolved(p["in"], x))

@@ -22,6 +22,7 @@ from checkmate.jax.fuse import fusions
 from checkmate.jax.graph import graph_of
 from checkmate.jax.memory import memory_of
 from checkmate.jax.program import read_program
+from checkmate.jax.speed import speed_of
 from checkmate.jax.tie import Tie
 from checkmate.pipeline import keep_everything_peak, solve
 from tests.jax.steps import data, dense, dropout, largest_difference, weights
@@ -45,7 +46,7 @@ def test_any_valid_schedule_gives_the_same_bits(ties: TiedSteps, seed: int) -> N
     closed = jax.make_jaxpr(dropout)(*args)
     program = read_program(closed)
     fused = fusions(program)
-    graph = graph_of(program, fused, name="step", platform="cpu", fixed={})
+    graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
     flat = jax.tree.leaves(args)
     expected = scheduled(program, fused, Schedule.plain(graph), "cpu", TiedSteps.NONE)(*flat)
     plain = jax.extend.core.jaxpr_as_fun(closed)(*flat)
@@ -59,7 +60,7 @@ def test_ties_keep_recomputations_that_xla_would_merge() -> None:
     closed = jax.make_jaxpr(dense)(*args)
     program = read_program(closed)
     fused = fusions(program)
-    graph = graph_of(program, fused, name="step", platform="cpu", fixed={})
+    graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
     schedule = solve(graph, int(0.6 * keep_everything_peak(graph)), solver="greedy").require_schedule()
 
     def temporary(ties: TiedSteps) -> int:

@@ -18,6 +18,7 @@ from checkmate.jax.fuse import fusions
 from checkmate.jax.graph import graph_of, layer_of, phase_of
 from checkmate.jax.primitives import body_bytes, operations
 from checkmate.jax.program import Program, read_program
+from checkmate.jax.speed import speed_of
 from tests.jax.steps import data, dense, scanned, weights
 
 
@@ -27,7 +28,7 @@ def program(step: Any, *args: Any) -> Program:
 
 def graph(step: Any, *args: Any) -> Graph:
     found = program(step, *args)
-    return graph_of(found, fusions(found), name="step", platform="cpu", fixed={})
+    return graph_of(found, fusions(found), name="step", speed=speed_of("cpu", ""), fixed={})
 
 
 def names(found: Program) -> Counter[str]:
@@ -132,3 +133,12 @@ def test_the_work_of_a_product_and_of_a_convolution() -> None:
 def test_a_body_holds_what_lives_at_once() -> None:
     body = jax.make_jaxpr(lambda x: jnp.sum(jnp.exp(jnp.sin(x))))(jnp.ones(256)).jaxpr
     assert body_bytes(body) == 2 * 256 * 4  # sine and its exponential; the sum goes out
+
+
+@pytest.mark.parametrize("function", [jnp.tanh, jax.nn.gelu, jax.nn.silu, jnp.log2, jnp.cbrt])
+def test_the_slope_of_an_activation_is_one_op(function: Any) -> None:
+    def step(x: Any, slope: Any) -> Any:
+        return jax.vjp(function, x)[1](slope)
+
+    found = program(step, jnp.ones((8, 8)), jnp.ones((8, 8)))
+    assert len(fusions(found)) == 1

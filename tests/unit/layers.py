@@ -157,7 +157,7 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.listing": "catalog graphs machine pipeline solvers.registry",
     "checkmate.tf.look": "pipeline tf.devices tf.profiler",
-    "checkmate.jax": "arguments memory pipeline solvers.listeners solvers.problem solvers.registry",
+    "checkmate.jax": "arguments catalog memory pipeline solvers.listeners solvers.problem solvers.registry",
     "checkmate.training": (
         "arguments jax machine pipeline solvers.once_bound solvers.problem solvers.registry terminal "
         "tf.training"
@@ -167,7 +167,7 @@ LAYERS: dict[str, str] = {
         "solvers.known_frontier solvers.once_bound solvers.portfolio solvers.problem tf.environment"
     ),
     "checkmate.tf.child": "ipc machine tf.costs tf.measure tf.peers tf.quick_import tf.training",
-    "checkmate.tf.fork_server": "tf.child",
+    "checkmate.tf.fork_server": "ipc tf.child",
     "checkmate.bench.peers": "bench.common bench.fidelity catalog pipeline solvers.problem text_table",
     "checkmate.doctor.screen": "doctor.diagnosis doctor.prove",
     "checkmate.bench.solvers": (

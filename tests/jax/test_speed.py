@@ -1,0 +1,78 @@
+"""Test what JAX's devices are taken to get through in a second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jax")
+
+import jax
+import jax.numpy as jnp
+
+from checkmate.jax.fuse import fusions
+from checkmate.jax.graph import graph_of
+from checkmate.jax.plan import trace
+from checkmate.jax.program import read_program
+from checkmate.jax.speed import OF_PRODUCTS, Speed, card_of, speed_of
+from tests.benchmarks.jax_gpu_networks import BATCHES, NETWORKS
+
+# Milliseconds of the plain steps on an H200 (docs/results/jax/h200.json).
+MEASURED = {"gpt": 68.0, "vit": 58.0, "resnet": 39.4}
+
+
+def seconds(step: Any, speed: Speed, *args: Any) -> float:
+    program = read_program(trace(step, args, (), None).jaxpr)
+    graph = graph_of(program, fusions(program), name="step", speed=speed, fixed={})
+    return float(sum(op.cost for op in graph.ops))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA A100-SXM4-80GB", "A100 80 GB"),
+        ("NVIDIA A100-SXM4-40GB", "A100 40 GB"),
+        ("Tesla V100-SXM2-16GB", "V100 16 GB"),
+        ("NVIDIA L40S", "L40S"),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"),
+        ("NVIDIA GeForce RTX 4090", "GeForce RTX 4090"),
+        ("NVIDIA GH200 480GB", "A100 40 GB"),  # not in the table, as what follows
+        ("AMD Instinct MI300X", "A100 40 GB"),
+    ],
+)
+def test_a_driver_s_name_is_a_card_of_the_table(kind: str, name: str) -> None:
+    assert card_of(kind).name == name
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_plain_steps_are_counted_as_long_as_they_took(network: str) -> None:
+    made = NETWORKS[network](lambda block: block, BATCHES[network])
+    counted = 1000 * seconds(made.step, speed_of("gpu", "NVIDIA H200"), made.state, made.batch)
+    assert MEASURED[network] / 2 < counted < 2 * MEASURED[network]
+
+
+def test_products_of_short_floats_are_quicker_also_inside_a_loop() -> None:
+    card, speed = card_of("NVIDIA H200"), speed_of("gpu", "NVIDIA H200")
+
+    def step(x: Any, w: Any) -> Any:
+        return jax.lax.scan(lambda x, w: (x @ w, None), x, w)[0]
+
+    def of(dtype: Any) -> float:
+        x, w = (jax.ShapeDtypeStruct(shape, dtype) for shape in ((4096, 4096), (8, 4096, 4096)))
+        return seconds(step, speed, x, w)
+
+    assert of(jnp.bfloat16) == pytest.approx(8 * 2 * 4096**3 / (OF_PRODUCTS * card.half))
+    assert of(jnp.float32) == pytest.approx(8 * 2 * 4096**3 / (OF_PRODUCTS * card.matrix))
+
+
+def test_a_gpu_hides_operations_behind_bytes_and_a_cpu_adds_them() -> None:
+    wide = jax.ShapeDtypeStruct((1 << 20,), jnp.float32)
+    gpu = speed_of("gpu", "NVIDIA H200")
+    moved = 2 * 4 * (1 << 20)
+    assert seconds(jnp.negative, gpu, wide) == moved / gpu.bytes > (1 << 20) / gpu.vector
+    assert seconds(jnp.negative, speed_of("cpu", "cpu"), wide) == pytest.approx(
+        (1 << 20) / 1e11 + moved / 2e10
+    )

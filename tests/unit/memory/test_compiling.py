@@ -1,0 +1,45 @@
+"""Test the search for a schedule that keeps a budget once it is compiled.
+
+The compiler is made: it takes a share of the graph's bytes.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from checkmate.ir import Graph, GraphBuilder, Schedule
+from checkmate.memory.compiling import Compiler, CompilingSearch
+from checkmate.memory.simulate import simulate
+
+ROOM = 90  # of the 100 bytes that the plain order holds: near enough for the order alone
+
+
+def graph() -> Graph:
+    builder = GraphBuilder("two")
+    first = builder.value("first", 60)
+    builder.op("make", [], [first], cost=1.0)
+    builder.op("use", [first], [builder.value("second", 40, keep=True)], cost=1.0)
+    return builder.build()
+
+
+@pytest.mark.parametrize("holding", [(), ("all",), ("some", "all")])
+def test_the_order_alone_is_tried_where_a_way_holds_it(holding: tuple[str, ...]) -> None:
+    step = graph()
+    plain = Schedule.plain(step)
+    assert simulate(step, plain).peak_bytes == 100
+    compiled: list[str] = []
+    solved: list[int] = []
+
+    def compile_it(schedule: Schedule, way: str) -> tuple[str, int]:
+        compiled.append(way)
+        return way, ROOM
+
+    def solve(asked: int) -> Schedule:
+        solved.append(asked)
+        return plain
+
+    compiler = Compiler(("some", "all"), 1, lambda way: way in holding, compile_it, solve, lambda: None)
+    best = CompilingSearch(step, ROOM, 1.0, compiler).run()
+    assert best is not None and best.temporary == ROOM
+    assert compiled == [holding[0] if holding else "some"]
+    assert bool(solved) is not bool(holding)
