@@ -1,8 +1,8 @@
 """Ask for processes that have TensorFlow imported.
 
-They are of ``checkmate.tf.fork_server``. This module does not import TensorFlow itself. On Linux a server forks them. A GPU's driver does not bear a fork for
-certain: where there is one, the next process imports TensorFlow while the last one measures, if there are
-cores for both.
+They are of ``checkmate.tf.fork_server``. This module does not import TensorFlow itself. On Linux a server
+forks them. A GPU's driver does not bear a fork for certain: where there is one, the next process imports
+TensorFlow while the last one measures, if there are cores for both.
 """
 
 from __future__ import annotations
