@@ -84,7 +84,8 @@ norm.
 - The card was to be had for minutes. Twelve processes compiled at a time on 16 cores, and the seconds of
   compilations are those.
 
-`python -m tests.benchmarks.jax_gpu -o FOLDER` measures it; its `results.json` goes to `docs/results/jax`.
+`python -m tests.benchmarks.jax_gpu -o FOLDER` measures it; its `results.json` goes to `docs/results/jax`. Why
+a row has no result was put into words by hand there.
 
 """
 _GPU_COLUMNS = (
@@ -123,9 +124,10 @@ def page(results: Path = RESULTS) -> str:
 
 def _on_gpu(path: Path, facts: dict[str, Any]) -> str:
     """Return the section of one card."""
+    cuda = f" for CUDA {facts['cuda']}" if "cuda" in facts else ""
     parts = [
         _GPU,
-        f"*{facts['device']}, driver {facts['driver']}, CUDA {facts['cuda']}, JAX {facts['jax']}. From "
+        f"*{facts['device']}, driver {facts['driver']}, JAX {facts['jax']}{cuda}. From "
         f"`docs/results/jax/{path.name}`.*\n\n",
     ]
     for name, title in _TITLES.items():
@@ -156,7 +158,8 @@ def _order(row: dict[str, Any]) -> tuple[int, int]:
     """Sort plain steps before shares, from the largest, and policies last."""
     way = row["way"]
     kind = 0 if way == "plain" else 1 if way.endswith("%") else 2 if way.endswith("iB") else 3
-    return kind + 4 * ("batch" in row and "problem" in row), -int(way.split()[0]) if kind in (1, 2) else 0
+    size = int(way.rstrip("% GiB")) if kind in (1, 2) else 0
+    return kind + 4 * ("batch" in row and "problem" in row), -size
 
 
 def _gpu_cells(row: dict[str, Any], plain: int) -> list[str]:
@@ -168,7 +171,7 @@ def _gpu_cells(row: dict[str, Any], plain: int) -> list[str]:
         f"{row['peak']:,}",
         str(row.get("recomputations", "–")),
         f"{row['predicted']:+.1%}" if "predicted" in row else "–",
-        f"{row['measured']:+.1%}" if row["way"] != "plain" else "–",
+        f"{row['measured']:+.1%}" if "measured" in row and row["way"] != "plain" else "–",
         f"{row['least_ms']:.1f} ms",
         f"{row['compilations']} in {row['compile_seconds']:.0f} s",
         "none" if row["difference"] == 0 else f"{row['difference']:.0e}",

@@ -126,11 +126,12 @@ def deterministic(kind: str) -> Iterator[None]:
     if kind != "gpu":
         yield
         return
+    before = private.is_deterministic()  # a user's own code may have chosen it
     private.forbid_nondeterminism(True)
     try:
         yield
     finally:
-        private.forbid_nondeterminism(False)
+        private.forbid_nondeterminism(before)
 
 
 def is_not_deterministic(error: BaseException | None) -> bool:

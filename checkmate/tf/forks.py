@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from checkmate.machine.cores import usable_cores
 from checkmate.machine.own_modules import module_command
 
 _GPUS = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))  # NVIDIA, AMD, either in WSL
@@ -303,6 +304,8 @@ class ReadyProcesses:
             return None
         wanted = _at_import(environment)
         with self._lock:
+            for _, ended in (each for each in self._ready if each[1].ended):
+                ended.end()  # closes its pipes
             alive = [each for each in self._ready if not each[1].ended]
             found = next((each for each in alive if each[0] == wanted), None)
             self._ready = [each for each in alive if each is not found]
@@ -339,4 +342,4 @@ def fork_servers() -> Sources | None:
         return None
     if not any(path.exists() for path in _GPUS):
         return ForkServers()
-    return ReadyProcesses() if (os.cpu_count() or 1) >= _CORES else None
+    return ReadyProcesses() if usable_cores() >= _CORES else None

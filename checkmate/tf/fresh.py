@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +43,7 @@ def run_task(
 ) -> dict[str, Any]:
     """Let ``checkmate.tf.child`` do ``task`` in a new process.
 
-    On Linux a process with TensorFlow imported forks it where it can.
+    On Linux a process with TensorFlow imported forks it, or becomes it (``checkmate.tf.forks``).
 
     Returns the child's answer. ``environment`` is added to the child's environment only.
 
@@ -60,8 +61,7 @@ def run_task(
         files = [str(task_file), str(answer_file), str(progress_file)]
         watched = _Watched(message, _ProgressRelay(progress_file, report), cancelled)
         own = _own_environment(environment)
-        on_cpu = task.get("request", {}).get("device") == "cpu"
-        ended = _forked_to_end(files, watched, own, on_cpu=on_cpu)
+        ended = _forked_to_end(files, watched, own, on_cpu=_measures_cpu(task))
         if ended is None:
             ended = _to_end(_started(module_command("checkmate.tf.child", *files)), watched, own)
         output, code = ended
@@ -187,6 +187,15 @@ def _to_end(start: _Start, watched: _Watched, environment: Mapping[str, str]) ->
         output.seek(0)
         assert process.returncode is not None
         return output.read(), process.returncode
+
+
+def _measures_cpu(task: Mapping[str, Any]) -> bool:
+    """Return whether a task measures the processor, as far as is known here."""
+    request = task.get("request")
+    if request is None or request.get("device") == "cpu":
+        return True
+    tf = sys.modules.get("tensorflow")  # where it is not imported yet, a card may be there
+    return tf is not None and not tf.config.list_physical_devices("GPU")
 
 
 def _forked_to_end(

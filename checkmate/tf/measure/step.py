@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
 import tensorflow as tf
 
 from checkmate.errors import CheckmateError, CycleError
@@ -248,16 +249,21 @@ def compare_all(task: Mapping[str, Any]) -> dict[str, Any]:
             schedules = [moved_steps(steps, task["nodes"], task["op_types"], folded) for steps in schedules]
         xla = emission_of(task)
         exact_on = device.kind if task.get("exact") else "cpu"
-        found, note = run_deterministically(exact_on, lambda: _compared_all(folded, batch, schedules, xla))
+        saved = [variable.numpy() for variable in folded.traced.variables]
+        found, note = run_deterministically(
+            exact_on, lambda: _comparison(folded, batch, saved, schedules, xla)
+        )
     return {"schedules": [{**each, **({"note": note} if note else {})} for each in found]}
 
 
-def run_deterministically(kind: str, run: Callable[[], _T]) -> tuple[_T, str]:
-    """Call ``run`` with deterministic kernels; return its result and "".
+def run_deterministically(kind: str, made: Callable[[], Callable[[], _T]]) -> tuple[_T, str]:
+    """Call what ``made`` returns with deterministic kernels.
 
-    If an op has no deterministic kernel, call it again without, and return its result and a note. ``kind``:
-    of the device; a CPU's kernels need no switch. ``run`` traces nothing (``deterministic``).
+    Return its result and "". If an op has no deterministic kernel, make it again and call it without; return
+    its result and a note. ``kind``: of the device; a CPU's kernels need no switch. Only ``made`` traces steps
+    (``deterministic``).
     """
+    run = made()
     try:
         with deterministic(kind):
             return run(), ""
@@ -270,21 +276,28 @@ def run_deterministically(kind: str, run: Callable[[], _T]) -> tuple[_T, str]:
             "gradients were compared within the plain step's own spread, not bit by bit: "
             f"an op has no deterministic kernel on this GPU ({said})"
         )
-        return run(), note
+        return made()(), note
 
 
-def _compared_all(
+def _comparison(
     folded: FoldedStep,
     batch: Sequence[tf.Tensor],
+    saved: Sequence[np.ndarray],
     schedules: Sequence[Sequence[int]],
     xla: XlaEmission | None,
-) -> list[dict[str, Any]]:
+) -> Callable[[], list[dict[str, Any]]]:
+    """Emit the steps; return what runs and compares them.
+
+    Each run begins with the values ``saved`` in the variables.
+    """
     variables = folded.traced.variables
-    saved = [variable.numpy() for variable in variables]
     beside = _OUTCOMES_HELD * sum(value.nbytes for value in saved)
     require_room(folded.graph, schedule_of(folded, None), what="the plain step", beside=beside)
-
     own = folded.traced.unplanned
+    plain = compiled_step(folded, None, with_gradients=True, xla=xla)
+    # An op that draws random numbers without a variable begins anew in a new function.
+    second = plain if own is None else compiled_step(folded, None, xla=xla)
+    scheduled = [compiled_step(folded, steps, with_gradients=True, xla=xla) for steps in schedules]
 
     def run(function: Any) -> Outcome:
         for variable, value in zip(variables, saved, strict=True):
@@ -293,18 +306,14 @@ def _compared_all(
             return outcome_of_steps(lambda: run_step(function, batch), own, variables)
         return outcome_of_step(run_step(function, batch), folded.traced.gradients, variables)
 
-    plain = compiled_step(folded, None, with_gradients=True, xla=xla)
-    reference = run(plain)
-    if own is not None:  # an op that draws random numbers without a variable begins anew in a new function
-        plain = compiled_step(folded, None, xla=xla)
-    again, rounding = run(plain), max(1, reference.steps) * sum_rounding(folded.structure.ops)
-    return [
-        {
-            **compared(reference, again, run(compiled_step(folded, steps, with_gradients=True, xla=xla))),
-            "sum_rounding": rounding,
-        }
-        for steps in schedules
-    ]
+    def compare_them() -> list[dict[str, Any]]:
+        reference, again = run(plain), run(second)
+        rounding = max(1, reference.steps) * sum_rounding(folded.structure.ops)
+        return [
+            {**compared(reference, again, run(function)), "sum_rounding": rounding} for function in scheduled
+        ]
+
+    return compare_them
 
 
 def compiled_step(

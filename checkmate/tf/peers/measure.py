@@ -138,7 +138,7 @@ def compare_peers(task: Mapping[str, Any]) -> Answer:
     plain = build(request, PLAIN, with_gradients=True)
     batch = flat_batch(plain.loaded)
     start = [variable.numpy() for variable in plain.variables]
-    expected, _ = run_deterministically(exact_on, lambda: _outcome(plain, start, batch))
+    expected, _ = run_deterministically(exact_on, lambda: partial(_outcome, plain, start, batch))
     found: Answer = {}
     for name in task["methods"]:
         keras.utils.clear_session()
@@ -151,8 +151,7 @@ def compare_peers(task: Mapping[str, Any]) -> Answer:
 def _built_outcome(
     kind: str, traced: Callable[[], BuiltStep], start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]
 ) -> Answer:
-    built = traced()
-    return run_deterministically(kind, lambda: _outcome(built, start, batch))[0]
+    return run_deterministically(kind, lambda: partial(_outcome, traced(), start, batch))[0]
 
 
 def _outcome(built: BuiltStep, start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]) -> Answer:

@@ -57,7 +57,7 @@ def tensor_bytes(tensor: tf.Tensor) -> int:
 def is_reserve(tensor: tf.Tensor) -> bool:
     """Return whether ``tensor`` is what a GPU's kernel keeps for its gradient.
 
-    Only a trace tells its size.
+    A trace tells its size for certain.
     """
     return (tensor.op.type, tensor.value_index) in _RESERVES
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -28,8 +29,6 @@ pytestmark = [
 ]
 TWO_IO = ModelRequest("zoo.two_io", batch_size=8, device="cpu").to_json()
 MEASURE = {"do": "measure", "request": TWO_IO, "steps": None, "runs": 1}
-ANYWHERE = ModelRequest("zoo.two_io", batch_size=8).to_json()  # as for a GPU
-ON_ANY = {**MEASURE, "request": ANYWHERE}
 
 
 @pytest.fixture
@@ -151,10 +150,10 @@ def test_nothing_is_forked_where_a_gpu_is(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr(forks, "_GPUS", (tmp_path / "none", tmp_path / "card"))
     assert isinstance(made(), ForkServers)
     (tmp_path / "card").touch()
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(forks, "usable_cores", lambda: 4)
     processes = made()
     assert isinstance(processes, ReadyProcesses) and processes.take({}, on_cpu=True) is None
-    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    monkeypatch.setattr(forks, "usable_cores", lambda: 3)
     assert made() is None  # the next one would disturb the last
 
 
@@ -163,6 +162,7 @@ def ready(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReadyProcesses]:
     """Return processes that wait, as on a machine with a GPU."""
     own = ReadyProcesses()
     monkeypatch.setattr(fresh, "fork_servers", lambda: own)
+    monkeypatch.setattr(fresh, "_measures_cpu", lambda task: False)
     yield own
     for _, process in own._ready:
         process.end()
@@ -175,7 +175,7 @@ def waiting(ready: ReadyProcesses) -> list[psutil.Process]:
 def test_the_next_process_is_ready_and_measures_the_same(
     ready: ReadyProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = run(task=ON_ANY)
+    first = run()
     (next_one,) = waiting(ready)
     seen: list[bool] = []
 
@@ -183,13 +183,13 @@ def test_the_next_process_is_ready_and_measures_the_same(
         seen.append(next_one in waiting(ready))
         return False
 
-    again = run(cancelled=look, task=ON_ANY)
+    again = run(cancelled=look)
     assert not any(seen) and not next_one.is_running()  # it did the task
     with pytest.raises(WorkerDiedError):
         run(task={"do": "nothing"}, **EXACT)
     assert len(waiting(ready)) == 2  # one for each kind
     monkeypatch.setattr(fresh, "fork_servers", lambda: None)
-    alone = run(task=ON_ANY)
+    alone = run()
     for found in (first, again):
         assert found["first_peak_bytes"] == pytest.approx(alone["first_peak_bytes"], rel=0.3)
         assert found["fingerprint"] == alone["fingerprint"]
@@ -200,9 +200,9 @@ def test_a_ready_process_that_fails_is_told_of_and_one_that_is_cancelled_ends(re
         run(task={"do": "nothing"})
     (other,) = waiting(ready)
     with pytest.raises(CancelledError):
-        run(cancelled=lambda: True, task=ON_ANY)
+        run(cancelled=lambda: True)
     assert soon(lambda: not other.is_running())
-    assert run(task=ON_ANY)["first_peak_bytes"] > 0
+    assert run()["first_peak_bytes"] > 0
 
 
 def test_a_ready_process_that_was_killed_is_replaced(ready: ReadyProcesses) -> None:
@@ -210,7 +210,7 @@ def test_a_ready_process_that_was_killed_is_replaced(ready: ReadyProcesses) -> N
         run(task={"do": "nothing"})
     (other,) = waiting(ready)
     other.kill()
-    assert run(task=ON_ANY)["first_peak_bytes"] > 0
+    assert run()["first_peak_bytes"] > 0
 
 
 def test_one_that_ends_as_it_is_asked_counts_as_none(ready: ReadyProcesses) -> None:
@@ -224,19 +224,20 @@ def test_one_that_ends_as_it_is_asked_counts_as_none(ready: ReadyProcesses) -> N
             other.kill()
         return False
 
-    assert run(cancelled=kill_once, task=ON_ANY)["first_peak_bytes"] > 0
+    assert run(cancelled=kill_once)["first_peak_bytes"] > 0
 
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_ready_processes_end_with_the_one_that_asked(asked: bool, tmp_path: Path) -> None:
     told = tmp_path / "told"
-    task = {"do": "measure", "request": ANYWHERE, "steps": None, "runs": 400} if asked else {"do": "nothing"}
+    task = {"do": "measure", "request": TWO_IO, "steps": None, "runs": 400} if asked else {"do": "nothing"}
     script = (
         "import contextlib, os, pathlib, psutil, time\n"
         "from checkmate.progress import never\n"
         "from checkmate.tf import forks, fresh\n"
         "own = forks.ReadyProcesses()\n"
         "fresh.fork_servers = lambda: own\n"
+        "fresh._measures_cpu = lambda task: False\n"
         "def tell(progress=None):\n"
         "    below = psutil.Process().children(recursive=True)\n"
         f"    part = pathlib.Path({str(told)!r} + '.part')\n"
@@ -256,6 +257,24 @@ def test_ready_processes_end_with_the_one_that_asked(asked: bool, tmp_path: Path
         asking.wait()
     below = [int(each) for each in told.read_text().split()]
     assert soon(lambda: not any(map(psutil.pid_exists, below)))
+
+
+@pytest.mark.parametrize(
+    ("task", "gpus", "expected"),
+    [
+        ({"request": {"device": None}}, ["a GPU"], False),
+        ({"request": {"device": "gpu:1"}}, ["a GPU"], False),
+        ({"request": {"device": "cpu"}}, ["a GPU"], True),
+        ({"do": "measure_saved"}, ["a GPU"], True),
+        ({"request": {"device": None}}, [], True),
+    ],
+)
+def test_what_measures_the_processor(
+    task: dict[str, Any], gpus: list[str], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = SimpleNamespace(list_physical_devices=lambda kind: gpus)
+    monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(config=config))
+    assert fresh._measures_cpu(task) is expected
 
 
 def test_two_at_once_are_both_done(servers: ForkServers) -> None:

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -154,6 +155,10 @@ def test_exact_is_deterministic_and_without_tf32_on_a_gpu_alone(kind: str, found
     assert said == found and options["disable_meta_optimizer"] is True
 
 
+def types_of(function: Any) -> list[str]:
+    return [op.type for op in function.graph.get_operations()]
+
+
 @pytest.mark.heavy
 @pytest.mark.parametrize("loss", ["sparse_categorical_crossentropy", "categorical_crossentropy"])
 def test_a_step_is_traced_as_elsewhere_though_its_kernels_are_deterministic(
@@ -165,21 +170,24 @@ def test_a_step_is_traced_as_elsewhere_though_its_kernels_are_deterministic(
     plain = Schedule.plain(elsewhere.graph)
     switched: list[bool] = []
     traced: list[list[str]] = []
-    forbid, real = private.forbid_nondeterminism, step._compared_all
+    forbid, real = private.forbid_nondeterminism, step.compiled_step
+    expected = types_of(real(elsewhere, None, with_gradients=True))
 
-    def note(folded: FoldedStep, *others: object) -> list[dict[str, object]]:
-        traced.append([op.type for op in folded.structure.ops])
-        return real(folded, *others)
+    def note(folded: FoldedStep, *others: object, **named: object) -> object:
+        assert not private.is_deterministic()
+        made = real(folded, *others, **named)
+        traced.append(types_of(made))
+        return made
 
     monkeypatch.setattr(
         private, "forbid_nondeterminism", lambda forbidden: (switched.append(forbidden), forbid(forbidden))
     )
     monkeypatch.setattr(step, "choose_device", lambda request, here: Device("a GPU", "gpu"))
     monkeypatch.setattr(step, "make_exact", lambda kind, seed: None)
-    monkeypatch.setattr(step, "_compared_all", note)
+    monkeypatch.setattr(step, "compiled_step", note)
     exact = step.compare({"request": asked.to_json(), "steps": plain.steps.tolist(), "exact": True})
     assert switched == [True, False] and "note" not in exact
-    assert traced == [[op.type for op in elsewhere.structure.ops]]
+    assert len(traced) == 2 and traced[0] == expected  # the plain step, and the scheduled one
     assert exact["overall_relative_error"] < 1e-3  # these are the default kernels
 
 
@@ -203,30 +211,36 @@ def test_an_op_without_a_deterministic_kernel_is_one_sentence_and_a_tolerance(
             raise found
         return found
 
-    found, note = step.run_deterministically("gpu", run)
+    found, note = step.run_deterministically("gpu", lambda: run)
     assert (
         found == 7
         and switched == [True, False]
         and said in note
         and note.startswith("gradients were compared within")
     )
-    assert step.run_deterministically("cpu", lambda: 8) == (8, "")
+    assert step.run_deterministically("cpu", lambda: lambda: 8) == (8, "")
     with pytest.raises(CheckmateError, match="the step failed to run"):
-        step.run_deterministically("cpu", lambda: (_ for _ in ()).throw(no_kernel("no kernel for this type")))
+        step.run_deterministically(
+            "cpu", lambda: lambda: (_ for _ in ()).throw(no_kernel("no kernel for this type"))
+        )
     assert switched == [True, False]
 
 
 @pytest.mark.heavy
 def test_the_note_reaches_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, failed = step._compared_all, []
+    real, failed = step._comparison, []
 
     def fails_once(*arguments):
-        if not failed:
-            failed.append(True)
+        def fail():
             raise no_kernel("deterministic kernels are not available")
-        return real(*arguments)
 
-    monkeypatch.setattr(step, "_compared_all", fails_once)
+        made = real(*arguments)
+        if failed:
+            return made
+        failed.append(True)
+        return fail
+
+    monkeypatch.setattr(step, "_comparison", fails_once)
     monkeypatch.setattr(step, "make_exact", lambda kind, seed: None)
     monkeypatch.setattr(private, "forbid_nondeterminism", lambda forbidden: None)
     graph = prepare(request(), report=silent, cancelled=never).graph
