@@ -78,7 +78,7 @@ class JaxPlan:
     def call(self, args: Sequence[Any]) -> Any:
         """Run the step."""
         flat = jax.tree.leaves(_dynamic(args, self.static))
-        run = self.jitted if _are_traced(flat) else self.executable
+        run = self.jitted if are_traced(flat) else self.executable
         return jax.tree.unflatten(self.results, run(*flat))
 
 
@@ -94,7 +94,7 @@ class JaxPlanner:
     def plan(self, args: Sequence[Any]) -> JaxPlan:
         """Return the plan for such arguments."""
         key = _layout(args, self.request.static)
-        part = _are_traced(jax.tree.leaves(_dynamic(args, self.request.static)))
+        part = are_traced(jax.tree.leaves(_dynamic(args, self.request.static)))
         found = self._known.get(key)
         if found is None or (found.alone and part):
             found = self._known[key] = self._make(args, alone=not part)
@@ -209,7 +209,7 @@ def _dynamic(args: Sequence[Any], static: tuple[int, ...]) -> list[Any]:
     return [arg for number, arg in enumerate(args) if number not in static]
 
 
-def _are_traced(leaves: Sequence[Any]) -> bool:
+def are_traced(leaves: Sequence[Any]) -> bool:
     """Return whether a step is called inside of a traced function."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
 

@@ -11,10 +11,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+import jax
+
 from checkmate.arguments import BudgetLike, budget_of, on_miss_of
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
-from checkmate.jax.plan import JaxPlan, JaxPlanner, StepRequest
+from checkmate.jax.plan import JaxPlan, JaxPlanner, StepRequest, are_traced
 from checkmate.jax.report import JaxReport
 from checkmate.request import OnMiss
 from checkmate.solvers.problem import SolveOptions
@@ -31,12 +33,23 @@ class Rematerialized:
 
     def __init__(self, step: Callable[..., Any], request: StepRequest) -> None:
         self._planner = JaxPlanner(step, request)
+        self._ran: set[int] = set()  # plans that ran, by their places
         self.__wrapped__ = step
         self.__name__ = getattr(step, "__name__", "step")
 
     def __call__(self, *args: Any) -> Any:
-        """Run the step."""
-        return self._planner.plan(args).call(args)
+        """Run the step.
+
+        The first call of a plan waits for its results: XLA may still make machine code then, on threads of
+        its own, and a program had better not end meanwhile.
+        """
+        plan = self._planner.plan(args)
+        result = plan.call(args)
+        number = self._planner.plans.index(plan)
+        if number not in self._ran and not are_traced(jax.tree.leaves(result)):
+            self._ran.add(number)
+            jax.block_until_ready(result)
+        return result
 
     def prepare(self, *args: Any) -> JaxReport:
         """Make the plan for such arguments now.

@@ -81,6 +81,21 @@ def test_what_was_tried_as_it_runs_is_not_compiled_again(monkeypatch: pytest.Mon
     assert largest_difference(found(*args), jax.jit(dense)(*args)) <= 1e-6
 
 
+def test_the_first_call_of_a_plan_waits_for_its_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[int] = []
+    wait = jax.block_until_ready
+    monkeypatch.setattr(jax, "block_until_ready", lambda tree: (waited.append(1), wait(tree))[1])
+    step = checkmate.jax.rematerialize(lambda x: jnp.sin(x) * 2, "1GiB", quiet=True)
+    for _ in range(3):
+        step(jnp.ones(4))
+    assert len(waited) == 1
+    step(jnp.ones(5))
+    assert len(waited) == 2
+    assert jax.jit(step)(jnp.ones(6)).shape == (6,) and len(waited) == 2
+    step(jnp.ones(6))
+    assert len(waited) == 3
+
+
 def test_only_a_cpu_needs_the_order_held() -> None:
     for way in ways_on("gpu", alone=True):
         assert not holds_order(way, "gpu") and way.trial_options("gpu") == way.options == {}
