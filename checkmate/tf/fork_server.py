@@ -66,10 +66,7 @@ def _serve(request: Mapping[str, Any], work: Work, asked: int, told: int) -> Non
     if process == 0:
         os.close(asked)
         os.close(told)
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-        _be(request, work)
+        _be(request, work, parent)
     _tell(told, {"process": process})
     ended = os.pidfd_open(process)
     try:
@@ -96,10 +93,17 @@ def _tell(told: int, fact: Mapping[str, int]) -> None:
         os.write(told, json.dumps(fact).encode("utf-8") + b"\n")
 
 
-def _be(request: Mapping[str, Any], work: Work) -> NoReturn:
-    """Be the process that was asked for, to its end."""
+def _be(request: Mapping[str, Any], work: Work, parent: int | None = None) -> NoReturn:
+    """Be the process that was asked for, to its end.
+
+    ``parent``: the process that forked this one; this one ends with it.
+    """
     code = 1
     try:
+        if parent is not None:
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         output = os.open(request["output"], os.O_WRONLY | os.O_APPEND)
         for stream in (1, 2):
