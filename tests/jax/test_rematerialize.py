@@ -98,9 +98,15 @@ def test_the_first_call_of_a_plan_waits_for_its_results(monkeypatch: pytest.Monk
 
 def test_only_a_cpu_needs_the_order_held() -> None:
     for way in ways_on("gpu", alone=True):
-        assert not holds_order(way, "gpu") and way.trial_options("gpu") == way.options == {}
+        assert not holds_order(way, "gpu") and way.options == {}
     assert any(holds_order(way, "cpu") for way in ways_on("cpu", alone=False))
     assert usual_ways("gpu") == 1 and ways_on("gpu", alone=True)[0].ties is TiedSteps.RECOMPUTED
+
+
+def test_what_is_compiled_for_its_memory_alone_is_compiled_quickly() -> None:
+    way = ways_on("gpu", alone=True)[0]
+    assert way.trial_options("gpu") == {"xla_gpu_autotune_level": 0} and way.trial_options("tpu") == {}
+    assert way.trial_options("cpu") and not set(way.trial_options("cpu")) & set(way.trial_options("gpu"))
 
 
 @pytest.mark.heavy
