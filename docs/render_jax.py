@@ -61,28 +61,26 @@ of ten steps against the plain step's. *Predicted* is what the schedule was chos
 often, and the seconds of all. The *difference* is that of all gradients after one step, relative to their
 norm.
 
-- **The peak of a scheduled step is XLA's plan to a kilobyte**: 15,882,223,616 bytes of 15,882,222,776 for the
-  GPT at 60 %. A budget that the plan keeps, the device kept. The other steps reached up to 59 MB more than
-  their plan.
-- The GPT at 45 % takes less memory *and* less time than with `dots_saveable`: 10.5 GiB at +7.7 %, against
-  14.8 GiB at +18.7 %. `dots_with_no_batch_dims_saveable` takes less memory, 8.16 GiB, at +23.9 %.
-- The ViT at 60 % takes 10.3 GiB at +4.6 %. `dots_saveable` takes a little less, 9.66 GiB, at +7.0 %: neither
-  is better in both.
-- **The GPT at 60 % took longer than at 45 %**, and longer than with `dots_saveable` for a little less memory.
-  The schedule does not explain it: it computes less again than the one at 45 %, and its kernels move 204 GB,
-  about as much as the plain step's. Which kernels were chosen may: they were tuned while other compilations
-  ran on the card. Each row was compiled once, so how much another compilation would differ is not known.
-- Predictions were too low for the GPT at 75 % and 60 %, and near for the two others. They were made with one
-  speed for all GPUs: the plain GPT, which took 68.0 ms, was counted as 672. Now the card's own peaks are
-  used, and the plain steps that took 68.0, 58.0 and 39.4 ms are counted as 85, 54 and 56. Such schedules as
-  those of the GPT at 75 %, 60 % and 45 % and of the ViT are now predicted at about +5 %, +10 %, +18 % and
-  +12 %: nearer for the first two, and too high for the others. The slope of tanh, new in JAX 0.11, was not
-  known to fuse then; it is now.
-- At a batch of 288 the plain GPT does not run within 76 GiB, the share of the card that was set: it asks for
-  124.4 GiB. The scheduled step was not compiled in the time given, so whether it runs is not known.
-- The ResNet has no schedule: none was compiled in the time given. Keras was not measured.
-- The card was to be had for minutes. Twelve processes compiled at a time on 16 cores, and the seconds of
-  compilations are those.
+- **A budget that XLA's plan keeps, the device kept.** The peaks are the plans to a kilobyte (16,263,247,360
+  bytes of 16,263,246,520 for the GPT at 60 %), or up to 59 MB more.
+- The GPT at 45 % takes less memory *and* less time than with `dots_saveable`: 10.3 GiB at +11.8 %, against
+  14.8 GiB at +18.0 %. At 75 % it takes 17.2 GiB at +8.8 %.
+- **The GPT at 60 % took longer than at 45 %**, +23.7 % (measured before, with another schedule:
+  +21.6 %). In the compiled step one layer's attention scores are written as 3 GB of float32 and
+  read again: a recomputation waits between their conversion and its readers, which XLA would have joined. At
+  30 % it is no better than `nothing_saveable`, which takes 5.80 GiB at +29.3 %.
+- **The ResNet's schedules lose to `jax.checkpoint`.** `nothing_saveable` takes 7.04 GiB at +13.3 %. At 75 %
+  the schedule takes 6.84 GiB at +27.9 %, and those at 60 %, 45 % and 30 % are over their budgets: nothing
+  that was compiled takes less than 6.04 GiB.
+- A GPT with a batch of 288, of which the plain step plans 126 GiB, trains within 60 GiB: 440 ms a step, 1.53
+  ms for each sample, where the plain step takes 1.43 with a batch of 48.
+- The ViT was measured before the others, once: its schedule was predicted with another speed of the card, and
+  chosen with tuned kernels in each trial.
+- Predictions are rough: the extra time was 0.5 to 2.4 times the predicted. The plain GPT, which took 68.6 ms, is counted as 85,
+  and the ResNet, 38.7 ms, as 56.
+- Trials are compiled without trying kernels out; only the step that trains is tuned. So a schedule of the GPT
+  takes 24 to 31 s of compilations, of which the plain step's are about 20. Six processes compiled at a time
+  on 16 cores.
 
 `python -m tests.benchmarks.jax_gpu -o FOLDER` measures it; its `results.json` goes to `docs/results/jax`. Why
 a row has no result was put into words by hand there.
@@ -140,7 +138,12 @@ def _on_gpu(path: Path, facts: dict[str, Any]) -> str:
         done = [row for row in rows if "problem" not in row]
         if done:
             parts.append("| " + " | ".join(_GPU_COLUMNS) + " |\n|---|" + "---:|" * 10 + "\n")
-            parts += ["| " + " | ".join(_gpu_cells(row, plain)) + " |\n" for row in done]
+            parts += [
+                "| "
+                + " | ".join(_gpu_cells(row, plain if row.get("batch", batch) == batch else None))
+                + " |\n"
+                for row in done
+            ]
             parts.append("\n")
         reasons: dict[str, list[str]] = {}
         for row in rows:
@@ -162,11 +165,13 @@ def _order(row: dict[str, Any]) -> tuple[int, int]:
     return kind + 4 * ("batch" in row and "problem" in row), -size
 
 
-def _gpu_cells(row: dict[str, Any], plain: int) -> list[str]:
+def _gpu_cells(row: dict[str, Any], plain: int | None) -> list[str]:
+    """Return the cells of a row; ``plain`` is None where the batch is another."""
+    name = row["way"] if row["way"] == "plain" or "predicted" in row else f"`{row['way']}`"
     return [
-        row["way"] if row["way"] == "plain" or "predicted" in row else f"`{row['way']}`",
+        name + (f", batch of {row['batch']}" if plain is None else ""),
         format_bytes(row["temporary"]),
-        f"{row['temporary'] / plain:.0%}",
+        f"{row['temporary'] / plain:.0%}" if plain else "–",
         f"{row['whole']:,}",
         f"{row['peak']:,}",
         str(row.get("recomputations", "–")),
@@ -174,8 +179,14 @@ def _gpu_cells(row: dict[str, Any], plain: int) -> list[str]:
         f"{row['measured']:+.1%}" if "measured" in row and row["way"] != "plain" else "–",
         f"{row['least_ms']:.1f} ms",
         f"{row['compilations']} in {row['compile_seconds']:.0f} s",
-        "none" if row["difference"] == 0 else f"{row['difference']:.0e}",
+        _difference(row),
     ]
+
+
+def _difference(row: dict[str, Any]) -> str:
+    if "difference" not in row:
+        return "–"
+    return "none" if row["difference"] == 0 else f"{row['difference']:.0e}"
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
@@ -197,7 +208,7 @@ def _cells(row: dict[str, Any], plain: int) -> list[str]:
         f"{max(0.0, row['predicted']):+.1%}" if "predicted" in row else "–",
         f"{row['measured']:+.0%}" if "measured" in row else "–",
         f"{row['compilations']} times" if "compilations" in row else "–",
-        "–" if "difference" not in row else "none" if row["difference"] == 0 else f"{row['difference']:.0e}",
+        _difference(row),
     ]
 
 

@@ -15,6 +15,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.jax.fuse import fusions
 from checkmate.jax.graph import graph_of
+from checkmate.jax.lost_gpu import lost_gpu
 from checkmate.jax.memory import StepMemory, memory_of
 from checkmate.jax.program import read_program
 from checkmate.jax.report import JaxReport
@@ -110,6 +111,8 @@ class JaxPlanner:
 
     def _make(self, args: Sequence[Any], *, alone: bool) -> JaxPlan:
         request = self.request
+        if not self.plans and (lost := lost_gpu()):
+            request.tell(lost)
         traced = trace(self.step, args, request.static, request.donated)
         started = time.perf_counter()
         flat = jax.jit(jaxpr_as_fun(traced.jaxpr), donate_argnums=traced.donated)

@@ -444,6 +444,9 @@ def _keras_parts(task: Task, small: bool) -> Iterator[dict[str, Any]]:
 
     import checkmate
 
+    device = jax.local_devices()[0]  # before Keras draws a seed: it imports TensorFlow, which hides the card
+    if not small and device.platform != "gpu":
+        raise RuntimeError(f"JAX sees no GPU, only {device.platform}")
     width, across, batch, depth = (16, 16, 16, 2) if small else (128, 64, 512, 6)
     made = np.random.default_rng(0)
     x = made.normal(size=(20 * batch, across, across, 3)).astype("float32")
@@ -486,7 +489,6 @@ def _keras_parts(task: Task, small: bool) -> Iterator[dict[str, Any]]:
         "sentence": report.sentence,
     }
     yield {}
-    device = jax.local_devices()[0]
     found = []
     for model in (scheduled, build()):
         losses = Losses()
