@@ -76,8 +76,8 @@ norm.
   ms for each sample, where the plain step takes 1.43 with a batch of 48.
 - The ViT was measured before the others, once: its schedule was predicted with another speed of the card, and
   chosen with tuned kernels in each trial.
-- Predictions are rough: the extra time was 0.5 to 2.4 times the predicted. The plain GPT, which took 68.6 ms, is counted as 85,
-  and the ResNet, 38.7 ms, as 56.
+- Predictions are rough: the extra time was 0.5 to 2.4 times the predicted. The plain GPT, which took 68.6 ms,
+  is counted as 85, and the ResNet, 38.7 ms, as 56.
 - Trials are compiled without trying kernels out; only the step that trains is tuned. So a schedule of the GPT
   takes 24 to 31 s of compilations, of which the plain step's are about 20. Six processes compiled at a time
   on 16 cores.
