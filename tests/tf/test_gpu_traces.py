@@ -5,6 +5,7 @@ The traces are made up in the form in which TensorFlow writes them.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,6 +24,7 @@ from checkmate.progress import never, silent
 from checkmate.tf.allocator.learn import with_workspace
 from checkmate.tf.allocator.learn_by_op import askers_by_name, learned_by_op, reserve_values
 from checkmate.tf.allocator.predict import predicted_requested
+from checkmate.tf.allocator.requests import scratch_of_nodes
 from checkmate.tf.costs import fresh, runs, session
 from checkmate.tf.costs.cached import KnownCosts, NodeCosts
 from checkmate.tf.costs.launches import (
@@ -33,6 +35,7 @@ from checkmate.tf.costs.launches import (
 )
 from checkmate.tf.costs.options import CostOptions
 from checkmate.tf.devices import settings_here
+from checkmate.tf.measure.curve import measured_curve
 from checkmate.tf.profiler import MemoryEvent, OpRun, StepTrace, read_trace, trace_run
 from checkmate.tf.trace.coarsen import FoldedStep
 from tests.tf.fake_gpu import folded_for_gpu
@@ -190,6 +193,67 @@ def test_scratch_seen_in_only_one_trace_is_not_learned(monkeypatch: pytest.Monke
     small = EventMaker()
     small.scratch(emitted(folded, node, "Conv2D"), 1000)
     assert not learned_by_op(folded, [small.trace]).workspace
+
+
+def test_each_request_for_scratch_takes_a_chunk_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that pieces are replayed one by one, at the op that asked.
+
+    What the step requests at most stays the same.
+    """
+    folded = folded_for_gpu(monkeypatch, "convnet")
+    node = nodes_of(folded, "Conv2D")[1]
+    name = emitted(folded, node, "Conv2D")
+    made = EventMaker()
+    made.scratch(name, 7 * MIB)  # less than what follows
+    made.scratch(name, 20 * MIB, 3 * MIB, 9 * MIB)
+    learned = learned_by_op(folded, [made.trace, made.trace])
+    member, *sizes = learned.pieces[node]
+    assert sizes == [20 * MIB, 3 * MIB, 9 * MIB] and set(learned.pieces) == set(learned.workspace) == {node}
+    assert folded.structure.ops[folded.nodes[node][member]].type == "Conv2D"
+    whole = with_workspace(folded.graph, learned.workspace)
+    apart = with_workspace(folded.graph, learned.workspace, pieces=learned.pieces)
+    steps = list(range(apart.n))
+    assert [each.bytes for each in scratch_of_nodes(folded, apart, steps)] == sizes
+    assert [each.bytes for each in scratch_of_nodes(folded, whole, steps)] == [learned.workspace[node]]
+    at = {each.born for each in scratch_of_nodes(folded, apart, steps)}
+    assert at == {sum(len(members) for members in folded.nodes[:node]) + member}
+    assert predicted_requested(folded, apart, steps) == predicted_requested(folded, whole, steps)
+
+
+def test_the_curve_of_a_gpu_goes_by_names_and_not_by_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check it where every request comes before any kernel runs."""
+    folded = folded_for_gpu(monkeypatch, "convnet")
+    first, second = nodes_of(folded, "Conv2D")[:2]
+    steps = [*range(second + 1), first, *range(second + 1, folded.graph.n)]
+    made = EventMaker()
+    held = made.ask("elsewhere", MIB)
+    made.ask(emitted(folded, first, "Conv2D"), 4 * MIB)
+    made.release(held, MIB)
+    made.scratch(emitted(folded, second, "Conv2D"), 2 * MIB, 3 * MIB)
+    made.ask(emitted(folded, first, "Conv2D").replace(f"step{first}/", f"step{second + 1}/"), MIB)
+    fixed = folded.graph.fixed_bytes
+    curve = [(most - fixed) // MIB for most in measured_curve(folded, made.trace, steps)]
+    assert curve[: first + 1] == [1] * first + [5]
+    assert curve[first + 1 : second] == [4] * (second - first - 1)
+    assert curve[second:] == [9, 5] + [5] * (len(steps) - second - 2)
+    assert measured_curve(folded, StepTrace((), ()), steps) == [fixed] * len(steps)
+
+
+def test_pieces_of_scratch_outlast_the_cost_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folded = folded_for_gpu(monkeypatch, "convnet")
+    count, node = folded.graph.n, nodes_of(folded, "Conv2D")[1]
+    workspace = tuple(8 * MIB if number == node else 0 for number in range(count))
+    costs = NodeCosts(
+        (1e-3,) * count, (0.0,) * count, workspace, 5, 1.0, pieces={node: (0, 5 * MIB, 3 * MIB)}
+    )
+    store = CostStore(tmp_path / "costs.sqlite")
+    assert KnownCosts.look_up(folded, store, refresh=False).keep(costs, folded.graph, ended=True)
+    known = KnownCosts.look_up(folded, store, refresh=False)
+    assert known.is_all and known.costs().pieces[node] == (0, 5 * MIB, 3 * MIB)
+    again = known.merged(dataclasses.replace(costs, pieces={node: (0, 8 * MIB)}))
+    assert again.pieces[node] == (0, 5 * MIB, 3 * MIB) and again.workspace[node] == 8 * MIB
+    wrong = dataclasses.replace(store.look_up(known.keys)[known.keys[node]], pieces="0,x")
+    assert not wrong.is_sound()
 
 
 def test_scratch_below_the_nodes_peak_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ replaces a better one, whichever process comes last.
 from __future__ import annotations
 
 import math
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -23,6 +24,7 @@ from checkmate.machine.stores.readings import Reading
 MOST_ENTRIES = 50_000  # about 15 MB
 ENOUGH_RUNS = 3  # an op measured in fewer runs is measured again
 ENOUGH_QUIET = 3  # after so many profiles on a quiet machine, the spread is the op's own
+_PIECES = re.compile(r"(\d{1,9}(,\d{1,18})*)?")
 _AT_ONCE = 500  # SQLite's limit of variables in one statement is 999 in old versions
 _WAIT_S = 10.0  # for another process to finish its write
 _DAMAGED = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -39,7 +41,8 @@ class KnownCost:
     showed per requested byte in the step in which the op was measured. ``date``: the day of the measurement,
     ISO, UTC. ``load``, ``cores`` and ``step_spread``: see ``Reading``. ``quiet``: for an op that stays
     doubtful, how many profiles measured it while the machine was quiet. ``reserve_bytes``: the bytes of its
-    outputs whose size no shape tells.
+    outputs whose size no shape tells. ``pieces``: the requests that the workspace is made of, as numbers with
+    commas: which of the op's kernels asked, then bytes. Empty: not known.
     """
 
     seconds: float
@@ -55,6 +58,7 @@ class KnownCost:
     step_spread: float
     quiet: int
     reserve_bytes: int = 0
+    pieces: str = ""
 
     @property
     def reading(self) -> Reading:
@@ -97,7 +101,8 @@ class KnownCost:
             all(isinstance(number, float) and math.isfinite(number) and number >= 0 for number in numbers)
             and all(isinstance(number, int) and 0 <= number < 2**62 for number in counts)
             and self.cores > 0
-            and all(isinstance(text, str) for text in (self.device, self.version, self.date))
+            and all(isinstance(text, str) for text in (self.device, self.version, self.date, self.pieces))
+            and _PIECES.fullmatch(self.pieces) is not None
         )
 
 
@@ -112,7 +117,7 @@ def default_path() -> Path:
 
     The file may not exist yet. A different layout of the table gets a different name.
     """
-    return Path(platformdirs.user_cache_dir("checkmate-explorer")) / "costs" / "costs-3.sqlite"
+    return Path(platformdirs.user_cache_dir("checkmate-explorer")) / "costs" / "costs-4.sqlite"
 
 
 class CostStore:

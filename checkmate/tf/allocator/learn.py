@@ -41,11 +41,17 @@ def learned_workspace(
     return found
 
 
-def with_workspace(graph: Graph, learned: Mapping[int, int], reserves: Mapping[int, int] = {}) -> Graph:
+def with_workspace(
+    graph: Graph,
+    learned: Mapping[int, int],
+    reserves: Mapping[int, int] = {},
+    pieces: Mapping[int, Sequence[int]] = {},
+) -> Graph:
     """Return ``graph`` with the sizes that were learned.
 
     ``step_fingerprint`` in its metadata still names the step as traced. ``learned``: op → bytes beyond the
-    rules. ``reserves``: value → its bytes, in place of an estimate.
+    rules. ``reserves``: value → its bytes, in place of an estimate. ``pieces``: op → the requests that its
+    bytes are made of, as ``LearnedByOp`` has them.
     """
     reserves = {value: size for value, size in reserves.items() if graph.values[value].bytes != size}
     if not learned and not reserves:
@@ -61,6 +67,8 @@ def with_workspace(graph: Graph, learned: Mapping[int, int], reserves: Mapping[i
     facts: dict[str, Any] = {"step_fingerprint": graph.fingerprint}
     if learned:
         facts["learned_workspace"] = {graph.ops[node].name: size for node, size in learned.items()}
+    if pieces:
+        facts["learned_pieces"] = {graph.ops[node].name: list(held) for node, held in pieces.items()}
     if reserves:
         facts["learned_reserves"] = {graph.values[value].name: size for value, size in reserves.items()}
     return dataclasses.replace(graph, ops=ops, values=values, metadata={**graph.metadata, **facts})

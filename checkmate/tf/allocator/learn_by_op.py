@@ -23,6 +23,7 @@ _NAME = re.compile(r"step(\d+)/[^/]+/([^/]+)")  # stepN/node/op, as emission nam
 _SUFFIX = re.compile(r"\d+")
 
 Asker = tuple[int, int]  # position in the schedule, and which of the node's ops
+Pieces = tuple[int, ...]  # which of the node's ops asked, then the bytes of each request
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,13 @@ class LearnedByOp:
     """Hold what was learned of a step's nodes.
 
     ``workspace``: node → bytes of scratch beyond the rules. ``reserves``: node → bytes of its outputs of
-    unknown size.
+    unknown size. ``pieces``: node → the requests that its scratch is made of. A convolution asks for its
+    turned input, its turned output and cuDNN's scratch one by one, and each takes a chunk of its own.
     """
 
     workspace: Mapping[int, int]
     reserves: Mapping[int, int]
+    pieces: Mapping[int, Pieces] = field(default_factory=dict)
 
 
 def learned_by_op(
@@ -49,23 +52,35 @@ def learned_by_op(
     ran = list(range(len(folded.nodes)) if steps is None else steps)
     asked = [_requests_by_op(folded, trace.memory, ran) for trace in traces]
     workspace: dict[int, int] = {}
+    pieces: dict[int, Pieces] = {}
     for position, levels in enumerate(_held_by_op(folded, ran)):
-        rises = [
-            max(
-                (level + each.scratch.get((position, member), 0) for member, level in enumerate(levels)),
-                default=0,
-            )
-            for each in asked
-        ]
-        beyond = min(rises, default=0) - max(levels, default=0)
-        if beyond >= max(LEAST_LEARNED_BYTES, workspace.get(ran[position], 0)):
-            workspace[ran[position]] = beyond
+        rise, held = min((_highest(each, position, levels) for each in asked), default=(0, (0,)))
+        beyond, node = rise - max(levels, default=0), ran[position]
+        if beyond >= max(LEAST_LEARNED_BYTES, workspace.get(node, 0)):
+            workspace[node], pieces[node] = beyond, held
     reserves: dict[int, int] = {}
     for each in asked:
         for (position, _), size in each.reserves.items():
             if size > reserves.get(ran[position], 0):
                 reserves[ran[position]] = size
-    return LearnedByOp(workspace, reserves)
+    return LearnedByOp(workspace, reserves, pieces)
+
+
+def _highest(asked: _RequestsByOp, position: int, levels: Sequence[int]) -> tuple[int, Pieces]:
+    """Return the most bytes that a node held, and its scratch then.
+
+    ``levels``: what it holds without scratch while each of its ops runs.
+    """
+    return max(
+        (
+            (
+                level + asked.scratch.get((position, member), 0),
+                (member, *asked.pieces.get((position, member), ())),
+            )
+            for member, level in enumerate(levels)
+        ),
+        default=(0, (0,)),
+    )
 
 
 def reserve_values(folded: FoldedStep) -> dict[int, list[int]]:
@@ -96,30 +111,31 @@ def sizes_of_reserves(folded: FoldedStep, learned: Mapping[int, int]) -> dict[in
 class _RequestsByOp:
     """Hold what each op asked for.
 
-    ``scratch``: the most scratch it held at once. ``reserves``: what it asked for beside the outputs whose
-    size is known.
+    ``scratch``: the most scratch it held at once. ``pieces``: the requests that it was made of, in their
+    order. ``reserves``: what it asked for beside the outputs whose size is known.
     """
 
     scratch: dict[Asker, int] = field(default_factory=lambda: defaultdict(int))
+    pieces: dict[Asker, tuple[int, ...]] = field(default_factory=dict)
     reserves: dict[Asker, int] = field(default_factory=dict)
 
 
 def _requests_by_op(folded: FoldedStep, events: Sequence[MemoryEvent], steps: Sequence[int]) -> _RequestsByOp:
     askers = askers_by_name(folded, (event.op for event in events), steps)
     found = _RequestsByOp()
-    level: dict[Asker, int] = defaultdict(int)
-    open_: dict[int, tuple[Asker, int]] = {}
+    held: dict[Asker, dict[int, int]] = defaultdict(dict)
+    open_: dict[int, Asker] = {}
     outputs: dict[Asker, list[int]] = defaultdict(list)
     for event in events:
         if event.requested_bytes < 0:
             if event.address in open_:
-                asker, size = open_.pop(event.address)
-                level[asker] -= size
+                del held[open_.pop(event.address)][event.address]
         elif (of := askers.get(event.op)) is not None:
             if event.temporary:
-                open_[event.address] = of, event.requested_bytes
-                level[of] += event.requested_bytes
-                found.scratch[of] = max(found.scratch[of], level[of])
+                open_[event.address] = of
+                held[of][event.address] = event.requested_bytes
+                if (level := sum(held[of].values())) > found.scratch[of]:
+                    found.scratch[of], found.pieces[of] = level, tuple(held[of].values())
             else:
                 outputs[of].append(event.requested_bytes)
     for asker, sizes in outputs.items():

@@ -36,12 +36,18 @@ def requests_of_step(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> 
 
 
 def scratch_of_nodes(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> Iterator[Allocation]:
-    """Yield what nodes ask for beyond the rules; it lasts for their last op."""
+    """Yield what nodes ask for beyond the rules.
+
+    It lasts for one op: the one that asked if that is known, else the node's last.
+    """
     learned: dict[str, int] = graph.metadata.get("learned_workspace", {})
+    pieces: dict[str, Sequence[int]] = graph.metadata.get("learned_pieces", {})
     executed = 0
     for position, node in enumerate(steps):
-        members = folded.nodes[node]
+        members, name = folded.nodes[node], graph.ops[node].name
+        if name in learned:
+            member, *sizes = pieces.get(name, (len(members) - 1, learned[name]))
+            at = executed + member
+            for size in sizes:
+                yield Allocation(members[member], position, size, at, at, position, readers=(at,))
         executed += len(members)
-        size, last = learned.get(graph.ops[node].name, 0), executed - 1
-        if size:
-            yield Allocation(members[-1], position, size, last, last, position, readers=(last,))

@@ -33,6 +33,7 @@ class NodeCosts:
     ``reading``: how this profile read them. ``older``: how the nodes were read whose costs are not of this
     profile alone.
     ``reserves``: per node the bytes of outputs whose size no shape tells; 0: none, or not learned.
+    ``pieces``: per node the requests that its workspace is made of, where they are known.
     """
 
     seconds: tuple[float, ...]
@@ -43,6 +44,7 @@ class NodeCosts:
     reading: Reading = field(default_factory=Reading)
     older: Mapping[int, Reading] = field(default_factory=dict)
     reserves: tuple[int, ...] = ()
+    pieces: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def reading_facts(self) -> dict[str, Any]:
         """Return how far the costs can be trusted, for the graph's metadata.
@@ -150,6 +152,7 @@ class KnownCosts:
             slack=max(entry.slack for entry in found),
             older={node: entry.reading for node, entry in enumerate(found)},
             reserves=tuple(entry.reserve_bytes for entry in found),
+            pieces={node: _pieces_in(entry) for node, entry in enumerate(found) if entry.pieces},
         )
 
     def merged(self, measured: NodeCosts) -> NodeCosts:
@@ -173,6 +176,7 @@ class KnownCosts:
         spread, workspace = list(measured.spread), list(measured.workspace)
         older: dict[int, Reading] = {}
         reserves = list(measured.reserves) or [0] * len(seconds)
+        pieces = dict(measured.pieces)
         for node, entry in enumerate(had):
             if entry is not None:
                 known = entry.is_complete
@@ -182,6 +186,8 @@ class KnownCosts:
                 spread[node] += weight * (entry.spread - spread[node])
                 workspace[node] = entry.workspace_bytes if known else workspace[node]
                 reserves[node] = entry.reserve_bytes if known else reserves[node]
+                if known:
+                    pieces |= {node: _pieces_in(entry)}
         scale = total / sum(seconds)
         return replace(
             measured,
@@ -190,6 +196,7 @@ class KnownCosts:
             workspace=tuple(workspace),
             older=older,
             reserves=tuple(reserves),
+            pieces={node: held for node, held in pieces.items() if held},
         )
 
     def _entry_to_merge(self, node: int, now: Reading) -> KnownCost | None:
@@ -222,6 +229,7 @@ class KnownCosts:
     ) -> KnownCost:
         """Return the new entry of ``key``, which the nodes ``nodes`` share."""
         mean = sum(costs.seconds[node] for node in nodes) / len(nodes)
+        largest = max(nodes, key=lambda node: costs.workspace[node])
         spread = math.sqrt(sum(costs.spread[node] ** 2 for node in nodes) / len(nodes))
         before = self.entries.get(key)
         unended = before if before is not None and not before.is_complete else None
@@ -232,7 +240,7 @@ class KnownCosts:
             spread=float(spread),
             # An interrupted profile never counts as complete: workspace is only known at the end.
             runs=runs if ended else min(runs, ENOUGH_RUNS - 1),
-            workspace_bytes=max(costs.workspace[node] for node in nodes),
+            workspace_bytes=costs.workspace[largest],
             slack=float(costs.slack),
             device="" if graph.device is None else graph.device.name,
             version=str(tf.__version__),
@@ -242,6 +250,7 @@ class KnownCosts:
             step_spread=float(reading.spread),
             quiet=int(ended and not reading.is_busy),
             reserve_bytes=max((costs.reserves[node] for node in nodes), default=0) if costs.reserves else 0,
+            pieces=",".join(map(str, costs.pieces.get(largest, ()))),
         )
 
     def facts(self) -> dict[str, Any]:
@@ -256,3 +265,7 @@ class KnownCosts:
         if self.store is not None and self.store.problem:
             facts["problem"] = self.store.problem
         return facts
+
+
+def _pieces_in(entry: KnownCost) -> tuple[int, ...]:
+    return tuple(int(number) for number in entry.pieces.split(",") if number)

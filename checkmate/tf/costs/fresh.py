@@ -83,7 +83,8 @@ def _with_answer(folded: FoldedStep, answer: Mapping[str, Any]) -> FoldedStep:
     workspace, reserves = (
         {int(n): int(size) for n, size in answer[name].items()} for name in ("workspace", "reserves")
     )
-    graph = graph_with_costs(folded.graph, answer["costs"], answer["notes"], workspace, reserves)
+    pieces = {int(node): held for node, held in answer["pieces"].items()}
+    graph = graph_with_costs(folded.graph, answer["costs"], answer["notes"], workspace, reserves, pieces)
     return dataclasses.replace(folded, graph=graph)
 
 
@@ -133,7 +134,8 @@ def measure_costs(task: Mapping[str, Any], report: Report) -> dict[str, Any]:
     ``task``: ``request``, ``store`` (a path or None), ``refresh``. Or ``request`` and ``steps``, the schedule
     to run where the plain step does not fit; nothing is looked up then, because a cache knows plain steps
     only. Returns ``costs`` (seconds per op), ``notes`` (how they were measured), ``workspace`` (op → bytes
-    learned), ``reserves`` (value → bytes learned).
+    learned), ``reserves`` (value → bytes learned), ``pieces`` (op → the requests that its workspace is made
+    of).
     """
     request = ModelRequest.from_json(task["request"])
     folded = session.prepare(request, here=True, report=silent, cancelled=never)
@@ -148,12 +150,15 @@ def measure_costs(task: Mapping[str, Any], report: Report) -> dict[str, Any]:
         graph = session.with_costs(folded, options, report=report, cancelled=never).graph
     names = {op.name: node for node, op in enumerate(graph.ops)}
     values = {value.name: number for number, value in enumerate(graph.values)}
-    learned, reserves = (graph.metadata.get(f"learned_{name}", {}) for name in ("workspace", "reserves"))
+    learned, reserves, pieces = (
+        graph.metadata.get(f"learned_{name}", {}) for name in ("workspace", "reserves", "pieces")
+    )
     return {
         "costs": [op.cost for op in graph.ops],
         "notes": graph.metadata["profile"],
         "workspace": {str(names[name]): size for name, size in learned.items()},
         "reserves": {str(values[name]): size for name, size in reserves.items()},
+        "pieces": {str(names[name]): held for name, held in pieces.items()},
     }
 
 

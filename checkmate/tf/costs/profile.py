@@ -75,7 +75,8 @@ def measured_costs(
         notes["cache"] = known.facts()
     workspace = {node: size for node, size in enumerate(costs.workspace) if size}
     reserves = sizes_of_reserves(folded, dict(enumerate(costs.reserves)))
-    return graph_with_costs(folded.graph, costs.seconds, notes, workspace, reserves)
+    pieces = {node: held for node, held in costs.pieces.items() if node in workspace}
+    return graph_with_costs(folded.graph, costs.seconds, notes, workspace, reserves, pieces)
 
 
 def graph_with_costs(
@@ -84,17 +85,19 @@ def graph_with_costs(
     notes: dict[str, Any],
     workspace: Mapping[int, int],
     reserves: Mapping[int, int] = {},
+    pieces: Mapping[int, Sequence[int]] = {},
 ) -> Graph:
     """Return ``graph`` with measured ``seconds`` per op.
 
     ``notes``: how they were measured; its ``caveat`` becomes a note of the graph. ``workspace``,
-    ``reserves``: bytes that were learned, per op, and per value whose size no shape tells.
+    ``reserves``: bytes that were learned, per op, and per value whose size no shape tells. ``pieces``: per op
+    the requests that its workspace is made of.
     """
     costed = _replace_costs(graph, list(seconds), CostUnit.SECONDS, CostOrigin.MEASURED, notes)
     if "caveat" in notes:
         said = [*costed.metadata.get("notes", []), notes["caveat"]]
         costed = dataclasses.replace(costed, metadata={**costed.metadata, "notes": said})
-    return with_workspace(costed, workspace, reserves)
+    return with_workspace(costed, workspace, reserves, pieces)
 
 
 def analytic_costs(folded: FoldedStep) -> Graph:

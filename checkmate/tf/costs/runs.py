@@ -224,6 +224,7 @@ class _Runs:
             slack=self.ratio,
             reading=self.reading,
             reserves=tuple(learned.reserves.get(node, 0) for node in range(len(seconds))),
+            pieces=learned.pieces,
         )
 
     def notes(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 
+from checkmate.tf.allocator.learn_by_op import askers_by_name
 from checkmate.tf.profiler import StepTrace
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.xla_calls import op_starts
@@ -17,6 +18,8 @@ def measured_curve(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -
     the step whose op began last, because steps run one after the other. Only what reaches the device's own
     allocator is seen.
     """
+    if folded.graph.device_kind != "cpu":
+        return [folded.graph.fixed_bytes + most for most in _by_name(folded, trace, steps)]
     begun = op_starts(folded, trace, steps)
     starts = [start for start, _ in begun]
     most: dict[int, int] = {}
@@ -38,3 +41,23 @@ def measured_curve(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -
             before = held[bisect.bisect_right(times, first[position]) - 1][1]
         found.append(folded.graph.fixed_bytes + max(before, most.get(position, before)))
     return found
+
+
+def _by_name(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:
+    """Return the most bytes while each step ran, by the ops that asked.
+
+    The kernels of a GPU are launched ahead of time, so the moment of a request tells nothing. But ops are
+    launched in their order, and a request names its op.
+    """
+    askers = askers_by_name(folded, (event.op for event in trace.memory), steps)
+    most = [0] * len(steps)
+    level, at = 0, -1
+    for event in trace.memory:
+        position = askers[event.op][0] if event.op in askers else at
+        while at < position:
+            at += 1
+            most[at] = level
+        level += event.requested_bytes
+        if at >= 0:
+            most[at] = max(most[at], level)
+    return most[: at + 1] + [level] * (len(steps) - at - 1)

@@ -62,7 +62,7 @@ class StepMeasurement:
     ``constant_bytes``: what the step's function goes on holding between its runs. ``node_seconds``: per op of
     the graph, the least of the warm runs; empty for a step that is not scheduled. ``workspace``: op → bytes
     of scratch that the graph does not know of. ``reserves``: value → bytes, of those whose size no shape
-    tells. ``source``: how the peak is known.
+    tells. ``pieces``: op → the requests that its scratch is made of. ``source``: how the peak is known.
     """
 
     peak_bytes: int
@@ -71,6 +71,7 @@ class StepMeasurement:
     source: PeakSource = PeakSource.HERE
     workspace: Mapping[int, int] = field(default_factory=dict)
     reserves: Mapping[int, int] = field(default_factory=dict)
+    pieces: Mapping[int, Sequence[int]] = field(default_factory=dict)
     least_bytes: int = 0
     constant_bytes: int = 0
 
@@ -110,7 +111,12 @@ def measure_scheduled(
         )
     learned = learned_by_op(step.folded, traces[1:], steps)
     reserves = sizes_of_reserves(step.folded, learned.reserves)
-    return dataclasses.replace(_measured(traces, times.least), workspace=learned.workspace, reserves=reserves)
+    return dataclasses.replace(
+        _measured(traces, times.least),
+        workspace=learned.workspace,
+        reserves=reserves,
+        pieces=learned.pieces,
+    )
 
 
 class _Peaks:

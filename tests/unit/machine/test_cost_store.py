@@ -177,7 +177,7 @@ def test_an_op_that_is_never_steady_is_not_measured_again(tmp_path: Path) -> Non
 
 def test_costs_of_an_older_layout_are_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_path().name == "costs-3.sqlite"
+    assert default_path().name == "costs-4.sqlite"
     old = "key TEXT PRIMARY KEY, seconds, spread, runs, workspace_bytes, slack, device, version, date"
     path = tmp_path / "costs.sqlite"
     with closing(sqlite3.connect(path)) as connection, connection:

@@ -248,7 +248,7 @@ class Trials:
         """Learn seconds and scratch of the ops from a first scheduled run."""
         self._costs_known = True
         self.graph = with_workspace(
-            _with_seconds(self.graph, found.node_seconds), found.workspace, found.reserves
+            _with_seconds(self.graph, found.node_seconds), found.workspace, found.reserves, found.pieces
         )
         if not any(found.node_seconds):
             sentence = "the profiler saw no times of ops, so schedules are chosen by operation counts"
