@@ -12,7 +12,7 @@ import ctypes
 import gc
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -29,6 +29,7 @@ from tensorflow.python.util import _pywrap_util_port, deprecation
 
 # These attributes tell where an op came from, not what it does; they would be stale in a new graph.
 _DROPPED_ATTRIBUTES = frozenset({"_output_shapes", "_class", "_gradient_op_type"})
+_CUSTOM_GRADIENT = "CustomGradient-"  # and a number, for each op that was made with one
 # Grappler neither rewrites nor removes ops with this attribute: it takes them for ops asked for by name.
 _PRESERVED = "_grappler_do_not_remove"
 
@@ -40,6 +41,35 @@ _WARNINGS = 1  # of Abseil's levels: notes are 0
 def is_jit_compiled(function: Any) -> bool:
     """Return whether a ``tf.function`` was made with ``jit_compile=True``."""
     return getattr(function, "_jit_compile", None) is True
+
+
+def forget_custom_gradients(graph: Any) -> None:
+    """Drop the custom gradients that were registered for ops of ``graph``.
+
+    No gradient of it must be taken any more. TensorFlow keeps each of them for good, and with it the whole
+    graph and every variable that it captured, such as those of an optimizer that was replaced.
+    """
+    registered = ops.gradient_registry._registry
+    for op in graph.get_operations():
+        with suppress(ValueError):  # it has no such attribute
+            name = op.get_attr("_gradient_op_type").decode()
+            if name.startswith(_CUSTOM_GRADIENT):
+                registered.pop(name, None)
+
+
+def letting_go(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``body`` for a ``tf.function`` that can be freed once it is replaced.
+
+    See ``forget_custom_gradients``: what ``body`` returns must not be differentiated.
+    """
+
+    def traced(*given: Any) -> Any:
+        found = body(*given)
+        if tf.inside_function():
+            forget_custom_gradients(tf.compat.v1.get_default_graph())
+        return found
+
+    return traced
 
 
 def create_op(

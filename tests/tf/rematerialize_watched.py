@@ -60,6 +60,8 @@ def test_what_was_seen_over_the_budget_is_kept_as_seen_where_nothing_is_better(
     planner.exceeded(plan.layout, seen)
     again = planner.plan(plan.layout, flatten(data(16))[1])
     assert again.sentence.endswith("the earlier plan is kept")
+    assert planner.planned(plan.layout) is again and again.over_bytes == seen - planner.allowed_bytes
+    assert planner.watched_bytes(plan.layout) is None  # so it is said once
     steps = plan.schedule.steps.tolist()
     kept = json.loads(scheduled_file().read_text())
     (peak,) = (each["peak_bytes"] for each in kept["tried"] if each["steps"] == steps)
@@ -80,6 +82,23 @@ def test_where_what_was_known_is_wrong_and_nothing_runs_the_plan_stays_unkept(
     planner.exceeded(plan.layout, int(1.05 * planner.allowed_bytes))
     again = planner.plan(plan.layout, flatten(data(16))[1])
     assert again.sentence == "it cannot be measured; the earlier plan is kept" and not files()
+
+
+def test_a_plan_that_stays_over_the_budget_is_said_to_be_once(capfd: pytest.CaptureFixture[str]) -> None:
+    model = within(conv_model(), "9MiB", quiet=False, example=(X[:16], Y[:16]))
+    planner, plan = model.train_function.training.planner, plans(model)[0]
+    told(capfd)
+    planner._aims[plan.layout.key] = planner.allowed_bytes // 2  # after a few corrections
+    seen = int(1.5 * planner.allowed_bytes)
+    planner.exceeded(plan.layout, seen)
+    (line,) = told(capfd)
+    assert line.endswith("the plan is kept")
+    stays = planner.planned(plan.layout)
+    assert stays.schedule is plan.schedule and stays.over_bytes == seen - planner.allowed_bytes
+    reset_peak("CPU:0")
+    before = reading_of(planner, plan.layout)
+    tf.zeros((2 * planner.allowed_bytes + before.peak_bytes,), tf.int8)
+    assert not went_over(planner, [plan.layout], before) and not told(capfd)
 
 
 @pytest.mark.parametrize("warms", [True, False])
@@ -205,3 +224,28 @@ def test_a_new_length_is_planned_with_what_is_known_of_the_last(
     assert (
         max(plan.peak_bytes for plan in plans(model)) <= model.train_function.training.planner.allowed_bytes
     )
+
+
+def test_a_model_that_is_compiled_anew_lets_go_of_earlier_steps() -> None:
+    """Check that neither graphs nor an optimizer's variables stay.
+
+    TensorFlow keeps a custom gradient for good, and its graph with it.
+    """
+
+    @tf.custom_gradient
+    def same(x: tf.Tensor) -> Any:
+        return x, lambda upstream: upstream
+
+    image = keras.Input((8, 8, 3))
+    hidden = keras.layers.Lambda(same)(keras.layers.Conv2D(4, 3, activation="relu")(image))
+    model = keras.Model(image, keras.layers.Dense(2)(keras.layers.Flatten()(hidden)))
+    x, y = np.ones((8, 8, 8, 3), np.float32), np.zeros((8, 2), np.float32)
+    alive = []
+    for number in range(4):
+        model.compile("adam", "mse")
+        if not number:
+            within(model, "60%")
+        model.fit(x, y, batch_size=8, verbose=0)
+        gc.collect()
+        alive.append(sum(type(each).__name__ == "FuncGraph" for each in gc.get_objects()))
+    assert alive[1:] == [alive[1]] * 3, alive

@@ -5,11 +5,13 @@ If a release changes them, this fails before anything else does.
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -185,3 +187,25 @@ def test_a_trace_prints_nothing_and_notes_are_printed_again_after_it() -> None:
     within, _, after = rest.partition("after\n")
     assert within == ""
     assert "Profiler session started" in after
+
+
+def test_a_traced_step_is_let_go_of_with_its_custom_gradients() -> None:
+    @tf.custom_gradient
+    def doubled(x: tf.Tensor) -> Any:
+        return 2 * x, lambda upstream: 2 * upstream
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.reduce_sum(doubled(x) * weights)
+        return tape.gradient(y, x)
+
+    weights: tf.Variable | None = tf.Variable([1.0, 3.0])
+    concrete = tf.function(step, autograph=False).get_concrete_function(tf.TensorSpec((2,), tf.float32))
+    variable, graph = weakref.ref(weights), weakref.ref(concrete.graph)
+    private.forget_custom_gradients(concrete.graph)
+    assert concrete(tf.constant([5.0, 6.0])).numpy().tolist() == [2.0, 6.0]
+    del concrete, step
+    weights = None
+    gc.collect()
+    assert graph() is None and variable() is None

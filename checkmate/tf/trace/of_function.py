@@ -172,7 +172,9 @@ def _loss_of(result: Any, found: Sequence[tf.Tensor]) -> int | None:
 
 def _concrete(body: Callable[..., Any], specs: Sequence[tf.TensorSpec], name: str) -> Any:
     with explained(name):
-        return tf.function(body, autograph=False).get_concrete_function(*specs)
+        concrete = tf.function(body, autograph=False).get_concrete_function(*specs)
+    private.forget_custom_gradients(concrete.graph)
+    return concrete
 
 
 def _without_calls(

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from checkmate.errors import TraceError
 from checkmate.ir.graph import Phase
+from checkmate.tf import private
 from checkmate.tf.error_text import first_line
 from checkmate.tf.models.model import LoadedModel
 
@@ -162,6 +163,7 @@ def trace_step(loaded: LoadedModel, make: StepMaker = step_function) -> TracedSt
             hint="train one batch with Keras itself first; "
             "--loss, --input-shape and -b set what the model leaves open",
         ) from error
+    private.forget_custom_gradients(concrete.graph)
     loss, predictions, gradients = outputs[0]
     paths = [variable.path for variable in loaded.model.trainable_variables]
     # Ops after "end" are TensorFlow's own: identities that make the outputs wait for the assignments.

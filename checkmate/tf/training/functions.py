@@ -11,7 +11,7 @@ import tensorflow as tf
 from checkmate.ir.schedule import Schedule
 from checkmate.tf.devices import emitted
 from checkmate.tf.models.batch import BatchLayout, Key
-from checkmate.tf.private import without_retracing_warning
+from checkmate.tf.private import letting_go, without_retracing_warning
 from checkmate.tf.training.plans.planner import Planner
 
 
@@ -33,7 +33,7 @@ class Functions:
                 return function
             del self._made[key], function
             gc.collect()  # its constants are in the device's memory
-        made = without_retracing_warning(tf.function(body, autograph=False))
+        made = without_retracing_warning(tf.function(letting_go(body), autograph=False))
         steps = [plan.step for plan in plans if plan is not None and plan.schedule is not None]
         if steps and steps[0] is not None:
             made = emitted(made, steps[0].graph.device_kind)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from checkmate.errors import NotCompiledError
 from checkmate.ir.schedule import Schedule
 from checkmate.tf.models.batch import BatchLayout, Key
-from checkmate.tf.private import without_retracing_warning
+from checkmate.tf.private import letting_go, without_retracing_warning
 from checkmate.tf.training.compiled.planner import CompiledPlan, CompiledPlanner, Trace
 from checkmate.tf.training.keras_step import logs_of
 from checkmate.tf.training.plans.plan import PlanRequest
@@ -59,7 +59,7 @@ class CompiledSteps:
         key = plan.layout.key
         if self._made.get(key, (None,))[0] is not plan:
             body = self._body(plan.layout, plan.step, plan.schedule, plan.tied)
-            function = tf.function(body, autograph=False, jit_compile=True)
+            function = tf.function(letting_go(body), autograph=False, jit_compile=True)
             self._made[key] = plan, without_retracing_warning(function)
         return self._made[key][1]
 

@@ -73,6 +73,7 @@ class Planner:
         self._cold: set[Key] = set()  # nothing of it ran in this process
         self._crowded: dict[Key, int] = {}  # how often it was planned again for what others leave
         self._stays: set[Key] = set()  # it was said that the plan stays, though others hold more
+        self._seen: dict[Key, int] = {}  # the most that plans were seen at, over the budget
         self._rate: float | None = None
         self._last: Schedule | None = None
         self._learned: Learned | None = None
@@ -115,6 +116,15 @@ class Planner:
             self._plans[layout.key] = found
             self._announce(found)
         return found
+
+    def _as_seen(self, plan: StepPlan) -> StepPlan:
+        """Return ``plan`` as over the budget by what it was seen at.
+
+        It stays, so it is not watched any longer.
+        """
+        assert self.allowed_bytes is not None  # it is what was exceeded
+        over = self._seen.get(plan.layout.key, 0) - self.allowed_bytes
+        return dataclasses.replace(plan, over_bytes=max(plan.over_bytes, over))
 
     def _announce(self, plan: StepPlan) -> None:
         """Say what was planned, and keep it for later runs."""
@@ -202,6 +212,7 @@ class Planner:
         """
         assert self.allowed_bytes is not None
         self._memory.seen_over(self._plans[layout.key], peak_bytes)
+        self._seen[layout.key] = max(peak_bytes, self._seen.get(layout.key, 0))
         self._seek_no_better(layout.key)
         limit = self._aims.get(layout.key, self.allowed_bytes)
         spent = limit < self.allowed_bytes * 0.9**_CORRECTIONS
@@ -209,7 +220,9 @@ class Planner:
             f"{layout.describe()}: the allocator held {format_bytes(peak_bytes)}, over the budget of "
             f"{format_bytes(self.allowed_bytes)}; {'the plan is kept' if spent else 'solving again for less'}"
         )
-        if not spent:
+        if spent:
+            self._plans[layout.key] = self._as_seen(self._plans[layout.key])
+        else:
             self._aims[layout.key] = int(limit * max(0.85, min(0.97, self.allowed_bytes / peak_bytes)))
             self._set_aside(layout.key)
 
@@ -236,6 +249,7 @@ class Planner:
         if stays:
             self._stays.add(key)
             return False
+        self._seen[key] = max(peak_bytes, self._seen.get(key, 0))
         self._crowded[key] = 1 + self._crowded.get(key, 0)
         self._phases.beside[key] = max(others_bytes, self._phases.beside.get(key, 0))
         self._seek_no_better(key)
@@ -307,6 +321,7 @@ class Planner:
 
         What is kept for later runs says how much it was seen to hold, so they do not search again.
         """
+        plan = self._as_seen(plan)
         return dataclasses.replace(plan, sentence=sentence, name=self._memory.name(plan.layout.key))
 
     def _make(
