@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.tried import Tried
 
-_STEPS = ("steps", "steps_said_to_miss", "over_budget", "said_to_miss", "held_by_others", "missed")
+_STEPS = ("steps", "steps_said_to_miss", "over_budget", "said_to_miss", "held_by_others", "seen", "missed")
 GROWTH_MB = 64.0  # of the training process, from its first settled quarter to its last
 
 
@@ -67,8 +67,9 @@ def judge(course: Course) -> tuple[list[Tried], list[str]]:
         f"{last['compiled']} times; the window beside it for {window['seconds'] / 60:.0f} minutes.",
         f"Of {last['steps']:,} steps {last['over_budget']:,} were over the budget: "
         f"{last['said_to_miss']:,} where it was said before that nothing known keeps it, "
-        f"{last['held_by_others']:,} where it was said that others hold more than was foreseen, and "
-        f"{last['missed']:,} without a word before.",
+        f"{last['held_by_others']:,} where it was said that others hold more than was foreseen, "
+        f"{last['seen']:,} that were seen: the next step went by another plan, and it was said; and "
+        f"{last['missed']:,} without a word.",
         f"Training: {training[0]['rss_mb'] if training else 0:.0f} MiB after its first round, at most "
         f"{highest(training):.0f} MiB, {grown(training):+.0f} MiB from its second to its last quarter. Plain "
         f"training with the same batches grows by {course.plain_growth_mb:.0f} MiB each time that it is "

@@ -19,7 +19,7 @@ WINDOW = {
 def rounds(*rss: float, said: int = 0, missed: int = 0) -> list[dict[str, object]]:
     return [
         {"rss_mb": mb, "steps": 10 * (i + 1), "steps_said_to_miss": said, "over_budget": said + missed,
-         "said_to_miss": said, "held_by_others": 0, "missed": missed, "seconds": i, "compiled": 1,
+         "said_to_miss": said, "held_by_others": 0, "seen": 0, "missed": missed, "seconds": i, "compiled": 1,
          "size": 32, "batch": 8}
         for i, mb in enumerate(rss)
     ]  # fmt: skip

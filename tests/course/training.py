@@ -4,8 +4,8 @@
 MiB each compilation adds to plain training, with the same batches. Each line of the notes is a round of
 ``fit``: the steps and those over the budget so far, the highest allocated peak of a step in the round, and
 what the process holds. Of the steps over the budget those are counted apart that the program had said would
-be, and those of which it said that others hold the memory. The budget is in bytes: a share of what the plain
-step of the largest batch holds.
+be, those of which it said that others hold the memory, and those that it saw: it said so, and planned
+again. The budget is in bytes: a share of what the plain step of the largest batch holds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _STEPS, _LAST = 12, 5  # full batches of a round, and the examples of its last b
 _EACH_COMPILED = 60  # rounds
 _COMPILED_PLAINLY = 5  # times, to learn what each adds
 _DEVICE = "CPU:0"
-COUNTS = ("steps", "steps_said_to_miss", "over_budget", "said_to_miss", "held_by_others", "missed")
+COUNTS = ("steps", "steps_said_to_miss", "over_budget", "said_to_miss", "held_by_others", "seen", "missed")
 
 
 class Peaks(keras.callbacks.Callback):  # type: ignore[misc]
@@ -76,7 +76,7 @@ class Judged(Peaks):
     def _kind(self, last: bool) -> str:
         """Return what this step is if it is over: ``last`` of a round or not.
 
-        A plan that was just seen over the budget is gone, so nothing was said of it.
+        A plan that was just seen over the budget is gone.
         """
         training = self.model.train_function.training
         if last not in self._layouts:
@@ -85,10 +85,12 @@ class Judged(Peaks):
         layout = self._layouts[last]
         plan = training.planner.planned(layout)
         if plan is None:
-            return "missed"
+            return "seen"
         if plan.over_bytes:
             return "said_to_miss"
-        return "held_by_others" if layout.key in training.planner._crowded else "missed"
+        planner = training.planner
+        crowded = layout.key in planner._crowded or layout.key in planner._stays
+        return "held_by_others" if crowded else "missed"
 
 
 def network() -> keras.Model:
