@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -9,8 +10,12 @@ from typing import Any
 
 from jax.extend.core import Literal
 
+from checkmate.ir.graph import Phase
 from checkmate.ir.schedule import Schedule
 from checkmate.jax.fuse import Fusion
+from checkmate.jax.graph import phase_of
+from checkmate.jax.pooling import scattered_late
+from checkmate.jax.primitives import DEAR, PRODUCTS
 from checkmate.jax.program import Equation, Program, aval_bytes
 from checkmate.jax.tie import Tie, can_anchor
 
@@ -32,49 +37,140 @@ def scheduled(
 ) -> Callable[..., list[Any]]:
     """Return a function of the flat arguments that runs by ``schedule``."""
     steps = schedule.steps.tolist()
+    needed, depths = _Needed.of(program, fused, steps), _depths(fused)
 
     def run(*arguments: Any) -> list[Any]:
         values = dict(zip(program.arguments, arguments, strict=True))
         values.update(program.constants)
-        emission = _Emission(values, platform, ties)
-        for step in steps:
-            emission.step(step, fused[step])
+        emission = _Emission(values, platform, ties, needed, depths)
+        for position, step in enumerate(steps):
+            emission.step(position, step, fused[step])
         return [atom.val if isinstance(atom, Literal) else values[atom] for atom in program.results]
 
     return run
+
+
+@dataclass(frozen=True)
+class _Needed:
+    """When each value is made, and when it is read, as positions of the schedule."""
+
+    made: dict[int, list[int]]
+    read: dict[int, list[int]]
+
+    @staticmethod
+    def of(program: Program, fused: Sequence[Fusion], steps: Sequence[int]) -> _Needed:
+        made: dict[int, list[int]] = {}
+        read: dict[int, list[int]] = {}
+        for position, step in enumerate(steps):
+            for value in fused[step].reads:
+                read.setdefault(value, []).append(position)
+            for value in fused[step].writes:
+                made.setdefault(value, []).append(position)
+        for atom in program.results:
+            if isinstance(atom, int):
+                read.setdefault(atom, []).append(len(steps))
+        return _Needed(made, read)
+
+    def holds(self, value: int, position: int) -> bool:
+        """Return whether a value that is there is read from a position on."""
+        made, read = self.made.get(value, []), self.read.get(value, [])
+        later = bisect_right(read, position - 1)
+        again = bisect_right(made, position - 1)
+        return later < len(read) and (again == len(made) or read[later] <= made[again])
 
 
 @dataclass
 class _Emission:
     """The values so far, while a function is traced.
 
-    ``fresh`` are the values that wait for the current ``tie`` already.
+    ``fresh`` are the values that wait for the current ``tie`` already. ``recent`` are the products since the
+    tie before. ``dear``: in which phase dear equations ran last. ``scattered``: results of scatters, which
+    XLA writes right over what they are added to.
     """
 
     values: dict[int, Any]
     platform: str
     ties: TiedSteps
+    needed: _Needed
+    depths: Sequence[int]
     done: set[int] = field(default_factory=set)
     fresh: set[int] = field(default_factory=set)
+    recent: list[int] = field(default_factory=list)
+    dear: dict[tuple[int, ...], Phase] = field(default_factory=dict)
+    scattered: set[int] = field(default_factory=set)
     anchor: Any = None
+    deepest: int = -1
     tie: Tie | None = None
 
-    def step(self, index: int, fusion: Fusion) -> None:
+    def step(self, position: int, index: int, fusion: Fusion) -> None:
         """Emit one step of the schedule."""
         again = index in self.done
         self.done.add(index)
         if not again or self.ties is TiedSteps.ALL:
             self.fresh, self.tie = set(), None
-        tied = self.ties is TiedSteps.ALL or (again and self.ties is TiedSteps.RECOMPUTED)
+        tied = self._is_tied(again, fusion)
         if tied and self.tie is None and self.anchor is not None:
-            self.tie = Tie(self.anchor, self.platform)
-        made = self._run(fusion, self.tie if tied else None)
+            self.tie = Tie(self._anchors(position), self.platform)
+        tie = self.tie if tied else None
+        if tie is not None and self.platform != "cpu":
+            self._pass([value for value in fusion.reads if again or value not in self.scattered], tie)
+        made = self._run(fusion, tie if self.platform == "cpu" else None)
         self.values.update((value, made[value]) for value in fusion.writes)
         if again:
             self.fresh.update(fusion.writes)
         if not again or self.ties is TiedSteps.ALL:
-            anchors = [made[value] for value in fusion.writes if can_anchor(made[value])]
-            self.anchor = anchors[-1] if anchors else self.anchor
+            self._remember(index, fusion, [value for value in fusion.writes if can_anchor(made[value])])
+
+    def _remember(self, index: int, fusion: Fusion, written: Sequence[int]) -> None:
+        """Note what the next tie may wait for.
+
+        On a CPU that is what was written last. Elsewhere it is what most has to come before: the update of an
+        early weight may be the step before, and XLA may run it any time.
+        """
+        if fusion.root.name.startswith("scatter") and self.platform != "cpu":
+            self.scattered.update(written)
+        elif written:
+            self.recent += written if any(each.name in PRODUCTS for each in fusion.equations) else ()
+            if self.platform == "cpu" or self.depths[index] >= self.deepest:
+                self.anchor, self.deepest = self.values[written[-1]], self.depths[index]
+
+    def _is_tied(self, again: bool, fusion: Fusion) -> bool:
+        """Return whether a step waits for what came before."""
+        late = self._repeats_dear(fusion)
+        if self.ties is not TiedSteps.RECOMPUTED:
+            return self.ties is TiedSteps.ALL
+        return again or (late and self.platform != "cpu")
+
+    def _repeats_dear(self, fusion: Fusion) -> bool:
+        """Return whether dear equations of the forward pass are computed here again.
+
+        XLA for GPUs would rather keep what is dear, until the backward pass.
+        """
+        phase = phase_of(fusion.root.stack)
+        dear = dict.fromkeys((each.outputs for each in fusion.equations if each.name in DEAR), phase)
+        late = any(self.dear.get(outputs, phase) is not phase for outputs in dear)
+        self.dear.update(dear)
+        return late
+
+    def _anchors(self, position: int) -> list[Any]:
+        """Return what the next tie waits for.
+
+        Elsewhere than on a CPU it is also all products since the tie before that are still needed: a weight's
+        gradient would else be computed long after, from values that are held until then. What is no product
+        is left out, since XLA fuses less what writes an anchor.
+        """
+        recent, self.recent = self.recent, []
+        if self.platform == "cpu":
+            return [self.anchor]
+        return [self.anchor, *(self.values[value] for value in recent if self.needed.holds(value, position))]
+
+    def _pass(self, waiting: Sequence[int], tie: Tie) -> None:
+        """Let values wait, for all that comes after as well."""
+        late = [value for value in waiting if value not in self.fresh]
+        if not late:
+            return
+        self.values.update(zip(late, tie.operands([self.values[value] for value in late]), strict=True))
+        self.fresh.update(late)
 
     def _run(self, fusion: Fusion, tie: Tie | None) -> dict[int, Any]:
         made: dict[int, Any] = {}
@@ -89,8 +185,24 @@ class _Emission:
                 late.update(each.outputs)
             elif late.intersection(each.reads):
                 late.update(each.outputs)
-            made.update(zip(each.outputs, each.run(inputs), strict=True))
+            made.update(zip(each.outputs, self._made_by(each, inputs), strict=True))
         return made
+
+    def _made_by(self, each: Equation, inputs: list[Any]) -> list[Any]:
+        if self.platform != "cpu" and each.name == "select_and_scatter_add":
+            slope, operand = inputs
+            return [scattered_late(slope, operand, each.source.params)]
+        return each.run(inputs)
+
+
+def _depths(fused: Sequence[Fusion]) -> list[int]:
+    """Return how many kernels have to come before each."""
+    of_value: dict[int, int] = {}
+    found = []
+    for fusion in fused:
+        found.append(1 + max((of_value[value] for value in fusion.reads if value in of_value), default=-1))
+        of_value.update((value, found[-1]) for value in fusion.writes)
+    return found
 
 
 def _tie_one(each: Equation, inputs: list[Any], tie: Tie) -> None:

@@ -20,13 +20,15 @@ class Fusion:
     """Equations that are emitted together.
 
     ``inline`` are equations that cost nothing (broadcasts, reshapes, constants): each fusion has its own.
-    ``reads`` and ``writes`` are the values at its border.
+    ``reads`` and ``writes`` are the values at its border. ``overwrites``: pairs of them (written, read); the
+    one may be written over the other, which is as large.
     """
 
     equations: tuple[Equation, ...]
     inline: frozenset[int]
     reads: tuple[int, ...]
     writes: tuple[int, ...]
+    overwrites: tuple[tuple[int, int], ...] = ()
 
     @property
     def root(self) -> Equation:
@@ -37,13 +39,18 @@ class Fusion:
 def fusions(program: Program) -> tuple[Fusion, ...]:
     """Return the program's equations, grouped, in a valid order."""
     results = {atom for atom in program.results if isinstance(atom, int)}
-    maker = {value: index for index, each in enumerate(program.equations) for value in each.outputs}
-    free = _free(program, results, maker)
+    maker = makers(program)
+    free = free_equations(program, results, maker)
     group = _groups(program, results, free, maker)
     return _built(program, results, free, group, maker)
 
 
-def _free(program: Program, results: set[int], maker: dict[int, int]) -> set[int]:
+def makers(program: Program) -> dict[int, int]:
+    """Return which equation makes each value."""
+    return {value: index for index, each in enumerate(program.equations) for value in each.outputs}
+
+
+def free_equations(program: Program, results: set[int], maker: dict[int, int]) -> set[int]:
     """Return the equations that are made again wherever they are read."""
     free: set[int] = set()
     for index, each in enumerate(program.equations):
@@ -75,7 +82,7 @@ def _read_bytes(program: Program, equation: Equation) -> int:
 
 def _groups(program: Program, results: set[int], free: set[int], maker: dict[int, int]) -> list[int]:
     """Return the group of each equation, named by its last equation."""
-    readers = _readers(program, free, maker)
+    readers = readers_of(program, free)
     group = list(range(len(program.equations)))
     for index in reversed(range(len(program.equations))):
         each = program.equations[index]
@@ -100,7 +107,7 @@ def _joins(each: Equation, root: Equation) -> bool:
     return root.name in FUSIBLE or root.name in REDUCTIONS
 
 
-def _readers(program: Program, free: set[int], maker: dict[int, int]) -> dict[int, set[int]]:
+def readers_of(program: Program, free: set[int]) -> dict[int, set[int]]:
     """Return who reads each value, through free equations."""
     readers: dict[int, set[int]] = {}
     for index in reversed(range(len(program.equations))):
@@ -121,8 +128,8 @@ def _built(
     for index in range(len(program.equations)):
         if index not in free:
             members.setdefault(group[index], []).append(index)
-    drawn = [_with_free(program, free, maker, indices) for _, indices in sorted(members.items())]
-    border = [_reads(program, indices) for indices in drawn]
+    drawn = [with_free(program, free, maker, indices) for _, indices in sorted(members.items())]
+    border = [border_reads(program, indices) for indices in drawn]
     read = {value for reads in border for value in reads} | results
     found = []
     for indices, reads in zip(drawn, border, strict=True):
@@ -139,7 +146,7 @@ def _built(
     return tuple(found)
 
 
-def _with_free(program: Program, free: set[int], maker: dict[int, int], indices: Sequence[int]) -> list[int]:
+def with_free(program: Program, free: set[int], maker: dict[int, int], indices: Sequence[int]) -> list[int]:
     """Return a group's equations with the free ones that they need."""
     found, waiting = set(indices), list(indices)
     while waiting:
@@ -151,7 +158,8 @@ def _with_free(program: Program, free: set[int], maker: dict[int, int], indices:
     return sorted(found)
 
 
-def _reads(program: Program, indices: Sequence[int]) -> tuple[int, ...]:
+def border_reads(program: Program, indices: Sequence[int]) -> tuple[int, ...]:
+    """Return the values that equations read and do not make."""
     made = {value for index in indices for value in program.equations[index].outputs}
     read = dict.fromkeys(value for index in indices for value in program.equations[index].reads)
     return tuple(value for value in read if value not in made)

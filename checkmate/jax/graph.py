@@ -45,6 +45,7 @@ def graph_of(
             cost=_seconds(program, fusion, speed),
             workspace_bytes=_workspace(fusion),
             recomputable=not _effects(fusion),
+            takes_over=tuple((ids[written], ids[read]) for written, read in fusion.overwrites),
         )
     return builder.build(
         fixed_bytes=sum(fixed.values()),

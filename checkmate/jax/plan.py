@@ -15,6 +15,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.jax.fuse import fusions
 from checkmate.jax.graph import graph_of
+from checkmate.jax.kernels import kernels
 from checkmate.jax.lost_gpu import lost_gpu
 from checkmate.jax.memory import StepMemory, memory_of
 from checkmate.jax.program import read_program
@@ -132,10 +133,10 @@ class JaxPlanner:
     def _search(self, traced: Traced, plain: StepMemory, budget: int, *, alone: bool) -> Search:
         request, platform = self.request, jax.default_backend()
         program = read_program(traced.jaxpr)
-        fused = fusions(program)
+        speed = speed_of(platform, jax.local_devices()[0].device_kind)
+        fused = fusions(program) if platform == "cpu" else kernels(program, speed)
         if not fused:
             raise TraceError("the step computes nothing", hint="return what the step computes")
-        speed = speed_of(platform, jax.local_devices()[0].device_kind)
         fixed = {"arguments": plain.arguments, "results": plain.results - plain.shared}
         name = getattr(self.step, "__name__", "step")
         graph = graph_of(program, fused, name=name, speed=speed, fixed=fixed)

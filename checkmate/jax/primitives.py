@@ -19,6 +19,8 @@ _HEAVY = {
     **dict.fromkeys(("div", "rem", "sqrt", "rsqrt"), 4),
     **dict.fromkeys(("random_bits", "threefry2x32", "random_wrap", "random_gamma"), 60),
 }
+_MANY = 20  # operations for an element: XLA for GPUs rather keeps than repeats what takes so many
+DEAR = frozenset(name for name, count in _HEAVY.items() if count >= _MANY)
 # fmt: off
 _ELEMENTWISE = frozenset(
     (

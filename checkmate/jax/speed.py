@@ -17,9 +17,6 @@ from checkmate.jax.primitives import PRODUCTS
 # ``dots_with_no_batch_dims_saveable`` does not, took 4.2 ms (GPT) and 5.9 ms (ViT): 3.3 and 3.8 at the peak.
 OF_PRODUCTS = 0.7
 OF_BANDWIDTH = 0.75  # that is reached: assumed, as in ``checkmate.largest.roofline``
-# Of the bytes that our fusions read and write, those that XLA's do: 0.62 of the plain step of that GPT, 0.70
-# of the ViT's, 0.35 of the ResNet's, summed over the kernels of the compiled steps.
-_MOVED = 2 / 3
 _UNKNOWN = "A100 40 GB"  # what a GPU is taken for that is not in the table: a card from its middle
 
 
@@ -58,7 +55,7 @@ def speed_of(platform: str, kind: str) -> Speed:
     if platform in _SPEEDS:
         return _SPEEDS[platform]
     card = card_of(kind)
-    bandwidth = OF_BANDWIDTH / _MOVED * card.bandwidth
+    bandwidth = OF_BANDWIDTH * card.bandwidth
     return Speed(OF_PRODUCTS * card.half, OF_PRODUCTS * card.matrix, card.vector, bandwidth, together=True)
 
 

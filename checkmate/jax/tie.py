@@ -7,6 +7,7 @@ before memory is planned. On GPUs and TPUs a barrier stays until memory is plann
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -22,19 +23,26 @@ def can_anchor(value: Any) -> bool:
 
 
 class Tie:
-    """Makes operands depend on ``anchor``, without changing them."""
+    """Makes operands depend on ``anchors``, without changing them.
 
-    def __init__(self, anchor: Any, platform: str) -> None:
-        self._anchor, self._platform = anchor, platform
+    A select depends on the first of them alone.
+    """
+
+    def __init__(self, anchors: Sequence[Any], platform: str) -> None:
+        self._anchors, self._platform = tuple(anchors), platform
         self._predicate: Any = None
 
     def operand(self, value: Any) -> Any:
-        """Return ``value``, bit by bit, as something that needs the anchor."""
+        """Return ``value``, bit by bit, as something that needs the anchors."""
         if self._platform != "cpu":
-            return lax.optimization_barrier((value, self._anchor))[0]
+            return self.operands([value])[0]
         if self._predicate is None:
-            self._predicate = _always(self._anchor)
+            self._predicate = _always(self._anchors[0])
         return jnp.where(self._predicate, value, jnp.zeros_like(value))
+
+    def operands(self, values: Sequence[Any]) -> list[Any]:
+        """Return values, passed through one barrier with the anchors."""
+        return list(lax.optimization_barrier((*values, *self._anchors))[: len(values)])
 
 
 def _always(anchor: Any) -> Any:

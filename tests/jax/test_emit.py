@@ -15,17 +15,21 @@ pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
 
-from checkmate.ir.graph import Graph
+from checkmate.ir.graph import Graph, Phase
 from checkmate.ir.schedule import Schedule
 from checkmate.jax.emit import TiedSteps, scheduled
 from checkmate.jax.fuse import fusions
 from checkmate.jax.graph import graph_of
+from checkmate.jax.kernels import kernels
 from checkmate.jax.memory import memory_of
+from checkmate.jax.pooling import scattered_late
 from checkmate.jax.program import read_program
 from checkmate.jax.speed import speed_of
 from checkmate.jax.tie import Tie
 from checkmate.pipeline import keep_everything_peak, solve
 from tests.jax.steps import data, dense, dropout, largest_difference, weights
+
+GPU = speed_of("gpu", "NVIDIA H200")
 
 
 def with_repeats(graph: Graph, seed: int) -> Schedule:
@@ -38,19 +42,20 @@ def with_repeats(graph: Graph, seed: int) -> Schedule:
     return Schedule.of(graph, steps)
 
 
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
 @pytest.mark.parametrize("ties", TiedSteps)
 @pytest.mark.parametrize("seed", range(3))
-def test_any_valid_schedule_gives_the_same_bits(ties: TiedSteps, seed: int) -> None:
+def test_any_valid_schedule_gives_the_same_bits(ties: TiedSteps, seed: int, platform: str) -> None:
     """Test without compiling, so that each equation is the same kernel."""
     args = (weights(3, 16), *data(8, 16), jax.random.key(3))
     closed = jax.make_jaxpr(dropout)(*args)
     program = read_program(closed)
-    fused = fusions(program)
+    fused = fusions(program) if platform == "cpu" else kernels(program, GPU)
     graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
     flat = jax.tree.leaves(args)
-    expected = scheduled(program, fused, Schedule.plain(graph), "cpu", TiedSteps.NONE)(*flat)
+    expected = scheduled(program, fused, Schedule.plain(graph), platform, TiedSteps.NONE)(*flat)
     plain = jax.extend.core.jaxpr_as_fun(closed)(*flat)
-    found = scheduled(program, fused, with_repeats(graph, seed), "cpu", ties)(*flat)
+    found = scheduled(program, fused, with_repeats(graph, seed), platform, ties)(*flat)
     assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
     assert largest_difference(found, plain) <= 1e-6
 
@@ -80,12 +85,90 @@ def test_a_tie_changes_no_bit(dtype: str, platform: str) -> None:
 
     @jax.jit
     def tied(anchor: Any, value: Any) -> Any:
-        return Tie(anchor, platform).operand(value)
+        return Tie([anchor], platform).operand(value)
 
     assert np.array_equal(np.asarray(tied(anchor, value)).view(np.uint32), np.asarray(value).view(np.uint32))
 
 
 def test_a_key_can_be_tied() -> None:
     key = jax.random.key(5)
-    found = Tie(jnp.ones(3), "cpu").operand(key)
+    found = Tie([jnp.ones(3)], "cpu").operand(key)
     assert np.array_equal(jax.random.key_data(found), jax.random.key_data(key))
+
+
+def barriers(step: Any, *args: Any) -> tuple[Any, list[Any]]:
+    """Return a step as it is put to a GPU, and its barriers.
+
+    Its whole forward pass runs again before its last kernel.
+    """
+    program = read_program(jax.make_jaxpr(step)(*args))
+    fused = kernels(program, GPU)
+    graph = graph_of(program, fused, name="step", speed=GPU, fixed={})
+    last = len(fused) - 1
+    again = [index for index in range(last) if graph.ops[index].phase is Phase.FORWARD]
+    schedule = Schedule.of(graph, [*range(last), *again, last])
+    run = scheduled(program, fused, schedule, "gpu", TiedSteps.RECOMPUTED)
+    traced = jax.make_jaxpr(run)(*(program.avals[value] for value in program.arguments)).jaxpr
+    return traced, [each for each in traced.eqns if each.primitive.name == "optimization_barrier"]
+
+
+def normed_layers(ws: Any, x: Any) -> Any:
+    """Train layers of a product and a norm of columns, of bfloat16."""
+
+    def loss(ws: Any) -> Any:
+        h = x
+        for w in ws:
+            wide = (h @ w).astype(jnp.float32)
+            h = jax.nn.relu((wide - wide.mean(0)) * jax.lax.rsqrt((wide * wide).mean(0) + 1)).astype(x.dtype)
+        return jnp.mean(h.astype(jnp.float32))
+
+    return jax.grad(loss)(ws)
+
+
+def test_no_barrier_holds_a_wider_copy() -> None:
+    rows, width = 4096, 64
+    shapes = [jax.ShapeDtypeStruct((width, width), jnp.bfloat16)] * 3
+    x = jax.ShapeDtypeStruct((rows, width), jnp.bfloat16)
+    _, found = barriers(normed_layers, shapes, x)
+    large = [atom.aval for each in found for atom in each.invars if atom.aval.size == rows * width]
+    assert large and {str(aval.dtype) for aval in large} == {"bfloat16"}
+
+
+def test_recomputations_wait_for_gradients_that_are_needed_later() -> None:
+    def step(w: Any, x: Any) -> Any:
+        slope = jax.grad(lambda w: jnp.mean(jnp.tanh(jnp.tanh(x @ w) @ w)))(w)
+        return w - 0.1 * slope
+
+    w, x = weights(1)[0], data()[0]
+    traced, found = barriers(step, w, x)
+    inside = {id(var) for each in traced.eqns for var in each.outvars if each not in found}
+    held = [atom.aval.shape for each in found for atom in each.invars if id(atom) in inside]
+    assert w.shape in held  # a gradient: nothing else of that shape is made, and the update reads it
+
+
+def test_a_value_that_waited_is_read_so_by_all_that_follows() -> None:
+    traced, found = barriers(normed_layers, [weights(1)[0]] * 3, data()[0])
+    passed: set[int] = set()
+    for each in traced.eqns:
+        assert not passed.intersection(id(atom) for atom in each.invars)
+        if each in found:
+            passed.update(id(atom) for atom in each.invars[:1])
+
+
+def test_the_zeros_of_max_pooling_s_slope_wait_for_it() -> None:
+    def pooled(x: Any) -> Any:
+        return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+
+    x = jax.random.normal(jax.random.key(0), (2, 6, 6, 3))
+    slope = jax.random.normal(jax.random.key(1), (2, 3, 3, 3))
+    backward = jax.make_jaxpr(lambda x, slope: jax.vjp(pooled, x)[1](slope)[0])(x, slope)
+    (each,) = [each for each in backward.eqns if each.primitive.name == "select_and_scatter_add"]
+    late = lambda slope, x: scattered_late(slope, x, each.params)  # noqa: E731
+    assert np.array_equal(late(slope, x), jax.vjp(pooled, x)[1](slope)[0])
+    names = [each.primitive.name for each in jax.make_jaxpr(late)(slope, x).eqns]
+    assert names.index("optimization_barrier") < names.index("select_and_scatter")
+    program = read_program(backward)
+    fused = kernels(program, GPU)
+    graph = graph_of(program, fused, name="step", speed=GPU, fixed={})
+    run = scheduled(program, fused, Schedule.plain(graph), "gpu", TiedSteps.RECOMPUTED)
+    assert "select_and_scatter_add" not in str(jax.make_jaxpr(run)(x, slope))

@@ -74,7 +74,7 @@ def test_what_was_tried_as_it_runs_is_not_compiled_again(monkeypatch: pytest.Mon
 
     executable = Search._executable
     monkeypatch.setattr(Search, "_executable", counted)
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
     args = args_of(dense)
     found = checkmate.jax.rematerialize(dense, "60%", of="temporary", example=args, **QUICK)
     assert len(compiled) == len(set(map(id, compiled))) == found.report.compilations - 1

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from checkmate.jax.fuse import fusions
 from checkmate.jax.graph import graph_of
+from checkmate.jax.kernels import kernels
 from checkmate.jax.plan import trace
 from checkmate.jax.program import read_program
 from checkmate.jax.speed import OF_PRODUCTS, Speed, card_of, speed_of
@@ -24,7 +25,8 @@ MEASURED = {"gpt": 68.0, "vit": 58.0, "resnet": 39.4}
 
 def seconds(step: Any, speed: Speed, *args: Any) -> float:
     program = read_program(trace(step, args, (), None).jaxpr)
-    graph = graph_of(program, fusions(program), name="step", speed=speed, fixed={})
+    fused = kernels(program, speed) if speed.together else fusions(program)
+    graph = graph_of(program, fused, name="step", speed=speed, fixed={})
     return float(sum(op.cost for op in graph.ops))
 
 

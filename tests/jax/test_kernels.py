@@ -1,0 +1,146 @@
+"""Test which equations are taken to be one kernel of a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jax")
+
+import jax
+import jax.numpy as jnp
+
+from checkmate.jax.fuse import Fusion
+from checkmate.jax.graph import graph_of
+from checkmate.jax.kernels import kernels
+from checkmate.jax.program import Program, read_program
+from checkmate.jax.speed import speed_of
+
+SPEED = speed_of("gpu", "NVIDIA H200")
+WIDE = (64, 256, 1024)
+
+
+def made(step: Any, *args: Any) -> tuple[Program, tuple[Fusion, ...]]:
+    program = read_program(jax.make_jaxpr(step)(*args))
+    return program, kernels(program, SPEED)
+
+
+def roots(found: Sequence[Fusion]) -> list[str]:
+    return [fusion.root.name for fusion in found]
+
+
+def shape(*sizes: int, dtype: Any = jnp.bfloat16) -> Any:
+    return jax.ShapeDtypeStruct(sizes, dtype)
+
+
+def normed(x: Any) -> Any:
+    wide = x.astype(jnp.float32)
+    mean, squares = wide.mean((0, 1)), (wide * wide).mean((0, 1))
+    return ((wide - mean) * jax.lax.rsqrt(squares - mean * mean + 1e-5)).astype(x.dtype)
+
+
+def test_a_wider_copy_is_in_no_buffer() -> None:
+    program, found = made(normed, shape(*WIDE))
+    written = [program.avals[value] for fusion in found for value in fusion.writes]
+    assert [aval.dtype for aval in written if aval.size == 64 * 256 * 1024] == [jnp.bfloat16]
+    assert sum("convert_element_type" in map(str, names(fusion)) for fusion in found) >= 2  # made again
+
+
+def names(fusion: Fusion) -> list[str]:
+    return [each.name for each in fusion.equations]
+
+
+def test_reductions_of_one_value_are_one_kernel() -> None:
+    _, found = made(normed, shape(*WIDE))
+    first = found[0]
+    assert names(first).count("reduce_sum") == 2 and len(first.reads) == 1 and len(first.writes) == 2
+
+
+def test_a_reduction_that_waits_for_another_is_its_own() -> None:
+    def spread(x: Any) -> Any:
+        return jnp.sum(jnp.abs(x - jnp.sum(x, (0, 1))), (0, 1))
+
+    _, found = made(spread, shape(*WIDE, dtype=jnp.float32))
+    assert roots(found) == ["reduce_sum", "reduce_sum"]
+
+
+def test_a_softmax_of_rows_is_one_kernel() -> None:
+    def softmax(scores: Any) -> Any:
+        return jax.nn.softmax(scores.astype(jnp.float32), -1).astype(scores.dtype)
+
+    _, found = made(softmax, shape(*WIDE))
+    assert len(found) == 1
+    assert {"reduce_max", "exp", "reduce_sum"} <= set(names(found[0]))
+
+
+def test_the_slope_of_a_softmax_is_one_kernel() -> None:
+    def slope(scores: Any, upper: Any) -> Any:
+        softmax = lambda each: jax.nn.softmax(each.astype(jnp.float32), -1).astype(each.dtype)  # noqa: E731
+        return jax.vjp(softmax, scores)[1](upper)
+
+    _, found = made(slope, shape(*WIDE), shape(*WIDE))
+    assert len(found) == 1 and len(found[0].reads) == 2
+
+
+def test_a_sum_of_columns_is_no_part_of_what_reads_it() -> None:
+    _, found = made(lambda x: x / jnp.sum(x, (0, 1)), shape(*WIDE, dtype=jnp.float32))
+    assert roots(found) == ["reduce_sum", "div"]
+
+
+def test_products_are_kernels_of_their_own_with_their_transposes() -> None:
+    def step(x: Any, w: Any) -> Any:
+        return (jnp.exp(x) @ w).T @ w
+
+    _, found = made(step, shape(1024, 1024), shape(1024, 1024))
+    assert [set(names(fusion)) for fusion in found] == [
+        {"exp"},
+        {"dot_general"},
+        {"dot_general", "transpose"},
+    ]
+
+
+def test_a_value_that_is_dearer_to_make_again_is_written() -> None:
+    def step(many: Any) -> Any:
+        total = sum(many)
+        return [jnp.sum(jnp.roll(total, 1) * each, (0, 1)) for each in many]
+
+    program, found = made(step, [shape(*WIDE, dtype=jnp.float32) for _ in range(8)])
+    large = 4 * 64 * 256 * 1024
+    assert any(program.bytes_of(value) == large for fusion in found for value in fusion.writes)
+
+
+def test_each_kernel_comes_after_what_it_reads_and_effects_stay_in_order() -> None:
+    def step(x: Any, y: Any) -> Any:
+        jax.debug.print("{m}", m=jnp.mean(x), ordered=True)
+        jax.debug.print("{m}", m=y[0, 0, 0], ordered=True)
+        jax.debug.print("{m}", m=jnp.mean(jnp.abs(x)), ordered=True)
+        return normed(x) + y
+
+    program, found = made(step, shape(*WIDE), shape(*WIDE))
+    there = {*program.arguments, *program.constants}
+    for fusion in found:
+        assert there.issuperset(fusion.reads)
+        there.update(fusion.writes)
+    graph = graph_of(program, found, name="step", speed=SPEED, fixed={})
+    effects = [index for index, op in enumerate(graph.ops) if not op.recomputable]
+    order = [program.equations.index(found[index].root) for index in effects]
+    assert len(order) == 3 and order == sorted(order)
+    assert all(before in graph.predecessors[after].tolist() for before, after in pairwise(effects))
+
+
+def test_a_scatter_is_written_over_its_operand() -> None:
+    def step(x: Any, places: Any, more: Any) -> Any:
+        return jnp.sin(jnp.cumsum(x, 0).at[places].add(more)) @ more.T
+
+    program, found = made(
+        step,
+        shape(4096, 64, dtype=jnp.float32),
+        shape(256, dtype=jnp.int32),
+        shape(256, 64, dtype=jnp.float32),
+    )
+    graph = graph_of(program, found, name="step", speed=SPEED, fixed={})
+    pairs = {op.type: op.takes_over for op in graph.ops if op.takes_over}
+    assert list(pairs) == ["scatter-add"]
