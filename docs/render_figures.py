@@ -40,6 +40,23 @@ def _record(facts: dict[str, Any]) -> str:
     return table(facts["columns"], facts["rows"]) + (f"\n{notes}" if notes else "")
 
 
+def _chunks(facts: dict[str, Any]) -> str:
+    """Return what the allocator held of what was requested, in each row."""
+    columns = ("model", "budget", "budget MiB", "requested", "measured", "over requested", "attempts", "")
+    return table(columns, (_chunk_cells(row) for row in facts["rows"]))
+
+
+def _chunk_cells(row: dict[str, Any]) -> list[str]:
+    name = f"{row['model']} b{row['batch_size']}"
+    first = [name, f"{row['budget']:.0%}".replace("%", " %"), f"{row['budget_bytes'] / 2**20:.1f}"]
+    peaks = row.get("peak_bytes") or {}
+    held, asked = peaks.get("measured"), peaks.get("measured_requested")
+    if not held or not asked:
+        return [*first, "–", "–", "–", "–", row["status"]]
+    sizes = [f"{size / 2**20:.1f}" for size in (asked, held)]
+    return [*first, *sizes, f"{100 * (held / asked - 1):+.1f} %", str(row["attempts"]), row["status"]]
+
+
 def _requested(facts: dict[str, Any]) -> str:
     columns = ("network, Eigen's kernels", "batch", "predicted bytes", "traced bytes")
     return table(columns, ([r["name"], str(r["batch"]), *_bytes(r)] for r in facts["rows"]))
@@ -117,7 +134,10 @@ def _made(facts: dict[str, Any]) -> str:
             f"Read in {facts['date']} on {facts['machine']}; {facts['versions']}; load: {facts['load']}. "
             f"Copied from {facts['copied_from']}."
         )
-    machine, made_with = facts["machine"], facts["made_with"]
+    machine, made_with = facts["machine"], facts.get("made_with")
+    if made_with is None:
+        first = facts["rows"][0]["made_with"]
+        made_with = {name: first[name] for name in ("tensorflow", "keras", "kernels")}
     said = ", ".join(f"{name} {version}" for name, version in made_with.items())
     return (
         f"Made on {machine['processor']}, {machine['cores']} cores, load {machine['load']:.1f} at the start; "
@@ -169,6 +189,7 @@ _KINDS = {
     "checkmate-blocks": _blocks,
     "checkmate-corners": _corners,
     "checkmate-tried": _tried,
+    "checkmate-fidelity": _chunks,
 }
 
 if __name__ == "__main__":
