@@ -256,7 +256,7 @@ def test_a_measuring_process_starts_only_on_a_quiet_machine(
 
     def run_task(task: dict[str, Any], **_: object) -> dict[str, Any]:
         started.append(task)
-        return {**answer, "workspace": {}, "reserves": {}}
+        return {**answer, "workspace": {}, "reserves": {}, "pieces": {}}
 
     monkeypatch.setattr(fresh, "run_task", run_task)
     request = ModelRequest(f"{MODELS}:convnet", batch_size=4, device="cpu", allow_code=True)
