@@ -10,9 +10,13 @@ from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signa
 from checkmate.ipc.messages import Hello, Message, MessageTable
 from checkmate.ipc.protocol import ProtocolError
 from checkmate.machine.own_modules import module_command
+from checkmate.machine.working import seconds_computed
 
 _MOST_RESTARTS = 3
 _LONGEST_S = 10**6  # that is waited for an answer; Qt's timers count milliseconds in 32 bits
+_LOOK_S = 2.0  # in which a process that was silent is looked at: does it compute?
+_WORKING = 0.02  # of a processor, from which on it does
+_MOST_LOOKS = 60  # then it is ended all the same
 _TURN_S = 0.008  # of handling messages at a time; many at once must not hold up the window
 
 
@@ -50,6 +54,7 @@ class WorkerProcess(QObject):
         self._silence = QTimer(self)
         self._silence.setSingleShot(True)
         self._silence.timeout.connect(self._on_silence)
+        self._computed: list[float] = []  # seconds, at each look since it was last heard of
         self._restarts = 0
         self._closed = False
 
@@ -94,8 +99,10 @@ class WorkerProcess(QObject):
         """Take the process for dead unless this is called again in time.
 
         A message may be lost, and a process may hang: whoever waits for an answer says here how long, and
-        says so again with all news of it. None: nothing is waited for any more.
+        says so again with all news of it. None: nothing is waited for any more. A process that computes is
+        waited for some minutes longer: on a busy machine it may not have come to its answer.
         """
+        self._computed.clear()
         if seconds is None:
             self._silence.stop()
         else:
@@ -169,6 +176,11 @@ class WorkerProcess(QObject):
         self.died.emit(f"The {self._name} process ended ({why}). {self._at_death}")
 
     def _on_silence(self) -> None:
+        self._computed.append(seconds_computed(self.pid))
+        computes = len(self._computed) < 2 or self._computed[-1] - self._computed[-2] > _WORKING * _LOOK_S
+        if computes and len(self._computed) <= _MOST_LOOKS:
+            self._silence.start(int(1000 * _LOOK_S))
+            return
         self._end(f"The {self._name} process did not answer and was ended. {self._at_death}")
 
     def _end(self, sentence: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,15 @@ from tests.graphs_strategies import training_chain
 
 SILENT = "import time; time.sleep(60)"
 GARBAGE = "print('no frame at all, but long enough', flush=True); import time; time.sleep(60)"
+
+
+BUSY = """
+import time
+end = time.monotonic() + 6
+while time.monotonic() < end:
+    pass
+time.sleep(60)
+"""
 
 
 @pytest.fixture
@@ -65,6 +75,28 @@ def test_a_process_that_does_not_answer_is_ended_and_reported(qtbot, module) -> 
     with qtbot.assertNotEmitted(worker.died, wait=300):
         pass
     worker.close()
+
+
+def test_a_process_that_computes_is_waited_for_and_then_ended(
+    qtbot, module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_LOOK_S", 0.5)
+    worker = WorkerProcess(module(BUSY), WINDOW_MESSAGES)
+    worker.start()
+    begun = time.monotonic()
+    with qtbot.waitSignal(worker.died, timeout=40000) as told:
+        worker.expect(0.1)
+    assert time.monotonic() - begun > 4, "it was ended while it computed"
+    assert "did not answer" in told.args[0]
+
+
+def test_a_process_that_computes_for_ever_is_ended(qtbot, module, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_LOOK_S", 0.2)
+    monkeypatch.setattr(process, "_MOST_LOOKS", 4)
+    worker = WorkerProcess(module("while True: pass"), WINDOW_MESSAGES)
+    worker.start()
+    with qtbot.waitSignal(worker.died, timeout=20000):
+        worker.expect(0.1)
 
 
 def test_a_solve_that_is_never_answered_ends(qtbot, module, exploration, monkeypatch) -> None:
