@@ -52,7 +52,7 @@ def scheduled(
 
 @dataclass(frozen=True)
 class _Needed:
-    """When each value is made, and when it is read, as positions of the schedule."""
+    """When each value is made and read, as positions of the schedule."""
 
     made: dict[int, list[int]]
     read: dict[int, list[int]]
