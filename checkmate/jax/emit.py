@@ -142,7 +142,7 @@ class _Emission:
         return again or (late and self.platform != "cpu")
 
     def _repeats_dear(self, fusion: Fusion) -> bool:
-        """Return whether dear equations of the forward pass are computed here again.
+        """Return whether dear equations of the forward pass run here again.
 
         XLA for GPUs would rather keep what is dear, until the backward pass.
         """

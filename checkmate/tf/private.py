@@ -58,7 +58,7 @@ def forget_custom_gradients(graph: Any) -> None:
 
 
 def letting_go(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``body`` for a ``tf.function`` that can be freed once it is replaced.
+    """Return ``body`` for a ``tf.function`` that can be freed later.
 
     See ``forget_custom_gradients``: what ``body`` returns must not be differentiated.
     """

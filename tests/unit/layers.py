@@ -119,8 +119,8 @@ LAYERS: dict[str, str] = {
     ),
     "app.views.common": "app.actions app.presenters app.theme formats",
     "checkmate.tf.measure": (
-        "machine tf.allocator tf.costs tf.devices tf.emit tf.environment tf.fresh tf.profiler tf.room tf.trace "
-        "tf.xla tf.xla_calls"
+        "machine tf.allocator tf.costs tf.devices tf.emit tf.environment tf.fresh tf.profiler tf.room "
+        "tf.trace tf.xla tf.xla_calls"
     ),
     "checkmate.tf.xla": "memory tf.costs tf.emit tf.error_text tf.private tf.trace",
     "checkmate.tf.training": (
