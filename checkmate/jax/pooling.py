@@ -19,7 +19,7 @@ def scattered_late(slope: Any, operand: Any, params: Mapping[str, Any]) -> Any:
     zero, _ = lax.optimization_barrier((jnp.zeros((), operand.dtype), slope))
     chosen = jax.make_jaxpr(lambda one, other: params["select_prim"].bind(one, other))(zero, zero).jaxpr
     added = jax.make_jaxpr(lax.add)(zero, zero).jaxpr
-    found = lax.select_and_scatter_p.bind(
+    return lax.select_and_scatter_p.bind(
         operand,
         slope,
         zero,
@@ -31,4 +31,3 @@ def scattered_late(slope: Any, operand: Any, params: Mapping[str, Any]) -> Any:
         window_strides=params["window_strides"],
         padding=params["padding"],
     )
-    return found

@@ -8,7 +8,8 @@ import psutil
 def seconds_computed(pid: int) -> float:
     """Return the processor's seconds that a process took so far.
 
-    Those of its children count, where they still run. It is 0 where there is no such process.
+    Those of its children count, also once they have ended, so it never falls. It is 0 where there is no such
+    process.
     """
     try:
         process = psutil.Process(pid)
@@ -23,4 +24,5 @@ def _own_seconds(process: psutil.Process) -> float:
         times = process.cpu_times()
     except psutil.Error:
         return 0.0
-    return float(times.user + times.system)
+    ended = getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
+    return float(times.user + times.system + ended)
