@@ -21,12 +21,10 @@ from checkmate.jax.memory import StepMemory, memory_of
 from checkmate.jax.program import read_program
 from checkmate.jax.report import JaxReport
 from checkmate.jax.search import CompiledStep, Search
+from checkmate.jax.solve import solve_for_xla
 from checkmate.jax.speed import speed_of
 from checkmate.jax.ways import ways_on
-from checkmate.pipeline import solve
-from checkmate.pipeline.counted import solve_counted
 from checkmate.request import OnMiss
-from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import SolveOptions
 from checkmate.units import Budget, format_bytes
 
@@ -142,9 +140,9 @@ class JaxPlanner:
         graph = graph_of(program, fused, name=name, speed=speed, fixed=fixed)
 
         def solve_here(graph: Graph, budget_bytes: int) -> SolveResult:
-            if request.solver == "auto" and request.options.moves is None:
-                return solve_counted(graph, budget_bytes, options=request.options, listener=SilentListener())
-            return solve(graph, budget_bytes, solver=request.solver, options=request.options)
+            return solve_for_xla(
+                graph, budget_bytes, platform=platform, solver=request.solver, options=request.options
+            )
 
         ways = ways_on(platform, alone=alone)
         return Search(program, fused, graph, platform, traced.donated, plain, budget, ways, solve_here)

@@ -60,7 +60,7 @@ class Search:
     """The search for one budget.
 
     ``budget`` is what the whole step may hold; ``plain`` is what it plainly takes. ``ways`` are tried in
-    order.
+    order. ``refused``: with how many of the options for trials XLA failed.
     """
 
     program: Program
@@ -75,6 +75,7 @@ class Search:
     results: list[SolveResult] = field(default_factory=list)
     compile_seconds: float = 0.0
     compilations: int = 0
+    refused: int = 0
 
     def run(self) -> CompiledStep | None:
         """Try schedules until one keeps the budget and uses it; return the best.
@@ -121,11 +122,20 @@ class Search:
     def _compile(self, schedule: Schedule, way: Way) -> tuple[_Trial, int]:
         run = scheduled(self.program, self.fused, schedule, self.platform, way.ties)
         jitted = jax.jit(run, donate_argnums=self.donated)
-        options = way.trial_options(self.platform)
-        executable = self._executable(jitted, options)
+        executable = self._tried(jitted, choices := way.trial_options(self.platform))
         memory = memory_of(executable)
-        made = _Trial(jitted, memory, executable if options == way.options else None)
+        made = _Trial(jitted, memory, executable if choices[self.refused] == way.options else None)
         return made, memory.whole - self.plain.fixed
+
+    def _tried(self, jitted: Any, choices: Sequence[dict[str, Any]]) -> Any:
+        """Compile with the first of ``choices`` that XLA does not fail with."""
+        while True:
+            try:
+                return self._executable(jitted, choices[self.refused])
+            except jax.errors.JaxRuntimeError:
+                if self.refused + 1 == len(choices):
+                    raise
+                self.refused += 1
 
     def _finish(self, trial: Compiled[Way, _Trial]) -> CompiledStep:
         """Return a trial as it will run.

@@ -14,10 +14,16 @@ from checkmate.jax.emit import TiedSteps
 # XLA:CPU orders for speed. This is its other scheduler; it is of use where it is asked for.
 _THRIFTY = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 # XLA plans its buffers before it makes machine code, so trials make poor code quickly. On an H200 a step took
-# 2 to 4 s to compile for 22 to 29 where no kernels were tried out, and the same bytes.
-_QUICK: dict[str, dict[str, str | int | bool]] = {
-    "cpu": {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True},
-    "gpu": {"xla_gpu_autotune_level": 0},
+# 2 to 4 s to compile for 22 to 29 where no kernels were tried out, and the same bytes. XLA:GPU has no such
+# code for some products (a ViT's, where JAX 0.11 compiled for an H200): then without Triton's kernels, which
+# takes a few per cent more or less, and at last as the step will run.
+_Options = dict[str, str | int | bool]
+_QUICK: dict[str, tuple[_Options, ...]] = {
+    "cpu": ({"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True},),
+    "gpu": (
+        {"xla_gpu_autotune_level": 0},
+        {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False},
+    ),
 }
 
 
@@ -33,13 +39,16 @@ class Way:
     thrifty: bool = False
 
     @property
-    def options(self) -> dict[str, str | int | bool]:
+    def options(self) -> _Options:
         """Return the options to compile with."""
         return dict(_THRIFTY) if self.thrifty else {}
 
-    def trial_options(self, platform: str) -> dict[str, str | int | bool]:
-        """Return the options to compile with only to read the memory."""
-        return {**self.options, **_QUICK.get(platform, {})}
+    def trial_options(self, platform: str) -> list[_Options]:
+        """Return with what to compile only to read the memory.
+
+        What comes later is for where XLA fails with what comes before.
+        """
+        return [{**self.options, **quick} for quick in (*_QUICK.get(platform, ()), {})]
 
 
 def ways_on(platform: str, *, alone: bool) -> tuple[Way, ...]:

@@ -89,7 +89,7 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
     start = [np.array(variable) for variable in variables]
     plain = compile_step(step.plain(), layout.specs)
     ways = [Way({"way": "plain", **_facts(plain)}, lambda *given: step.plain()(*given)[0], variables)]
-    again = compile_step(_both(step, Schedule.plain(step.graph)), layout.specs)
+    again = compile_step(_both(step, Schedule.plain(step.graph), Tied.NONE), layout.specs)
     print(name, "plain", ways[0].facts, "emitted", again.memory.temp_bytes, flush=True)
     for share in SHARES:
         fit = _fit(step, plain, share)
@@ -118,11 +118,16 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
 def _run(ways: Sequence[Way], start: Sequence[np.ndarray], tensors: Sequence[tf.Tensor], rounds: int) -> None:
     """Run all ways in turn: a first step each, then ``rounds`` that are timed."""
     for way in ways:
-        with restored(way.variables):
+        with restored([_own(variable) for variable in way.variables]):
             way.first_step(start, tensors)
     for _ in range(rounds):
         for way in ways:
             way.timed_step(tensors)
+
+
+def _own(variable: Any) -> Any:
+    """Return TensorFlow's variable behind one of Keras."""
+    return variable.value if isinstance(variable, keras.Variable) else variable
 
 
 def _measured(way: Way, plain: Way) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 import checkmate.jax
 from checkmate.errors import InfeasibleError, NoScheduleError, TraceError, UsageError
+from checkmate.jax import ways
 from checkmate.jax.emit import TiedSteps
 from checkmate.jax.memory import memory_of
 from checkmate.jax.search import Search
@@ -105,8 +106,19 @@ def test_only_a_cpu_needs_the_order_held() -> None:
 
 def test_what_is_compiled_for_its_memory_alone_is_compiled_quickly() -> None:
     way = ways_on("gpu", alone=True)[0]
-    assert way.trial_options("gpu") == {"xla_gpu_autotune_level": 0} and way.trial_options("tpu") == {}
-    assert way.trial_options("cpu") and not set(way.trial_options("cpu")) & set(way.trial_options("gpu"))
+    on_gpu, on_cpu = way.trial_options("gpu"), way.trial_options("cpu")
+    assert on_gpu[0] == {"xla_gpu_autotune_level": 0} and way.trial_options("tpu") == [{}]
+    assert on_gpu[-1] == on_cpu[-1] == way.options
+    assert on_cpu[0] and not set(on_cpu[0]) & set(on_gpu[0])
+
+
+@pytest.mark.heavy
+def test_where_xla_fails_to_compile_quickly_it_compiles_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ways._QUICK, "cpu", ({"no_such_option": 1}, {"neither_this": True}))
+    args = args_of(dense)
+    found = checkmate.jax.rematerialize(dense, "45%", of="temporary", example=args, **QUICK)
+    assert found.report.reached.temporary <= 0.45 * found.report.plain.temporary
+    assert largest_difference(found(*args), jax.jit(dense)(*args)) <= 1e-6
 
 
 @pytest.mark.heavy
