@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph, GraphBuilder, Phase
 from checkmate.jax.fuse import Fusion
-from checkmate.jax.primitives import bodies, body_bytes, operations
-from checkmate.jax.program import Program
+from checkmate.jax.primitives import PRODUCTS, bodies, body_bytes, operations
+from checkmate.jax.program import Equation, Program
 from checkmate.jax.speed import Speed
 
 
@@ -78,7 +78,20 @@ def _workspace(fusion: Fusion) -> int:
 
 def _seconds(program: Program, fusion: Fusion, speed: Speed) -> float:
     """Return about how long a fusion takes."""
-    counted = sum(
+    moved = sum(program.bytes_of(value) for value in (*fusion.reads, *fusion.writes))
+    return speed.seconds(_operation_seconds(fusion, fusion.equations, speed), moved)
+
+
+def product_seconds(fusion: Fusion, speed: Speed) -> float:
+    """Return about how long a fusion's products take, whatever is moved."""
+    products = [each for each in fusion.equations if each.name in PRODUCTS]
+    return _operation_seconds(fusion, products, speed)
+
+
+def _operation_seconds(fusion: Fusion, equations: Iterable[Equation], speed: Speed) -> float:
+    """Return how long operations of some of a fusion's equations take."""
+    inline = {fusion.equations[position] for position in fusion.inline}
+    return sum(
         operations(
             each.name,
             each.source.params,
@@ -86,11 +99,9 @@ def _seconds(program: Program, fusion: Fusion, speed: Speed) -> float:
             (var.aval for var in each.source.outvars),
             speed.operation_seconds,
         )
-        for position, each in enumerate(fusion.equations)
-        if position not in fusion.inline
+        for each in equations
+        if each not in inline
     )
-    moved = sum(program.bytes_of(value) for value in (*fusion.reads, *fusion.writes))
-    return speed.seconds(counted, moved)
 
 
 def phase_of(stack: str) -> Phase:

@@ -19,8 +19,11 @@ from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.jax.emit import scheduled
 from checkmate.jax.fuse import Fusion
+from checkmate.jax.graph import product_seconds
 from checkmate.jax.memory import StepMemory, memory_of
+from checkmate.jax.moved import moved_bytes
 from checkmate.jax.program import Program
+from checkmate.jax.speed import Speed
 from checkmate.jax.ways import Way, holds_order, usual_ways
 from checkmate.memory.compiling import Compiled, Compiler, CompilingSearch
 from checkmate.pipeline import keep_everything_peak, known_minimum, solve
@@ -47,12 +50,14 @@ class CompiledStep:
 class _Trial:
     """A schedule that was compiled to read its memory.
 
-    ``executable`` is there where it was compiled as it will run.
+    ``executable`` is there where it was compiled as it will run. ``moved``: the bytes that its kernels read
+    and write, where that was read.
     """
 
     jitted: Any
     memory: StepMemory
     executable: Any
+    moved: int | None
 
 
 @dataclass
@@ -71,6 +76,7 @@ class Search:
     plain: StepMemory
     budget: int
     ways: tuple[Way, ...]
+    speed: Speed
     solve: Solve
     results: list[SolveResult] = field(default_factory=list)
     compile_seconds: float = 0.0
@@ -89,6 +95,7 @@ class Search:
             self._compile,
             lambda asked: self._solved(self.solve(self.graph, asked)),
             lambda: self._solved(self.solve(self.graph, known_minimum(self.graph).bytes)),
+            self._price,
         )
         search = CompilingSearch(self.graph, self.budget - self.plain.fixed, self._rate(), compiler)
         best = search.run()
@@ -107,6 +114,17 @@ class Search:
         held = keep_everything_peak(self.graph) - self.graph.fixed_bytes
         return min(_MOST_RATE, max(1, self.plain.temporary) / max(1, held))
 
+    def _price(self, schedule: Schedule, made: _Trial) -> float | None:
+        """Return about how long a compiled schedule takes.
+
+        It is the time of its bytes and that of its products. By such prices the policies of ``jax.checkpoint`` stood as they did when an H200 ran them.
+        """
+        if made.moved is None:
+            return None
+        seconds = [product_seconds(fusion, self.speed) for fusion in self.fused]
+        products: float = sum(seconds[step] for step in schedule.steps.tolist())
+        return made.moved / self.speed.bytes + products
+
     def _solved(self, result: SolveResult) -> Schedule | None:
         """Return the schedule of ``result``, and remember what it is of."""
         self.results.append(result)
@@ -124,7 +142,8 @@ class Search:
         jitted = jax.jit(run, donate_argnums=self.donated)
         executable = self._tried(jitted, choices := way.trial_options(self.platform))
         memory = memory_of(executable)
-        made = _Trial(jitted, memory, executable if choices[self.refused] == way.options else None)
+        moved = None if self.platform == "cpu" else moved_bytes(executable.as_text())
+        made = _Trial(jitted, memory, executable if choices[self.refused] == way.options else None, moved)
         return made, memory.whole - self.plain.fixed
 
     def _tried(self, jitted: Any, choices: Sequence[dict[str, Any]]) -> Any:

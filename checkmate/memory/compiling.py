@@ -35,7 +35,8 @@ Made = TypeVar("Made")
 class Compiled(Generic[Way, Made]):
     """A schedule that was compiled in one way.
 
-    ``temporary``: the bytes between arguments and results. ``cost``: in the graph's unit.
+    ``temporary``: the bytes between arguments and results. ``cost``: in the graph's unit. ``price``: what it
+    probably takes as it was compiled, to choose among several.
     """
 
     schedule: Schedule
@@ -43,6 +44,7 @@ class Compiled(Generic[Way, Made]):
     made: Made
     temporary: int
     cost: float
+    price: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +54,8 @@ class Compiler(Generic[Way, Made]):
     ``ways``: in the order in which they are tried; ``usual`` of them for each schedule, all for the smallest.
     ``holds_order``: whether all steps wait in a way. ``compile``: gives what was made, and its temporaries.
     ``solve``: bytes of the graph → a schedule, or None. ``least``: the one with the least memory known.
+    ``price``: what a schedule takes as it was compiled, in any unit, or None where that is not known; without
+    it the graph's costs count.
     """
 
     ways: Sequence[Way]
@@ -60,6 +64,7 @@ class Compiler(Generic[Way, Made]):
     compile: Callable[[Schedule, Way], tuple[Made, int]]
     solve: Callable[[int], Schedule | None]
     least: Callable[[], Schedule | None]
+    price: Callable[[Schedule, Made], float | None] | None = None
 
 
 @dataclass(eq=False)
@@ -77,7 +82,7 @@ class CompilingSearch(Generic[Way, Made]):
     tried: list[Compiled[Way, Made]] = field(default_factory=list)
 
     def run(self) -> Compiled[Way, Made] | None:
-        """Try schedules; return the cheapest that fits, else the smallest.
+        """Try schedules; return the one with the least price, else the smallest.
 
         None where no schedule was found.
         """
@@ -102,7 +107,7 @@ class CompilingSearch(Generic[Way, Made]):
         return each.temporary <= self.room
 
     def _worth(self, each: Compiled[Way, Made]) -> tuple[float, int]:
-        return (each.cost if self._fits(each) else 0.0), each.temporary
+        return (each.price if self._fits(each) else 0.0), each.temporary
 
     def _try_order_alone(self) -> None:
         plain = Schedule.plain(self.graph)
@@ -150,9 +155,17 @@ class CompilingSearch(Generic[Way, Made]):
             if any(each.way == way for each in found):
                 continue
             made, temporary = self.compiler.compile(schedule, way)
-            found.append(Compiled(schedule, way, made, temporary, cost))
+            found.append(Compiled(schedule, way, made, temporary, cost, self._price(schedule, made, cost)))
             self.tried.append(found[-1])
         return min(found, key=lambda each: each.temporary)
+
+    def _price(self, schedule: Schedule, made: Made, cost: float) -> float:
+        """Return what a compiled schedule takes, or else its cost.
+
+        Where one cannot be read none of this search can, so prices are of one kind.
+        """
+        found = None if self.compiler.price is None else self.compiler.price(schedule, made)
+        return cost if found is None else found
 
 
 def _same(one: Schedule, other: Schedule) -> bool:

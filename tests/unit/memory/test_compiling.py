@@ -43,3 +43,22 @@ def test_the_order_alone_is_tried_where_a_way_holds_it(holding: tuple[str, ...])
     assert best is not None and best.temporary == ROOM
     assert compiled == [holding[0] if holding else "some"]
     assert bool(solved) is not bool(holding)
+
+
+def test_of_what_fits_the_one_that_was_compiled_best_is_taken() -> None:
+    step = graph()
+    plain, again = Schedule.plain(step), Schedule.of(step, [0, 0, 1])
+    given = [again, plain]
+    compiler = Compiler(
+        ("some",),
+        1,
+        lambda way: False,
+        lambda schedule, way: (len(schedule.steps), ROOM // 2),
+        lambda asked: given.pop(0) if given else None,
+        lambda: None,
+        lambda schedule, made: -float(made),
+    )
+    search = CompilingSearch(step, ROOM, 1.0, compiler)
+    best = search.run()
+    assert best is not None and len(search.tried) == 2 and best.schedule is again
+    assert best.cost > search.tried[1].cost and best.price < search.tried[1].price

@@ -1,0 +1,69 @@
+"""Read from XLA's text of a compiled step what its kernels move.
+
+Which values XLA writes, and which it makes again in each kernel that reads them, only the compiled step says.
+So two schedules that cost as much in the graph may differ by a tenth. The text is for people and may change;
+what cannot be read says nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+# What takes no time of its own: names for a value, or for a part of it.
+_FREE = frozenset(
+    {"bitcast", "get-tuple-element", "tuple", "parameter", "constant", "opt-barrier", "after-all"}
+)
+_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?(%?[\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)$")
+_SHAPE = re.compile(r"\b([a-z]+)(\d*)(?:e\d\w*)?\[([\d,]*)\]")
+_NAME = re.compile(r"%[\w.\-]+")
+
+
+def moved_bytes(text: str) -> int | None:
+    """Return the bytes that the kernels of a compiled program read and write.
+
+    Each reads its operands whole, and writes its result. None: the text is not of the form that is known.
+    """
+    sizes: dict[str, int] = {}
+    moved = 0
+    for line in _entry(text):
+        found = _INSTRUCTION.match(line)
+        if found is None:
+            continue
+        name, shape, op, rest = found.groups()
+        sizes[name] = _bytes(shape)
+        if op not in _FREE and not op.endswith("-done"):
+            read = {each for each in _NAME.findall(_operands(rest)) if each in sizes}
+            moved += sizes[name] + sum(sizes[each] for each in read)
+    return moved or None
+
+
+def _entry(text: str) -> list[str]:
+    """Return the lines of the program itself, without those of its kernels."""
+    lines = text.splitlines()
+    first = next((place for place, line in enumerate(lines) if line.startswith("ENTRY ")), len(lines))
+    last = next((place for place in range(first, len(lines)) if lines[place].startswith("}")), len(lines))
+    return lines[first + 1 : last]
+
+
+def _operands(rest: str) -> str:
+    """Return what stands before the parenthesis that closes."""
+    depth = 1
+    for place, letter in enumerate(rest):
+        depth += (letter == "(") - (letter == ")")
+        if not depth:
+            return rest[:place]
+    return rest
+
+
+def _bytes(shape: str) -> int:
+    """Return the bytes of an array, or of all arrays of a tuple."""
+    return sum(
+        _element(kind, bits) * math.prod(map(int, filter(None, sizes.split(","))))
+        for kind, bits, sizes in _SHAPE.findall(shape)
+    )
+
+
+def _element(kind: str, bits: str) -> int:
+    """Return the bytes of one element: ``bf16`` has two, ``pred`` one."""
+    return max(1, int(bits) // 8) if bits else int(kind == "pred")
