@@ -117,7 +117,8 @@ class Search:
     def _price(self, schedule: Schedule, made: _Trial) -> float | None:
         """Return about how long a compiled schedule takes.
 
-        It is the time of its bytes and that of its products. By such prices the policies of ``jax.checkpoint`` stood as they did when an H200 ran them.
+        It is the time of its bytes and that of its products. By such prices the policies of
+        ``jax.checkpoint`` stood as they did when an H200 ran them.
         """
         if made.moved is None:
             return None
