@@ -21,6 +21,7 @@ from checkmate.machine.stores.plan_store import PlanStore
 from checkmate.pipeline import Following, known_minimum, solve
 from checkmate.pipeline.counted import solve_counted
 from checkmate.pipeline.quick import schedule_before_compiling
+from checkmate.pipeline.segments import in_segments
 from checkmate.progress import Cancelled, Report, never
 from checkmate.request import OnMiss, Target
 from checkmate.solvers.once_bound import run_once_bound
@@ -241,6 +242,7 @@ def _plan_request(
         decides={"solver": solver, "on_miss": missed.value, **_facts_of(chosen)},
         wait=wait,
         quick=None if wait or solver != "auto" else search.quick,
+        segments=search.segments,
     )
 
 
@@ -267,6 +269,15 @@ class _Search:
         if self.solver == "auto" and now.moves is None:  # by the clock, it would differ from run to run
             return solve_counted(graph, budget_bytes, options=now, listener=heard)
         return solve(graph, budget_bytes, solver=self.solver, options=now, listener=heard)
+
+    def segments(self, graph: Graph, found: SolveResult, report: Report) -> SolveResult:
+        """Return a schedule that recomputes whole segments, or ``found``.
+
+        A solver that was asked for is taken at its word.
+        """
+        if self.solver != "auto":
+            return found
+        return in_segments(graph, found, options=self.options, listener=Following(graph, report, never))
 
     def quick(self, graph: Graph, budget_bytes: int) -> Schedule | None:
         """Return what is found without the compiled search."""

@@ -34,7 +34,7 @@ of the largest variable's where that is more. `tests/tf/xla` holds loss and grad
 _FOOT = """\
 The solver does not know what XLA fuses, so recomputing what is fused costs less than predicted, and what
 breaks a fusion more. Convolutions on a CPU are a poor stand-in for a GPU: XLA's are slow there. No GPU was
-measured. These rows are of the search before it tried the order alone first.
+measured.
 
 To measure again, run `python -m tests.benchmarks.xla -o docs/results/xla/steps.json`, then
 `python docs/render_xla.py`.

@@ -28,6 +28,7 @@ from checkmate.catalog.peers import find_method
 from checkmate.errors import CheckmateError
 from checkmate.ir.schedule import Schedule
 from checkmate.pipeline.counted import solve_counted
+from checkmate.pipeline.segments import in_segments
 from checkmate.progress import silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.listeners import SilentListener
@@ -175,7 +176,8 @@ def _fit(step: KerasStep, plain: StepCompilation, share: float) -> XlaFit:
     options = SolveOptions(time_limit_s=_SOLVER_S)
 
     def solve(asked: int) -> Schedule | None:
-        return solve_counted(step.graph, asked, options=options, listener=SilentListener()).schedule
+        found = solve_counted(step.graph, asked, options=options, listener=SilentListener())
+        return in_segments(step.graph, found, options=options).schedule
 
     def least() -> Schedule:
         from checkmate.pipeline import known_minimum

@@ -9,6 +9,8 @@ from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.compiled.step import TracedForXla
+from checkmate.pipeline.following import Following
+from checkmate.pipeline.segments import in_segments
 from checkmate.pipeline.solving import StepSolver, keep_everything_peak, solve
 from checkmate.tf.xla.compiled import StepCompilation
 from checkmate.tf.xla.fit import XlaAttempt, XlaFit, fit_compiled, none_fits, smallest_remedy
@@ -95,9 +97,18 @@ class CompiledSearch:
 
     def _solved(self, asked: int) -> Schedule | None:
         try:
-            return self._kept(self._solver.solve_above_minimum(self.step.graph, asked))
+            return self._kept(self._in_segments(self._solver.solve_above_minimum(self.step.graph, asked)))
         except BudgetBelowMinimumError:
             return None
+
+    def _in_segments(self, result: SolveResult) -> SolveResult:
+        solver = self._solver
+        if solver.name != "auto":
+            return result
+        heard = Following(self.step.graph, solver.report, solver.cancelled)
+        return in_segments(
+            self.step.graph, result, options=solver.options, listener=heard, constraints=solver.constraints
+        )
 
     def _least(self) -> Schedule:
         graph = self.step.graph

@@ -134,6 +134,8 @@ def test_the_budget_is_used_up_or_nothing_cheaper_is_known(share: float, rate: f
 class _AnswersOnce:
     """A solver that finds a small schedule once, and then none."""
 
+    name = "greedy"
+
     def __init__(self) -> None:
         self.asked = 0
 

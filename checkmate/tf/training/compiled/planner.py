@@ -127,7 +127,8 @@ class CompiledPlanner:
 
     def _fitted(self, step: LiveStep, plain: StepCompilation, limit: int, report: Report) -> XlaFit:
         def solved(asked: int) -> Schedule | None:
-            return self.request.answer(Ask(step.graph, asked, None, None), report).schedule
+            found = self.request.answer(Ask(step.graph, asked, None, None), report)
+            return self.request.segments(step.graph, found, report).schedule
 
         return fit_compiled(
             step.graph,

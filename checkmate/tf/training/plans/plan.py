@@ -71,7 +71,8 @@ class PlanRequest:
     None: none are kept. ``decides``: what else decides a plan, such as the solver and its options. ``wait``:
     training waits until the search is over. ``quick`` may give a first schedule within a budget where
     ``solve`` would take long to begin. ``bound`` gives bytes that any schedule of a graph requests.
-    ``target``: what runs the step; None: what the model says.
+    ``target``: what runs the step; None: what the model says. ``segments`` gives a schedule that XLA makes
+    more of than of a result's, or the result.
     """
 
     budget: Budget
@@ -86,6 +87,7 @@ class PlanRequest:
     quick: Callable[[Graph, int], Schedule | None] | None = None
     bound: Callable[[Graph], int] = lambda graph: 0
     target: Target | None = None
+    segments: Callable[[Graph, SolveResult, Report], SolveResult] = lambda graph, found, report: found
 
     def answer(self, ask: Ask, report: Report, cancelled: Cancelled = never) -> SolveResult:
         """Have the solver answer."""
