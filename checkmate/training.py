@@ -24,6 +24,7 @@ from checkmate.pipeline.quick import schedule_before_compiling
 from checkmate.pipeline.segments import in_segments
 from checkmate.progress import Cancelled, Report, never
 from checkmate.request import OnMiss, Target
+from checkmate.solvers.baselines.whole import whole_segments
 from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.registry import find_solver
@@ -243,6 +244,7 @@ def _plan_request(
         wait=wait,
         quick=None if wait or solver != "auto" else search.quick,
         segments=search.segments,
+        whole=search.whole,
     )
 
 
@@ -278,6 +280,12 @@ class _Search:
         if self.solver != "auto":
             return found
         return in_segments(graph, found, options=self.options, listener=Following(graph, report, never))
+
+    def whole(self, graph: Graph, budget_bytes: int) -> list[Schedule]:
+        """Return schedules that recompute all between checkpoints."""
+        if self.solver != "auto":
+            return []
+        return [found.require_schedule() for found in whole_segments(graph, budget_bytes)]
 
     def quick(self, graph: Graph, budget_bytes: int) -> Schedule | None:
         """Return what is found without the compiled search."""

@@ -145,7 +145,19 @@ class JaxPlanner:
             )
 
         ways = ways_on(platform, alone=alone)
-        return Search(program, fused, graph, platform, traced.donated, plain, budget, ways, speed, solve_here)
+        return Search(
+            program,
+            fused,
+            graph,
+            platform,
+            traced.donated,
+            plain,
+            budget,
+            ways,
+            speed,
+            solve_here,
+            segments=request.solver == "auto",
+        )
 
     def _plan(self, traced: Traced, search: Search, best: CompiledStep, compile_seconds: float) -> JaxPlan:
         schedule = best.result.require_schedule()

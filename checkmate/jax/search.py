@@ -27,6 +27,7 @@ from checkmate.jax.speed import Speed
 from checkmate.jax.ways import Way, holds_order, usual_ways
 from checkmate.memory.compiling import Compiled, Compiler, CompilingSearch
 from checkmate.pipeline import keep_everything_peak, known_minimum, solve
+from checkmate.solvers.baselines.whole import whole_segments
 
 # Bytes that XLA takes for each of a GPU's graph at most, before anything was compiled: 1.00 to 1.04 were seen
 # where a ResNet's schedules were compiled for an H200. A plain step may hold what a scheduled one does not.
@@ -66,6 +67,7 @@ class Search:
 
     ``budget`` is what the whole step may hold; ``plain`` is what it plainly takes. ``ways`` are tried in
     order. ``refused``: with how many of the options for trials XLA failed.
+    ``segments``: schedules of whole segments are tried as well.
     """
 
     program: Program
@@ -78,6 +80,7 @@ class Search:
     ways: tuple[Way, ...]
     speed: Speed
     solve: Solve
+    segments: bool = True
     results: list[SolveResult] = field(default_factory=list)
     compile_seconds: float = 0.0
     compilations: int = 0
@@ -96,6 +99,7 @@ class Search:
             lambda asked: self._solved(self.solve(self.graph, asked)),
             lambda: self._solved(self.solve(self.graph, known_minimum(self.graph).bytes)),
             self._price,
+            self._whole,
         )
         search = CompilingSearch(self.graph, self.budget - self.plain.fixed, self._rate(), compiler)
         best = search.run()
@@ -125,6 +129,11 @@ class Search:
         seconds = [product_seconds(fusion, self.speed) for fusion in self.fused]
         products: float = sum(seconds[step] for step in schedule.steps.tolist())
         return made.moved / self.speed.bytes + products
+
+    def _whole(self, asked: int) -> list[Schedule]:
+        """Return schedules of whole segments, and remember what they are of."""
+        found = whole_segments(self.graph, asked) if self.segments else []
+        return [schedule for schedule in map(self._solved, found) if schedule is not None]
 
     def _solved(self, result: SolveResult) -> Schedule | None:
         """Return the schedule of ``result``, and remember what it is of."""

@@ -9,6 +9,7 @@ schedule is to be had. The same step gives the same answers again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -25,6 +26,7 @@ _SOLVES = 10  # that may be needed for them, where the solver gives a known sche
 _NEAR = 1.3  # of the room: what takes more will not fit in another way
 _AT_LEAST = 0.5  # of the graph's bytes, that the order alone takes: 0.70 to 1.0 where it was measured
 _LEAST_RATE = 0.1  # of the graph's bytes, that a compiler may take
+_NEAR_WHOLE = 1.05  # of the room, that a schedule of whole segments requests at most: 0.97 was taken of that
 _USED = 0.95  # of the room: a schedule that takes as much is good enough
 
 Way = TypeVar("Way")
@@ -55,7 +57,8 @@ class Compiler(Generic[Way, Made]):
     ``holds_order``: whether all steps wait in a way. ``compile``: gives what was made, and its temporaries.
     ``solve``: bytes of the graph → a schedule, or None. ``least``: the one with the least memory known.
     ``price``: what a schedule takes as it was compiled, in any unit, or None where that is not known; without
-    it the graph's costs count.
+    it the graph's costs count. ``whole``: bytes of the graph → schedules that recompute whole segments, the
+    cheapest first. Compilers often take less for them than for others that request as much.
     """
 
     ways: Sequence[Way]
@@ -65,6 +68,7 @@ class Compiler(Generic[Way, Made]):
     solve: Callable[[int], Schedule | None]
     least: Callable[[], Schedule | None]
     price: Callable[[Schedule, Made], float | None] | None = None
+    whole: Callable[[int], Sequence[Schedule]] = lambda asked: ()
 
 
 @dataclass(eq=False)
@@ -89,6 +93,7 @@ class CompilingSearch(Generic[Way, Made]):
         self._try_order_alone()
         if not self.fitting:
             self._try_solved()
+            self._try_whole()
         if not self.fitting:
             least = self.compiler.least()
             if least is not None:
@@ -140,6 +145,14 @@ class CompilingSearch(Generic[Way, Made]):
                 aim.took(Shot(aim.target, requested, found.temporary, found.cost))
             if aim.settled or len(schedules) == MOST_SCHEDULES:
                 break
+
+    def _try_whole(self) -> None:
+        """Try schedules of whole segments, while they are cheaper than what fits."""
+        for schedule in self.compiler.whole(self.graph.fixed_bytes + int(_NEAR_WHOLE * self.room)):
+            known = min((each.cost for each in self.fitting), default=math.inf)
+            if float(simulate(self.graph, schedule).cost) >= known:
+                return
+            self._try(schedule, self.compiler.ways[: self.compiler.usual])
 
     def _try(self, schedule: Schedule, ways: Sequence[Way]) -> Compiled[Way, Made]:
         """Compile a schedule in one way after another; return the smallest.

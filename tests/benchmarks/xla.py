@@ -31,6 +31,7 @@ from checkmate.pipeline.counted import solve_counted
 from checkmate.pipeline.segments import in_segments
 from checkmate.progress import silent
 from checkmate.request import ModelRequest
+from checkmate.solvers.baselines.whole import whole_segments
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import SolveOptions
 from checkmate.tf.models.batch import flatten
@@ -194,6 +195,7 @@ def _fit(step: KerasStep, plain: StepCompilation, share: float) -> XlaFit:
         solve=solve,
         least=least,
         report=silent,
+        whole=lambda asked: [each.require_schedule() for each in whole_segments(step.graph, asked)],
     )
 
 

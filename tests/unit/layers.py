@@ -135,10 +135,10 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.pipeline": (
         "arguments catalog certificate formats machine memory pipeline.fitting pipeline.verification "
-        "solvers.bounds solvers.certificates solvers.certify solvers.compile solvers.constraints "
-        "solvers.listeners solvers.once_bound solvers.portfolio solvers.problem solvers.registry "
-        "solvers.tolerances solvers.warm_up tf.allocator tf.costs tf.emit tf.environment tf.fresh "
-        "tf.measure tf.room tf.trace tf.xla"
+        "solvers.baselines solvers.bounds solvers.certificates solvers.certify solvers.compile "
+        "solvers.constraints solvers.listeners solvers.once_bound solvers.portfolio solvers.problem "
+        "solvers.registry solvers.tolerances solvers.warm_up tf.allocator tf.costs tf.emit "
+        "tf.environment tf.fresh tf.measure tf.room tf.trace tf.xla"
     ),
     "checkmate.tf.peers": "catalog tf.costs tf.devices tf.measure tf.models tf.trace",
     "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem text_table",
@@ -157,10 +157,13 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.listing": "catalog graphs machine pipeline solvers.registry",
     "checkmate.tf.look": "pipeline tf.devices tf.profiler",
-    "checkmate.jax": "arguments catalog memory pipeline solvers.listeners solvers.problem solvers.registry",
+    "checkmate.jax": (
+        "arguments catalog memory pipeline solvers.baselines solvers.listeners solvers.problem "
+        "solvers.registry"
+    ),
     "checkmate.training": (
-        "arguments jax machine pipeline solvers.once_bound solvers.problem solvers.registry terminal "
-        "tf.training"
+        "arguments jax machine pipeline solvers.baselines solvers.once_bound solvers.problem "
+        "solvers.registry terminal tf.training"
     ),
     "checkmate.workers": (
         "formats ipc machine memory pipeline solvers.compile solvers.constraints "

@@ -12,6 +12,7 @@ from checkmate.pipeline.compiled.step import TracedForXla
 from checkmate.pipeline.following import Following
 from checkmate.pipeline.segments import in_segments
 from checkmate.pipeline.solving import StepSolver, keep_everything_peak, solve
+from checkmate.solvers.baselines.whole import whole_segments
 from checkmate.tf.xla.compiled import StepCompilation
 from checkmate.tf.xla.fit import XlaAttempt, XlaFit, fit_compiled, none_fits, smallest_remedy
 from checkmate.tf.xla.ties import Tied
@@ -67,6 +68,7 @@ class CompiledSearch:
             solve=self._solved,
             least=self._least,
             report=self.step.report,
+            whole=self._whole,
         )
         self._attempts += fit.attempts
         known = [each for each in self._attempts if each.memory.peak_bytes <= goal]
@@ -109,6 +111,15 @@ class CompiledSearch:
         return in_segments(
             self.step.graph, result, options=solver.options, listener=heard, constraints=solver.constraints
         )
+
+    def _whole(self, asked: int) -> list[Schedule]:
+        if self._solver.name != "auto":
+            return []
+        limits = self._solver.constraints
+        if limits is not None and not limits.is_empty:
+            return []
+        kept = map(self._kept, whole_segments(self.step.graph, asked))
+        return [schedule for schedule in kept if schedule is not None]
 
     def _least(self) -> Schedule:
         graph = self.step.graph

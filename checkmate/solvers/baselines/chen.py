@@ -82,11 +82,11 @@ class ChenSolver:
         if self.chain_only and not is_forward_chain(graph):
             return not_a_chain(problem, self.name, f"{self.name}-ap or {self.name}-linear")
         sets = self.choices(graph, self.candidates(graph))
-        schedules = (_checkpointed(graph, chosen) for chosen in sets)
+        schedules = (checkpointed(graph, chosen) for chosen in sets)
         return cheapest_that_fits(problem, self.name, schedules, options, listener)
 
 
-def _checkpointed(graph: Graph, chosen: set[int]) -> list[int]:
+def checkpointed(graph: Graph, chosen: set[int]) -> list[int]:
     """Return the steps for a set of checkpoints."""
     end = forward_end(graph)
     held = chosen | set(range(max(chosen, default=-1) + 1, end))

@@ -9,7 +9,7 @@ tied. So the order alone is tried first, and then the solver's budget is correct
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from checkmate.errors import NoScheduleError
@@ -27,6 +27,7 @@ _WAYS = (Tied.RECOMPUTED, Tied.ALL)
 
 Compile = Callable[[Schedule, Tied], StepCompilation]
 Solve = Callable[[int], Schedule | None]
+Whole = Callable[[int], Sequence[Schedule]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,12 +118,14 @@ def fit_compiled(
     solve: Solve,
     least: Callable[[], Schedule],
     report: Report,
+    whole: Whole = lambda asked: (),
 ) -> XlaFit:
     """Return the cheapest schedule whose compiled step keeps ``budget_bytes``.
 
     The bytes are arguments, results and temporaries together. ``solve``: bytes of the graph → a schedule
     within them, or None. ``least``: the schedule with the least memory known; where nothing else keeps the
     budget it is tried, and then with all its steps tied. Where nothing does, the closest is chosen.
+    ``whole``: bytes of the graph → schedules of whole segments, which XLA takes less for.
     """
     if plain.memory.peak_bytes <= budget_bytes:
         return XlaFit(plain.memory, budget_bytes, None, (), plain.seconds)
@@ -139,7 +142,7 @@ def fit_compiled(
         report(Progress("solve", message=f"solving for {format_bytes(asked)}"))
         return solve(asked)
 
-    compiler = Compiler(_WAYS, 1, lambda tied: tied is Tied.ALL, compiled, solved, least)
+    compiler = Compiler(_WAYS, 1, lambda tied: tied is Tied.ALL, compiled, solved, least, whole=whole)
     everything = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
     rate = max(1, plain.memory.temp_bytes) / max(1, everything)
     search = CompilingSearch(graph, max(1, budget_bytes - fixed), rate, compiler)

@@ -62,3 +62,28 @@ def test_of_what_fits_the_one_that_was_compiled_best_is_taken() -> None:
     best = search.run()
     assert best is not None and len(search.tried) == 2 and best.schedule is again
     assert best.cost > search.tried[1].cost and best.price < search.tried[1].price
+
+
+@pytest.mark.parametrize(("solved", "cheaper"), [(3.0, True), (2.0, False)])
+def test_whole_segments_are_compiled_where_they_are_cheaper(solved: float, cheaper: bool) -> None:
+    step = graph()
+    given = [Schedule.of(step, [0] * int(solved - 1) + [1])]
+    whole = Schedule.of(step, [0, 1])
+    compiled: list[Schedule] = []
+
+    def compile_it(schedule: Schedule, way: str) -> tuple[str, int]:
+        compiled.append(schedule)
+        return way, ROOM
+
+    compiler = Compiler(
+        ("some",),
+        1,
+        lambda way: False,
+        compile_it,
+        lambda asked: given.pop() if given else None,
+        lambda: None,
+        whole=lambda asked: [whole],
+    )
+    best = CompilingSearch(step, ROOM, 1.0, compiler).run()
+    assert best is not None and best.cost == 2.0
+    assert (whole in compiled) is cheaper and (best.schedule is whole) is cheaper

@@ -12,6 +12,7 @@ from checkmate.memory.check import check
 from checkmate.pipeline import solve
 from checkmate.pipeline.counted import solve_counted
 from checkmate.pipeline.segments import in_segments
+from checkmate.solvers.baselines.whole import whole_segments
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import SolveOptions
@@ -68,3 +69,14 @@ def test_what_recomputes_nothing_or_has_no_schedule_stays(long_chain: Graph) -> 
     assert in_segments(long_chain, plain, options=QUICK) is plain
     none = solve(long_chain, 1, options=QUICK)
     assert none.status is SolveStatus.INFEASIBLE and in_segments(long_chain, none, options=QUICK) is none
+
+
+def test_whole_segments_are_recomputed_at_once_within_the_budget(long_chain: Graph) -> None:
+    budget = 200
+    found = whole_segments(long_chain, budget)
+    assert 1 <= len(found) <= 2
+    costs = [each.cost or 0.0 for each in found]
+    assert costs == sorted(costs) and all(cost > long_chain.base_cost for cost in costs)
+    for each in found:
+        assert check(long_chain, each.require_schedule().steps.tolist()).peak_bytes <= budget
+    assert whole_segments(long_chain, 1) == []

@@ -138,6 +138,7 @@ class CompiledPlanner:
             solve=solved,
             least=lambda: self._least(step, report),
             report=report,
+            whole=lambda asked: self.request.whole(step.graph, asked),
         )
 
 

@@ -6,7 +6,7 @@ holds; schedules count what ops request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,7 +72,7 @@ class PlanRequest:
     training waits until the search is over. ``quick`` may give a first schedule within a budget where
     ``solve`` would take long to begin. ``bound`` gives bytes that any schedule of a graph requests.
     ``target``: what runs the step; None: what the model says. ``segments`` gives a schedule that XLA makes
-    more of than of a result's, or the result.
+    more of than of a result's, or the result; ``whole`` gives more of that kind, within a budget.
     """
 
     budget: Budget
@@ -88,6 +88,7 @@ class PlanRequest:
     bound: Callable[[Graph], int] = lambda graph: 0
     target: Target | None = None
     segments: Callable[[Graph, SolveResult, Report], SolveResult] = lambda graph, found, report: found
+    whole: Callable[[Graph, int], Sequence[Schedule]] = lambda graph, asked: ()
 
     def answer(self, ask: Ask, report: Report, cancelled: Cancelled = never) -> SolveResult:
         """Have the solver answer."""
