@@ -148,7 +148,8 @@ class CompilingSearch(Generic[Way, Made]):
 
     def _try_whole(self) -> None:
         """Try schedules of whole segments, while they are cheaper than what fits."""
-        for schedule in self.compiler.whole(self.graph.fixed_bytes + int(_NEAR_WHOLE * self.room)):
+        most = int(_NEAR_WHOLE * self.room / min(1.0, self.rate))
+        for schedule in self.compiler.whole(self.graph.fixed_bytes + most):
             known = min((each.cost for each in self.fitting), default=math.inf)
             if float(simulate(self.graph, schedule).cost) >= known:
                 return
