@@ -30,7 +30,7 @@ def in_segments(
 ) -> SolveResult:
     """Return a schedule of segments within the same budget, or ``found``.
 
-    It costs hardly more than ``found``, and what was proved there holds for it.
+    It costs hardly more than ``found``. What was proved there holds for it, if under the same assumptions.
 
     Raises:
         As ``solve``.
@@ -47,4 +47,6 @@ def in_segments(
     )
     if whole.cost is None or whole.cost > (1 + _WORTH) * found.cost:
         return found
-    return replace(whole, lower_bound=found.lower_bound, assumptions=found.assumptions)
+    if found.assumptions != whole.assumptions:  # what was proved under others need not hold for it
+        return whole
+    return replace(whole, lower_bound=found.lower_bound)

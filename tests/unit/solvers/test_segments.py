@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -46,6 +47,15 @@ def test_it_costs_hardly_more_and_keeps_the_budget_and_the_bound(long_chain: Gra
     assert found.cost <= 1.02 * before.cost
     assert (found.lower_bound, found.assumptions) == (before.lower_bound, before.assumptions)
     assert check(long_chain, found.require_schedule().steps.tolist()).peak_bytes <= budget
+
+
+def test_a_bound_under_other_assumptions_is_not_taken_over(long_chain: Graph) -> None:
+    before = general(long_chain, 160)
+    assert before.cost is not None
+    ordered = replace(before, assumptions=("given order",), lower_bound=before.cost)
+    found = in_segments(long_chain, ordered, options=QUICK)
+    assert found.solver == "chain" and found.assumptions == ()
+    assert found.lower_bound == long_chain.base_cost
 
 
 def test_a_chain_is_recomputed_in_fewer_runs(long_chain: Graph) -> None:
