@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from random import Random
 
 import pytest
 
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.memory.check import check
-from checkmate.pipeline import solve
+from checkmate.pipeline import keep_everything_peak, known_minimum, solve
 from checkmate.pipeline.counted import solve_counted
 from checkmate.pipeline.segments import in_segments
 from checkmate.solvers.baselines.whole import whole_segments
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import SolveOptions
-from tests.graphs_strategies import training_chain
+from tests.graphs_strategies import random_graph, training_chain
 
 QUICK = SolveOptions(time_limit_s=1)
 BUDGETS = (120, 160, 200)
@@ -90,3 +91,13 @@ def test_whole_segments_are_recomputed_at_once_within_the_budget(long_chain: Gra
     for each in found:
         assert check(long_chain, each.require_schedule().steps.tolist()).peak_bytes <= budget
     assert whole_segments(long_chain, 1) == []
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_any_graph_is_left_valid(seed: int) -> None:
+    graph = random_graph(Random(seed), most_ops=12)
+    most = keep_everything_peak(graph)
+    for budget in (most, (most + known_minimum(graph).bytes) // 2):
+        for each in whole_segments(graph, budget):
+            report = check(graph, each.require_schedule().steps.tolist(), budget_bytes=budget)
+            assert report.ok and report.cost == pytest.approx(each.cost)
