@@ -23,6 +23,7 @@ from checkmate.tf.trace.inlined import has_calls, inlined
 from checkmate.tf.trace.parts import phases_of
 from checkmate.tf.trace.sizes import tensor_bytes
 from checkmate.tf.trace.trace import TracedStep, Unplanned, execution_order
+from checkmate.tf.trace.variables import tracing_once
 
 # Their effects outlive the step, and no variable tells how to undo them after a trial run.
 _PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc", "NumpyFunction"})
@@ -172,7 +173,7 @@ def _loss_of(result: Any, found: Sequence[tf.Tensor]) -> int | None:
 
 def _concrete(body: Callable[..., Any], specs: Sequence[tf.TensorSpec], name: str) -> Any:
     with explained(name):
-        concrete = tf.function(body, autograph=False).get_concrete_function(*specs)
+        concrete = tf.function(tracing_once(body), autograph=False).get_concrete_function(*specs)
     private.forget_custom_gradients(concrete.graph)
     return concrete
 

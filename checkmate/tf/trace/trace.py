@@ -17,6 +17,7 @@ from checkmate.ir.graph import Phase
 from checkmate.tf import private
 from checkmate.tf.error_text import first_line
 from checkmate.tf.models.model import LoadedModel
+from checkmate.tf.trace.variables import tracing_once
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +155,7 @@ def trace_step(loaded: LoadedModel, make: StepMaker = step_function) -> TracedSt
         outputs[:] = [make(loaded, note=note)(*tensors)]
         return outputs[0][0]
 
-    function = tf.function(traced, autograph=False)
+    function = tf.function(tracing_once(traced), autograph=False)
     try:
         concrete = function.get_concrete_function(*loaded.input_specs, *loaded.label_specs)
     except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError, tf.errors.OpError) as error:
