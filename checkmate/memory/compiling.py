@@ -27,6 +27,7 @@ _NEAR = 1.3  # of the room: what takes more will not fit in another way
 _AT_LEAST = 0.5  # of the graph's bytes, that the order alone takes: 0.70 to 1.0 where it was measured
 _LEAST_RATE = 0.1  # of the graph's bytes, that a compiler may take
 _NEAR_WHOLE = 1.05  # of the room, that a schedule of whole segments requests at most: 0.97 was taken of that
+_MOST_WHOLE = 4  # schedules of whole segments that are compiled
 _USED = 0.95  # of the room: a schedule that takes as much is good enough
 
 Way = TypeVar("Way")
@@ -147,13 +148,22 @@ class CompilingSearch(Generic[Way, Made]):
                 break
 
     def _try_whole(self) -> None:
-        """Try schedules of whole segments, while they are cheaper than what fits."""
-        most = int(_NEAR_WHOLE * self.room / min(1.0, self.rate))
+        """Try schedules of whole segments, while they are cheaper than what fits.
+
+        Each says what the compiler takes of them. Those that request too much at the least such rate are left
+        out.
+        """
+        most, rate, left = int(_NEAR_WHOLE * self.room / min(1.0, self.rate)), 0.0, _MOST_WHOLE
         for schedule in self.compiler.whole(self.graph.fixed_bytes + most):
+            replayed = simulate(self.graph, schedule)
             known = min((each.cost for each in self.fitting), default=math.inf)
-            if float(simulate(self.graph, schedule).cost) >= known:
+            if not left or float(replayed.cost) >= known:
                 return
-            self._try(schedule, self.compiler.ways[: self.compiler.usual])
+            requested = max(1, replayed.peak_bytes - self.graph.fixed_bytes)
+            if rate * requested > _NEAR_WHOLE * self.room:
+                continue
+            found = self._try(schedule, self.compiler.ways[: self.compiler.usual])
+            left, rate = left - 1, min(rate or math.inf, found.temporary / requested)
 
     def _try(self, schedule: Schedule, ways: Sequence[Way]) -> Compiled[Way, Made]:
         """Compile a schedule in one way after another; return the smallest.

@@ -11,8 +11,6 @@ from checkmate.solvers.certify import with_schedule
 from checkmate.solvers.problem import Problem
 from checkmate.solvers.shared.articulation import articulation_points
 
-_MOST = 2  # for one budget: each is compiled
-
 
 def whole_segments(graph: Graph, budget_bytes: int) -> list[SolveResult]:
     """Return schedules that recompute all between checkpoints.
@@ -27,7 +25,7 @@ def whole_segments(graph: Graph, budget_bytes: int) -> list[SolveResult]:
         replayed = simulate(graph, Schedule.of(graph, steps))
         if replayed.peak_bytes <= budget_bytes:
             found.append((float(replayed.cost), steps))
-    return [_as_result(graph, budget_bytes, steps) for _, steps in sorted(found)[:_MOST]]
+    return [_as_result(graph, budget_bytes, steps) for _, steps in sorted(found)]
 
 
 def _as_result(graph: Graph, budget_bytes: int, steps: list[int]) -> SolveResult:

@@ -87,3 +87,33 @@ def test_whole_segments_are_compiled_where_they_are_cheaper(solved: float, cheap
     best = CompilingSearch(step, ROOM, 1.0, compiler).run()
     assert best is not None and best.cost == 2.0
     assert (whole in compiled) is cheaper and (best.schedule is whole) is cheaper
+
+
+def test_whole_segments_that_would_not_fit_are_left_out() -> None:
+    builder = GraphBuilder("chain")
+    values = [builder.value(f"v{i}", 30, keep=i == 2) for i in range(3)]
+    builder.op("make", [], [values[0]], cost=1.0)
+    builder.op("more", [values[0]], [values[1]], cost=1.0)
+    builder.op("use", [values[0], values[1]], [values[2]], cost=1.0)
+    step = builder.build()
+    # The first takes half as much again as it requests, so the second, which requests as much, would too.
+    offered = [Schedule.of(step, [0] * count + [1, 2]) for count in (2, 3, 4, 5)]
+    requested = [simulate(step, each).peak_bytes for each in offered]
+    assert requested == [90] * 4
+    compiled: list[Schedule] = []
+
+    def compile_it(schedule: Schedule, way: str) -> tuple[str, int]:
+        compiled.append(schedule)
+        return way, 135
+
+    compiler = Compiler(
+        ("some",),
+        1,
+        lambda way: False,
+        compile_it,
+        lambda asked: None,
+        lambda: None,
+        whole=lambda asked: offered,
+    )
+    best = CompilingSearch(step, ROOM, 1.0, compiler).run()
+    assert compiled == offered[:1] and best is not None and best.temporary == 135
