@@ -96,6 +96,7 @@ class Inspector(Panel):
         self.made, self.read, self.readers = LinkTable("Makes"), LinkTable("Reads"), LinkTable("Is read by")
         for table in (self.made, self.read, self.readers):
             table.wanted.connect(self._selection.select)
+            table.sought.connect(self._playhead.seek)
             inner.addWidget(table)
         self.need = NeedTable()
         inner.addWidget(self.need)
