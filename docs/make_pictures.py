@@ -175,6 +175,21 @@ def draw_op(window: MainWindow) -> None:
     wait(300)
 
 
+def draw_again(window: MainWindow) -> None:
+    """Draw one op that runs again, and what is said of that."""
+    shown = window.session.exploration.shown
+    assert shown is not None
+    window.resize(1440, 1220)
+    sizes = {op: shown.runs.recomputations_of(op)[0].bytes for op in shown.runs.repeated}
+    window.selection.select(max(sizes, key=lambda op: (sizes[op], -op)))
+    wait(800)
+    window.explorer.turns.finish()
+    save("again", window.explorer.area.docks["inspector"].grab())
+    window.selection.select(-1)
+    window.resize(1440, 900)
+    wait(300)
+
+
 def draw_export(window: MainWindow) -> None:
     """Draw the dialog that exports."""
     dialog = ExportDialog(window.session, window)
@@ -193,6 +208,7 @@ _PARTS: dict[str, Callable[[MainWindow], None]] = {
     "graph": draw_graph,
     "peak": draw_reasons,
     "op": draw_op,
+    "again": draw_again,
     "export": draw_export,
     "start": draw_start,
     "dark": draw_dark,  # the last: it closes the window

@@ -22,7 +22,8 @@ class OpLink:
     """A value that an op reads or makes, or an op that reads from it.
 
     ``name`` is whole; ``figure`` and ``detail`` say more. ``op`` and ``value`` are what it leads to: -1 for a
-    parameter or an input of the model, which no op makes.
+    parameter or an input of the model, which no op makes, and for words alone. ``role`` leads to ``step``, if
+    that is not -1; it counts from 0.
     """
 
     role: str
@@ -31,6 +32,12 @@ class OpLink:
     detail: str = ""
     op: int = -1
     value: int = -1
+    step: int = -1
+
+    @classmethod
+    def at(cls, step: int, name: str, figure: str = "", detail: str = "", *, op: int = -1) -> OpLink:
+        """Return what happens at a step, which it leads to."""
+        return cls(f"step {step + 1}", name, figure, detail, op, step=step)
 
 
 def facts(shown: ListedSchedule, op: int) -> list[tuple[str, str]]:
@@ -120,16 +127,13 @@ def readers(shown: ListedSchedule, op: int, now: int) -> list[OpLink]:
     found = sorted({r for v in graph.ops[op].outputs for r in graph.value_readers[v].tolist()})
     times = sorted((int(at), reader) for reader in found for at in np.flatnonzero(steps == reader))
     links = [
-        OpLink(
-            f"step {at + 1}",
-            graph.ops[reader].name,
-            "done" if at < now else "now" if at == now else "next",
-            op=reader,
+        OpLink.at(
+            at, graph.ops[reader].name, "done" if at < now else "now" if at == now else "next", op=reader
         )
         for at, reader in times[:_READERS]
     ]
     if len(times) > _READERS:
-        more = f"{len(times) - _READERS} more times, last at step {times[-1][0] + 1}"
+        more = f"{plural(len(times) - _READERS, 'more time')}, last at step {times[-1][0] + 1}"
         links.append(OpLink("", more, ""))
     return links
 

@@ -21,6 +21,7 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule, StageMatrices
 from checkmate.ir.timeline import Timeline
 from checkmate.memory.check import check
+from checkmate.memory.recomputed import Runs
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.constraints import Constraints, constrained, run_once, start_for_constrained
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
@@ -166,6 +167,11 @@ class ListedSchedule:
     def matrices(self) -> StageMatrices:
         """Return the matrices R and S."""
         return self.schedule.matrices(self.graph)
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Return its steps by op, to say why one of them runs again."""
+        return Runs.of(self.graph, self.schedule, self.timeline)
 
     @property
     def prepared(self) -> bool:

@@ -7,8 +7,10 @@ at every step from there to the recomputation. The fullest of these steps is whe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
@@ -44,47 +46,75 @@ def recomputations(graph: Graph, schedule: Schedule) -> list[Recomputation]:
         FingerprintMismatchError: the schedule is for another graph.
         ScheduleError: a step reads a value before it is produced.
     """
-    timeline = simulate(graph, schedule)
-    steps = schedule.steps.tolist()
-    first_reads = _first_reads(graph, steps)
-    latest: dict[int, int] = {}
-    found = []
-    for step, op in enumerate(steps):
-        if op in latest:
-            found.append(_recomputation(timeline, steps, latest[op], step, first_reads[step]))
-        latest[op] = step
-    return found
+    runs = Runs.of(graph, schedule, simulate(graph, schedule))
+    found = [again for op in runs.repeated for again in runs.recomputations_of(op)]
+    return sorted(found, key=lambda again: again.step)
 
 
-def _first_reads(graph: Graph, steps: list[int]) -> list[int | None]:
-    """Return, per step, the first later step that reads what it makes."""
-    found: list[int | None] = [None] * len(steps)
-    maker: dict[int, int] = {}  # by value, the step that made it last
-    for step, op in enumerate(steps):
-        for value in graph.ops[op].inputs:
-            made_at = maker.get(value)
-            if made_at is not None and found[made_at] is None:
-                found[made_at] = step
-        maker.update(dict.fromkeys(graph.ops[op].outputs, step))
-    return found
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """The steps of a schedule, sorted so that one op's are found at once.
 
+    ``by_op`` are all steps, op by op; those of ``op`` begin at ``first[op]``. ``by_birth`` are the timeline's
+    buffers, by the step that made them; those of ``step`` begin at ``first_made[step]``.
+    """
 
-def _recomputation(
-    timeline: Timeline, steps: list[int], before: int, step: int, read_at: int | None
-) -> Recomputation:
-    """Return what the timeline says of the time between two runs of an op."""
-    made = timeline.buffer_born == before  # the buffers that a step makes are its own op's
-    freed_after = max([before, *timeline.buffer_last[made].tolist()])
-    without = timeline.live_bytes[freed_after + 1 : step]
-    fullest = int(np.argmax(without)) if len(without) else None
-    return Recomputation(
-        op=steps[step],
-        step=step,
-        before=before,
-        freed_after=freed_after,
-        bytes=int(timeline.buffer_bytes[made].sum()),
-        read_at=read_at,
-        reader=None if read_at is None else steps[read_at],
-        fullest_step=None if fullest is None else freed_after + 1 + fullest,
-        fullest_bytes=None if fullest is None else int(without[fullest]),
-    )
+    graph: Graph
+    steps: NDArray[np.int64]
+    timeline: Timeline
+    by_op: NDArray[np.int64]
+    first: NDArray[np.int64]
+    by_birth: NDArray[np.int64]
+    first_made: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, graph: Graph, schedule: Schedule, timeline: Timeline) -> Self:
+        """Sort a valid schedule; ``timeline`` is what its replay says."""
+        steps = schedule.steps.astype(np.int64)
+        by_op, by_birth = (np.argsort(keys, kind="stable") for keys in (steps, timeline.buffer_born))
+        first = np.searchsorted(steps[by_op], np.arange(graph.n + 1))
+        first_made = np.searchsorted(timeline.buffer_born[by_birth], np.arange(len(steps) + 1))
+        return cls(graph, steps, timeline, by_op, first, by_birth, first_made)
+
+    @property
+    def repeated(self) -> list[int]:
+        """Return the ops that run more than once."""
+        found: list[int] = np.flatnonzero(np.diff(self.first) > 1).tolist()
+        return found
+
+    def steps_of(self, op: int) -> list[int]:
+        """Return the steps that run an op."""
+        found: list[int] = self.by_op[self.first[op] : self.first[op + 1]].tolist()
+        return found
+
+    def recomputations_of(self, op: int, most: int | None = None) -> list[Recomputation]:
+        """Return the runs of an op but the first: all, or the first ``most``."""
+        runs = self.steps_of(op)
+        made = self.graph.ops[op].outputs
+        readers = {reader for value in made for reader in self.graph.value_readers[value].tolist()}
+        reads = np.sort([step for reader in readers for step in self.steps_of(reader)])
+        nexts = [*runs[1:], len(self.steps)]
+        found = []
+        for before, step, until in list(zip(runs, runs[1:], nexts[1:], strict=False))[:most]:
+            after = reads[np.searchsorted(reads, step) :][:1].tolist()
+            read_at = after[0] if after and after[0] < until else None
+            found.append(self._recomputation(before, step, read_at))
+        return found
+
+    def _recomputation(self, before: int, step: int, read_at: int | None) -> Recomputation:
+        """Return what the timeline says of the time between two runs."""
+        made = self.by_birth[self.first_made[before] : self.first_made[before + 1]]
+        freed_after = max([before, *self.timeline.buffer_last[made].tolist()])
+        without = self.timeline.live_bytes[freed_after + 1 : step]
+        fullest = int(np.argmax(without)) if len(without) else None
+        return Recomputation(
+            op=int(self.steps[step]),
+            step=step,
+            before=before,
+            freed_after=freed_after,
+            bytes=int(self.timeline.buffer_bytes[made].sum()),
+            read_at=read_at,
+            reader=None if read_at is None else int(self.steps[read_at]),
+            fullest_step=None if fullest is None else freed_after + 1 + fullest,
+            fullest_bytes=None if fullest is None else int(without[fullest]),
+        )

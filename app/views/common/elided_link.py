@@ -1,4 +1,4 @@
-"""A button like a link, cut to its place, and whole in its tooltip."""
+"""Buttons like links; one is cut to its place, and whole in its tooltip."""
 
 from __future__ import annotations
 
@@ -9,7 +9,22 @@ from PySide6.QtWidgets import QPushButton, QSizePolicy
 _LEAST = 24  # pixels
 
 
-class ElidedLink(QPushButton):
+class Link(QPushButton):
+    """A button like a link; Return follows it, as Space does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("link")
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys where they were
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.click()
+        else:
+            super().keyPressEvent(event)
+
+
+class ElidedLink(Link):
     """Takes as little room as there is; ``whole`` is its text.
 
     It is cut in the middle, because names begin and end alike.
@@ -18,8 +33,6 @@ class ElidedLink(QPushButton):
     def __init__(self) -> None:
         super().__init__()
         self.whole = ""
-        self.setObjectName("link")
-        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys where they were
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
 
     def set_whole(self, text: str, tip: str = "") -> None:
@@ -31,12 +44,6 @@ class ElidedLink(QPushButton):
 
     def minimumSizeHint(self) -> QSize:
         return QSize(_LEAST, super().minimumSizeHint().height())
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.click()
-        else:
-            super().keyPressEvent(event)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

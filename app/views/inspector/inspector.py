@@ -23,6 +23,7 @@ from app.models.exploration import Exploration, ListedSchedule
 from app.models.questions.hotspot import Hotspot
 from app.models.undo import ShownEdits, WhatIfs
 from app.presenters.op_page import facts, made, read, readers
+from app.presenters.rows.again_rows import again_rows
 from app.presenters.rows.need_rows import rows_of_op
 from app.presenters.words.wording import short_name
 from app.state.constraint_targets import ConstraintKind
@@ -81,6 +82,7 @@ class Inspector(Panel):
         self.body.addWidget(self.what_if)
         exploration.shown_changed.connect(self._refresh)
         exploration.constraints_changed.connect(self._refresh)
+        exploration.standing_changed.connect(self._say_again)
         playhead.told.connect(self._refresh)
         selection.changed.connect(self._refresh)
 
@@ -92,11 +94,15 @@ class Inspector(Panel):
         holder = QWidget()
         inner = QVBoxLayout(holder)
         inner.setContentsMargins(0, 0, 0, 0)
-        inner.addLayout(self._grid)
+        self.again = LinkTable("Why it is computed again", on_top=True)
         self.made, self.read, self.readers = LinkTable("Makes"), LinkTable("Reads"), LinkTable("Is read by")
-        for table in (self.made, self.read, self.readers):
+        for table in (self.again, self.made, self.read, self.readers):
             table.wanted.connect(self._selection.select)
-            inner.addWidget(table)
+            table.sought.connect(self._playhead.seek)
+        for part in (self.made, self.read, self.readers):
+            inner.addWidget(part)
+        inner.insertWidget(0, self.again)  # first, because a low panel shows few rows
+        inner.insertLayout(1, self._grid)
         self.need = NeedTable()
         inner.addWidget(self.need)
         inner.addStretch(1)
@@ -169,10 +175,17 @@ class Inspector(Panel):
             for part, text in zip(pair, texts, strict=True):
                 part.setText(text)
                 part.setVisible(number < len(said))
+        self._say_again()
         self.made.show_links(made(shown.graph, op), self._selection.value)
         self.read.show_links(read(shown.graph, op))
         self.readers.show_links(readers(shown, op, self._playhead.step))
         self.need.show_rows(rows_of_op(shown.graph, op, self._tightest()))
+
+    def _say_again(self) -> None:
+        """Say why the selected op runs again, as the budget stands now."""
+        shown, op = self._exploration.shown, self._selection.op
+        if shown is not None and 0 <= op < shown.graph.n:
+            self.again.show_links(again_rows(shown, op, self._exploration.standing))
 
 
 class WhatIfRow(QWidget):

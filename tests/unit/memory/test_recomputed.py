@@ -11,7 +11,7 @@ import pytest
 
 from checkmate.errors import ScheduleError
 from checkmate.ir import Graph, GraphBuilder, Schedule
-from checkmate.memory.recomputed import Recomputation, recomputations
+from checkmate.memory.recomputed import Recomputation, Runs, recomputations
 from checkmate.memory.simulate import simulate
 from tests.graphs_strategies import random_graph, random_steps
 
@@ -95,6 +95,20 @@ def test_random_schedules_agree_with_the_timeline() -> None:
                 assert set(read) & set(graph.ops[entry.op].outputs)
         listed += len(entries)
     assert listed > 100
+
+
+def test_one_op_is_asked_for_by_itself() -> None:
+    for seed in range(40):
+        graph = random_graph(Random(seed))
+        schedule = Schedule.of(graph, random_steps(Random(seed), graph))
+        entries = recomputations(graph, schedule)
+        assert [entry.step for entry in entries] == sorted(entry.step for entry in entries)
+        runs = Runs.of(graph, schedule, simulate(graph, schedule))
+        assert set(runs.repeated) == {entry.op for entry in entries}
+        for op in range(graph.n):
+            own = [entry for entry in entries if entry.op == op]
+            assert runs.recomputations_of(op) == own and runs.recomputations_of(op, 1) == own[:1]
+            assert [schedule.steps[step] for step in runs.steps_of(op)] == [op] * (len(own) + 1)
 
 
 def test_a_schedule_that_reads_too_early() -> None:
