@@ -7,6 +7,7 @@ in the README. With ``--check`` it only says which page is out of date (exit cod
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,7 +44,19 @@ def _record(facts: dict[str, Any]) -> str:
 def _chunks(facts: dict[str, Any]) -> str:
     """Return what the allocator held of what was requested, in each row."""
     columns = ("model", "budget", "budget MiB", "requested", "measured", "over requested", "attempts", "")
-    return table(columns, (_chunk_cells(row) for row in facts["rows"]))
+    return f"{table(columns, (_chunk_cells(row) for row in facts['rows']))}\n{_lost(facts)}\n"
+
+
+def _lost(facts: dict[str, Any]) -> str:
+    """Return in words how many rows fit, and what is lost between chunks."""
+    peaks = [row["peak_bytes"] for row in facts["rows"] if row.get("peak_bytes")]
+    lost = [100 * (each["measured"] / each["measured_requested"] - 1) for each in peaks]
+    found, near = facts["summary"], sum(share <= 2 for share in lost)
+    return (
+        f"{found['rows']} rows: {found['within_budget']} are within their budget, {found['over_budget']} over "
+        f"it, {found['without_schedule']} infeasible. Between chunks {statistics.median(lost):.1f} % are lost in "
+        f"the median row, {max(lost):.1f} % in the worst, and at most 2 % in {near} of {len(lost)}."
+    )
 
 
 def _chunk_cells(row: dict[str, Any]) -> list[str]:

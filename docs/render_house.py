@@ -59,10 +59,16 @@ and `.ci/run`; then `python docs/render_house.py`. The counts are from `docs/res
 """
 
 
-def page(before: dict[str, Any], after: dict[str, Any], seconds: dict[str, Any]) -> str:
+def page(before: dict[str, Any], after: dict[str, Any]) -> str:
     """Return the page as Markdown."""
     parts = [_HEAD, *_figures(before, after), "", *_folders(before, after)]
-    parts += [*_words(before, after), "", *_seconds(seconds), _FOOT]
+    parts += [
+        *_words(before, after),
+        "",
+        *_seconds(_read("seconds.json")),
+        *_commands(_read("commands.json")),
+    ]
+    parts += [*_tasks(_read("newcomer.json")), _FOOT]
     return "\n".join(parts)
 
 
@@ -109,7 +115,30 @@ def _seconds(found: dict[str, Any]) -> Iterator[str]:
         load = f"{facts['load_before']:g}, {facts['load_after']:g}"
         figures = f"{facts['seconds']:,} | {facts['processor_seconds']:,} | {facts['cores']}"
         yield f"| `{command}` | `{facts['commit']}` | {figures} | {load} |"
-    yield "\nOn a machine that works for others too the processor's seconds say more than the clock's.\n"
+    yield "\nOn a machine that works for others too the processor's seconds say more than the clock's. From"
+    yield "`docs/results/house/seconds.json`.\n"
+
+
+def _commands(found: dict[str, Any]) -> Iterator[str]:
+    yield "## Commands, before and later\n"
+    yield f"The same calls at `{found['before']}` and at `{found['after']}`, compared on {found['day']}.\n"
+    yield "| what | how many |"
+    yield "|---|---:|"
+    for words, count in found["counts"]:
+        yield f"| {words} | {count} |"
+    yield "\nWhat is not the same, but for words and additions:\n"
+    yield from (f"- {sentence}" for sentence in found["differences"])
+    yield "\nFrom `docs/results/house/commands.json`.\n"
+
+
+def _tasks(found: dict[str, Any]) -> Iterator[str]:
+    yield "## Five tasks from the documentation alone\n"
+    yield f"Done on {found['day']} at `{found['commit']}` by {found['by']}.\n"
+    yield "| task | minutes | files opened | pages among them | wrong turns |"
+    yield "|---|---:|---:|---:|---|"
+    for task, minutes, files, pages, turns in found["tasks"]:
+        yield f"| {task} | {minutes} | {files} | {pages} | {turns} |"
+    yield f"\n{found['mended']} From `docs/results/house/newcomer.json`.\n"
 
 
 def _read(name: str) -> dict[str, Any]:
@@ -119,5 +148,5 @@ def _read(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    text = page(_read("before.json"), _read("after.json"), _read("seconds.json"))
+    text = page(_read("before.json"), _read("after.json"))
     sys.exit(write_or_check(PAGE, text, "docs/render_house.py"))

@@ -93,6 +93,7 @@ application.exec()
 """
 
 
+@pytest.mark.heavy
 def test_killed_window_is_restored_with_all_that_was_known(opened, qtbot, tmp_path: Path) -> None:
     folder, graph = tmp_path / "sessions", tmp_path / "chain.json"
     write_graph(graph, training_chain())
@@ -130,6 +131,7 @@ def test_restored_exploration_is_the_same(opened, qtbot, tmp_path: Path) -> None
     assert facts(second.session.exploration) == wanted
 
 
+@pytest.mark.heavy
 def test_an_exploration_that_kills_windows_is_not_restored_for_ever(opened, qtbot, tmp_path: Path) -> None:
     first = opened(tmp_path)
     with qtbot.waitSignal(first.recovery.saved, timeout=10000):

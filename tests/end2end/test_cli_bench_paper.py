@@ -105,6 +105,7 @@ def test_a_network_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 2 and "lenet" in "".join(err)
 
 
+@pytest.mark.heavy
 def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     out = tmp_path / "paper.json"
     arguments = (

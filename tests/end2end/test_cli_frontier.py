@@ -99,6 +99,7 @@ def test_a_file_that_is_no_graph(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert code == 2 and "is neither a checkmate graph nor a node-link graph" in err
 
 
+@pytest.mark.heavy
 def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
     graph, out = tmp_path / "g.json", tmp_path / "curve.csv"
     write_graph(graph, training_dag(2, 60))

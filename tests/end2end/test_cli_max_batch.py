@@ -128,6 +128,7 @@ def test_the_largest_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "name a model" in capsys.readouterr().err
 
 
+@pytest.mark.heavy
 def test_several_on_an_engine_and_resumed(
     tmp_path: Path, call: Call, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,7 @@ def with_repeats(graph: Graph, seed: int) -> Schedule:
     return Schedule.of(graph, steps)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
 @pytest.mark.parametrize("ties", TiedSteps)
 @pytest.mark.parametrize("seed", range(3))

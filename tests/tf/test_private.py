@@ -15,6 +15,7 @@ import weakref
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from checkmate.tf import private
@@ -120,6 +121,7 @@ def test_a_loop_is_made_again_with_functions_of_its_own() -> None:
     assert run_in_new_graph(made, [1.0]).tolist() == [9.0]
 
 
+@pytest.mark.heavy
 def test_written_variables_are_found_and_no_other_thread_is_disturbed() -> None:
     written, errors, over = tf.Variable([1.0, 2.0]), list[BaseException](), threading.Event()
 
@@ -167,6 +169,7 @@ def test_one_thread_calls_a_function_without_rewriting_its_graph() -> None:
     assert fused() and beside == [True]
 
 
+@pytest.mark.heavy
 def test_a_trace_prints_nothing_and_notes_are_printed_again_after_it() -> None:
     code = (
         "import sys, tensorflow as tf\n"

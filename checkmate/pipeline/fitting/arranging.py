@@ -14,11 +14,12 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
-from checkmate.tf.allocator.predict import before_steps
+from checkmate.tf.allocator.predict import before_steps, predicted_allocated
 from checkmate.tf.allocator.requests import requests_of_step
 from checkmate.tf.trace.coarsen import FoldedStep
 
 _MOVES, _WORK = 40_000, 40_000_000  # in each round: the most moves, and moves times buffers; about 2 s
+_SEEDS = 3  # searches; one may show a tenth more than another, and which one is chance
 _ROUNDS = 3  # the requests are read anew from the best order: other inputs may be written over there
 
 
@@ -33,13 +34,28 @@ class Arranger:
     graph: Graph
     history: Sequence[tuple[int, int]]
 
-    def arranged(self, result: SolveResult, goal: int, *, seed: int = 0) -> SolveResult:
+    def arranged(self, result: SolveResult, goal: int) -> SolveResult:
         """Return ``result`` with its steps in an order that shows less.
 
         It ends with the first order that should show at most ``goal`` bytes. No order requests more than the
         result's budget. The result comes back as it is where no order is better. Every order is replayed by
         ``check``; one that does not pass is not taken.
         """
+        best, least = result, self._shows(result)
+        for seed in range(_SEEDS):
+            found = self._arranged(result, goal, seed)
+            if (shows := self._shows(found)) < least:
+                best, least = found, shows
+            if least <= goal:
+                break
+        return best
+
+    def _shows(self, result: SolveResult) -> int:
+        steps = result.require_schedule().steps.tolist()
+        return predicted_allocated(self.folded, self.graph, steps, self.history)
+
+    def _arranged(self, result: SolveResult, goal: int, seed: int) -> SolveResult:
+        """Return the order that one search ended with."""
         from checkmate.solvers.addresses.arrange import arrange  # numba takes a while to load
 
         steps, peak = result.require_schedule().steps.tolist(), result.peak_bytes

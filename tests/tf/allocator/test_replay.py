@@ -120,6 +120,7 @@ def test_nothing_to_learn_leaves_the_graph_as_it_is() -> None:
     assert with_workspace(graph, {}) is graph and step_fingerprint(graph) == graph.fingerprint
 
 
+@pytest.mark.heavy
 def test_big_constants_are_not_held_between_steps() -> None:
     """Replay the gradient of an added mean: a big constant.
 

@@ -80,6 +80,7 @@ def cache_facts(folded: FoldedStep) -> tuple[int, int]:
     return facts["ops"], facts["measured_now"]
 
 
+@pytest.mark.heavy
 def test_a_second_profile_measures_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "costs.sqlite"
     first = profiled(convnet(), CostStore(path))

@@ -23,6 +23,7 @@ from tests.tf.conftest import MODELS, dense_model, load
 from tests.tf.models import ALL
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ALL)
 def test_keras_trains_on_the_batch_and_the_step_sees_the_same_loss(name: str) -> None:
     loaded = load(f"{MODELS}:{name}", batch_size=8, allow_code=True)

@@ -176,6 +176,7 @@ def test_an_own_step_that_xla_compiles_is_for_xla(capfd: pytest.CaptureFixture[s
     assert plan.fit is not None and plan.fit.fits and plan.schedule is not None
 
 
+@pytest.mark.heavy
 def test_a_compiled_part_on_the_executor_aborts_no_script(capfd: pytest.CaptureFixture[str]) -> None:
     model, x, y = _with_compiled_step()
     checkmate.rematerialize(model, "70%", target="executor")
