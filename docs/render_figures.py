@@ -53,9 +53,10 @@ def _lost(facts: dict[str, Any]) -> str:
     lost = [100 * (each["measured"] / each["measured_requested"] - 1) for each in peaks]
     found, near = facts["summary"], sum(share <= 2 for share in lost)
     return (
-        f"{found['rows']} rows: {found['within_budget']} are within their budget, {found['over_budget']} over "
-        f"it, {found['without_schedule']} infeasible. Between chunks {statistics.median(lost):.1f} % are lost in "
-        f"the median row, {max(lost):.1f} % in the worst, and at most 2 % in {near} of {len(lost)}."
+        f"{found['rows']} rows: {found['within_budget']} are within their budget, "
+        f"{found['over_budget']} over it, {found['without_schedule']} infeasible. "
+        f"Between chunks {statistics.median(lost):.1f} % are lost in the median row, {max(lost):.1f} % in "
+        f"the worst, and at most 2 % in {near} of {len(lost)}."
     )
 
 
