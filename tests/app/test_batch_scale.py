@@ -48,6 +48,7 @@ def test_words() -> None:
     assert coming_words(16, 2**30) == "Batch 16: 1.00 GiB all kept, estimated"
 
 
+@pytest.mark.heavy
 def test_another_batch_is_said_at_once_and_then_explored_within_the_same_budget(window, qtbot, row) -> None:
     exploration = window.session.exploration
     own, budget = exploration.graph, exploration.plain.peak_bytes

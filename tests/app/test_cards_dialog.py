@@ -32,6 +32,7 @@ def words(dialog) -> list[str]:
     return [dialog.table.item(number, 2).text() for number in range(dialog.table.rowCount())]
 
 
+@pytest.mark.heavy
 def test_each_row_says_what_is_known_and_follows_what_is_found(window, qtbot) -> None:
     dialog, plain = opened(window, qtbot)
     assert dialog.isVisible()

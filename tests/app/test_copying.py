@@ -74,6 +74,7 @@ def test_the_command_asks_for_the_budget_and_the_constraints(window, qtbot, tmp_
     assert "Copied 1 line: checkmate solve" in window.statusBar().currentMessage()
 
 
+@pytest.mark.heavy
 def test_a_schedule_chosen_by_hand_is_asked_for_by_its_own_peak(window, qtbot, tmp_path) -> None:
     file = tmp_path / "chain.json"
     write_graph(file, training_chain())

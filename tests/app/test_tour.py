@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QWidget
@@ -74,6 +75,7 @@ def test_escape_leaves_the_tour_and_nothing_else(window, qtbot) -> None:
     assert window.selection.op == -1  # as ever
 
 
+@pytest.mark.heavy
 def test_panels_stay_in_use_and_the_first_stop_tries_a_budget(window, qtbot) -> None:
     start(window, qtbot)
     exploration = window.session.exploration

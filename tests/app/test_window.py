@@ -70,6 +70,7 @@ def test_many_moves_ask_for_one_solve_with_the_last_budget(window, qtbot) -> Non
     assert window.session.exploration.shown.peak_bytes <= solve.budget_bytes
 
 
+@pytest.mark.heavy
 def test_budget_below_every_schedule_is_infeasible_and_says_why(window, qtbot) -> None:
     open_chain(window, qtbot)
     window.session.exploration.set_budget(2**20)
@@ -143,6 +144,7 @@ def facts(exploration) -> tuple:
     return points, exploration.frontier.bounds, exploration.budget_bytes
 
 
+@pytest.mark.heavy
 def test_a_saved_exploration_opens_the_same(window, qtbot, tmp_path: Path) -> None:
     open_chain(window, qtbot)
     exploration = window.session.exploration

@@ -56,6 +56,7 @@ def test_ctrl_c_and_the_same_command_again(
     assert code == 0 and one_object(out)["trials"] == trials and "sweep" not in err
 
 
+@pytest.mark.heavy
 def test_curves_of_several_graphs(
     files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -84,6 +84,7 @@ def test_a_process_of_tensorflow_alone_sees_the_requests_device(
     assert only_device(wanted, {"CUDA_VISIBLE_DEVICES": "3,GPU-b"}) == added
 
 
+@pytest.mark.heavy
 def test_another_allocator_is_left_aside_and_a_note_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_GPU_ALLOCATOR", "cuda_malloc_async")
     child = measuring_environment()

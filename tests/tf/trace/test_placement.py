@@ -76,6 +76,7 @@ def test_a_gpu_keeps_no_argmax_and_no_bias_gradient_joins_another(monkeypatch: p
     assert joined(onednn) > 0 and joined(gpu) == 0
 
 
+@pytest.mark.heavy
 def test_a_graph_folded_for_a_gpu_is_the_same_wherever_it_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = folded_for_gpu(monkeypatch, "convnet", batch_size=4).graph
     monkeypatch.undo()
