@@ -30,6 +30,8 @@ from checkmate.workers.messages.solver import Preparing, SolveEnded
 from checkmate.workers.messages.table import WINDOW_MESSAGES
 from tests.graphs_strategies import training_chain
 
+pytestmark = pytest.mark.heavy  # many tests of a second or two
+
 SILENT = "import time; time.sleep(60)"
 GARBAGE = "print('no frame at all, but long enough', flush=True); import time; time.sleep(60)"
 

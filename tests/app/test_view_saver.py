@@ -28,6 +28,8 @@ from checkmate.formats import write_graph
 from tests.app.test_compare import smaller
 from tests.app.windows import training_chain
 
+pytestmark = pytest.mark.heavy  # many tests of a second or two
+
 NAMES = [
     "Layers",
     "Schedules",

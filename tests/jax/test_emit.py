@@ -29,6 +29,8 @@ from checkmate.jax.tie import Tie
 from checkmate.pipeline import keep_everything_peak, solve
 from tests.jax.steps import data, dense, dropout, largest_difference, weights
 
+pytestmark = pytest.mark.heavy  # many tests of a second or two
+
 GPU = speed_of("gpu", "NVIDIA H200")
 
 
@@ -42,7 +44,6 @@ def with_repeats(graph: Graph, seed: int) -> Schedule:
     return Schedule.of(graph, steps)
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
 @pytest.mark.parametrize("ties", TiedSteps)
 @pytest.mark.parametrize("seed", range(3))

@@ -40,6 +40,8 @@ from checkmate.tf.profiler import MemoryEvent, OpRun, StepTrace, read_trace, tra
 from checkmate.tf.trace.coarsen import FoldedStep
 from tests.tf.fake_gpu import folded_for_gpu
 
+pytestmark = pytest.mark.heavy  # many tests of a second or two
+
 MODELS = Path(__file__).parent
 MIB = 1 << 20
 US = 1_000_000  # picoseconds
@@ -376,7 +378,6 @@ def _on_this_cpu(monkeypatch: pytest.MonkeyPatch, folded: FoldedStep, kernels: b
     monkeypatch.setattr(runs, "trace_run", trace)
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("kernels", [True, False])
 def test_without_the_right_to_profile_a_note_says_how_costs_were_found(
     kernels: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

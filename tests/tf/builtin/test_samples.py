@@ -10,6 +10,8 @@ from checkmate.tf.models.load import optimizer_bytes, parameter_bytes
 from checkmate.tf.trace.trace import step_function
 from tests.tf.conftest import load
 
+pytestmark = pytest.mark.heavy  # many tests of a second or two
+
 SMALL = {
     "unet": (32, 32, 3),
     "resnet": (32, 32, 3),

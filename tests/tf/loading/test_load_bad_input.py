@@ -30,6 +30,8 @@ from checkmate.errors import (
 )
 from tests.tf.conftest import dense_model, load
 
+pytestmark = pytest.mark.heavy  # many tests of a second or two
+
 AGAIN = "save or copy the model again"
 SAVE = "save it with model.save('model.keras')"
 
