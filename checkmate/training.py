@@ -225,7 +225,7 @@ def _plan_request(
 
     chosen, missed = _options_of(options), on_miss_of(on_miss)
     find_solver(solver).load()  # a wrong name is reported now, not at the first batch
-    search = _Search(solver, chosen)
+    search = _ScheduleSearch(solver, chosen)
 
     def tell(sentence: str) -> None:
         if not quiet:
@@ -249,7 +249,7 @@ def _plan_request(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Search:
+class _ScheduleSearch:
     """How a training looks for schedules, in the user's own process."""
 
     solver: str

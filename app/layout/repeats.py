@@ -53,7 +53,7 @@ def find_runs(graph: Graph, layer_of: Sequence[int], names: Sequence[str]) -> li
 
     ``layer_of``: the layer of each op. ``names``: those of the layers.
     """
-    search = _Search(graph, layer_of, names)
+    search = _BlockSearch(graph, layer_of, names)
     pending, found = [(0, len(names))], list[BlockRun]()
     while pending and len(found) < _MOST_RUNS and not search.tired:
         first, last = pending.pop()
@@ -95,7 +95,7 @@ def _shared(names: Sequence[str], block: range) -> str:
 
 
 @dataclass(eq=False)
-class _Search:
+class _BlockSearch:
     graph: Graph
     layer_of: Sequence[int]
     names: Sequence[str]

@@ -179,12 +179,12 @@ def _key_of(equation: JaxprEqn, inputs: Sequence[Atom]) -> Hashable | None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Needed:
+class _NeededEquations:
     equations: tuple[Equation, ...]
     values: set[int]
 
 
-def _needed(equations: Sequence[Equation], results: Sequence[Atom]) -> _Needed:
+def _needed(equations: Sequence[Equation], results: Sequence[Atom]) -> _NeededEquations:
     """Return the equations that the results or an effect need."""
     wanted = {atom for atom in results if isinstance(atom, int)}
     kept: list[Equation] = []
@@ -192,4 +192,4 @@ def _needed(equations: Sequence[Equation], results: Sequence[Atom]) -> _Needed:
         if equation.has_effects or wanted.intersection(equation.outputs):
             kept.append(equation)
             wanted.update(equation.reads)
-    return _Needed(tuple(reversed(kept)), wanted)
+    return _NeededEquations(tuple(reversed(kept)), wanted)

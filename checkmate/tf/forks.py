@@ -51,7 +51,7 @@ class NotForkedError(Exception):
     """Say that the server, or the process that waited, ended before."""
 
 
-class Source(Protocol):
+class ProcessSource(Protocol):
     """What gives one process that has TensorFlow imported."""
 
     def fork(self, files: Sequence[str], output: str, environment: Mapping[str, str]) -> Process:
@@ -65,7 +65,7 @@ class Source(Protocol):
 class Sources(Protocol):
     """What keeps sources for what TensorFlow reads when it is imported."""
 
-    def take(self, environment: Mapping[str, str], *, on_cpu: bool = False) -> Source | None:
+    def take(self, environment: Mapping[str, str], *, on_cpu: bool = False) -> ProcessSource | None:
         """Return a source for processes in this environment; None: there is none.
 
         ``on_cpu``: they will measure the processor.

@@ -14,7 +14,7 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtWidgets import QApplication
 
 from app.layout.folded import Folding
-from app.layout.repeats import _MOST_READ, BlockRun, _Search, find_runs, run_name
+from app.layout.repeats import _MOST_READ, BlockRun, _BlockSearch, find_runs, run_name
 from checkmate import pipeline
 from checkmate.ir.graph import Graph, GraphBuilder, Phase
 from tests.app.test_timeline import drawn, move
@@ -141,7 +141,7 @@ def test_numbers_inside_words_stay_in_names() -> None:
 def test_a_search_for_blocks_ends_after_a_fixed_amount_of_work() -> None:
     graph = _hard()
     layer_of = list(range(graph.n))
-    search = _Search(graph, layer_of, [op.group for op in graph.ops])
+    search = _BlockSearch(graph, layer_of, [op.group for op in graph.ops])
     assert search.best(0, graph.n) is None and search.tired
     assert search.read < 2 * _MOST_READ
     assert find_runs(graph, layer_of, search.names) == []

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.views.common.paint_turns import _on_screen
 from app.views.common.steady_label import SteadyLabel
-from app.views.graph.kept_parts import KeptParts, Placed
+from app.views.graph.kept_parts import KeptParts, PartPlace
 from app.views.graph.paint import GraphPainter, Part
 from tests.app.windows import open_chain
 
@@ -52,13 +52,13 @@ def pixels(paint, ratio: float) -> np.ndarray:
 def test_kept_parts_look_like_drawn_ones_and_are_drawn_once(qapp, ratio: float) -> None:
     kept, times = KeptParts(), Counter()
     for step in range(12):
-        placed = Placed.sharp(QPointF(4.3 + 2.6 * step, 7.9 - step / 3), 1.17, SIZE, ratio)
+        placed = PartPlace.sharp(QPointF(4.3 + 2.6 * step, 7.9 - step / 3), 1.17, SIZE, ratio)
 
-        def anew(painter: QPainter, placed: Placed = placed) -> None:
+        def anew(painter: QPainter, placed: PartPlace = placed) -> None:
             for part in parts(Counter()):
                 placed.draw(painter, part.draw)
 
-        def as_kept(painter: QPainter, placed: Placed = placed) -> None:
+        def as_kept(painter: QPainter, placed: PartPlace = placed) -> None:
             kept.paint(painter, parts(times), placed)
 
         assert np.abs(pixels(as_kept, ratio) - pixels(anew, ratio)).max() <= 3, step  # of 255, by rounding

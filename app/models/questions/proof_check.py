@@ -14,7 +14,7 @@ from checkmate.ir.graph import Graph
 
 
 @dataclass(frozen=True)
-class Proof:
+class ProvedCost:
     """Hold what a certificate proves.
 
     ``cost``: no schedule within ``budget_bytes`` costs less; None: none fits. ``cases``: how many sums it
@@ -26,7 +26,7 @@ class Proof:
     cases: int
 
 
-def verified(path: Path, graph: Graph) -> Proof:
+def verified(path: Path, graph: Graph) -> ProvedCost:
     """Return what the certificate in ``path`` proves of ``graph``.
 
     Raises:
@@ -40,4 +40,4 @@ def verified(path: Path, graph: Graph) -> Proof:
             f"the certificate that was written does not hold: {error}", hint="please report the graph"
         ) from error
     cases = sum("sum" in part for part in data["proof"])
-    return Proof(int(data["budget_bytes"]), None if cost is None else float(cost), cases)
+    return ProvedCost(int(data["budget_bytes"]), None if cost is None else float(cost), cases)

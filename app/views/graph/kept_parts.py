@@ -16,7 +16,7 @@ from app.views.graph.paint import Part
 
 
 @dataclass(frozen=True)
-class Placed:
+class PartPlace:
     """Where the layout's units lie in a view.
 
     Attributes:
@@ -32,7 +32,7 @@ class Placed:
     ratio: float
 
     @classmethod
-    def sharp(cls, offset: QPointF, scale: float, size: QSize, ratio: float) -> Placed:
+    def sharp(cls, offset: QPointF, scale: float, size: QSize, ratio: float) -> PartPlace:
         """Return the nearest place on whole pixels of the screen.
 
         A part looks there the same from its picture and drawn anew.
@@ -60,7 +60,7 @@ class KeptParts:
     def __init__(self) -> None:
         self._kept: dict[Hashable, _Kept] = {}
 
-    def paint(self, painter: QPainter, parts: Iterable[Part], placed: Placed) -> None:
+    def paint(self, painter: QPainter, parts: Iterable[Part], placed: PartPlace) -> None:
         """Paint some parts, the first one lowest."""
         before, self._kept = self._kept, {}
         left, top = placed.offset.x(), placed.offset.y()
@@ -82,7 +82,7 @@ class _Kept(NamedTuple):
     top: float
 
 
-def _drawn(part: Part, placed: Placed, looks: tuple[object, ...]) -> _Kept:
+def _drawn(part: Part, placed: PartPlace, looks: tuple[object, ...]) -> _Kept:
     """Draw a part on whole pixels of the screen."""
     dense = placed.scale * placed.ratio
     area = QRectF(part.area.topLeft() * dense, part.area.size() * dense).toAlignedRect()

@@ -31,7 +31,7 @@ from app.models.undo import WhatIfs
 from app.presenters.plots.box_weights import largest_op, live_bytes, locked_shares, repeats_and_first
 from app.presenters.words.name_cut import NameCut
 from app.theme import CurrentTheme
-from app.views.graph.kept_parts import KeptParts, Placed
+from app.views.graph.kept_parts import KeptParts, PartPlace
 from app.views.graph.legend import paint_legend
 from app.views.graph.menu import add_block_entries, what_if_menu
 from app.views.graph.overview import OVERVIEW_WIDTH, paint_overview
@@ -414,7 +414,7 @@ class GraphView(QWidget):
         if self._layout is not None and len(self._live) == len(self._layout.boxes) == len(self._repeats):
             # A saved picture is sharper than the screen.
             ratio = painter.deviceTransform().m11()
-            self._paint_graph(painter, Placed.sharp(self._offset, self._scale, self.size(), ratio))
+            self._paint_graph(painter, PartPlace.sharp(self._offset, self._scale, self.size(), ratio))
             beside = 0.0 if self._fitted else OVERVIEW_WIDTH + 8
             self._paint_legend(painter, QRectF(2, 0, self.width() - 4 - beside, self.height() - 2), ratio)
             if not self._fitted:
@@ -423,7 +423,7 @@ class GraphView(QWidget):
             self._paint_focus(painter)
         painter.end()
 
-    def _paint_graph(self, painter: QPainter, placed: Placed) -> None:
+    def _paint_graph(self, painter: QPainter, placed: PartPlace) -> None:
         """Paint the graph: on screen from pictures, into a file as lines."""
         drawn, moment = self._painter(), self._moment()
         on_screen = painter.paintEngine().type() == QPaintEngine.Type.Raster
@@ -446,7 +446,7 @@ class GraphView(QWidget):
             placed.draw(painter, partial(drawn.paint_box, number=number, moment=moment, scale=detail))
         placed.draw(painter, partial(drawn.paint_tag, moment=moment))
 
-    def _paint_still(self, painter: QPainter, part: Part, placed: Placed) -> None:
+    def _paint_still(self, painter: QPainter, part: Part, placed: PartPlace) -> None:
         """Paint what stays while the playhead moves.
 
         It may be larger than the view by far: then a part of it is kept.

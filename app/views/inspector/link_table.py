@@ -18,7 +18,7 @@ _MOST = 40  # rows; further ones are counted
 
 
 @dataclass(frozen=True)
-class _Line:
+class _LinkLine:
     """The parts of one row; of ``role`` and ``step``, one is seen."""
 
     role: QLabel
@@ -73,7 +73,7 @@ class LinkTable(QWidget):
         self._grid.setHorizontalSpacing(8)
         self._grid.setColumnStretch(1, 1)
         self._grid.addWidget(label(title, muted=True), 0, 0, 1, 3)
-        self._lines: list[_Line] = []
+        self._lines: list[_LinkLine] = []
 
     @property
     def buttons(self) -> list[ElidedLink]:
@@ -113,7 +113,7 @@ class LinkTable(QWidget):
     def _add_line(self) -> None:
         number = len(self._lines)
         detail = label("", muted=True, wrap=True)
-        line = _Line(label("", muted=True), Link(), ElidedLink(), label(""), detail)
+        line = _LinkLine(label("", muted=True), Link(), ElidedLink(), label(""), detail)
         line.step.clicked.connect(lambda: self.sought.emit(self.links[number].step))
         line.name.clicked.connect(lambda: self._on_clicked(number))
         line.figure.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)

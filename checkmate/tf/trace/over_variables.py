@@ -48,13 +48,13 @@ def over_variables(
     ``index``: of each op, by name. ``needed``: names of the ops that run. ``written_over``: the ops that
     write over an input that dies with them.
     """
-    search = _Search(ops, phases, index, needed, written_over)
+    search = _WrittenOver(ops, phases, index, needed, written_over)
     assigns = (i for i, op in enumerate(ops) if op.type == "AssignVariableOp" and phases[i] is Phase.UPDATE)
     return tuple(found for assign in assigns if (found := search.update_of(assign)) is not None)
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
+class _WrittenOver:
     ops: Sequence[tf.Operation]
     phases: Sequence[Phase]
     index: Mapping[str, int]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QFileDialog, QProgressDialog
 
-from app.models.questions.proof_check import Proof, verified
+from app.models.questions.proof_check import ProvedCost, verified
 from app.presenters.words.wording import schedule_file
 from app.state.knowledge import ListedSchedule
 from app.workers.background import Background
@@ -107,7 +107,7 @@ class Certifying:
 
     def _verify(self, found: ListedSchedule) -> None:
         """Check the file in a thread: what is said of it must be proved."""
-        path, proofs, checking = self._path, list[Proof](), Background(self._window)
+        path, proofs, checking = self._path, list[ProvedCost](), Background(self._window)
         if self.process is not None:
             self.process.expect(None)
         if self.progress is not None:
@@ -116,7 +116,7 @@ class Certifying:
         checking.done.connect(checking.deleteLater)
         checking.start(lambda: proofs.append(verified(path, found.graph)))
 
-    def _on_verified(self, job: int, proofs: list[Proof], problem: str) -> None:
+    def _on_verified(self, job: int, proofs: list[ProvedCost], problem: str) -> None:
         found = self._found
         if found is None or job != self._job:
             return  # it was cancelled
@@ -128,7 +128,7 @@ class Certifying:
         else:
             self._window.session.noticed.emit(self._words(found, proof))
 
-    def _words(self, found: ListedSchedule, proved: Proof) -> str:
+    def _words(self, found: ListedSchedule, proved: ProvedCost) -> str:
         """Return what is certified."""
         base, within = found.graph.base_cost, format_bytes(self._budget)
         cases = plural(proved.cases, "case")

@@ -19,7 +19,7 @@ from checkmate.tf.training.trace import LiveStep
 _MOST_ROOMS = 20
 
 
-class Memory:
+class PlanMemory:
     """What is known of the steps of one training, by batch layout."""
 
     def __init__(self, request: PlanRequest) -> None:

@@ -34,7 +34,7 @@ from checkmate.tf.training.measure import settle
 from checkmate.tf.training.plans.improve import Improvement
 from checkmate.tf.training.plans.known import known_limit, known_plan, measured_again, recall, why_searched
 from checkmate.tf.training.plans.limit import Limit, Phases, RisingLimit, limit_of
-from checkmate.tf.training.plans.memory import Memory
+from checkmate.tf.training.plans.memory import PlanMemory
 from checkmate.tf.training.plans.neighbour import Learned
 from checkmate.tf.training.plans.plan import PlanRequest, StepPlan, meter_of
 from checkmate.tf.training.plans.search import PlanSearch
@@ -69,7 +69,7 @@ class Planner:
         self._plans: dict[Key, StepPlan] = {}
         self._exceeding: dict[Key, StepPlan] = {}
         self._aims: dict[Key, int] = {}  # less than the budget, where a plan was seen over it
-        self._memory = Memory(request)
+        self._memory = PlanMemory(request)
         self._cold: set[Key] = set()  # nothing of it ran in this process
         self._crowded: dict[Key, int] = {}  # how often it was planned again for what others leave
         self._stays: set[Key] = set()  # it was said that the plan stays, though others hold more
