@@ -128,7 +128,11 @@ def _commands(found: dict[str, Any]) -> Iterator[str]:
         yield f"| {words} | {count} |"
     yield "\nWhat is not the same, but for words and additions:\n"
     yield from (f"- {sentence}" for sentence in found["differences"])
-    yield "\nFrom `docs/results/house/commands.json`.\n"
+    yield "\n| command | seconds before | seconds later |"
+    yield "|---|---:|---:|"
+    for words, before, later in found["seconds"]:
+        yield f"| {words} | {before:.2f} | {later:.2f} |"
+    yield f"\n{found['seconds_note']} From `docs/results/house/commands.json`.\n"
 
 
 def _tasks(found: dict[str, Any]) -> Iterator[str]:
