@@ -164,27 +164,25 @@ def draw_op(window: MainWindow) -> None:
     """Draw one op, with the switches of the what-ifs."""
     graph = window.session.exploration.graph
     assert graph is not None
-    window.resize(1440, 1100)
     forward = [i for i, op in enumerate(graph.ops) if op.group == "down1b_conv" and op.type == "Conv2D"]
-    window.selection.select(forward[0])
-    wait(800)
-    window.explorer.turns.finish()
-    save("op", window.explorer.area.docks["inspector"].grab())
-    window.selection.select(-1)
-    window.resize(1440, 900)
-    wait(300)
+    _draw_page(window, "op", forward[0], height=1100)
 
 
 def draw_again(window: MainWindow) -> None:
     """Draw one op that runs again, and what is said of that."""
     shown = window.session.exploration.shown
     assert shown is not None
-    window.resize(1440, 1220)
     sizes = {op: shown.runs.recomputations_of(op)[0].bytes for op in shown.runs.repeated}
-    window.selection.select(max(sizes, key=lambda op: (sizes[op], -op)))
+    _draw_page(window, "again", max(sizes, key=lambda op: (sizes[op], -op)), height=1220)
+
+
+def _draw_page(window: MainWindow, name: str, op: int, *, height: int) -> None:
+    """Draw the inspector's page of one op."""
+    window.resize(1440, height)
+    window.selection.select(op)
     wait(800)
     window.explorer.turns.finish()
-    save("again", window.explorer.area.docks["inspector"].grab())
+    save(name, window.explorer.area.docks["inspector"].grab())
     window.selection.select(-1)
     window.resize(1440, 900)
     wait(300)

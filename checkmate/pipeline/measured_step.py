@@ -57,7 +57,9 @@ class MeasuredStep:
         """
         if self.predicted_peak(result) <= allowed:
             return result, ()
-        found = Arranger(self.folded, self.graph, self.plain.history).arranged(result, allowed)
+        found = Arranger(self.folded, self.graph, self.plain.history, self.cancelled).arranged(
+            result, allowed
+        )
         if self.predicted_peak(found) >= self.predicted_peak(result):
             return result, ()
         return found, replaced_note(result, found, allowed)

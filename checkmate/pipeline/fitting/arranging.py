@@ -14,6 +14,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
+from checkmate.progress import Cancelled, never, stop_if
 from checkmate.tf.allocator.predict import before_steps, predicted_allocated
 from checkmate.tf.allocator.requests import requests_of_step
 from checkmate.tf.trace.coarsen import FoldedStep
@@ -27,12 +28,14 @@ _ROUNDS = 3  # the requests are read anew from the best order: other inputs may 
 class Arranger:
     """Arranges schedules of one step.
 
-    ``history`` is what the allocator is asked for before the first step: (handle, bytes).
+    ``history`` is what the allocator is asked for before the first step: (handle, bytes). ``cancelled`` is
+    asked before each search.
     """
 
     folded: FoldedStep
     graph: Graph
     history: Sequence[tuple[int, int]]
+    cancelled: Cancelled = never
 
     def arranged(self, result: SolveResult, goal: int) -> SolveResult:
         """Return ``result`` with its steps in an order that shows less.
@@ -40,9 +43,13 @@ class Arranger:
         It ends with the first order that should show at most ``goal`` bytes. No order requests more than the
         result's budget. The result comes back as it is where no order is better. Every order is replayed by
         ``check``; one that does not pass is not taken.
+
+        Raises:
+            CancelledError: the user cancelled.
         """
         best, least = result, self._shows(result)
         for seed in range(_SEEDS):
+            stop_if(self.cancelled)
             found = self._arranged(result, goal, seed)
             if (shows := self._shows(found)) < least:
                 best, least = found, shows

@@ -116,7 +116,7 @@ def fit(
     def predict(steps: list[int]) -> int:
         return predicted_allocated(folded, folded.graph, steps, history)
 
-    arranger = Arranger(folded, folded.graph, history)
+    arranger = Arranger(folded, folded.graph, history, cancelled)
     search = PredictedSearch(folded.graph, predict, allowed, solve, report, cancelled, arranger.arranged)
     best: BudgetFit | None = None
     ran_out, tried = "", 0

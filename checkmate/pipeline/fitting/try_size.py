@@ -100,7 +100,7 @@ def try_size(
     if schedule is not None:
         expected = predict(schedule.steps.tolist())
     if expected is None or expected > allowed:
-        arrange = Arranger(folded, graph, history).arranged
+        arrange = Arranger(folded, graph, history, cancelled).arranged
         search = PredictedSearch(graph, predict, allowed, solve(graph), report, cancelled, arrange)
         found = search.next()
         if found is not None and (expected is None or found.expected < expected):

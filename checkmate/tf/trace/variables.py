@@ -47,7 +47,8 @@ def _constant(value: Any) -> Any:
     """Return the constant that ``value`` is or makes, or what makes it.
 
     Return None if it is something else. What makes it is tried in a graph of its own, where it can read
-    nothing of the trace.
+    nothing of the trace. Where that shows no constant, TensorFlow calls it again: of numbers that Python
+    draws in it, the next ones are taken then.
     """
     if not callable(value):
         return tf.get_static_value(value) if tf.is_symbolic_tensor(value) else value

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from checkmate.errors import CancelledError
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.pipeline import keep_everything_peak, solve
@@ -98,3 +99,17 @@ def test_an_order_that_the_check_refuses_is_not_taken(monkeypatch: pytest.Monkey
     found = Arranger(folded, graph, some_history([])).arranged(result, 0)
     assert found.require_schedule().steps.tolist() == steps
     assert found.peak_bytes == result.peak_bytes
+
+
+def test_no_search_begins_once_the_user_cancelled() -> None:
+    folded = folded_zoo("two_io")
+    graph, asked = folded.graph, list[bool]()
+    result = solve(graph, keep_everything_peak(graph), solver="keep-all")
+
+    def cancelled() -> bool:
+        asked.append(True)
+        return len(asked) > 2
+
+    with pytest.raises(CancelledError):
+        Arranger(folded, graph, some_history([]), cancelled).arranged(result, 0)
+    assert len(asked) == 3
