@@ -44,7 +44,7 @@ from checkmate.tf.xla.emit import tied_step
 from checkmate.tf.xla.fit import XlaFit, fit_compiled
 from checkmate.tf.xla.ties import Tied
 
-NETWORKS = {"dense": 4096, "transformer": 32, "gpt": 16, "mixer": 32, "resnet": 16}
+NETWORKS = {"dense": 4096, "transformer": 32, "gpt": 16, "vit": 32, "text": 32, "mixer": 32, "resnet": 16}
 SHARES = (0.75, 0.60, 0.45, 0.30)
 PEERS = ("recompute-blocks", "recompute-sqrt-layers", "scope-full", "scope-layers")
 FILE = Path(__file__).with_name("xla_networks.py")

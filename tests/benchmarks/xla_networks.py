@@ -38,6 +38,28 @@ def gpt() -> Any:
     return _compiled(inputs, layers.Dense(2000)(layers.LayerNormalization()(x)))
 
 
+def vit() -> Any:
+    """Return a vision transformer of four blocks; batch 32."""
+    inputs = keras.Input((64, 64, 3))
+    x: Any = layers.Reshape((64, 128))(layers.Conv2D(128, 8, strides=8)(inputs))
+    x = layers.Embedding(64, 128)(keras.ops.arange(64)) + x
+    for _ in range(4):
+        x = _block(x, causal=False)
+    x = layers.GlobalAveragePooling1D()(layers.LayerNormalization()(x))
+    return _compiled(inputs, layers.Dense(10)(x))
+
+
+def text() -> Any:
+    """Return a text classifier of convolutions over tokens; batch 32."""
+    inputs = keras.Input((256,), dtype="int32")
+    x: Any = layers.Dropout(0.1)(layers.Embedding(5000, 64)(inputs))
+    for width in (128, 128, 128):
+        h = layers.Conv1D(width, 5, padding="same", activation="relu")(layers.LayerNormalization()(x))
+        x = layers.Dropout(0.1)(layers.Add()([layers.Dense(width)(x), h]))
+    h = layers.Dense(128, activation="gelu")(layers.GlobalMaxPooling1D()(x))
+    return _compiled(inputs, layers.Dense(10)(h))
+
+
 def mixer() -> Any:
     """Return an MLP-Mixer of four blocks; batch 32."""
     inputs = keras.Input((196, 48))

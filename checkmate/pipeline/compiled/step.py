@@ -43,7 +43,7 @@ class TracedForXla:
         """Return the graph that is solved."""
         return self.folded.graph
 
-    def compiled(self, schedule: Schedule | None, tied: Tied = Tied.RECOMPUTED) -> StepCompilation:
+    def compiled(self, schedule: Schedule | None, tied: Tied = Tied.RUNS) -> StepCompilation:
         """Compile the plain step (None) or a scheduled one, and run nothing.
 
         For a GPU that is done in a process of its own, since only one may hold its memory.

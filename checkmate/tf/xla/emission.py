@@ -17,7 +17,7 @@ class XlaEmission:
     compare bits. ``region``: bytes that a CPU's allocator fetches in one piece before the first step.
     """
 
-    tied: Tied = Tied.RECOMPUTED
+    tied: Tied = Tied.RUNS
     compiled: bool = True
     region: int = 0
 

@@ -20,10 +20,10 @@ from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress, Report
 from checkmate.tf.xla.compiled import StepCompilation
 from checkmate.tf.xla.memory import XlaMemory
-from checkmate.tf.xla.ties import Tied
+from checkmate.tf.xla.ties import WAYS, Tied
 from checkmate.units import format_bytes, format_bytes_up
 
-_WAYS = (Tied.RECOMPUTED, Tied.ALL)
+_USUAL = 2  # of the ways to tie: so many are tried for each schedule, all for the smallest
 
 Compile = Callable[[Schedule, Tied], StepCompilation]
 Solve = Callable[[int], Schedule | None]
@@ -72,7 +72,7 @@ class XlaFit:
     @property
     def tied(self) -> Tied:
         """Return which steps of the chosen schedule wait."""
-        return Tied.RECOMPUTED if self.chosen is None else self.chosen.tied
+        return Tied.RUNS if self.chosen is None else self.chosen.tied
 
     @property
     def overhead(self) -> float:
@@ -142,7 +142,7 @@ def fit_compiled(
         report(Progress("solve", message=f"solving for {format_bytes(asked)}"))
         return solve(asked)
 
-    compiler = Compiler(_WAYS, 1, lambda tied: tied is Tied.ALL, compiled, solved, least, whole=whole)
+    compiler = Compiler(WAYS, _USUAL, lambda tied: tied is Tied.ALL, compiled, solved, least, whole=whole)
     everything = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
     rate = max(1, plain.memory.temp_bytes) / max(1, everything)
     search = CompilingSearch(graph, max(1, budget_bytes - fixed), rate, compiler)

@@ -80,15 +80,28 @@ def test_temporaries_fall_with_the_schedule_and_only_with_ties(name: str) -> Non
 
 
 @pytest.mark.heavy
+def test_runs_that_wait_once_take_less() -> None:
+    step, _ = _step("dense")
+    schedule = _schedule("dense", 0.2)
+    once, each = (_temp_bytes(step, schedule, tied=tied) for tied in (Tied.RUNS, Tied.RECOMPUTED))
+    assert once < 0.85 * each
+
+
+@pytest.mark.heavy
 @pytest.mark.parametrize(
-    ("name", "policy"), [*((name, "float32") for name in ALL), ("transformer", "mixed_bfloat16")]
+    ("name", "policy", "tied"),
+    [
+        *((name, "float32", Tied.RUNS) for name in ALL),
+        ("transformer", "mixed_bfloat16", Tied.RUNS),
+        ("dense", "float32", Tied.RECOMPUTED),
+    ],
 )
-def test_loss_gradients_and_state_are_those_of_the_plain_step(name: str, policy: str) -> None:
+def test_loss_gradients_and_state_are_those_of_the_plain_step(name: str, policy: str, tied: Tied) -> None:
     step, tensors = _step(name, policy)
     traced = step.folded.traced
 
     def run(schedule: Schedule) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        emitted = tied_step(step.folded, schedule, with_gradients=True)
+        emitted = tied_step(step.folded, schedule, with_gradients=True, tied=tied)
 
         @tf.function(autograph=False, jit_compile=True)  # type: ignore[untyped-decorator]
         def body(*tensors: tf.Tensor) -> Any:

@@ -46,7 +46,7 @@ class CompiledPlan:
     @property
     def tied(self) -> Tied:
         """Return which steps of the schedule wait for those before them."""
-        return Tied.RECOMPUTED if self.fit is None else self.fit.tied
+        return Tied.RUNS if self.fit is None else self.fit.tied
 
 
 class CompiledPlanner:
@@ -104,9 +104,7 @@ class CompiledPlanner:
             raise none_fits(what, fit, smallest_remedy(fit))
         return CompiledPlan(layout, step, fit, _sentence(step, fit))
 
-    def _compiled(
-        self, step: LiveStep, schedule: Schedule | None, tied: Tied = Tied.RECOMPUTED
-    ) -> StepCompilation:
+    def _compiled(self, step: LiveStep, schedule: Schedule | None, tied: Tied = Tied.RUNS) -> StepCompilation:
         return compile_step(self._body(step.layout, step, schedule, tied), step.layout.specs)
 
     def _limit_of(self, step: LiveStep, plain: StepCompilation, report: Report) -> int:
