@@ -65,7 +65,7 @@ class VerificationReport:
     does.
     ``settings``: the ``kernels`` that ran, and ``metered_from``: the smallest request in bytes that the meter
     sees.
-    ``live_bytes``: measured requested bytes per step of the schedule.
+    ``live_bytes``: requested bytes per step of the schedule, measured, or as XLA assigned them.
     """
 
     model: str
@@ -97,7 +97,7 @@ class VerificationReport:
 class MeasuredSchedule:
     """What a measured run of ``steps`` showed.
 
-    ``live_bytes``: requested bytes per step, fixed bytes included.
+    ``live_bytes``: requested bytes per step, fixed bytes included, or as XLA assigned them.
     ``peak_bytes``: the peak of the allocator's meter.
     ``seconds``: time of one warm step.
     ``device``: the device's name.

@@ -45,6 +45,11 @@ def target_text(graph: Graph) -> str:
     return "compiled by XLA" if is_for_xla(graph) else ""
 
 
+def live_source(graph: Graph) -> str:
+    """Say where the second curve of live bytes is from, beside the predicted."""
+    return "XLA's buffers" if is_for_xla(graph) else "measured"
+
+
 def target_hint(graph: Graph) -> str:
     """Say what is different where XLA compiles the step."""
     if not is_for_xla(graph):

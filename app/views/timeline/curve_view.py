@@ -25,6 +25,7 @@ from app.presenters.plots.memory_curve import KINDS, Stack, in_columns, line_in_
 from app.presenters.plots.memory_lines import LineKind, top_with
 from app.presenters.plots.step_axis import StepAxis
 from app.presenters.words.pointer_words import KIND_WORDS, step_words
+from app.presenters.words.wording import live_source
 from app.theme import CurrentTheme, mixed
 from app.views.common.plot_colors import color_text
 from app.views.timeline.bands_item import BandsItem
@@ -242,8 +243,8 @@ class CurveView(PointedPlot):
         ]
         if self._exploration.measured_shown is not None:
             predicted, measured = theme.color("forward"), theme.color("text")
-            solid = Qt.PenStyle.SolidLine
-            found[:0] = [Entry("predicted", predicted, solid), Entry("measured", measured, solid)]
+            solid, source = Qt.PenStyle.SolidLine, live_source(shown.graph)
+            found[:0] = [Entry("predicted", predicted, solid), Entry(source, measured, solid)]
         other = self._comparison.other
         if other is not None:  # first: the plot has no room for words at a second peak
             words = f"B {format_bytes(other.peak_bytes)}"

@@ -61,8 +61,8 @@ class TracedForXla:
         task = {"do": "compile", "request": self.request.to_json(), "steps": steps, "xla": xla.to_json()}
         message = "compiling a step with XLA"
         found = run_task(task, message=message, report=self.report, cancelled=self.cancelled)
-        nothing = np.zeros(0, np.int64)
-        memory = XlaMemory(found["arguments"], found["outputs"], found["temp"], nothing)
+        curve, makers = (np.asarray(found[name], np.int64) for name in ("curve", "steps"))
+        memory = XlaMemory(found["arguments"], found["outputs"], found["temp"], curve, makers)
         return StepCompilation(memory, found["seconds"])
 
     def emission(self, memory: XlaMemory, tied: Tied) -> XlaEmission:

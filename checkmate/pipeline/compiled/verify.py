@@ -110,6 +110,7 @@ def measurements(search: CompiledSearch, fitted: FittedStep, plain: Plain) -> Me
         compared,
         predicted_bytes=fitted.fit.memory.peak_bytes,
         plain_predicted_bytes=search.plain.memory.peak_bytes,
+        live_bytes=fitted.fit.memory.live_by_step(len(schedule.steps)),
     )
 
 

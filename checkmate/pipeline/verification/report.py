@@ -36,7 +36,8 @@ class Measurements:
     ``plain``: the plain step. ``measured``: the scheduled step. ``compared``: their gradients. ``reloaded``:
     the scheduled step after an export; None: it was not exported. ``predicted_bytes``: the peak on the meter
     by the allocator's replica, or by XLA; None: it is predicted by the plain step's slack.
-    ``plain_predicted_bytes``: the same of the plain step.
+    ``plain_predicted_bytes``: the same of the plain step. ``live_bytes``: of each step of the schedule, where
+    XLA told it; else they are measured.
     """
 
     plain: Plain
@@ -45,6 +46,7 @@ class Measurements:
     reloaded: Mapping[str, Any] | None = None
     predicted_bytes: int | None = None
     plain_predicted_bytes: int | None = None
+    live_bytes: tuple[int, ...] = ()
 
     @property
     def reloaded_peak(self) -> int | None:
@@ -91,7 +93,7 @@ def verification_report(
         settings=dict(measured.settings),
         notes=tuple(note for note in all_notes if note),
         plain=plain.facts(),
-        live_bytes=measured.curve,
+        live_bytes=found.live_bytes or measured.curve,
     )
 
 

@@ -28,7 +28,8 @@ def compile_task(task: Mapping[str, Any]) -> dict[str, Any]:
     """Compile the step of a task for the device that it names.
 
     ``task``: ``request``, ``steps``, ``xla``, as for ``checkmate.tf.measure.step.measure``. Returns the
-    bytes of ``arguments``, ``outputs`` and ``temp``, and ``seconds``.
+    bytes of ``arguments``, ``outputs`` and ``temp``, the ``curve`` with its ``steps`` as ``XlaMemory`` has
+    them, and ``seconds``.
 
     Raises:
         NotCompiledError: XLA cannot compile it.
@@ -40,5 +41,7 @@ def compile_task(task: Mapping[str, Any]) -> dict[str, Any]:
         "arguments": memory.argument_bytes,
         "outputs": memory.output_bytes,
         "temp": memory.temp_bytes,
+        "curve": memory.curve.tolist(),
+        "steps": memory.steps.tolist(),
         "seconds": made.seconds,
     }

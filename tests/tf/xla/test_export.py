@@ -61,6 +61,8 @@ def test_run_export_and_verify_are_compiled(code_file: Callable[[str], Path], tm
     for name in ("predicted", "measured", "reloaded_measured"):
         assert found.peak_bytes[name] <= found.budget_bytes
     assert found.peak_bytes["plain_measured"] > found.budget_bytes
+    assert len(found.live_bytes) == len(outcome.result.require_schedule().steps)
+    assert 0.9 * found.peak_bytes["predicted"] <= max(found.live_bytes) <= found.peak_bytes["predicted"]
     assert b"_XlaMustCompile" in (out / "saved_model" / "saved_model.pb").read_bytes()
     assert "'kernels': None" in (out / "train_example.py").read_text()  # XLA has its own
     words = report_text(found, out)

@@ -32,7 +32,7 @@ FIXED = 1000
 
 
 def _compilation(temp_bytes: float) -> StepCompilation:
-    memory = XlaMemory(FIXED, 0, int(temp_bytes), np.zeros(0, np.int64))
+    memory = XlaMemory(FIXED, 0, int(temp_bytes), *2 * (np.zeros(0, np.int64),))
     return StepCompilation(memory, 1.0)
 
 

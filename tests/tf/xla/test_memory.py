@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from checkmate.errors import NotCompiledError
 from checkmate.tf.xla.compiled import compile_step
+from checkmate.tf.xla.memory import XlaMemory
 
 KIB = 2**10
 
@@ -23,6 +24,28 @@ def test_arguments_results_and_temporaries_are_told_apart() -> None:
     assert memory.peak_bytes == memory.argument_bytes + memory.output_bytes + memory.temp_bytes
     assert int(memory.curve.max()) <= memory.peak_bytes
     assert int(memory.curve.min()) >= 0
+
+
+def test_each_step_has_what_xla_holds_as_it_makes_its_buffers() -> None:
+    curve = np.asarray([10, 30, 20, 50, 40, 45])
+    memory = XlaMemory(100, 5, 60, curve, np.asarray([-1, 0, -1, -1, 2, 7]))
+    # A buffer of no step (50) is that of the step before it; step 1 made none; there is no step 7.
+    assert memory.live_by_step(4) == (155, 155, 150, 150)
+    untold = XlaMemory(100, 5, 60, curve, np.full(6, -1))
+    assert untold.live_by_step(4) == ()
+
+
+def test_xla_names_the_steps_that_make_buffers() -> None:
+    def body(x: tf.Tensor) -> tf.Tensor:
+        for step in range(3):
+            with tf.name_scope(f"step{step}/layer"):
+                x = tf.matmul(x, x)
+        return x
+
+    memory = compile_step(body, [tf.TensorSpec((256, 256))]).memory
+    live = memory.live_by_step(3)
+    assert len(live) == 3 and max(live) == memory.peak_bytes - memory.temp_bytes + int(memory.curve.max())
+    assert max(live) >= 3 * 256 * KIB  # argument, result, and a product between
 
 
 def test_a_variable_is_updated_in_place() -> None:
