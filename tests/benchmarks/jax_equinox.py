@@ -2,7 +2,7 @@
 
 ``python -m tests.benchmarks.jax_equinox -o docs/results/jax/equinox-cpu.json``
 
-It needs ``pip install equinox optax``. The network is a decoder of four blocks of ``equinox.nn``, trained by
+It needs ``pip install equinox optax``. The network is a decoder of two blocks of ``equinox.nn``, trained by
 ``optax.adamw``; the state of both is donated. A policy is put around each block by
 ``equinox.filter_checkpoint``, which is ``jax.checkpoint`` for modules.
 """
@@ -23,7 +23,7 @@ import optax
 from tests.benchmarks.jax_donated import THRIFTY, DonatedStep, Peer, Row, rows, write_rows
 
 POLICIES = ("nothing_saveable", "dots_saveable", "dots_with_no_batch_dims_saveable")
-WORDS, WIDTH, LENGTH, BATCH, BLOCKS, HEADS = 1000, 128, 128, 16, 4, 4
+WORDS, WIDTH, LENGTH, BATCH, BLOCKS, HEADS = 1000, 128, 128, 16, 2, 4
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
