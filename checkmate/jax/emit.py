@@ -189,12 +189,14 @@ class _Emission:
         return made
 
     def _waiting_anyway(self, fusion: Fusion) -> set[int]:
-        """Return what a step reads of the step before it, where all wait.
+        """Return what a cheap step reads of the step before it, where all wait.
 
         What reads it needs no tie. In a chain of cheap steps each tie would read a first element of what XLA
-        fuses, and for each element of the last step compute all those first elements again.
+        fuses, and for each element of the last step compute all those first elements again. A product keeps
+        its tie: XLA held more of an MLP-Mixer's schedules without.
         """
-        if self.ties is not TiedSteps.ALL or self.anchor is None:
+        product = any(each.name in PRODUCTS for each in fusion.equations)
+        if product or self.ties is not TiedSteps.ALL or self.anchor is None:
             return set()
         return {value for value in fusion.reads if self.values.get(value) is self.anchor}
 

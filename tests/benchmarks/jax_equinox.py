@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from tests.benchmarks.jax_donated import THRIFTY, DonatedStep, Peer, Row, rows, write_rows
+from tests.benchmarks.jax_donated import SHARES, THRIFTY, DonatedStep, Peer, Row, rows, write_rows
 
 POLICIES = ("nothing_saveable", "dots_saveable", "dots_with_no_batch_dims_saveable")
 WORDS, WIDTH, LENGTH, BATCH, BLOCKS, HEADS = 1000, 128, 128, 16, 2, 4
@@ -77,14 +77,14 @@ class Decoder(eqx.Module):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--shares", nargs="*", type=int, default=SHARES)
     chosen = parser.parse_args()
     versions = {"equinox": eqx.__version__, "optax": optax.__version__}
-    write_rows(chosen.output, "Equinox", versions, ["decoder"], lambda name: rows_of())
+    write_rows(chosen.output, "Equinox", versions, ["decoder"], lambda name: rows_of(chosen.shares))
 
 
-def rows_of(shares: Iterable[int] | None = None, batch: int = BATCH) -> list[Row]:
-    """Return the rows of the decoder; ``shares`` instead of all."""
-    chosen = {} if shares is None else {"shares": shares}
+def rows_of(shares: Iterable[int] = SHARES, batch: int = BATCH) -> list[Row]:
+    """Return the rows of the decoder and some shares of its temporary bytes."""
     plain = step_of(lambda block: block, batch)
 
     def saving(policy: str) -> DonatedStep:
@@ -97,7 +97,7 @@ def rows_of(shares: Iterable[int] | None = None, batch: int = BATCH) -> list[Row
         Peer(f"{policy}, memory scheduler", lambda policy=policy: saving(policy), THRIFTY)
         for policy in POLICIES[:2]
     ]
-    return rows("decoder", plain, peers, **chosen)
+    return rows("decoder", plain, peers, shares)
 
 
 def step_of(wrap: Wrap, batch: int) -> DonatedStep:

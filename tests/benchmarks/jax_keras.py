@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import keras
 import numpy as np
 
 from tests.benchmarks import xla_networks
-from tests.benchmarks.jax_donated import THRIFTY, DonatedStep, Peer, Row, rows, write_rows
+from tests.benchmarks.jax_donated import SHARES, THRIFTY, DonatedStep, Peer, Row, rows, write_rows
 
 Remat = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -56,17 +57,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
+    parser.add_argument("--shares", nargs="*", type=int, default=SHARES)
     chosen = parser.parse_args()
     if keras.backend.backend() != "jax":
         again = [sys.executable, "-m", "tests.benchmarks.jax_keras", *sys.argv[1:]]
         os.execve(sys.executable, again, {**os.environ, "KERAS_BACKEND": "jax"})
-    write_rows(chosen.output, "Keras on JAX", {"keras": keras.__version__}, chosen.networks, rows_of)
+    write_rows(
+        chosen.output,
+        "Keras on JAX",
+        {"keras": keras.__version__},
+        chosen.networks,
+        lambda name: rows_of(name, chosen.shares),
+    )
 
 
-def rows_of(name: str, shares: Iterable[int] | None = None) -> list[Row]:
-    """Return the rows of a network; ``shares`` instead of all."""
-    chosen = {} if shares is None else {"shares": shares}
-    return rows(name, step_of(model_of(name), NETWORKS[name].batch), peers_of(name), **chosen)
+def rows_of(name: str, shares: Iterable[int] = SHARES) -> list[Row]:
+    """Return the rows of a network and some shares of its temporary bytes."""
+    return rows(name, step_of(model_of(name), NETWORKS[name].batch), peers_of(name), shares)
 
 
 def model_of(name: str, scope: AbstractContextManager[Any] | None = None) -> Any:
@@ -155,7 +162,7 @@ def cut_into_blocks(model: Any, network: Network, remat: Remat) -> None:
     """
     ends = [layer for layer in model.layers if type(layer).__name__ == network.end]
     cuts = [model.inputs[0], *(layer.output for layer in ends[network.every - 1 :: network.every])]
-    blocks = [keras.Model(one, other) for one, other in zip(cuts, cuts[1:], strict=False)]
+    blocks = [keras.Model(one, other) for one, other in pairwise(cuts)]
     head = keras.Model(cuts[-1], model.outputs[0])
 
     def call(inputs: Any, training: Any = None, mask: Any = None) -> Any:

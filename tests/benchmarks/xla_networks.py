@@ -1,6 +1,7 @@
 """Build the networks of ``python -m tests.benchmarks.xla``.
 
-``vit`` and ``text`` are for ``python -m tests.benchmarks.jax_keras``, which measures the others, too. After a first step their momenta are the gradients times the learning rate.
+``vit`` and ``text`` are for ``python -m tests.benchmarks.jax_keras``, which measures the others, too.
+After a first step their momenta are the gradients times the learning rate.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ def vit() -> Any:
     x = layers.Dense(128)(layers.Reshape((64, 48))(x))
     for _ in range(4):
         x = _block(x, causal=False)
-    return _compiled(inputs, layers.Dense(10)(layers.GlobalAveragePooling1D()(layers.LayerNormalization()(x))))
+    return _compiled(
+        inputs, layers.Dense(10)(layers.GlobalAveragePooling1D()(layers.LayerNormalization()(x)))
+    )
 
 
 def text() -> Any:
