@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,18 +83,15 @@ class Peer:
 
 def rows(
     network: str, plain: DonatedStep, peers: Iterable[Peer], shares: Iterable[int] = SHARES
-) -> list[Row]:
-    """Return the rows of one network: plain, shares of its temporary bytes, peers."""
+) -> Iterator[Row]:
+    """Give the rows of one network: plain, shares of its temporary bytes, peers."""
     compiled = plain.compile()
-    found = [{"network": network, "way": "plain", **compiled.facts}]
+    yield {"network": network, "way": "plain", **compiled.facts}
     for share in shares:
         run, facts = _scheduled(plain, share)
-        found.append({"network": network, **facts, **compared(plain, compiled.run, run)})
-        _tell(found[-1])
+        yield {"network": network, **facts, **compared(plain, compiled.run, run)}
     for peer in peers:
-        found.append({"network": network, "way": peer.way, **_of_peer(plain, compiled, peer)})
-        _tell(found[-1])
-    return found
+        yield {"network": network, "way": peer.way, **_of_peer(plain, compiled, peer)}
 
 
 def _scheduled(plain: DonatedStep, share: int) -> tuple[Callable[..., Any], Row]:
@@ -164,16 +161,22 @@ def relative_difference(one: Any, other: Any) -> float:
 
 
 def write_rows(
-    path: Path, title: str, versions: dict[str, str], networks: Iterable[str], of: Callable[[str], list[Row]]
+    path: Path,
+    title: str,
+    versions: dict[str, str],
+    networks: Iterable[str],
+    of: Callable[[str], Iterable[Row]],
 ) -> None:
-    """Measure the networks and write the file after each."""
+    """Measure the networks and write the file after each row."""
     facts: Row = {"title": title, **versions, "jax": jax.__version__, "platform": jax.default_backend()}
     facts |= {"processor": processor_name(), "cores": os.cpu_count()}
     facts |= {"load": [os.getloadavg()[0]], "rows": []}
     for name in networks:
-        facts["rows"] += of(name)
-        facts["load"].append(os.getloadavg()[0])
-        path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        for row in of(name):
+            facts["rows"].append(row)
+            facts["load"].append(os.getloadavg()[0])
+            path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+            _tell(row)
 
 
 def _tell(row: Row) -> None:
@@ -181,7 +184,8 @@ def _tell(row: Row) -> None:
         print(f"{row['network']}, {row['way']}: {row['problem']}", flush=True)
         return
     print(
-        f"{row['network']}, {row['way']}: {row['temporary'] / 2**20:.1f} MiB, {row['measured']:+.0%}, "
-        f"difference {row['difference']:.0e}, compiled in {row['compile_seconds']:.0f} s",
+        f"{row['network']}, {row['way']}: {row['temporary'] / 2**20:.1f} MiB, "
+        f"{row.get('measured', 0.0):+.0%}, "
+        f"difference {row.get('difference', 0.0):.0e}, compiled in {row['compile_seconds']:.0f} s",
         flush=True,
     )

@@ -10,7 +10,7 @@ It needs ``pip install equinox optax``. The network is a decoder of two blocks o
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +83,8 @@ def main() -> None:
     write_rows(chosen.output, "Equinox", versions, ["decoder"], lambda name: rows_of(chosen.shares))
 
 
-def rows_of(shares: Iterable[int] = SHARES, batch: int = BATCH) -> list[Row]:
-    """Return the rows of the decoder and some shares of its temporary bytes."""
+def rows_of(shares: Iterable[int] = SHARES, batch: int = BATCH) -> Iterator[Row]:
+    """Give the rows of the decoder and some shares of its temporary bytes."""
     plain = step_of(lambda block: block, batch)
 
     def saving(policy: str) -> DonatedStep:

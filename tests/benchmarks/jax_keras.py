@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -71,8 +71,8 @@ def main() -> None:
     )
 
 
-def rows_of(name: str, shares: Iterable[int] = SHARES) -> list[Row]:
-    """Return the rows of a network and some shares of its temporary bytes."""
+def rows_of(name: str, shares: Iterable[int] = SHARES) -> Iterator[Row]:
+    """Give the rows of a network and some shares of its temporary bytes."""
     return rows(name, step_of(model_of(name), NETWORKS[name].batch), peers_of(name), shares)
 
 

@@ -18,7 +18,7 @@ from tests.benchmarks.jax_donated import relative_difference
 _KERAS = """
 import json
 from tests.benchmarks.jax_keras import rows_of
-print(json.dumps(rows_of("dense", shares=(75,))))
+print(json.dumps(list(rows_of("dense", shares=(75,)))))
 """
 
 
@@ -52,7 +52,7 @@ def test_the_rows_of_an_equinox_step() -> None:
     pytest.importorskip("optax")
     from tests.benchmarks.jax_equinox import rows_of
 
-    rows = rows_of(shares=(75,), batch=2)
+    rows = list(rows_of(shares=(75,), batch=2))
     check(rows)
     assert "dots_saveable" in {row["way"] for row in rows}
 
