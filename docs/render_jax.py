@@ -119,8 +119,9 @@ XLA:CPU drops the barriers of `jax.checkpoint`, so what a peer recomputes is oft
 `RematScope` stops with a `TracerBoolConversionError`, Keras gives `training` to `jax.checkpoint` as an
 array, and a layer that asks `if training` (dropout, normalization, attention) cannot be traced.
 
-`python -m tests.benchmarks.jax_keras -o docs/results/jax/keras-cpu.json` measures all seven networks;
-`--networks` chooses.
+`python -m tests.benchmarks.jax_keras -o docs/results/jax/keras-cpu.json` measures seven networks;
+`--networks` and `--shares` choose. What is here was measured with a few of them, while the machine was
+busy: times are rough.
 """,
     "Equinox": """\
 A decoder of two blocks of `equinox.nn`, trained by `optax.adamw` (`tests/benchmarks/jax_equinox.py`). The

@@ -71,7 +71,7 @@ class Compiled:
 
 @dataclass(frozen=True, eq=False)
 class Peer:
-    """Another way to train the same network: its name, and its step when asked.
+    """Another way to train the same network: its name, and its step.
 
     ``options`` are XLA's. What a way does not take is its error, when its step is made or traced.
     """
