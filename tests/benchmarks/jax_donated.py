@@ -52,7 +52,7 @@ class DonatedStep:
         return Compiled(run, memory_of(run).temporary, time.perf_counter() - started)
 
     def first(self, run: Callable[..., Any]) -> tuple[Any, Any]:
-        """Return what ``run`` gives of the first batch; the state stays on the device."""
+        """Return what ``run`` gives of the first batch."""
         return run(jax.tree.map(jnp.array, self.state), self.batch)
 
 
@@ -84,7 +84,7 @@ class Peer:
 def rows(
     network: str, plain: DonatedStep, peers: Iterable[Peer], shares: Iterable[int] = SHARES
 ) -> Iterator[Row]:
-    """Give the rows of one network: plain, shares of its temporary bytes, peers."""
+    """Give the rows of one network: plain, shares of its bytes, peers."""
     compiled = plain.compile()
     yield {"network": network, "way": "plain", **compiled.facts}
     for share in shares:

@@ -1,4 +1,4 @@
-"""Measure a step of Equinox and Optax beside ``jax.checkpoint``'s policies.
+"""Measure a step of Equinox beside ``jax.checkpoint``'s policies.
 
 ``python -m tests.benchmarks.jax_equinox -o docs/results/jax/equinox-cpu.json``
 
