@@ -1,8 +1,9 @@
 """Write the page of JAX steps from ``docs/results/jax/*.json``.
 
 ``python -m tests.benchmarks.jax -o docs/results/jax/NAME.json`` measures them, and ``python -m
-tests.benchmarks.jax_gpu -o FOLDER`` those on a GPU. With ``--check`` this script only says whether the page
-is up to date (exit code 1: it is not).
+tests.benchmarks.jax_gpu -o FOLDER`` those on a GPU; ``tests.benchmarks.jax_keras`` and
+``tests.benchmarks.jax_equinox`` measure Keras on JAX and a step of Equinox. With ``--check`` this script only
+says whether the page is up to date (exit code 1: it is not).
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ _HEAD = """\
 
 <!-- Written by docs/render_jax.py from docs/results/jax. Change those files, not this page. -->
 
-Small networks in plain JAX, each a chain of equal blocks (`tests/benchmarks/jax_networks.py`). *Temporary* is
-what XLA holds beside arguments and results, read from the compiled step. A share is the budget, of the plain
-step's temporary bytes. *Extra time* is **measured**: two steps in turns in one process, the least of each;
-rows that hold as much as the plain step show how rough it is. *Predicted* is from counted operations and
-bytes; it does not know what XLA fuses less. The *difference* is the largest of loss and updated weights. The
-other rows put `jax.checkpoint` with a policy around each block: XLA:CPU drops the barriers that a policy
-relies on, so only the dense network takes less by one. Larger networks were measured [on a GPU](#on-a-gpu).
+Small networks in plain JAX, each a chain of equal blocks (`tests/benchmarks/jax_networks.py`).
+*Temporary* is what XLA holds beside arguments and results, read from the compiled step. A share is the
+budget, of the plain step's temporary bytes. *Extra time* is **measured**: two steps in turns in one
+process, the least of each; rows that hold as much as the plain step show how rough it is. *Predicted* is
+from counted operations and bytes; it does not know what XLA fuses less. *Compiled* says how often, and
+the seconds of all. The *difference* is the largest of loss and updated weights. The other rows put
+`jax.checkpoint` with a policy around each block: XLA:CPU drops the barriers that a policy relies on, so
+only the dense network takes less by one. Larger networks were measured [on a GPU](#on-a-gpu).
 
 `python -m tests.benchmarks.jax -o docs/results/jax/NAME.json` measures it, and `python docs/render_jax.py`
 writes this page.
@@ -102,25 +104,78 @@ _GPU_COLUMNS = (
     "compiled",
     "difference",
 )
+_VERSIONS = {"keras": "Keras", "equinox": "Equinox", "optax": "Optax", "jax": "JAX"}
+_NOTES = {
+    "Keras on JAX": """\
+Networks of `tests/benchmarks/xla_networks.py`, trained by `model.train_step` with `KERAS_BACKEND=jax`:
+the step that `checkmate.rematerialize` schedules. The state is donated in all rows. The *difference* is
+the largest of a state's arrays after one step, relative to its norm; momenta are among them, which are
+then the gradients. `keras.remat` and `dots_saveable` are around blocks, each a submodel called by
+`stateless_call`, so that random seeds and statistics go in and out as values. A scope is around the
+building of layers. *Memory scheduler* is XLA:CPU's other scheduler (`xla_cpu_scheduler_type`), without a
+schedule of ours.
+
+XLA:CPU drops the barriers of `jax.checkpoint`, so what a peer recomputes is often merged again. Where
+`RematScope` stops with a `TracerBoolConversionError`, Keras gives `training` to `jax.checkpoint` as an
+array, and a layer that asks `if training` (dropout, normalization, attention) cannot be traced.
+
+`python -m tests.benchmarks.jax_keras -o docs/results/jax/keras-cpu.json` measures seven networks;
+`--networks` and `--shares` choose. What is here was measured with a few of them, while the machine was
+busy: times are rough.
+""",
+    "Equinox": """\
+A decoder of two blocks of `equinox.nn`, trained by `optax.adamw` (`tests/benchmarks/jax_equinox.py`). The
+state is donated in all rows; the *difference* is relative, as for Keras, and Adam's moments are among the
+state. A policy is around each block by `equinox.filter_checkpoint`. *Memory scheduler* is XLA:CPU's other
+scheduler.
+
+Not a byte is saved by a policy under XLA:CPU's usual scheduler; with the other one `nothing_saveable` takes
+38 % of plain. No share is in the table yet: the machine was too busy to finish their compilations.
+
+`pip install equinox optax`, then `python -m tests.benchmarks.jax_equinox -o
+docs/results/jax/equinox-cpu.json` measures it.
+""",
+}
 _TITLES = {"gpt": "GPT", "vit": "ViT", "resnet": "ResNet", "keras": "Keras"}
 
 
 def page(results: Path = RESULTS) -> str:
     """Return the page as Markdown."""
-    parts, on_gpus = [_HEAD], []
+    parts, on_gpus, beside = [_HEAD], [], []
     for path in sorted(results.glob("*.json")):
         facts = json.loads(path.read_text(encoding="utf-8"))
         if facts["platform"] == "gpu":
             on_gpus.append((path, facts))
             continue
-        loads = facts["load"]
-        parts.append(
-            f"*{facts['processor']}, {facts['cores']} cores, load {min(loads):.0f} to {max(loads):.0f}, "
-            f"JAX {facts['jax']} on {facts['platform']}. From `docs/results/jax/{path.name}`.*\n"
-        )
-        for name in dict.fromkeys(row["network"] for row in facts["rows"]):
-            parts += [f"## {name}\n", _table([row for row in facts["rows"] if row["network"] == name])]
-    return "\n".join([*parts, *(_on_gpu(path, facts) for path, facts in on_gpus)])
+        if "title" in facts:
+            beside += [f"## {facts['title']}\n", _NOTES[facts["title"]], *_on_cpu(path, facts, "###")]
+        else:
+            parts += _on_cpu(path, facts, "##")
+    return "\n".join([*parts, *beside, *(_on_gpu(path, facts) for path, facts in on_gpus)])
+
+
+def _on_cpu(path: Path, facts: dict[str, Any], heading: str) -> list[str]:
+    """Return the tables of one file, with the machine before them."""
+    versions = [f"{title} {facts[name]}" for name, title in _VERSIONS.items() if name in facts]
+    parts = [
+        f"*{facts['processor']}, {facts['cores']} cores, load {_span(facts['load'])}, "
+        f"{', '.join(versions)} on {facts['platform']}. From `docs/results/jax/{path.name}`.*\n"
+    ]
+    for name in dict.fromkeys(row["network"] for row in facts["rows"]):
+        rows = [row for row in facts["rows"] if row["network"] == name]
+        parts += [f"{heading} {name}\n", _table([row for row in rows if "problem" not in row])]
+        parts += [
+            f"Measured again later, at a load of {_span(again['load'])}.\n"
+            for network, again in facts.get("remeasured", {}).items()
+            if network == name
+        ]
+        problems = [f"- `{row['way']}`: {row['problem']}\n" for row in rows if "problem" in row]
+        parts += ["Could not be used:\n", "".join(problems)] if problems else []
+    return parts
+
+
+def _span(loads: list[float]) -> str:
+    return f"{min(loads):.0f} to {max(loads):.0f}"
 
 
 def _on_gpu(path: Path, facts: dict[str, Any]) -> str:
@@ -192,6 +247,12 @@ def _difference(row: dict[str, Any]) -> str:
     return "none" if row["difference"] == 0 else f"{row['difference']:.0e}"
 
 
+def _compiled(row: dict[str, Any]) -> str:
+    if "compilations" not in row:
+        return "–"
+    return f"{row['compilations']} in {row['compile_seconds']:.0f} s"
+
+
 def _table(rows: list[dict[str, Any]]) -> str:
     plain = rows[0]["temporary"]
     lines = ["| " + " | ".join(_COLUMNS) + " |", "|---|" + "---:|" * (len(_COLUMNS) - 1)]
@@ -201,7 +262,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 def _cells(row: dict[str, Any], plain: int) -> list[str]:
     kept = "–" if "budget" not in row else "yes" if row["temporary"] <= row["budget"] else "no"
-    way = row["way"] if "budget" in row or row["way"] == "plain" else f"`{row['way']}`"
+    way = row["way"] if "budget" in row or row["way"].startswith("plain") else f"`{row['way']}`"
     return [
         way,
         format_bytes(row["temporary"]),
@@ -210,7 +271,7 @@ def _cells(row: dict[str, Any], plain: int) -> list[str]:
         str(row.get("recomputations", "–")),
         f"{max(0.0, row['predicted']):+.1%}" if "predicted" in row else "–",
         f"{row['measured']:+.0%}" if "measured" in row else "–",
-        f"{row['compilations']} times" if "compilations" in row else "–",
+        _compiled(row),
         _difference(row),
     ]
 

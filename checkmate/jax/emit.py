@@ -174,7 +174,7 @@ class _Emission:
 
     def _run(self, fusion: Fusion, tie: Tie | None) -> dict[int, Any]:
         made: dict[int, Any] = {}
-        late = set(self.fresh)
+        late = set(self.fresh) | self._waiting_anyway(fusion)
         for position, each in enumerate(fusion.equations):
             inputs = [
                 atom.val if isinstance(atom, Literal) else made.get(atom, self.values.get(atom))
@@ -187,6 +187,18 @@ class _Emission:
                 late.update(each.outputs)
             made.update(zip(each.outputs, self._made_by(each, inputs), strict=True))
         return made
+
+    def _waiting_anyway(self, fusion: Fusion) -> set[int]:
+        """Return what a cheap step reads of the step before it, where all wait.
+
+        What reads it needs no tie. In a chain of cheap steps each tie would read a first element of what XLA
+        fuses, and for each element of the last step compute all those first elements again. A product keeps
+        its tie: XLA held more of an MLP-Mixer's schedules without.
+        """
+        product = any(each.name in PRODUCTS for each in fusion.equations)
+        if product or self.ties is not TiedSteps.ALL or self.anchor is None:
+            return set()
+        return {value for value in fusion.reads if self.values.get(value) is self.anchor}
 
     def _made_by(self, each: Equation, inputs: list[Any]) -> list[Any]:
         if self.platform != "cpu" and each.name == "select_and_scatter_add":

@@ -1,5 +1,6 @@
 """Build the networks of ``python -m tests.benchmarks.xla``.
 
+``vit`` and ``text`` are for ``python -m tests.benchmarks.jax_keras``, which measures the others, too.
 After a first step their momenta are the gradients times the learning rate.
 """
 
@@ -38,28 +39,6 @@ def gpt() -> Any:
     return _compiled(inputs, layers.Dense(2000)(layers.LayerNormalization()(x)))
 
 
-def vit() -> Any:
-    """Return a vision transformer of four blocks; batch 32."""
-    inputs = keras.Input((64, 64, 3))
-    x: Any = layers.Reshape((64, 128))(layers.Conv2D(128, 8, strides=8)(inputs))
-    x = layers.Embedding(64, 128)(keras.ops.arange(64)) + x
-    for _ in range(4):
-        x = _block(x, causal=False)
-    x = layers.GlobalAveragePooling1D()(layers.LayerNormalization()(x))
-    return _compiled(inputs, layers.Dense(10)(x))
-
-
-def text() -> Any:
-    """Return a text classifier of convolutions over tokens; batch 32."""
-    inputs = keras.Input((256,), dtype="int32")
-    x: Any = layers.Dropout(0.1)(layers.Embedding(5000, 64)(inputs))
-    for width in (128, 128, 128):
-        h = layers.Conv1D(width, 5, padding="same", activation="relu")(layers.LayerNormalization()(x))
-        x = layers.Dropout(0.1)(layers.Add()([layers.Dense(width)(x), h]))
-    h = layers.Dense(128, activation="gelu")(layers.GlobalMaxPooling1D()(x))
-    return _compiled(inputs, layers.Dense(10)(h))
-
-
 def mixer() -> Any:
     """Return an MLP-Mixer of four blocks; batch 32."""
     inputs = keras.Input((196, 48))
@@ -82,6 +61,28 @@ def resnet() -> Any:
         h = layers.BatchNormalization()(layers.Conv2D(16, 3, padding="same")(h))
         x = layers.ReLU()(layers.Add()([x, h]))
     return _compiled(inputs, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)))
+
+
+def vit() -> Any:
+    """Return four blocks of a transformer on patches of images; batch 32."""
+    inputs = keras.Input((32, 32, 3))
+    x: Any = layers.Permute((1, 3, 2, 4, 5))(layers.Reshape((8, 4, 8, 4, 3))(inputs))
+    x = layers.Dense(128)(layers.Reshape((64, 48))(x))
+    for _ in range(4):
+        x = _block(x, causal=False)
+    return _compiled(
+        inputs, layers.Dense(10)(layers.GlobalAveragePooling1D()(layers.LayerNormalization()(x)))
+    )
+
+
+def text() -> Any:
+    """Return a classifier of words by four convolutions; batch 32."""
+    inputs = keras.Input((256,), dtype="int32")
+    x: Any = layers.Embedding(5000, 128)(inputs)
+    for _ in range(4):
+        h = layers.Conv1D(128, 5, padding="same", activation="gelu")(layers.LayerNormalization()(x))
+        x = layers.Add()([x, layers.Dropout(0.1)(h)])
+    return _compiled(inputs, layers.Dense(10)(layers.GlobalMaxPooling1D()(x)))
 
 
 def _block(x: Any, *, causal: bool) -> Any:

@@ -174,3 +174,27 @@ def test_the_zeros_of_max_pooling_s_slope_wait_for_it() -> None:
     graph = graph_of(program, fused, name="step", speed=GPU, fixed={})
     run = scheduled(program, fused, Schedule.plain(graph), "gpu", TiedSteps.RECOMPUTED)
     assert "select_and_scatter_add" not in str(jax.make_jaxpr(run)(x, slope))
+
+
+def test_a_cheap_step_that_reads_the_one_before_has_no_tie() -> None:
+    """Test a chain of cheap steps beside one of products.
+
+    Ties in a chain would be fused, and each would compute all first elements before it again.
+    """
+
+    def predicates(step: Any) -> int:
+        closed = jax.make_jaxpr(step)(jnp.ones((8, 8)), jnp.ones((8, 8)))
+        program = read_program(closed)
+        fused = fusions(program)
+        graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
+        assert graph.n == 3
+        run = scheduled(program, fused, Schedule.plain(graph), "cpu", TiedSteps.ALL)
+        return sum(each.primitive.name == "ne" for each in jax.make_jaxpr(run)(*closed.in_avals).eqns)
+
+    def cheap(x: Any, y: Any) -> Any:
+        for axis in (0, 1, 0):
+            x = jax.lax.cumsum(x, axis)
+        return x
+
+    assert predicates(cheap) == 0
+    assert predicates(lambda x, y: x @ y @ y @ y) == 2
