@@ -140,7 +140,7 @@ LAYERS: dict[str, str] = {
         "solvers.registry solvers.tolerances solvers.warm_up tf.allocator tf.costs tf.emit "
         "tf.environment tf.fresh tf.measure tf.room tf.trace tf.xla"
     ),
-    "checkmate.tf.peers": "catalog tf.costs tf.devices tf.measure tf.models tf.trace",
+    "checkmate.tf.peers": "catalog tf.costs tf.devices tf.measure tf.models tf.trace tf.xla",
     "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem text_table",
     "checkmate.cli.shared": (
         "catalog formats graphs machine pipeline solvers.certificates solvers.constraints solvers.problem "

@@ -26,6 +26,7 @@ from checkmate.tf.devices import make_exact, peak_bytes, reset_peak, warms_up
 from checkmate.tf.measure.differences import relative_error, total_norm
 from checkmate.tf.measure.step import compiled_step, in_turns, run_deterministically, run_step
 from checkmate.tf.peers.build import BuiltStep, build, recomputable_layers
+from checkmate.tf.trace.coarsen import FoldedStep
 
 Answer = dict[str, Any]
 _T = TypeVar("_T")
@@ -93,6 +94,16 @@ def time_peers(task: Mapping[str, Any]) -> Answer:
     ``limit_s`` (after that many seconds no further round is started, from the third). Returns ``methods``:
     name → seconds per round, or a sentence if it failed; ``schedules``: a list of seconds for each.
     """
+    return timed_in_turns(task, lambda built: built.function, compiled_step)
+
+
+def timed_in_turns(
+    task: Mapping[str, Any], callable_of: Callable[[BuiltStep], Any], emitted: Callable[[FoldedStep, Any], Any]
+) -> Answer:
+    """Time methods and schedules as ``time_peers`` does.
+
+    ``callable_of``: what is called of a built step. ``emitted``: the function of one of the ``schedules``.
+    """
     request = ModelRequest.from_json(task["request"])
     choose_device(request, here=True)
     functions: list[Any] = []
@@ -104,11 +115,11 @@ def time_peers(task: Mapping[str, Any]) -> Answer:
         if isinstance(made, str):
             failed[name] = made
         else:
-            functions.append(made.function)
+            functions.append(callable_of(made))
             built.append(name)
     keras.utils.clear_session()
     folded = prepare(request, here=True, report=silent, cancelled=never)
-    functions += [compiled_step(folded, steps) for steps in task["schedules"]]
+    functions += [emitted(folded, schedule) for schedule in task["schedules"]]
     seconds = in_turns(
         functions,
         flat_batch(folded.traced.loaded),
@@ -138,7 +149,7 @@ def compare_peers(task: Mapping[str, Any]) -> Answer:
     plain = build(request, PLAIN, with_gradients=True)
     batch = flat_batch(plain.loaded)
     start = [variable.numpy() for variable in plain.variables]
-    expected, _ = run_deterministically(exact_on, lambda: partial(_outcome, plain, start, batch))
+    expected, _ = run_deterministically(exact_on, lambda: partial(outcome, plain, start, batch))
     found: Answer = {}
     for name in task["methods"]:
         keras.utils.clear_session()
@@ -151,10 +162,10 @@ def compare_peers(task: Mapping[str, Any]) -> Answer:
 def _built_outcome(
     kind: str, traced: Callable[[], BuiltStep], start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]
 ) -> Answer:
-    return run_deterministically(kind, lambda: partial(_outcome, traced(), start, batch))[0]
+    return run_deterministically(kind, lambda: partial(outcome, traced(), start, batch))[0]
 
 
-def _outcome(built: BuiltStep, start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]) -> Answer:
+def outcome(built: BuiltStep, start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]) -> Answer:
     """Run one step from the values ``start``; return what it computed.
 
     This is the loss, the flat gradients, and what is not trained: (name, value before, value after).
