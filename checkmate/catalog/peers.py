@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Wrap = Literal["keras.remat", "tf.recompute_grad"]
@@ -30,6 +30,7 @@ class PeerMethod:
 
 
 PLAIN = PeerMethod("plain", "plain", "Keras's own training step")
+XLA_ALONE = replace(PLAIN, label="XLA alone", description="Keras's own training step, compiled by XLA")
 
 PEERS: tuple[PeerMethod, ...] = (
     PeerMethod(

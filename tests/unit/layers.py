@@ -171,7 +171,9 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.tf.child": "ipc machine tf.costs tf.measure tf.peers tf.quick_import tf.training",
     "checkmate.tf.fork_server": "ipc tf.child",
-    "checkmate.bench.peers": "bench.common bench.fidelity catalog pipeline solvers.problem text_table",
+    "checkmate.bench.peers": (
+        "bench.common bench.fidelity catalog formats pipeline solvers.problem text_table"
+    ),
     "checkmate.doctor.screen": "doctor.diagnosis doctor.prove",
     "checkmate.bench.solvers": (
         "bench.common catalog formats frontiers graphs memory pipeline solvers.problem sweeps text_table"

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from checkmate.catalog.peers import PLAIN, find_method
-from checkmate.errors import NotApplicableError
+from checkmate.errors import NotApplicableError, NotCompiledError
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf.costs.session import choose_device, flat_batch, prepare
@@ -23,7 +23,7 @@ from checkmate.tf.measure.step import compiled_step
 from checkmate.tf.peers.build import BuiltStep, build, recomputable_layers
 from checkmate.tf.peers.measure import Answer, comparison, outcome, result_or_sentence, timed_in_turns
 from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.xla.compiled import StepCompilation, compile_step
+from checkmate.tf.xla.compiled import compile_step
 from checkmate.tf.xla.emission import emission_of
 
 
@@ -38,26 +38,21 @@ def compile_peer(task: Mapping[str, Any]) -> Answer:
     request = ModelRequest.from_json(task["request"])
     choose_device(request, here=True)
 
-    def compiled() -> tuple[BuiltStep, StepCompilation]:
-        built = build(request, find_method(task["method"]), task.get("layers") or ())
-        return built, compile_step(_body(built), _specs(built))
-
     try:
-        found = result_or_sentence(compiled)
+        built = result_or_sentence(
+            partial(build, request, find_method(task["method"]), task.get("layers") or ())
+        )
+        if isinstance(built, str):
+            return {"failed": built}
+        made = compile_step(_body(built), _specs(built))
     except NotApplicableError as error:
         return {"not_applicable": str(error)}
-    if isinstance(found, str):
-        return {"failed": found}
-    built, made = found
+    except NotCompiledError as error:
+        return {"failed": str(error)}
     layers = recomputable_layers(built.loaded.model) if task["method"] == PLAIN.name else []
     return {
         "peak_bytes": made.memory.peak_bytes,
-        "assigned": {
-            "argument_bytes": made.memory.argument_bytes,
-            "output_bytes": made.memory.output_bytes,
-            "temp_bytes": made.memory.temp_bytes,
-            "compile_seconds": made.seconds,
-        },
+        "assigned": {**made.memory.facts(), "compile_seconds": made.seconds},
         "note": built.note,
         "layers": layers,
     }

@@ -98,7 +98,9 @@ def time_peers(task: Mapping[str, Any]) -> Answer:
 
 
 def timed_in_turns(
-    task: Mapping[str, Any], callable_of: Callable[[BuiltStep], Any], emitted: Callable[[FoldedStep, Any], Any]
+    task: Mapping[str, Any],
+    callable_of: Callable[[BuiltStep], Any],
+    emitted: Callable[[FoldedStep, Any], Any],
 ) -> Answer:
     """Time methods and schedules as ``time_peers`` does.
 

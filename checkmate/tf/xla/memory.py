@@ -40,6 +40,14 @@ class XlaMemory:
         """Return all that the step holds: arguments, results and temporaries."""
         return self.argument_bytes + self.output_bytes + self.temp_bytes
 
+    def facts(self) -> dict[str, int]:
+        """Return the parts of the bytes, by name."""
+        return {
+            "argument_bytes": self.argument_bytes,
+            "output_bytes": self.output_bytes,
+            "temp_bytes": self.temp_bytes,
+        }
+
 
 def read_memory(serialized: bytes) -> XlaMemory:
     """Return the memory in a serialized ``HloProto`` of an optimized module.
