@@ -23,7 +23,7 @@ from checkmate.solvers.problem import SolveOptions
 
 FORMAT = "checkmate-peers"
 PLAIN = "plain"
-WORDS = {Target.EXECUTOR: "TensorFlow's executor", Target.XLA: "XLA"}
+_WORDS = {Target.EXECUTOR: "TensorFlow's executor", Target.XLA: "XLA"}
 
 
 def run(
@@ -108,9 +108,9 @@ def read_rows(path: Path, target: Target = Target.EXECUTOR) -> list[Row]:
         FormatError: the file holds something else, or rows of another target.
     """
     rows = saved.read_rows(path, FORMAT, "a measurement of peers")
-    if rows and target_of(read_json(path)) is not target:
+    if rows and read_json(path).get("target", Target.EXECUTOR) != target:
         raise FormatError(
-            f"{path} is a measurement of peers whose steps did not run on {WORDS[target]}",
+            f"{path} is a measurement of peers whose steps did not run on {_WORDS[target]}",
             hint="choose another file, or another --target",
         )
     return rows

@@ -1,7 +1,7 @@
-"""Compile peer methods with XLA in this process, which has to be a fresh one.
+"""Compile peer methods with XLA in this process.
 
-Their memory is what XLA assigned, so no step is run for it. Time, gradients and state are those of compiled
-steps: of the methods, and of schedules emitted for XLA.
+It has to be a fresh one. Their memory is what XLA assigned, so no step is run for it. Time, gradients and
+state are those of compiled steps: of the methods, and of schedules emitted for XLA.
 """
 
 from __future__ import annotations
