@@ -154,9 +154,10 @@ def gradients_right(compared: dict[str, Any]) -> bool:
     """Return whether the gradients agree with the plain step's.
 
     They are bitwise equal, or all together within 10⁻⁴ and each within 1 %: one large gradient can hide
-    all others.
+    all others. Where the comparison states a tolerance of its own, that holds.
     """
-    near = float(compared["relative_error"]) <= ROUNDING and float(compared["worst"]) <= ROUNDING_OF_ONE
+    allowed = compared.get("tolerance", {"all": ROUNDING, "each": ROUNDING_OF_ONE})
+    near = float(compared["relative_error"]) <= allowed["all"] and float(compared["worst"]) <= allowed["each"]
     return bool(compared["bitwise"]) or near
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from checkmate.bench.common.machine import Machine
 from checkmate.bench.common.rows import Row
 from checkmate.bench.peers.rows import ROUNDING, ROUNDING_OF_ONE, gradients_right, share, summary
-from checkmate.catalog.peers import PEERS, XLA_ALONE
+from checkmate.catalog.peers import PEERS, ROUNDING_16, ROUNDING_16_OF_ONE, XLA_ALONE
 from checkmate.request import Target
 from checkmate.text_table import aligned_lines, markdown_lines
 
@@ -149,6 +149,7 @@ def _compiled_legend() -> list[str]:
         "counters.",
         "XLA rounds differently where it fuses other ops: gradients are right within "
         f"{ROUNDING:g} of all together and {100 * ROUNDING_OF_ONE:.0f} % of each,",
-        "statistics within rounding, seeds and counters exactly.",
+        "statistics within rounding, seeds and counters exactly; with 16-bit layers, gradients within "
+        f"{100 * ROUNDING_16:.0f} and {100 * ROUNDING_16_OF_ONE:.0f} %.",
         *(f"{method.label}: {method.description}" for method in (XLA_ALONE, *PEERS)),
     ]

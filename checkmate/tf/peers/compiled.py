@@ -14,12 +14,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from checkmate.catalog.peers import PLAIN, find_method
+from checkmate.catalog.peers import PLAIN, ROUNDING_16, ROUNDING_16_OF_ONE, find_method
 from checkmate.errors import NotApplicableError, NotCompiledError
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf.costs.session import choose_device, flat_batch, prepare
 from checkmate.tf.measure.step import compiled_step
+from checkmate.tf.models.keras_graph import walk_layers
 from checkmate.tf.peers.build import BuiltStep, build, recomputable_layers
 from checkmate.tf.peers.measure import Answer, comparison, outcome, result_or_sentence, timed_in_turns
 from checkmate.tf.trace.coarsen import FoldedStep
@@ -71,7 +72,8 @@ def compare_compiled_peers(task: Mapping[str, Any]) -> Answer:
 
     XLA compiles all of them, and all start from the same weights, state and batch. ``task``: ``request``,
     ``methods``, ``layers``, ``schedules`` (as for ``time_compiled_peers``). Returns ``methods``: by name what
-    ``comparison`` returns, or ``failed``; ``schedules``: a list of the same.
+    ``comparison`` returns, or ``failed``; ``schedules``: a list of the same. Where layers compute in 16 bits
+    each has its ``tolerance``, too: relative errors of ``all`` gradients together and of ``each``.
     """
     request = ModelRequest.from_json(task["request"])
     choose_device(request, here=True)
@@ -79,9 +81,10 @@ def compare_compiled_peers(task: Mapping[str, Any]) -> Answer:
     batch = flat_batch(plain.loaded)
     start = [variable.numpy() for variable in plain.variables]
     expected = outcome(plain, start, batch)
+    tolerance = _tolerance(plain.loaded.model)
 
     def compared(found: Answer | str) -> Answer:
-        return {"failed": found} if isinstance(found, str) else comparison(expected, found)
+        return {"failed": found} if isinstance(found, str) else {**comparison(expected, found), **tolerance}
 
     methods: Answer = {}
     for name in task["methods"]:
@@ -92,6 +95,16 @@ def compare_compiled_peers(task: Mapping[str, Any]) -> Answer:
     folded = prepare(request, here=True, report=silent, cancelled=never)
     runs = [partial(_outcome_of_schedule, folded, each, start, batch) for each in task["schedules"]]
     return {"methods": methods, "schedules": [compared(result_or_sentence(run)) for run in runs]}
+
+
+def _tolerance(model: Any) -> Answer:
+    """Return the tolerance of 16-bit layers; nothing where there are none."""
+    if not any(tf.as_dtype(layer.compute_dtype) in _SHORT for layer in walk_layers(model)):
+        return {}
+    return {"tolerance": {"all": ROUNDING_16, "each": ROUNDING_16_OF_ONE}}
+
+
+_SHORT = (tf.float16, tf.bfloat16)
 
 
 def _outcome_of_method(

@@ -186,3 +186,11 @@ def test_everything_in_fresh_processes(forgetful: ModelRequest) -> None:
         if "peak_bytes" in row:
             parts = ("argument_bytes", "output_bytes", "temp_bytes")
             assert row["peak_bytes"] == sum(row["assigned"][part] for part in parts) and "overhead" in row
+
+
+@pytest.mark.heavy
+def test_16_bit_layers_are_compared_by_a_tolerance_of_their_own() -> None:
+    request = ModelRequest("zoo.mixed_bfloat16", batch_size=2, target="xla")
+    task = {"request": request.to_json(), "methods": [], "layers": []}
+    (ours,) = compare_compiled_peers({**task, "schedules": [everything_twice(folded(request))]})["schedules"]
+    assert ours["tolerance"]["each"] > 0.1 and not ours["bitwise"] and bench.correct({"compared": ours})

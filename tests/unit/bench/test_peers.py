@@ -84,6 +84,8 @@ def test_correct_means_gradients_and_statics() -> None:
     assert [peers.correct(each) for each in ROWS[2:5]] == [True, False, False]
     assert peers.gradients_right(TWICE) and not peers.statics_right(TWICE)
     assert not peers.gradients_right({**RIGHT, "worst": 0.1})  # hidden by a large one in the sum
+    assert peers.gradients_right({**RIGHT, "worst": 0.1, "tolerance": {"all": 0.05, "each": 0.2}})
+    assert not peers.gradients_right({**RIGHT, "worst": 0.3, "tolerance": {"all": 0.05, "each": 0.2}})
     assert peers.correct(ROWS[0]) is None and peers.correct(ROWS[8]) is False
 
 
