@@ -143,10 +143,10 @@ def _compiled_legend() -> list[str]:
     return [
         "MiB read from XLA: what it assigned to arguments, results and temporaries when it compiled the "
         "step; nothing was run for it;",
-        "step: the least of several rounds in turns, one process; overhead: over XLA alone; gradients, "
-        "state: after one step from the",
-        "same start as XLA alone (a difference is the worst gradient's); state: moving statistics, seeds, "
-        "counters.",
+        "step: the least processor time (on a GPU: time) of several rounds in turns, one process; overhead: "
+        "over XLA alone; gradients, state:",
+        "after one step from the same start as XLA alone (a difference is the worst gradient's); state: "
+        "moving statistics, seeds, counters.",
         "XLA rounds differently where it fuses other ops: gradients are right within "
         f"{ROUNDING:g} of all together and {100 * ROUNDING_OF_ONE:.0f} % of each,",
         "statistics within rounding, seeds and counters exactly; with 16-bit layers, gradients within "

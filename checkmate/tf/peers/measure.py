@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -101,10 +102,13 @@ def timed_in_turns(
     task: Mapping[str, Any],
     callable_of: Callable[[BuiltStep], Any],
     emitted: Callable[[FoldedStep, Any], Any],
+    *,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Answer:
     """Time methods and schedules as ``time_peers`` does.
 
     ``callable_of``: what is called of a built step. ``emitted``: the function of one of the ``schedules``.
+    ``clock``: tells seconds.
     """
     request = ModelRequest.from_json(task["request"])
     choose_device(request, here=True)
@@ -127,6 +131,7 @@ def timed_in_turns(
         flat_batch(folded.traced.loaded),
         rounds=int(task["rounds"]),
         limit_s=float(task["limit_s"]),
+        clock=clock,
     )
     return {
         "methods": {**dict(zip(built, seconds, strict=False)), **failed},

@@ -113,7 +113,7 @@ def test_what_trains_otherwise_under_xla_is_found_out(forgetful: ModelRequest) -
     assert "ValueError" in found["methods"]["scope-full"]["failed"]
     assert bench.correct({"compared": ours}) and ours["state"]["count"] == peer["state"]["count"] > 0
     timed = time_compiled_peers({**task, "methods": ["plain", "scope-full"], "rounds": 2, "limit_s": 60})
-    assert len(timed["methods"]["plain"]) == 2 == len(timed["schedules"][0])
+    assert timed["clock"] == "processor" and len(timed["methods"]["plain"]) == 2 == len(timed["schedules"][0])
     assert "ValueError" in timed["methods"]["scope-full"]
 
 
