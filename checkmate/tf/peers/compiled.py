@@ -86,10 +86,14 @@ def compare_compiled_peers(task: Mapping[str, Any]) -> Answer:
     batch = flat_batch(plain.loaded)
     start = [variable.numpy() for variable in plain.variables]
     expected = outcome(plain, start, batch)
-    tolerance = _tolerance(plain.loaded.model)
+    compare = partial(comparison, expected)
+    tolerance: Answer = {}
+    if _has_16_bits(plain.loaded.model):
+        compare = partial(compare, same_update=ROUNDING_16)
+        tolerance = {"tolerance": {"all": ROUNDING_16, "each": ROUNDING_16_OF_ONE}}
 
     def compared(found: Answer | str) -> Answer:
-        return {"failed": found} if isinstance(found, str) else {**comparison(expected, found), **tolerance}
+        return {"failed": found} if isinstance(found, str) else {**compare(found), **tolerance}
 
     methods: Answer = {}
     for name in task["methods"]:
@@ -102,11 +106,8 @@ def compare_compiled_peers(task: Mapping[str, Any]) -> Answer:
     return {"methods": methods, "schedules": [compared(result_or_sentence(run)) for run in runs]}
 
 
-def _tolerance(model: Any) -> Answer:
-    """Return the tolerance of 16-bit layers; nothing where there are none."""
-    if not any(tf.as_dtype(layer.compute_dtype) in _SHORT for layer in walk_layers(model)):
-        return {}
-    return {"tolerance": {"all": ROUNDING_16, "each": ROUNDING_16_OF_ONE}}
+def _has_16_bits(model: Any) -> bool:
+    return any(tf.as_dtype(layer.compute_dtype) in _SHORT for layer in walk_layers(model))
 
 
 _SHORT = (tf.float16, tf.bfloat16)

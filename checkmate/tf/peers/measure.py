@@ -192,15 +192,20 @@ def outcome(built: BuiltStep, start: Sequence[np.ndarray], batch: Sequence[tf.Te
     }
 
 
-def comparison(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Answer:
-    """Return how ``got`` differs from the plain step's ``expected``."""
+def comparison(
+    expected: Mapping[str, Any], got: Mapping[str, Any], *, same_update: float = _SAME_UPDATE
+) -> Answer:
+    """Return how ``got`` differs from the plain step's ``expected``.
+
+    ``same_update``: as for ``times_updated``.
+    """
     if [each.shape for each in got["gradients"]] != [each.shape for each in expected["gradients"]]:
         return {"failed": "the step does not have the gradients of the plain step"}
     pairs = list(zip(got["gradients"], expected["gradients"], strict=True))
     scale = total_norm(expected["gradients"])
     differences = [a.astype(np.float64) - b.astype(np.float64) for a, b in pairs]
     updates = [
-        times_updated(before, after, now)
+        times_updated(before, after, now, same_update)
         for (_, before, after), (_, _, now) in zip(expected["state"], got["state"], strict=True)
     ]
     return {
@@ -212,12 +217,15 @@ def comparison(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Answer:
     }
 
 
-def times_updated(before: np.ndarray, once: np.ndarray, found: np.ndarray) -> str:
+def times_updated(
+    before: np.ndarray, once: np.ndarray, found: np.ndarray, same_update: float = _SAME_UPDATE
+) -> str:
     """Return if ``found`` was updated ``once``, ``twice``, or ``differs``.
 
     One update leads from ``before`` to ``once``. A moving average that is updated twice towards the same
     statistic moves by (1 + momentum) times the step, a counter by twice the step. So ``found`` counts as
-    updated twice if it lies on that line, between 1 and 2 steps.
+    updated twice if it lies on that line, between 1 and 2 steps. ``same_update``: how far two updates of a
+    statistic may be apart by rounding, as a share of the step.
     """
     if np.array_equal(once, found):
         return "once"
@@ -227,9 +235,10 @@ def times_updated(before: np.ndarray, once: np.ndarray, found: np.ndarray) -> st
     if size == 0:
         return "differs"
     # A statistic that is large beside its step loses its last digits; a counter does not.
-    precision = float(np.finfo(once.dtype).eps) if np.issubdtype(once.dtype, np.floating) else 0.0
+    real = np.issubdtype(once.dtype, np.floating)
+    precision = float(np.finfo(once.dtype).eps) if real else 0.0
     rounding = 4 * precision * float(np.linalg.norm(once.astype(np.float64))) / size
-    allowed = _SAME_UPDATE + rounding
+    allowed = (same_update if real else _SAME_UPDATE) + rounding
     factor = float(step @ moved) / size**2
     if float(np.linalg.norm(moved - factor * step)) / size > allowed:
         return "differs"
