@@ -150,6 +150,7 @@ def _compiled_legend() -> list[str]:
         "XLA rounds differently where it fuses other ops: gradients are right within "
         f"{ROUNDING:g} of all together and {100 * ROUNDING_OF_ONE:.0f} % of each,",
         "statistics within rounding, seeds and counters exactly; with 16-bit layers, gradients within "
-        f"{100 * ROUNDING_16:.0f} and {100 * ROUNDING_16_OF_ONE:.0f} %.",
+        f"{100 * ROUNDING_16:.0f} and {100 * ROUNDING_16_OF_ONE:.0f} %, statistics within "
+        f"{100 * ROUNDING_16:.0f} % of an update.",
         *(f"{method.label}: {method.description}" for method in (XLA_ALONE, *PEERS)),
     ]
