@@ -19,7 +19,7 @@ from checkmate.machine.stores.cost_store import CostStore, default_path
 from checkmate.pipeline.report.records import RunOutcome
 from checkmate.pipeline.solving import StepSolver
 from checkmate.progress import Cancelled, Report, never, silent
-from checkmate.request import ModelRequest
+from checkmate.request import ModelRequest, Target
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.problem import SolveOptions
 from checkmate.units import Budget
@@ -230,10 +230,13 @@ def peers(
     """Return what Keras and TensorFlow offer for less memory.
 
     It stands beside our schedules. ``keep`` is called with each row as soon as its memory is known; the rows
-    returned have times and gradients too. See ``checkmate.pipeline.report.peer_rows``.
+    returned have times and gradients too. All run on TensorFlow's executor, unless the target of ``request``
+    is XLA. See ``checkmate.pipeline.report.peer_rows`` and, for XLA, ``compiled_peer_rows`` beside it.
     """
+    from checkmate.pipeline.report.compiled_peer_rows import measure_compiled_model
     from checkmate.pipeline.report.peer_rows import measure_model
 
     chosen = options or SolveOptions(time_limit_s=_BENCH_ATTEMPT_S)
     solver = StepSolver("auto", chosen, report, cancelled)
-    return measure_model(request, ours=ours, solver=solver, keep=keep, report=report, cancelled=cancelled)
+    measure = measure_compiled_model if request.target == Target.XLA else measure_model
+    return measure(request, ours=ours, solver=solver, keep=keep, report=report, cancelled=cancelled)

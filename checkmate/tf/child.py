@@ -38,6 +38,7 @@ def imported() -> Work:
     import_quickly()
     from checkmate.tf.costs import fresh
     from checkmate.tf.measure import compiled_memory, step
+    from checkmate.tf.peers import compiled as peer_compiled
     from checkmate.tf.peers import measure as peer_measure
     from checkmate.tf.training import elsewhere
 
@@ -52,6 +53,9 @@ def imported() -> Work:
         "measure_peer": peer_measure.measure_peer,
         "time_peers": peer_measure.time_peers,
         "compare_peers": peer_measure.compare_peers,
+        "compile_peer": peer_compiled.compile_peer,
+        "time_compiled_peers": peer_compiled.time_compiled_peers,
+        "compare_compiled_peers": peer_compiled.compare_compiled_peers,
     }
     work: Work = {name: partial(_without_report, each) for name, each in silently.items()}
     return {**work, "costs": fresh.measure_costs}

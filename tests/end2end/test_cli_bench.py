@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,42 @@ def test_peers_smoke(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         found["summary"]["peers"] == 8
         and found["summary"]["ours_compared"] == found["summary"]["ours_correct"] > 0
     )
+
+
+@pytest.mark.long
+def test_compiled_peers_smoke(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "peers.json"
+    code, text, _ = call(capsys, "bench", "peers", "--target", "xla", "--smoke", "--json", "-o", out)
+    found = one_object(text)
+    assert code == 0 and found == json.loads(out.read_text()) and found["target"] == "xla"
+    assert found["rows"][0]["label"] == "XLA alone" and found["summary"]["peers"] == 8
+    assert found["summary"]["ours_compared"] == found["summary"]["ours_correct"] > 0
+
+
+def test_peers_for_xla_ask_for_xla_and_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Test that a file goes on with its own target, and is refused to others."""
+    right = {"bitwise": False, "relative_error": 1e-7, "worst": 1e-6, "state_bitwise": True}
+    ours = {"method": "ours-9", "label": "ours", "ours": True, "status": "ok", "note": "", "peak_bytes": 9}
+    asked: list[str | None] = []
+
+    def measured(request: Any, **_: Any) -> list[dict[str, Any]]:
+        asked.append(request.target)
+        return [{**ours, "compared": {**right, "worst": 0.5 if "gpt" in request.model else 1e-6}}]
+
+    monkeypatch.setattr(pipeline, "peers", measured)
+    out = tmp_path / "x.json"
+    arguments = ("bench", "peers", "-o", out, "--models")
+    code, text, _ = call(capsys, *arguments, "gru", "--target", "xla")
+    assert code == 0 and "MiB read from XLA" in text and json.loads(out.read_text())["target"] == "xla"
+    code, text, _ = call(capsys, *arguments, "gru,gpt", "--target", "xla", "--json")
+    assert code == 5 and [row["model"] for row in one_object(text)["rows"]] == ["gru", "gpt"]
+    code, _, err = call(capsys, *arguments, "gru")
+    assert code == 2 and "did not run on TensorFlow's executor" in " ".join("".join(err).split())
+    assert asked == ["xla", "xla"]
+    code, text, _ = call(capsys, "bench", "peers", "--models", "gru", "--json")
+    assert code == 0 and one_object(text)["target"] == "executor" and asked[2:] == [None]
 
 
 def test_fidelity_with_peers_prints_both_and_writes_both(

@@ -140,7 +140,7 @@ LAYERS: dict[str, str] = {
         "solvers.registry solvers.tolerances solvers.warm_up tf.allocator tf.costs tf.emit "
         "tf.environment tf.fresh tf.measure tf.room tf.trace tf.xla"
     ),
-    "checkmate.tf.peers": "catalog tf.costs tf.devices tf.measure tf.models tf.trace",
+    "checkmate.tf.peers": "catalog tf.costs tf.devices tf.measure tf.models tf.trace tf.xla",
     "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem text_table",
     "checkmate.cli.shared": (
         "catalog formats graphs machine pipeline solvers.certificates solvers.constraints solvers.problem "
@@ -171,7 +171,9 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.tf.child": "ipc machine tf.costs tf.measure tf.peers tf.quick_import tf.training",
     "checkmate.tf.fork_server": "ipc tf.child",
-    "checkmate.bench.peers": "bench.common bench.fidelity catalog pipeline solvers.problem text_table",
+    "checkmate.bench.peers": (
+        "bench.common bench.fidelity catalog formats pipeline solvers.problem text_table"
+    ),
     "checkmate.doctor.screen": "doctor.diagnosis doctor.prove",
     "checkmate.bench.solvers": (
         "bench.common catalog formats frontiers graphs memory pipeline solvers.problem sweeps text_table"

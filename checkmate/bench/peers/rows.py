@@ -6,7 +6,7 @@ Keras's and TensorFlow's own ways are measured beside ours, each in fresh proces
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,15 @@ from checkmate.bench.common import rows as saved
 from checkmate.bench.common.machine import Machine
 from checkmate.bench.common.rows import Row, Save, file_of_rows, saving
 from checkmate.bench.fidelity.rows import Measured
+from checkmate.errors import FormatError
+from checkmate.formats.files import read_json
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
+from checkmate.request import Target
 from checkmate.solvers.problem import SolveOptions
 
 FORMAT = "checkmate-peers"
 PLAIN = "plain"
+_WORDS = {Target.EXECUTOR: "TensorFlow's executor", Target.XLA: "XLA"}
 
 
 def run(
@@ -70,24 +74,46 @@ def run(
     return rows
 
 
-def facts(rows: Sequence[Row], machine: Machine, options: SolveOptions) -> dict[str, Any]:
-    """Return all that was measured as one JSON object."""
+def facts(
+    rows: Sequence[Row], machine: Machine, options: SolveOptions, target: Target = Target.EXECUTOR
+) -> dict[str, Any]:
+    """Return all that was measured as one JSON object.
+
+    ``target``: what ran the steps.
+    """
     shared = [{**row, "share": share(row, rows)} for row in rows]
-    return file_of_rows(FORMAT, machine, options, shared, summary(rows))
+    return {**file_of_rows(FORMAT, machine, options, shared, summary(rows)), "target": target.value}
 
 
-def save_to(path: Path, machine: Machine, options: SolveOptions) -> Save:
+def save_to(path: Path, machine: Machine, options: SolveOptions, target: Target = Target.EXECUTOR) -> Save:
     """Return a function that writes the whole file from all rows."""
-    return saving(path, lambda rows: facts(rows, machine, options))
+    return saving(path, lambda rows: facts(rows, machine, options, target))
 
 
-def read_rows(path: Path) -> list[Row]:
+def target_of(data: Mapping[str, Any]) -> Target:
+    """Return what ran the steps of a file.
+
+    Older files do not say it: their steps ran on the executor.
+
+    Raises:
+        ValueError: the file names something else.
+    """
+    return Target(data.get("target", Target.EXECUTOR))
+
+
+def read_rows(path: Path, target: Target = Target.EXECUTOR) -> list[Row]:
     """Return the rows of an earlier run; none where there is no file.
 
     Raises:
-        FormatError: the file holds something else.
+        FormatError: the file holds something else, or rows of another target.
     """
-    return saved.read_rows(path, FORMAT, "a measurement of peers")
+    rows = saved.read_rows(path, FORMAT, "a measurement of peers")
+    if rows and read_json(path).get("target", Target.EXECUTOR) != target:
+        raise FormatError(
+            f"{path} is a measurement of peers whose steps did not run on {_WORDS[target]}",
+            hint="choose another file, or another --target",
+        )
+    return rows
 
 
 def plain_of(row: Row, rows: Sequence[Row]) -> Row | None:
@@ -98,9 +124,9 @@ def plain_of(row: Row, rows: Sequence[Row]) -> Row | None:
 
 
 def share(row: Row, rows: Sequence[Row]) -> float | None:
-    """Return the measured peak as a share of the plain step's.
+    """Return the memory as a share of the plain step's.
 
-    None where either was not measured.
+    That is the measured peak, or what XLA assigned. None where either is not known.
     """
     plain = plain_of(row, rows)
     if plain is None or "peak_bytes" not in row or "peak_bytes" not in plain:
@@ -121,16 +147,17 @@ def correct(row: Row) -> bool | None:
 
 # Relative errors that another order of float32 sums can cause: of all gradients together, and of a small one
 # alone.
-_ROUNDING, _ROUNDING_OF_ONE = 1e-4, 1e-2
+ROUNDING, ROUNDING_OF_ONE = 1e-4, 1e-2
 
 
 def gradients_right(compared: dict[str, Any]) -> bool:
     """Return whether the gradients agree with the plain step's.
 
     They are bitwise equal, or all together within 10⁻⁴ and each within 1 %: one large gradient can hide
-    all others.
+    all others. Where the comparison states a tolerance of its own, that holds.
     """
-    near = float(compared["relative_error"]) <= _ROUNDING and float(compared["worst"]) <= _ROUNDING_OF_ONE
+    allowed = compared.get("tolerance", {"all": ROUNDING, "each": ROUNDING_OF_ONE})
+    near = float(compared["relative_error"]) <= allowed["all"] and float(compared["worst"]) <= allowed["each"]
     return bool(compared["bitwise"]) or near
 
 

@@ -147,13 +147,14 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
 
 
-def add_target(parser: argparse.ArgumentParser) -> None:
-    """Add what runs the step."""
+def add_target(
+    parser: argparse.ArgumentParser, default: str = "XLA for a model compiled with jit_compile=True"
+) -> None:
+    """Add what runs the step; ``default`` says what does without it."""
     parser.add_argument(
         "--target",
         choices=[target.value for target in Target],
-        help="what runs the step: TensorFlow's executor, or XLA (default: XLA for a model compiled with "
-        "jit_compile=True)",
+        help=f"what runs the step: TensorFlow's executor, or XLA (default: {default})",
     )
 
 

@@ -1,4 +1,4 @@
 """Fit, verify and export a step that XLA compiles.
 
-Others may import ``export`` and ``verify``.
+Others may import ``export``, ``search``, ``step`` and ``verify``.
 """

@@ -60,6 +60,17 @@ class CompiledSearch:
         Raises:
             NoScheduleError: no schedule that was compiled takes so little.
         """
+        found = self.closest(goal)
+        if not found.fit.fits:
+            what = f"a training step of {self.step.folded.traced.loaded.name!r}"
+            raise none_fits(what, found.fit, f"{smallest_remedy(found.fit)}; or add --target executor")
+        return found
+
+    def closest(self, goal: int) -> FittedStep:
+        """Return what ``fitted`` does, or else the schedule that takes the least.
+
+        It is the plain order where no schedule that was compiled takes less.
+        """
         fit = fit_compiled(
             self.step.graph,
             self.plain,
@@ -74,9 +85,6 @@ class CompiledSearch:
         known = [each for each in self._attempts if each.memory.peak_bytes <= goal]
         if not fit.fits and known:  # a search for more may have come by what keeps less
             fit = replace(fit, chosen=min(known, key=lambda each: each.overhead))
-        if not fit.fits:
-            what = f"a training step of {self.step.folded.traced.loaded.name!r}"
-            raise none_fits(what, fit, f"{smallest_remedy(fit)}; or add --target executor")
         return FittedStep(self._result_of(fit.schedule), fit)
 
     def as_given(self, result: SolveResult, allowed: int) -> FittedStep:

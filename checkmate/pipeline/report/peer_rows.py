@@ -35,7 +35,7 @@ _SAME_PEAK = 1.1  # peers this close have one row of ours between them, at the l
 
 
 @dataclass(frozen=True, eq=False)
-class _Subject:
+class PeerSubject:
     """What every measurement of one model needs."""
 
     request: ModelRequest
@@ -87,30 +87,48 @@ def measure_model(
     Raises:
         CancelledError: the user cancelled.
     """
-    subject = _Subject(session.with_kernels_here(request), solver, report, cancelled)
-    rows: list[Row] = []
-    layers: list[str] = []
-    for method in (PLAIN, *peers):
-        task = {"do": "measure_peer", "method": method.name, "layers": layers}
-        answer = subject.ask(task, f"measuring {method.label}")
-        layers = answer.get("layers") or layers
-        rows.append(peer_row(method, answer, rows[0].get("peak_bytes") if rows else None))
-        keep(rows[-1])
-        if method is PLAIN and "peak_bytes" not in rows[0]:
-            return rows
+    subject = PeerSubject(session.with_kernels_here(request), solver, report, cancelled)
+    rows, layers = rows_of_methods(subject, (PLAIN, *peers), "measure_peer", "measuring", keep)
+    if "peak_bytes" not in rows[0]:
+        return rows
     schedules: list[tuple[Row, list[int]]] = []
     if ours:
         schedules = _ours(subject, rows, keep)
     rows += [row for row, _ in schedules]
-    _add_times(subject, rows, schedules, layers)
+    add_times(subject, rows, schedules, layers)
     _add_gradients(subject, rows, schedules, layers)
     return rows
 
 
-def peer_row(method: PeerMethod, answer: Mapping[str, Any], plain_bytes: int | None) -> Row:
-    """Return the row of a measured peer.
+def rows_of_methods(
+    subject: PeerSubject, methods: Sequence[PeerMethod], do: str, doing: str, keep: Callable[[Row], None]
+) -> tuple[list[Row], list[str]]:
+    """Return rows of ``methods``, without times; the first is the plain step.
 
-    ``status`` is ``ok``, ``no effect``, ``failed`` or ``not applicable``.
+    ``do``: the task that tells a method's memory; ``doing``: the same in words. Also return the layers that
+    ``list_of_layers`` is given. Where the plain step fails, its row is the only one.
+
+    Raises:
+        CancelledError: the user cancelled.
+    """
+    rows: list[Row] = []
+    layers: list[str] = []
+    for method in methods:
+        task = {"do": do, "method": method.name, "layers": layers}
+        answer = subject.ask(task, f"{doing} {method.label}")
+        layers = answer.get("layers") or layers
+        rows.append(peer_row(method, answer, rows[0].get("peak_bytes") if rows else None))
+        keep(rows[-1])
+        if "peak_bytes" not in rows[0]:
+            break
+    return rows, layers
+
+
+def peer_row(method: PeerMethod, answer: Mapping[str, Any], plain_bytes: int | None) -> Row:
+    """Return the row of a measured or compiled peer.
+
+    ``status`` is ``ok``, ``no effect``, ``failed`` or ``not applicable``. A compiled one also has
+    ``assigned``: what XLA told.
     """
     row: Row = {"method": method.name, "label": method.label, "ours": False, "note": answer.get("note", "")}
     if "not_applicable" in answer:
@@ -119,7 +137,8 @@ def peer_row(method: PeerMethod, answer: Mapping[str, Any], plain_bytes: int | N
         return {**row, "status": "failed", "note": answer["failed"]}
     peak = int(answer["peak_bytes"])
     saved = plain_bytes is None or peak < _NO_EFFECT * plain_bytes
-    return {**row, "status": "ok" if saved else "no effect", "peak_bytes": peak}
+    found = {**row, "status": "ok" if saved else "no effect", "peak_bytes": peak}
+    return {**found, "assigned": answer["assigned"]} if "assigned" in answer else found
 
 
 def targets(rows: Sequence[Row]) -> list[tuple[int, list[str]]]:
@@ -140,7 +159,9 @@ def targets(rows: Sequence[Row]) -> list[tuple[int, list[str]]]:
     return found
 
 
-def _ours(subject: _Subject, rows: Sequence[Row], keep: Callable[[Row], None]) -> list[tuple[Row, list[int]]]:
+def _ours(
+    subject: PeerSubject, rows: Sequence[Row], keep: Callable[[Row], None]
+) -> list[tuple[Row, list[int]]]:
     """Measure Chen's schedules, then ours.
 
     Chen's are on the traced ops, ours are in the memory of each peer. Return their rows, each with the
@@ -154,7 +175,7 @@ def _ours(subject: _Subject, rows: Sequence[Row], keep: Callable[[Row], None]) -
     except CancelledError:
         raise
     except CheckmateError as error:
-        row = _our_row("ours", "ours", "failed", f"{type(error).__name__}: {error}")
+        row = our_row("ours", "ours", "failed", f"{type(error).__name__}: {error}")
         keep(row)
         return [(row, [])]
     made: list[Callable[[], tuple[Row, list[int]]]] = [
@@ -168,13 +189,13 @@ def _ours(subject: _Subject, rows: Sequence[Row], keep: Callable[[Row], None]) -
     return found
 
 
-def _chen(subject: _Subject, folded: FoldedStep, label: str, solver: str) -> tuple[Row, list[int]]:
+def _chen(subject: PeerSubject, folded: FoldedStep, label: str, solver: str) -> tuple[Row, list[int]]:
     try:
         # Without a budget to keep, the strategy's own schedule.
         everything = simulate(folded.graph, Schedule.plain(folded.graph)).peak_bytes
         result = dataclasses.replace(subject.solver, name=solver).solve(folded.graph, 2 * everything)
         if result.schedule is None:
-            return _our_row(label, solver, "not applicable", result.message), []
+            return our_row(label, solver, "not applicable", result.message), []
         measured = measure_fresh(
             subject.request,
             result.schedule,
@@ -186,13 +207,13 @@ def _chen(subject: _Subject, folded: FoldedStep, label: str, solver: str) -> tup
     except CancelledError:
         raise
     except CheckmateError as error:
-        return _our_row(label, solver, "failed", f"{type(error).__name__}: {error}"), []
-    row = _our_row(label, solver, "ok", f"{result.schedule.recomputations} ops recomputed")
+        return our_row(label, solver, "failed", f"{type(error).__name__}: {error}"), []
+    row = our_row(label, solver, "ok", f"{result.schedule.recomputations} ops recomputed")
     return {**row, "peak_bytes": measured.peak_bytes}, result.schedule.steps.tolist()
 
 
 def _at(
-    subject: _Subject, folded: FoldedStep, plain: FreshMeasurement, peak: int, of: Sequence[str]
+    subject: PeerSubject, folded: FoldedStep, plain: FreshMeasurement, peak: int, of: Sequence[str]
 ) -> tuple[Row, list[int]]:
     label, name = f"ours within {format_bytes(peak)}", f"ours-{peak}"
     note = f"the memory of {' and '.join(of)}"
@@ -209,8 +230,8 @@ def _at(
     except CancelledError:
         raise
     except CheckmateError as error:
-        return _our_row(label, name, "failed", f"{note}; {type(error).__name__}: {error}"), []
-    return _fitted_row(_our_row(label, name, "ok", note), fitted)
+        return our_row(label, name, "failed", f"{note}; {type(error).__name__}: {error}"), []
+    return _fitted_row(our_row(label, name, "ok", note), fitted)
 
 
 def _fitted_row(row: Row, fitted: BudgetFit) -> tuple[Row, list[int]]:
@@ -224,21 +245,27 @@ def _fitted_row(row: Row, fitted: BudgetFit) -> tuple[Row, list[int]]:
     return whole, fitted.result.require_schedule().steps.tolist()
 
 
-def _our_row(label: str, name: str, status: str, note: str) -> Row:
+def our_row(label: str, name: str, status: str, note: str) -> Row:
+    """Return a row of one of our schedules, without figures."""
     return {"method": name, "label": label, "ours": True, "status": status, "note": note}
 
 
-def _add_times(
-    subject: _Subject, rows: Sequence[Row], schedules: Sequence[tuple[Row, list[int]]], layers: Sequence[str]
+def add_times(
+    subject: PeerSubject,
+    rows: Sequence[Row],
+    schedules: Sequence[tuple[Row, Any]],
+    layers: Sequence[str],
+    do: str = "time_peers",
 ) -> None:
     """Add the least time of several rounds.
 
-    In each round all take turns in one process. Memory is not measured there.
+    In each round all take turns in one process. Memory is not measured there. ``schedules``: our rows, each
+    with its schedule as the task ``do`` takes it; empty where there is none.
     """
     timed = [row for row in rows if not row["ours"] and "peak_bytes" in row]
     scheduled = [(row, steps) for row, steps in schedules if steps]
     task = {
-        "do": "time_peers",
+        "do": do,
         "methods": [row["method"] for row in timed],
         "layers": list(layers),
         "schedules": [steps for _, steps in scheduled],
@@ -248,24 +275,28 @@ def _add_times(
     answer = subject.ask(task, "timing all in turns")
     if "failed" in answer:
         for row in (*timed, *(row for row, _ in scheduled)):
-            _note(row, f"not timed: {answer['failed']}")
+            add_note(row, f"not timed: {answer['failed']}")
         return
     pairs = [(row, answer["methods"][row["method"]]) for row in timed]
     pairs += [(row, seconds) for (row, _), seconds in zip(scheduled, answer["schedules"], strict=True)]
     plain = answer["methods"][PLAIN.name]
     for row, seconds in pairs:
         if isinstance(seconds, str):
-            _note(row, f"not timed: {seconds}")
+            add_note(row, f"not timed: {seconds}")
             continue
         # Whatever else the machine does only adds time: the least of each is compared.
         row["seconds"] = min(seconds)
         row["rounds"] = len(seconds)
+        row |= {"clock": answer["clock"]} if "clock" in answer else {}
         if not isinstance(plain, str):
             row["overhead"] = min(seconds) / min(plain) - 1
 
 
 def _add_gradients(
-    subject: _Subject, rows: Sequence[Row], schedules: Sequence[tuple[Row, list[int]]], layers: Sequence[str]
+    subject: PeerSubject,
+    rows: Sequence[Row],
+    schedules: Sequence[tuple[Row, list[int]]],
+    layers: Sequence[str],
 ) -> None:
     """Compare gradients and state with the plain step's.
 
@@ -280,7 +311,7 @@ def _add_gradients(
         for row in peers:
             found = answer.get(row["method"], answer)
             if "failed" in found:
-                _note(row, f"not compared: {found['failed']}")
+                add_note(row, f"not compared: {found['failed']}")
             else:
                 row["compared"] = found
     scheduled = [(row, steps) for row, steps in schedules if steps]
@@ -289,7 +320,7 @@ def _add_gradients(
         answer = subject.ask(task, "comparing the gradients of our schedules", EXACT)
         if "failed" in answer:
             for row, _ in scheduled:
-                _note(row, f"not compared: {answer['failed']}")
+                add_note(row, f"not compared: {answer['failed']}")
             return
         for (row, _), exact in zip(scheduled, answer["schedules"], strict=True):
             row["compared"] = {
@@ -300,5 +331,6 @@ def _add_gradients(
             }
 
 
-def _note(row: Row, problem: str) -> None:
+def add_note(row: Row, problem: str) -> None:
+    """Add what went wrong to the note of ``row``."""
     row["note"] = "; ".join(filter(None, (row["note"], problem)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -26,6 +27,7 @@ from checkmate.tf.devices import make_exact, peak_bytes, reset_peak, warms_up
 from checkmate.tf.measure.differences import relative_error, total_norm
 from checkmate.tf.measure.step import compiled_step, in_turns, run_deterministically, run_step
 from checkmate.tf.peers.build import BuiltStep, build, recomputable_layers
+from checkmate.tf.trace.coarsen import FoldedStep
 
 Answer = dict[str, Any]
 _T = TypeVar("_T")
@@ -93,6 +95,21 @@ def time_peers(task: Mapping[str, Any]) -> Answer:
     ``limit_s`` (after that many seconds no further round is started, from the third). Returns ``methods``:
     name → seconds per round, or a sentence if it failed; ``schedules``: a list of seconds for each.
     """
+    return timed_in_turns(task, lambda built: built.function, compiled_step)
+
+
+def timed_in_turns(
+    task: Mapping[str, Any],
+    callable_of: Callable[[BuiltStep], Any],
+    emitted: Callable[[FoldedStep, Any], Any],
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Answer:
+    """Time methods and schedules as ``time_peers`` does.
+
+    ``callable_of``: what is called of a built step. ``emitted``: the function of one of the ``schedules``.
+    ``clock``: tells seconds.
+    """
     request = ModelRequest.from_json(task["request"])
     choose_device(request, here=True)
     functions: list[Any] = []
@@ -104,16 +121,17 @@ def time_peers(task: Mapping[str, Any]) -> Answer:
         if isinstance(made, str):
             failed[name] = made
         else:
-            functions.append(made.function)
+            functions.append(callable_of(made))
             built.append(name)
     keras.utils.clear_session()
     folded = prepare(request, here=True, report=silent, cancelled=never)
-    functions += [compiled_step(folded, steps) for steps in task["schedules"]]
+    functions += [emitted(folded, schedule) for schedule in task["schedules"]]
     seconds = in_turns(
         functions,
         flat_batch(folded.traced.loaded),
         rounds=int(task["rounds"]),
         limit_s=float(task["limit_s"]),
+        clock=clock,
     )
     return {
         "methods": {**dict(zip(built, seconds, strict=False)), **failed},
@@ -138,7 +156,7 @@ def compare_peers(task: Mapping[str, Any]) -> Answer:
     plain = build(request, PLAIN, with_gradients=True)
     batch = flat_batch(plain.loaded)
     start = [variable.numpy() for variable in plain.variables]
-    expected, _ = run_deterministically(exact_on, lambda: partial(_outcome, plain, start, batch))
+    expected, _ = run_deterministically(exact_on, lambda: partial(outcome, plain, start, batch))
     found: Answer = {}
     for name in task["methods"]:
         keras.utils.clear_session()
@@ -151,10 +169,10 @@ def compare_peers(task: Mapping[str, Any]) -> Answer:
 def _built_outcome(
     kind: str, traced: Callable[[], BuiltStep], start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]
 ) -> Answer:
-    return run_deterministically(kind, lambda: partial(_outcome, traced(), start, batch))[0]
+    return run_deterministically(kind, lambda: partial(outcome, traced(), start, batch))[0]
 
 
-def _outcome(built: BuiltStep, start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]) -> Answer:
+def outcome(built: BuiltStep, start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]) -> Answer:
     """Run one step from the values ``start``; return what it computed.
 
     This is the loss, the flat gradients, and what is not trained: (name, value before, value after).
@@ -174,15 +192,20 @@ def _outcome(built: BuiltStep, start: Sequence[np.ndarray], batch: Sequence[tf.T
     }
 
 
-def comparison(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Answer:
-    """Return how ``got`` differs from the plain step's ``expected``."""
+def comparison(
+    expected: Mapping[str, Any], got: Mapping[str, Any], *, same_update: float = _SAME_UPDATE
+) -> Answer:
+    """Return how ``got`` differs from the plain step's ``expected``.
+
+    ``same_update``: as for ``times_updated``.
+    """
     if [each.shape for each in got["gradients"]] != [each.shape for each in expected["gradients"]]:
         return {"failed": "the step does not have the gradients of the plain step"}
     pairs = list(zip(got["gradients"], expected["gradients"], strict=True))
     scale = total_norm(expected["gradients"])
     differences = [a.astype(np.float64) - b.astype(np.float64) for a, b in pairs]
     updates = [
-        times_updated(before, after, now)
+        times_updated(before, after, now, same_update)
         for (_, before, after), (_, _, now) in zip(expected["state"], got["state"], strict=True)
     ]
     return {
@@ -194,12 +217,15 @@ def comparison(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Answer:
     }
 
 
-def times_updated(before: np.ndarray, once: np.ndarray, found: np.ndarray) -> str:
+def times_updated(
+    before: np.ndarray, once: np.ndarray, found: np.ndarray, same_update: float = _SAME_UPDATE
+) -> str:
     """Return if ``found`` was updated ``once``, ``twice``, or ``differs``.
 
     One update leads from ``before`` to ``once``. A moving average that is updated twice towards the same
     statistic moves by (1 + momentum) times the step, a counter by twice the step. So ``found`` counts as
-    updated twice if it lies on that line, between 1 and 2 steps.
+    updated twice if it lies on that line, between 1 and 2 steps. ``same_update``: how far two updates of a
+    statistic may be apart by rounding, as a share of the step.
     """
     if np.array_equal(once, found):
         return "once"
@@ -209,9 +235,10 @@ def times_updated(before: np.ndarray, once: np.ndarray, found: np.ndarray) -> st
     if size == 0:
         return "differs"
     # A statistic that is large beside its step loses its last digits; a counter does not.
-    precision = float(np.finfo(once.dtype).eps) if np.issubdtype(once.dtype, np.floating) else 0.0
+    real = np.issubdtype(once.dtype, np.floating)
+    precision = float(np.finfo(once.dtype).eps) if real else 0.0
     rounding = 4 * precision * float(np.linalg.norm(once.astype(np.float64))) / size
-    allowed = _SAME_UPDATE + rounding
+    allowed = (same_update if real else _SAME_UPDATE) + rounding
     factor = float(step @ moved) / size**2
     if float(np.linalg.norm(moved - factor * step)) / size > allowed:
         return "differs"

@@ -61,6 +61,14 @@ class XlaMemory:
         last = np.maximum.accumulate(np.where(most > 0, np.arange(count), 0))
         return tuple((self.argument_bytes + self.output_bytes + most[last]).tolist())
 
+    def facts(self) -> dict[str, int]:
+        """Return the parts of the bytes, by name."""
+        return {
+            "argument_bytes": self.argument_bytes,
+            "output_bytes": self.output_bytes,
+            "temp_bytes": self.temp_bytes,
+        }
+
 
 def read_memory(serialized: bytes) -> XlaMemory:
     """Return the memory in a serialized ``HloProto`` of an optimized module.

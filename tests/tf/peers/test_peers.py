@@ -152,6 +152,15 @@ def test_a_large_mean_with_a_small_step_is_not_taken_for_different() -> None:
     assert times_updated(before, once, np.nextafter(once, np.float32(2000))) == "once"
 
 
+def test_statistics_of_16_bits_may_be_further_apart_and_counters_not() -> None:
+    before, once, near = np.zeros(2, np.float32), np.float32([1, 2]), np.float32([1.03, 2])
+    assert times_updated(before, once, near) == "differs"
+    assert times_updated(before, once, near, 0.05) == "once"
+    assert times_updated(before, once, 2 * near, 0.05) == "twice"
+    seed = np.uint32([7, 0])
+    assert times_updated(seed, seed + np.uint32(100), seed + np.uint32(103), 0.05) == "differs"
+
+
 def test_state_in_words() -> None:
     found = state_verdict(["mean", "seed", "counter"], ["once", "twice", "differs"])
     assert found == {"count": 3, "twice": 1, "differs": 1, "example": "seed"}

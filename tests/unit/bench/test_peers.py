@@ -17,6 +17,8 @@ from checkmate.bench.peers import rows as peers
 from checkmate.bench.peers import table as peers_table
 from checkmate.catalog.peers import OURS_CHEN, PEERS, PLAIN, find_method
 from checkmate.errors import CancelledError, FormatError
+from checkmate.formats.files import read_json, write_json
+from checkmate.request import Target
 from checkmate.solvers.problem import SolveOptions
 
 MIB = 2**20
@@ -82,6 +84,8 @@ def test_correct_means_gradients_and_statics() -> None:
     assert [peers.correct(each) for each in ROWS[2:5]] == [True, False, False]
     assert peers.gradients_right(TWICE) and not peers.statics_right(TWICE)
     assert not peers.gradients_right({**RIGHT, "worst": 0.1})  # hidden by a large one in the sum
+    assert peers.gradients_right({**RIGHT, "worst": 0.1, "tolerance": {"all": 0.05, "each": 0.2}})
+    assert not peers.gradients_right({**RIGHT, "worst": 0.3, "tolerance": {"all": 0.05, "each": 0.2}})
     assert peers.correct(ROWS[0]) is None and peers.correct(ROWS[8]) is False
 
 
@@ -124,6 +128,35 @@ def test_table_shows_what_is_wrong_and_every_note() -> None:
     head, rule, *body = peers_table.markdown(ROWS).splitlines()
     assert len(body) == len(ROWS) and {line.count("|") for line in (head, rule, *body)} == {head.count("|")}
     assert "ours" not in peers_table.text([], this_machine()).splitlines()[0]
+
+
+def test_under_xla_bytes_are_read_and_not_measured() -> None:
+    rows = [{**row, "label": "XLA alone"} if row["method"] == "plain" else row for row in ROWS]
+    text = peers_table.text(rows, this_machine(), Target.XLA)
+    heading = text.splitlines()[0]
+    assert "MiB read from XLA" in heading and "peak" not in heading
+    assert "XLA alone: Keras's own training step, compiled by XLA" in text
+    assert "measured" not in text and "allocator" not in text and "Eigen" not in text
+    assert "within 0.0001 of all together and 1 % of each" in text
+    assert "MiB read from XLA 100.0, " in peers_table.line(ROWS[3], Target.XLA)
+    assert "| MiB read from XLA |" in peers_table.markdown(rows, Target.XLA)
+    executors = peers_table.text(ROWS, this_machine())
+    assert "peak MiB" in executors.splitlines()[0] and "XLA" not in executors
+
+
+def test_a_file_says_what_ran_the_steps_and_is_continued_by_no_other(tmp_path: Path) -> None:
+    path, machine, options = tmp_path / "x.json", this_machine(), SolveOptions()
+    assert peers.facts(ROWS, machine, options)["target"] == "executor"
+    peers.save_to(path, machine, options, Target.XLA)(ROWS)
+    assert peers.target_of(read_json(path)) is Target.XLA
+    assert len(peers.read_rows(path, Target.XLA)) == len(ROWS)
+    with pytest.raises(FormatError, match="did not run on TensorFlow's executor"):
+        peers.read_rows(path)
+    older = {name: value for name, value in peers.facts(ROWS, machine, options).items() if name != "target"}
+    write_json(path, older)
+    assert len(peers.read_rows(path)) == len(ROWS)
+    with pytest.raises(FormatError, match="did not run on XLA"):
+        peers.read_rows(path, Target.XLA)
 
 
 def test_methods_are_found_by_name_and_each_asks_for_one_thing() -> None:

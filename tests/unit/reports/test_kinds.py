@@ -72,7 +72,7 @@ def test_every_section_is_a_page_with_its_source(written: Written) -> None:
         )
         assert section.sources and all(" of 20" in source for source in section.sources)
     measured = {s.sources[0].split()[0] for s in found.sections if s.made_on}
-    assert measured == {"paper.json", "bench.json", "fidelity.json", "peers.json"}
+    assert measured == {"paper.json", "bench.json", "fidelity.json", "peers.json", "compiled-peers.json"}
     assert all("checkmate 0" in s.made_on and "numpy" in s.made_on for s in found.sections if s.made_on)
 
 
@@ -174,6 +174,15 @@ def test_fidelity_and_peers_show_every_row_and_what_went_wrong(written: Written)
     )
     (picture,) = [block for block in peers.blocks if isinstance(block, Picture)]
     assert "does not train as the plain step does" in picture.svg
+
+
+def test_peers_under_xla_are_read_from_it_and_not_measured(written: Written) -> None:
+    section = only(written.folder / "compiled-peers.json")
+    assert "MiB read from XLA" in rows(section, "Rows")[0]
+    (picture,) = [block for block in section.blocks if isinstance(block, Picture)]
+    assert "bytes that XLA assigned" in picture.svg and "measured peak" not in picture.svg
+    told = " ".join(words(section))
+    assert "bytes read from XLA" in told and "peaks and seconds measured" not in told
 
 
 def test_the_largest_batch_says_what_is_proved(written: Written, tmp_path: Path) -> None:

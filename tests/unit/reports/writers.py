@@ -29,6 +29,7 @@ from checkmate.ir.report import VerificationReport
 from checkmate.largest.batch import max_batch
 from checkmate.largest.measured import MeasuredSize
 from checkmate.largest.scaling import BatchScaling
+from checkmate.request import Target
 from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.journal import open_journal
 from checkmate.units import Budget
@@ -92,6 +93,12 @@ def write_fidelity(path: Path) -> list[dict[str, Any]]:
 def write_peers(path: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = test_peers.ROWS
     write_json(path, peers.facts(rows, this_machine(), BRIEF))
+    return rows
+
+
+def write_compiled_peers(path: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = test_peers.ROWS
+    write_json(path, peers.facts(rows, this_machine(), BRIEF, Target.XLA))
     return rows
 
 
@@ -178,6 +185,7 @@ WRITERS: dict[str, Any] = {
     "bench.json": write_bench,
     "fidelity.json": write_fidelity,
     "peers.json": write_peers,
+    "compiled-peers.json": write_compiled_peers,
     "batch.json": write_batch,
     "batches.json": write_batches,
     "sweep.jsonl": write_journal,
