@@ -216,6 +216,7 @@ def _scheduled(step: KerasStep, schedule: Schedule, tied: Tied) -> Callable[...,
 
 def _peer(request: ModelRequest, peer: str, loaded: Any, specs: Sequence[tf.TensorSpec]) -> Way:
     method = find_method(peer)
+    keras.backend.clear_session()  # so that layers have the names by which a method chooses them
     keras.utils.set_random_seed(1)
     built = build(request, method, recomputable_layers(loaded.model))
     found = compile_step(lambda *given: built.function(*given), specs)
