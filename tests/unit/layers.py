@@ -29,7 +29,6 @@ LAYERS: dict[str, str] = {
     "checkmate.reports.loaded": "",
     "checkmate.certificate": "",
     "checkmate.solvers": "",
-    "checkmate.tf.error_text": "",
     "checkmate.tf.kernels": "",
     "checkmate.tf.private": "",
     "checkmate.tf.quick_import": "",
@@ -41,7 +40,6 @@ LAYERS: dict[str, str] = {
     "checkmate.tf.devices": "tf.kernels tf.private",
     "checkmate.tf.profiler": "tf.private",
     "app.theme": "catalog",
-    "checkmate.tf.builtin": "catalog tf.error_text",
     "app.layout": "",
     "checkmate.formats": "",
     "checkmate.memory": "",
@@ -50,7 +48,8 @@ LAYERS: dict[str, str] = {
     "checkmate.terminal": "",
     "checkmate.graphs": "catalog formats",
     "checkmate.machine": "catalog formats",
-    "checkmate.tf.models": "catalog machine tf.builtin tf.error_text tf.private",
+    "checkmate.models": "catalog machine",
+    "checkmate.tf.models": "catalog models tf.private",
     "checkmate.solvers.compile": "ipc machine",
     "app.workers": "ipc machine",
     "checkmate.reports.grouping": "formats reports.loaded",
@@ -59,7 +58,7 @@ LAYERS: dict[str, str] = {
     "checkmate.solvers.certify": "memory solvers.problem solvers.tolerances",
     "checkmate.solvers.listeners": "solvers.problem",
     "checkmate.solvers.registry": "solvers.problem",
-    "checkmate.tf.trace": "machine tf.error_text tf.kernels tf.models tf.private",
+    "checkmate.tf.trace": "machine models tf.kernels tf.models tf.private",
     "checkmate.arguments": "graphs",
     "checkmate.doctor.facts": "machine solvers.compile",
     "checkmate.tf": "machine",
@@ -122,7 +121,7 @@ LAYERS: dict[str, str] = {
         "machine tf.allocator tf.costs tf.devices tf.emit tf.environment tf.fresh tf.profiler tf.room "
         "tf.trace tf.xla tf.xla_calls"
     ),
-    "checkmate.tf.xla": "memory tf.costs tf.emit tf.error_text tf.private tf.trace",
+    "checkmate.tf.xla": "memory models tf.costs tf.emit tf.private tf.trace",
     "checkmate.tf.training": (
         "machine memory tf.allocator tf.costs tf.devices tf.emit tf.fresh tf.models tf.private tf.profiler "
         "tf.room tf.trace tf.xla tf.xla_calls"
@@ -140,7 +139,7 @@ LAYERS: dict[str, str] = {
         "solvers.registry solvers.tolerances solvers.warm_up tf.allocator tf.costs tf.emit "
         "tf.environment tf.fresh tf.measure tf.room tf.trace tf.xla"
     ),
-    "checkmate.tf.peers": "catalog tf.costs tf.devices tf.measure tf.models tf.trace",
+    "checkmate.tf.peers": "catalog models tf.costs tf.devices tf.measure tf.models tf.trace",
     "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem text_table",
     "checkmate.cli.shared": (
         "catalog formats graphs machine pipeline solvers.certificates solvers.constraints solvers.problem "
