@@ -16,8 +16,10 @@ import jax
 from checkmate.arguments import BudgetLike, budget_of, on_miss_of
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult
 from checkmate.jax.plan import JaxPlan, JaxPlanner, StepRequest, are_traced
 from checkmate.jax.report import JaxReport
+from checkmate.progress import Cancelled, Report, never, silent
 from checkmate.request import OnMiss
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.registry import find_solver
@@ -165,6 +167,9 @@ def request_of(
     solver: str = "auto",
     options: SolveOptions | None = None,
     quiet: bool = False,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+    first: Callable[[Graph], SolveResult] | None = None,
 ) -> StepRequest:
     """Return what is wanted, read and checked.
 
@@ -194,6 +199,9 @@ def request_of(
         solver=solver,
         options=options or SolveOptions(time_limit_s=_SECONDS),
         tell=tell,
+        report=report,
+        cancelled=cancelled,
+        first=first,
     )
 
 

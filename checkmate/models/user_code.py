@@ -20,8 +20,9 @@ from typing import Any
 import keras
 
 from checkmate.catalog.model_names import require_code
-from checkmate.errors import LoadError, ModelReadError
+from checkmate.errors import LoadError, ModelReadError, UsageError
 from checkmate.models.error_text import reason
+from checkmate.request import ModelRequest
 
 _PAIR = "return both: (step, example), where example is a tuple of the step's arguments"
 
@@ -116,6 +117,27 @@ def _understood(found: Any, spec: str, rules: StepRules) -> FromCode:
 
 def _is_step(found: Any) -> bool:
     return callable(found) and not isinstance(found, (type, keras.layers.Layer))
+
+
+def require_no_options(request: ModelRequest, *, shape: bool = True) -> None:
+    """Raise an error if an option would change what a step has of its own.
+
+    ``shape``: it has the shape of its inputs too.
+
+    Raises:
+        UsageError: an option would.
+    """
+    given = {"--loss": request.loss, "--optimizer": request.optimizer}
+    if shape:
+        given["--input-shape"] = (
+            None if request.input_shape is None else ",".join(map(str, request.input_shape))
+        )
+    for option, value in given.items():
+        if value is not None:
+            raise UsageError(
+                f"{option} {value} cannot change the step of {request.model}, which brings its own",
+                hint="change it where the step is made",
+            )
 
 
 def no_maker(spec: str) -> LoadError:

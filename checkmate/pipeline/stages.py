@@ -15,6 +15,7 @@ from checkmate.formats.files import require_output_folder
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
+from checkmate.machine.keras_backend import JAX, keras_backend
 from checkmate.machine.stores.cost_store import CostStore, default_path
 from checkmate.pipeline.report.records import RunOutcome
 from checkmate.pipeline.solving import StepSolver
@@ -48,12 +49,16 @@ def profile(
     ``costs`` is ``measured`` or ``analytic``. Costs that were measured on this machine before are taken from
     the user's cache folder, unless ``refresh``; ``metadata["profile"]["cache"]`` says how many, and when they
     were measured. ``estimated`` is called with the graph at estimated costs (operation counts) before
-    measuring begins.
+    measuring begins. With Keras on JAX the step is JAX's, and costs are counted.
 
     Raises:
         LoadError, TraceError, ProfileError: with the reason. CancelledError: the user cancelled.
     """
     require_named(request)
+    if keras_backend() == JAX:
+        from checkmate.pipeline.on_jax import profile as on_jax
+
+        return on_jax.profile(request, refresh=refresh, report=report, cancelled=cancelled)
     from checkmate.pipeline import measured
     from checkmate.tf.costs.options import CostOptions
 

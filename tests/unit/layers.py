@@ -126,6 +126,18 @@ LAYERS: dict[str, str] = {
         "machine memory tf.allocator tf.costs tf.devices tf.emit tf.fresh tf.models tf.private tf.profiler "
         "tf.room tf.trace tf.xla tf.xla_calls"
     ),
+    "checkmate.pipeline.following": "solvers.listeners",
+    "checkmate.pipeline.claims": "memory solvers.certify",
+    "checkmate.pipeline.solving": (
+        "arguments memory pipeline.claims pipeline.following solvers.bounds solvers.constraints "
+        "solvers.listeners solvers.once_bound solvers.portfolio solvers.problem solvers.registry"
+    ),
+    "checkmate.pipeline.counted": "pipeline.solving solvers.problem",
+    "checkmate.pipeline.segments": "pipeline.solving solvers.constraints solvers.problem",
+    "checkmate.jax": (
+        "arguments catalog machine memory models pipeline.counted pipeline.following pipeline.segments "
+        "pipeline.solving solvers.baselines solvers.listeners solvers.problem solvers.registry"
+    ),
     "checkmate.pipeline.fitting": (
         "memory solvers.addresses tf.allocator tf.costs tf.measure tf.room tf.trace"
     ),
@@ -133,11 +145,11 @@ LAYERS: dict[str, str] = {
         "machine memory pipeline.fitting tf.allocator tf.emit tf.measure tf.trace tf.xla"
     ),
     "checkmate.pipeline": (
-        "arguments catalog certificate formats machine memory pipeline.fitting pipeline.verification "
-        "solvers.baselines solvers.bounds solvers.certificates solvers.certify solvers.compile "
-        "solvers.constraints solvers.listeners solvers.once_bound solvers.portfolio solvers.problem "
-        "solvers.registry solvers.tolerances solvers.warm_up tf.allocator tf.costs tf.emit "
-        "tf.environment tf.fresh tf.measure tf.room tf.trace tf.xla"
+        "arguments catalog certificate formats jax machine memory pipeline.fitting "
+        "pipeline.following pipeline.segments pipeline.solving pipeline.verification solvers.baselines "
+        "solvers.bounds solvers.certificates solvers.compile solvers.constraints solvers.problem "
+        "solvers.tolerances solvers.warm_up tf.allocator tf.costs tf.emit tf.environment tf.fresh "
+        "tf.measure tf.room tf.trace tf.xla"
     ),
     "checkmate.tf.peers": "catalog models tf.costs tf.devices tf.measure tf.models tf.trace",
     "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem text_table",
@@ -156,13 +168,9 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.listing": "catalog graphs machine pipeline solvers.registry",
     "checkmate.tf.look": "pipeline tf.devices tf.profiler",
-    "checkmate.jax": (
-        "arguments catalog memory pipeline solvers.baselines solvers.listeners solvers.problem "
-        "solvers.registry"
-    ),
     "checkmate.training": (
-        "arguments jax machine pipeline solvers.baselines solvers.once_bound solvers.problem "
-        "solvers.registry terminal tf.training"
+        "arguments jax machine pipeline pipeline.counted pipeline.segments solvers.baselines "
+        "solvers.once_bound solvers.problem solvers.registry terminal tf.training"
     ),
     "checkmate.workers": (
         "formats ipc machine memory pipeline solvers.compile solvers.constraints "

@@ -23,7 +23,7 @@ from checkmate.models.error_text import first_line, reason
 from checkmate.models.inputs import Inputs, build_subclassed, describe_inputs
 from checkmate.models.keras_graph import inputs_of
 from checkmate.models.labels import Labels, describe_labels
-from checkmate.models.user_code import FromCode
+from checkmate.models.user_code import FromCode, require_no_options
 from checkmate.request import ModelRequest, Target
 from checkmate.tf.models.batch import BatchLayout, flatten_arguments, flatten_data
 from checkmate.tf.models.closures import layers_of
@@ -105,7 +105,7 @@ def explained(name: str) -> Iterator[None]:
 
 def _load_function(found: FromCode, request: ModelRequest, notes: list[str]) -> LoadedModel:
     """Return the step that is a function of tensors."""
-    _require_no_options(request)
+    require_no_options(request)
     example = found.example if isinstance(found.example, tuple) else (found.example,)
     layout, tensors = flatten_arguments((_with_values(example), {}))
     if not tensors:
@@ -157,7 +157,7 @@ def _load_train_step(found: FromCode, request: ModelRequest, notes: list[str]) -
     """Return the step that a model brings along."""
     model = found.subject
     _require_compiled(model, request)
-    _require_no_options(request, shape=found.has_example)
+    require_no_options(request, shape=found.has_example)
     if found.has_example:
         own = _train_step(model, request, _with_values(found.example), sized=found.sized)
         return _loaded(model, own, request, [*notes, *_example_notes(found, request, own.layout)])
@@ -301,24 +301,6 @@ def _require_compiled(model: Any, request: ModelRequest) -> None:
             "and its own train_step is scheduled for XLA by checkmate.rematerialize alone",
             hint="add --target executor to schedule it for TensorFlow's executor",
         )
-
-
-def _require_no_options(request: ModelRequest, *, shape: bool = True) -> None:
-    """Raise an error if an option would change what a step has of its own.
-
-    ``shape``: it has the shape of its inputs too.
-    """
-    given = {"--loss": request.loss, "--optimizer": request.optimizer}
-    if shape:
-        given["--input-shape"] = (
-            None if request.input_shape is None else ",".join(map(str, request.input_shape))
-        )
-    for option, value in given.items():
-        if value is not None:
-            raise UsageError(
-                f"{option} {value} cannot change the step of {request.model}, which brings its own",
-                hint="change it where the step is made",
-            )
 
 
 def _with_values(example: Any) -> Any:

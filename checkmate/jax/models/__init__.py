@@ -1,0 +1,1 @@
+"""Training steps of JAX that a request names."""

@@ -1,0 +1,1 @@
+"""The stages for steps of JAX; the package ``checkmate.jax`` does their work."""
