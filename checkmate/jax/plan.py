@@ -39,7 +39,8 @@ class StepRequest:
     """What is wanted of a step.
 
     ``whole``: the budget counts arguments and results, too. ``donated`` is None where the step itself says.
-    ``first``: gives a schedule of the graph, which is taken if it keeps the budget.
+    ``first``: gives a schedule of the graph, which is taken if it keeps the budget; ``as_given``: in any
+    case.
     """
 
     budget: Budget
@@ -53,6 +54,7 @@ class StepRequest:
     report: Report = silent
     cancelled: Cancelled = never
     first: Callable[[Graph], SolveResult] | None = None
+    as_given: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,12 +128,23 @@ class JaxPlanner:
     def graph(self, args: Sequence[Any]) -> Graph:
         """Return the graph of the step for such arguments, costs counted."""
         traced = self._traced(args)
-        flat = jax.jit(jaxpr_as_fun(traced.jaxpr), donate_argnums=traced.donated)
         self.request.report(Progress("compile", message="compiling the plain step with XLA"))
-        lowered = flat.lower(*traced.jaxpr.in_avals)
+        lowered = _jitted(traced).lower(*traced.jaxpr.in_avals)
         options = Way(TiedSteps.NONE).trial_options(jax.default_backend())
         plain = memory_of(first_compiled(options, lowered.compile)[0])
         return self._search(traced, plain, plain.whole, alone=True).graph
+
+    def plain(self, args: Sequence[Any]) -> tuple[Traced, Callable[..., Any]]:
+        """Return the traced step, and the plain step as XLA compiles it.
+
+        It is a function of flat arguments.
+        """
+        traced = self._traced(args)
+        return traced, self._compiled_plain(traced, _jitted(traced))
+
+    def _compiled_plain(self, traced: Traced, jitted: Any) -> Any:
+        self.request.report(Progress("compile", message="compiling the plain step with XLA"))
+        return jitted.lower(*traced.jaxpr.in_avals).compile()
 
     def _traced(self, args: Sequence[Any]) -> Traced:
         self.request.report(Progress("trace", message="tracing the training step"))
@@ -144,14 +157,13 @@ class JaxPlanner:
         if not self.plans and (lost := lost_gpu()):
             request.tell(lost)
         traced = self._traced(args)
-        request.report(Progress("compile", message="compiling the plain step with XLA"))
         started = time.perf_counter()
-        flat = jax.jit(jaxpr_as_fun(traced.jaxpr), donate_argnums=traced.donated)
-        executable = flat.lower(*traced.jaxpr.in_avals).compile()
+        flat = _jitted(traced)
+        executable = self._compiled_plain(traced, flat)
         plain = memory_of(executable)
         compile_seconds = time.perf_counter() - started
         budget = _budget_bytes(request, plain)
-        if plain.whole <= budget:
+        if plain.whole <= budget and request.first is None:
             report = JaxReport(budget, plain, plain, 0.0, 0, 0, None, None, 1, compile_seconds, 0.0)
             return self._told(
                 JaxPlan(
@@ -210,6 +222,7 @@ class JaxPlanner:
             solve_here,
             segments=request.solver == "auto",
             first=None if request.first is None else request.first(graph),
+            as_given=request.as_given,
             report=request.report,
             cancelled=request.cancelled,
         )
@@ -245,6 +258,11 @@ class JaxPlanner:
     def _told(self, plan: JaxPlan) -> JaxPlan:
         self.request.tell(plan.report.sentence)
         return plan
+
+
+def _jitted(traced: Traced) -> Any:
+    """Return the plain step as a function of flat arguments, under ``jax.jit``."""
+    return jax.jit(jaxpr_as_fun(traced.jaxpr), donate_argnums=traced.donated)
 
 
 def trace(

@@ -87,7 +87,7 @@ class Search:
     ``budget`` is what the whole step may hold; ``plain`` is what it plainly takes. ``ways`` are tried in
     order. ``refused``: with how many of the options for trials XLA failed.
     ``segments``: schedules of whole segments are tried as well. ``first``: a schedule that is taken if it
-    keeps the budget.
+    keeps the budget; ``as_given``: in any case.
     """
 
     program: Program
@@ -102,6 +102,7 @@ class Search:
     solve: Solve
     segments: bool = True
     first: SolveResult | None = None
+    as_given: bool = False
     report: Report = silent
     cancelled: Cancelled = never
     results: list[SolveResult] = field(default_factory=list)
@@ -115,8 +116,8 @@ class Search:
         That is the cheapest that keeps the budget, else the smallest; None where no schedule was found.
         """
         if self.first is not None:
-            given = self.as_given(self.first)
-            if given.memory.whole <= self.budget:
+            given = self._compiled_as_given(self.first)
+            if self.as_given or given.memory.whole <= self.budget:
                 return given
         compiler = Compiler(
             self.ways,
@@ -138,7 +139,7 @@ class Search:
             best = min(search.tried, key=lambda each: each.temporary)
         return None if best is None else self._finish(best)
 
-    def as_given(self, result: SolveResult) -> CompiledStep:
+    def _compiled_as_given(self, result: SolveResult) -> CompiledStep:
         """Compile a schedule in one way after another, until one keeps the budget.
 
         Where none does it is the smallest.

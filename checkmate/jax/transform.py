@@ -60,6 +60,23 @@ class Rematerialized:
         """
         return self._planner.plan(args).report
 
+    def portable_plan(self, *args: Any) -> JaxPlan:
+        """Return the plan for such arguments that holds in any program.
+
+        Without arguments it is for those of the last plan.
+
+        Raises:
+            UsageError: there is no plan yet, and no arguments are given.
+        """
+        if not args:
+            self.report  # noqa: B018 - raises where there is no plan
+            args = self._planner.plans[-1].example
+        return self._planner.plan(args, part=True)
+
+    def tell(self, sentence: str) -> None:
+        """Say something on standard error, unless it was made ``quiet``."""
+        self._planner.request.tell(sentence)
+
     @property
     def report(self) -> JaxReport:
         """Return the report of the plan that was made last.
@@ -170,6 +187,7 @@ def request_of(
     report: Report = silent,
     cancelled: Cancelled = never,
     first: Callable[[Graph], SolveResult] | None = None,
+    as_given: bool = False,
 ) -> StepRequest:
     """Return what is wanted, read and checked.
 
@@ -202,6 +220,7 @@ def request_of(
         report=report,
         cancelled=cancelled,
         first=first,
+        as_given=as_given,
     )
 
 

@@ -7,8 +7,8 @@ With Keras on JAX it is the model's ``train_step``: a function from state and ba
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,8 @@ from checkmate.models.error_text import first_line
 from checkmate.models.ready import Found, ReadyModel, find_model, make_ready
 from checkmate.models.user_code import StepRules, no_maker, require_no_options
 from checkmate.request import ModelRequest, Target
+
+_LITTLE = "jax_disable_most_optimizations"
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +59,27 @@ def load_step(request: ModelRequest) -> LoadedStep:
         could be scheduled. UsageError: an option does not fit.
     """
     _require_options(request)
-    with dtype_policy(None), redirect_stdout(sys.stderr):
+    with dtype_policy(None), redirect_stdout(sys.stderr), _compiling_little():
         found = find_model(request, StepRules(_require_maker, lambda subject, spec: None))
         if not isinstance(found.code.subject, keras.Model):
             return _of_function(found, request)
         if found.code.has_example:
             return _of_pair(found, request)
         return _of_model(make_ready(found, request), request)
+
+
+@contextmanager
+def _compiling_little() -> Iterator[None]:
+    """Let XLA optimize little, while weights get their first values.
+
+    Each shape is a program of its own, which runs once: a sample took half as long to load.
+    """
+    before = jax.config.read(_LITTLE)
+    jax.config.update(_LITTLE, True)
+    try:
+        yield
+    finally:
+        jax.config.update(_LITTLE, before)
 
 
 def _of_model(ready: ReadyModel, request: ModelRequest) -> LoadedStep:
