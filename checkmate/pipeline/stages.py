@@ -232,6 +232,7 @@ def run(
             request,
             budget_of(budget),
             directory,
+            refresh=refresh,
             solver=solver,
             options=options,
             report=report,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from checkmate.cli.shared.jax_text import is_of_jax, jax_report_text
 from checkmate.errors import ExitCode
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
@@ -232,6 +233,8 @@ def _for_xla(found: VerificationReport) -> bool:
 
 def report_text(found: VerificationReport, directory: Path | None) -> str:
     """Return what ``verify``, ``export`` and ``run`` print."""
+    if is_of_jax(found):
+        return jax_report_text(found, directory)
     peak, seconds = found.peak_bytes, found.seconds
     plain = _bytes(peak["plain_measured"])
     if peak["plain_measured"] is None:

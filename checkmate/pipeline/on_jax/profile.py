@@ -24,13 +24,22 @@ def profile(request: ModelRequest, *, refresh: bool, report: Report, cancelled: 
     Raises:
         LoadError, TraceError, UsageError: with the reason. CancelledError: the user cancelled.
     """
+    refuse_refresh(refresh)
+    loaded = loaded_step(request, report, cancelled)
+    return described(request, loaded, graph_of_step(loaded, report=report, cancelled=cancelled))
+
+
+def refuse_refresh(refresh: bool) -> None:
+    """Refuse to measure costs again.
+
+    Raises:
+        UsageError: it was asked for.
+    """
     if refresh:
         raise UsageError(
             "--refresh measures costs again, and the costs of a JAX step are counted",
             hint="leave --refresh out",
         )
-    loaded = loaded_step(request, report, cancelled)
-    return described(request, loaded, graph_of_step(loaded, report=report, cancelled=cancelled))
 
 
 def loaded_step(request: ModelRequest, report: Report, cancelled: Cancelled) -> LoadedStep:

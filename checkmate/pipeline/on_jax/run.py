@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkmate.errors import UsageError
+from checkmate.errors import NoScheduleError, UsageError
 from checkmate.formats.folder import put_in_place, staging
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
@@ -20,7 +20,13 @@ from checkmate.jax.models.plan_step import compare_with_plain, plan_of_step
 from checkmate.jax.models.tracing import graph_of_step
 from checkmate.jax.plan import JaxPlan, StepRequest
 from checkmate.jax.transform import request_of
-from checkmate.pipeline.on_jax.profile import described, is_of_jax, loaded_step, require_same
+from checkmate.pipeline.on_jax.profile import (
+    described,
+    is_of_jax,
+    loaded_step,
+    refuse_refresh,
+    require_same,
+)
 from checkmate.pipeline.on_jax.report import verification_report
 from checkmate.pipeline.report.records import RunOutcome, write_records
 from checkmate.pipeline.solving import keep_everything_peak, solve
@@ -55,6 +61,7 @@ def run(
     directory: Path | None,
     *,
     given: Given | None = None,
+    refresh: bool = False,
     solver: str = "auto",
     options: SolveOptions | None = None,
     report: Report,
@@ -69,6 +76,7 @@ def run(
         NoScheduleError: no schedule that was compiled keeps the budget. OtherStepError: the given graph is
         not this step's. LoadError, TraceError, UsageError, ExportError, CancelledError: with the reason.
     """
+    refuse_refresh(refresh)
     if given is not None and not is_of_jax(given.graph):
         raise UsageError(
             f"the graph {given.graph.name!r} is not of a JAX step, and Keras is set up for JAX here",
@@ -98,7 +106,12 @@ def run(
         first=None if given is None else first,
         as_given=given is not None and given.as_given,
     )
-    return _verified(request, loaded, plan_of_step(loaded, wanted), wanted, directory)
+    try:
+        plan = plan_of_step(loaded, wanted)
+    except NoScheduleError as error:
+        hint = "raise the budget, or use a smaller batch"
+        raise NoScheduleError(str(error), hint=hint, details=error.details) from error
+    return _verified(request, loaded, plan, wanted, directory)
 
 
 def _verified(

@@ -80,7 +80,7 @@ def _require_backend() -> None:
     if keras.config.backend() != "tensorflow":
         raise CheckmateError(
             f"Keras is set up for the backend {keras.config.backend()!r} on this machine",
-            hint="set KERAS_BACKEND=tensorflow",
+            hint="set KERAS_BACKEND=tensorflow; with JAX, models are for profile, run, export and verify",
         )
 
 
