@@ -261,7 +261,7 @@ class JaxPlanner:
 
 
 def _jitted(traced: Traced) -> Any:
-    """Return the plain step as a function of flat arguments, under ``jax.jit``."""
+    """Return the plain step of flat arguments, under ``jax.jit``."""
     return jax.jit(jaxpr_as_fun(traced.jaxpr), donate_argnums=traced.donated)
 
 

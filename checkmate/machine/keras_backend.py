@@ -25,7 +25,7 @@ def keras_backend() -> str:
 
 
 def _configured() -> str:
-    """Return the backend of Keras's configuration file; empty if there is none."""
+    """Return the backend that Keras's own file names, or nothing."""
     home = Path(os.environ.get("KERAS_HOME") or Path("~/.keras").expanduser())
     try:
         told = json.loads((home / "keras.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Say what arrays a training step takes, and make random ones that are legal."""
+"""Say what arrays a step takes, and make random ones that are legal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Find a model, and make it ready to be traced: built, compiled, its batch described."""
+"""Find a model, and make it ready to be traced.
+
+It is built and compiled then, and its batch is described.
+"""
 
 from __future__ import annotations
 

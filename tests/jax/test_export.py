@@ -1,4 +1,4 @@
-"""Test that an exported step is the scheduled one, within its budget, for JAX alone."""
+"""Test that an exported step is the scheduled one, within its budget."""
 
 from __future__ import annotations
 

@@ -135,8 +135,9 @@ LAYERS: dict[str, str] = {
     "checkmate.pipeline.counted": "pipeline.solving solvers.problem",
     "checkmate.pipeline.segments": "pipeline.solving solvers.constraints solvers.problem",
     "checkmate.jax": (
-        "arguments catalog machine memory models pipeline.counted pipeline.following pipeline.segments "
-        "pipeline.solving solvers.baselines solvers.listeners solvers.problem solvers.registry"
+        "arguments catalog formats machine memory models pipeline.counted pipeline.following "
+        "pipeline.segments pipeline.solving solvers.baselines solvers.listeners solvers.problem "
+        "solvers.registry"
     ),
     "checkmate.pipeline.fitting": (
         "memory solvers.addresses tf.allocator tf.costs tf.measure tf.room tf.trace"

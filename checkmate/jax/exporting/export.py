@@ -23,7 +23,7 @@ from checkmate.models.error_text import first_line
 
 
 def export(step: Rematerialized, folder: str | Path, *args: Any) -> JaxExport:
-    """Write a scheduled step into ``folder``, for programs that have JAX alone.
+    """Write a scheduled step into a folder, for programs with JAX alone.
 
     ``step`` is what ``checkmate.jax.rematerialize`` returned. ``args`` are what it is called with, or
     ``jax.ShapeDtypeStruct``; without any it is written for the arguments of its last plan. The folder has the
@@ -64,7 +64,9 @@ def export(step: Rematerialized, folder: str | Path, *args: Any) -> JaxExport:
 
 
 def write_step(plan: JaxPlan, name: str, staged: Path, folder: Path) -> JaxExport:
-    """Write a plan's step and its report into ``staged``; it will be ``folder``.
+    """Write a plan's step and its report.
+
+    ``staged`` is where it is written; it will be ``folder``.
 
     Raises:
         ExportError: JAX cannot export it. OSError: a file cannot be written.

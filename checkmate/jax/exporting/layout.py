@@ -1,4 +1,4 @@
-"""How an exported step is called: as the step itself, or by flat arguments."""
+"""Say how an exported step is called: as the step, or by flat arrays."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from checkmate.jax.plan import JaxPlan, JaxPlanner, StepRequest
 
 
 def plan_of_step(loaded: LoadedStep, request: StepRequest) -> JaxPlan:
-    """Return the plan for a step's own arguments; it needs none of XLA's options.
+    """Return the plan for a step's own arguments, without XLA's options.
 
     Raises:
         TraceError: the step cannot be traced. NoScheduleError, CancelledError: as ``rematerialize``.

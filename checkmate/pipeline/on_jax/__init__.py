@@ -1,1 +1,4 @@
-"""The stages for steps of JAX; the package ``checkmate.jax`` does their work."""
+"""Compose the stages for steps of JAX.
+
+The package ``checkmate.jax`` does their work.
+"""

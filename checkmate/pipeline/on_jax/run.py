@@ -1,4 +1,4 @@
-"""Schedule a training step of JAX, verify it, and export it by ``jax.export``.
+"""Schedule a training step of JAX, verify it and export it.
 
 XLA tells what a step takes once it is compiled. So a schedule is chosen by compiling, as
 ``checkmate.jax.rematerialize`` does. Then it is run once, beside the plain step, in this process.
@@ -144,7 +144,7 @@ def verified(
     report: Report,
     cancelled: Cancelled,
 ) -> VerificationReport:
-    """Verify a schedule of a file as it is, and export it if there is a folder.
+    """Verify a schedule of a file as it is; export it to a folder, if any.
 
     Raises:
         As ``run``.
