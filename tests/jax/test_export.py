@@ -26,6 +26,7 @@ from checkmate.jax.exporting.export import write_step
 from checkmate.jax.exporting.report import REPORT_FILE, STEP_FILE
 from checkmate.jax.memory import memory_of
 from checkmate.jax.ways import Way
+from checkmate.reports.recognize import gather
 from checkmate.units import Budget
 from tests.jax.steps import copied, data, dense, dropout, weights
 
@@ -101,6 +102,8 @@ def test_the_report_says_what_the_file_takes(tmp_path: Path) -> None:
     step = scheduled(dropout, "80%", donate_argnums=0)
     found = export(step, tmp_path / "out", params, x, y, key)
     told = json.loads((tmp_path / "out" / REPORT_FILE).read_text())
+    (section,) = gather([tmp_path / "out" / REPORT_FILE]).sections  # as ``checkmate report`` shows it
+    assert section.title == "dropout: exported by jax.export" and section.cards[0][0] == "as promised"
     assert told["format"] == "checkmate-jax-export" and told["version"] == 1
     assert told["budget_bytes"] == found.report.budget_bytes
     assert told["reloaded_bytes"]["whole"] == found.reloaded.whole
