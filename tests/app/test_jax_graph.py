@@ -17,6 +17,7 @@ from app.presenters.words.wording import why_other_backend
 from checkmate.ir.graph import Graph
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
+from checkmate.units import Budget
 from tests.app.windows import training_chain
 
 MODELS = Path(__file__).parents[1] / "jax" / "models.py"
@@ -35,7 +36,7 @@ def of_jax() -> Graph:
 
 
 @pytest.mark.heavy
-def test_a_step_of_jax_opens_and_can_be_exported(on_jax, window, qtbot) -> None:
+def test_a_step_of_jax_opens_and_is_exported(on_jax, window, qtbot, tmp_path: Path) -> None:
     pytest.importorskip("jax")
     session, exploration = window.session, window.session.exploration
     with qtbot.waitSignal(exploration.graph_changed, timeout=240000):
@@ -50,6 +51,11 @@ def test_a_step_of_jax_opens_and_can_be_exported(on_jax, window, qtbot) -> None:
     qtbot.waitUntil(lambda: exploration.shown is exploration.plain, timeout=5000)
     exploration.set_budget(exploration.plain.peak_bytes)
     qtbot.waitUntil(lambda: window.export_button.isEnabled(), timeout=60000)
+    with qtbot.waitSignal(session.exported, timeout=240000) as told:
+        session.export(exploration.shown, tmp_path / "out", Budget(share=1.0))
+    (report,) = told.args
+    assert report["ok"] and report["settings"]["framework"] == "jax" and report["gradients"]["bitwise"]
+    assert (tmp_path / "out" / "step.jax-export").is_file()
 
 
 def test_a_step_of_another_backend_says_why_it_is_not_exported(monkeypatch: pytest.MonkeyPatch) -> None:

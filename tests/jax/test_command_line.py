@@ -37,6 +37,30 @@ print("tensorflow" in sys.modules, file=sys.stderr)
 sys.exit(code)
 """
 
+# Train with an exported step and the state of a model, as the page on JAX says; Keras does the same.
+TRAIN = """
+import sys
+from pathlib import Path
+import jax, jax.export
+import numpy as np
+from tests.jax.models import net
+
+model, made = net(), np.random.default_rng(0)
+x, y = made.normal(size=(1024, 64)).astype("float32"), made.integers(0, 10, 1024).astype("int32")
+model.train_on_batch(x, y)
+parts = (model.trainable_variables, model.non_trainable_variables)
+parts = (*parts, model.optimizer.variables, model.metrics_variables)
+state = tuple([jax.numpy.copy(each.value) for each in part] for part in parts)
+read = jax.export.deserialize(Path(sys.argv[1]).read_bytes())
+step = jax.jit(read.call, donate_argnums=0)
+logs, state = step(state, (x, y))
+expected = model.train_on_batch(x, y, return_dict=True)
+assert np.isclose(float(logs["loss"]), expected["loss"], rtol=1e-5), (logs, expected)
+for one, other in zip(state[0], model.trainable_variables):
+    assert np.allclose(one, other.value, atol=1e-4)
+print("as Keras does")
+"""
+
 
 def checkmate(*arguments: str | Path, backend: str = "jax", code: int = 0) -> str:
     """Run a command and return what it prints, without TensorFlow."""
@@ -122,6 +146,14 @@ def test_run_verifies_and_exports_what_keeps_the_budget(tmp_path: Path) -> None:
     read = jax.export.deserialize(bytearray((folder / exported["file"]).read_bytes()))
     state_count = sum(each["path"].startswith("[0]") for each in exported["arguments"])
     assert len(read.in_avals) == len(exported["arguments"]) == state_count + 2
+    done = subprocess.run(
+        [sys.executable, "-c", TRAIN, str(folder / exported["file"])],
+        env={**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == "as Keras does", done.stderr[-2000:]
 
 
 def test_a_step_of_jax_alone_is_run_in_words(tmp_path: Path) -> None:
