@@ -19,6 +19,7 @@ import numpy as np
 import psutil
 from jax.extend.core import Literal
 
+from checkmate.errors import ProfileError
 from checkmate.jax.plan import JaxPlan
 from checkmate.jax.program import Program, read_program
 from checkmate.progress import Cancelled, Progress, Report, stop_if
@@ -51,15 +52,15 @@ class Compared:
     """What two steps came to.
 
     ``exact``: equation by equation; None where that needs too much memory, and ``needed`` says how much.
-    ``compiled``: as XLA compiles them. ``losses`` and ``seconds``: of the plain and the scheduled step; the
-    seconds are medians of warm steps.
+    ``compiled``: as XLA compiles them; None where the plain step does not fit the device. ``losses`` and
+    ``seconds``: of the plain and the scheduled step; the seconds are medians of warm steps.
     """
 
     exact: Apart | None
     needed: int
-    compiled: Apart
+    compiled: Apart | None
     losses: tuple[float | None, float | None]
-    seconds: tuple[float, float]
+    seconds: tuple[float | None, float]
 
 
 def compare(
@@ -71,7 +72,7 @@ def compare(
     is given.
 
     Raises:
-        CancelledError: the user cancelled.
+        ProfileError: the scheduled step does not fit the device. CancelledError: the user cancelled.
     """
     report(Progress("verify", message="running the plain and the scheduled step"))
     flat = tuple(jax.tree.leaves(arguments()))
@@ -80,20 +81,36 @@ def compare(
         return [jnp.copy(each) for each in flat]
 
     names = _names(plan)
-    before, after = _values(plain(*copies())), _values(plan.executable(*copies()))
-    compiled = apart(before, after, names)
-    losses = _loss(plan, before), _loss(plan, after)
+    after = _ran(plan.executable, copies)
+    if after is None:
+        raise ProfileError(
+            "the scheduled step does not fit the device", hint="use a smaller budget or a smaller batch"
+        )
+    before = _ran(plain, copies)
     stop_if(cancelled)
-    seconds = _seconds((plain, plan.executable), copies, cancelled)
-    report(Progress("verify", message="comparing them equation by equation"))
+    took = _seconds([plan.executable] if before is None else [plan.executable, plain], copies, cancelled)
     program = read_program(closed)
     needed = sum(program.bytes_of(value) for value in range(len(program.avals)))
+    if before is None:
+        return Compared(None, needed, None, (None, _loss(plan, after)), (None, took[0]))
+    losses = _loss(plan, before), _loss(plan, after)
     exact = None
     if needed <= _ROOM * _free_bytes():
-        one = _values(_by_equations(program)(*flat))
-        stop_if(cancelled)
-        exact = apart(one, _values(plan.jitted.__wrapped__(*flat)), names)  # type: ignore[attr-defined]
-    return Compared(exact, needed, compiled, losses, seconds)
+        report(Progress("verify", message="comparing them equation by equation"))
+        one, other = _ran(_by_equations(program), lambda: flat), _ran(plan.by_equations, lambda: flat)
+        exact = None if one is None or other is None else apart(one, other, names)
+    stop_if(cancelled)
+    return Compared(exact, needed, apart(before, after, names), losses, (took[1], took[0]))
+
+
+def _ran(run: Run, arguments: Callable[[], Sequence[Any]]) -> list[np.ndarray] | None:
+    """Return what a step comes to; None where it does not fit the device."""
+    try:
+        return _values(jax.block_until_ready(run(*arguments())))
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        return None
 
 
 def apart(plain: Sequence[np.ndarray], other: Sequence[np.ndarray], names: Sequence[str]) -> Apart:
@@ -172,11 +189,9 @@ def _loss(plan: JaxPlan, values: Sequence[np.ndarray]) -> float | None:
     return float(found[0]) if found else None
 
 
-def _seconds(
-    steps: Sequence[Run], copies: Callable[[], list[Any]], cancelled: Cancelled
-) -> tuple[float, float]:
-    """Return how long each of two steps takes, warm, in turn."""
-    taken: tuple[list[float], list[float]] = ([], [])
+def _seconds(steps: Sequence[Run], copies: Callable[[], Sequence[Any]], cancelled: Cancelled) -> list[float]:
+    """Return how long each step takes, warm, in turn."""
+    taken: list[list[float]] = [[] for _ in steps]
     for _ in range(_ROUNDS):
         for run, found in zip(steps, taken, strict=True):
             stop_if(cancelled)
@@ -184,7 +199,7 @@ def _seconds(
             started = time.perf_counter()
             jax.block_until_ready(run(*given))
             found.append(time.perf_counter() - started)
-    return statistics.median(taken[0]), statistics.median(taken[1])
+    return [statistics.median(each) for each in taken]
 
 
 def _free_bytes() -> float:

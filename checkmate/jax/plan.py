@@ -92,6 +92,15 @@ class JaxPlan:
     alone: bool = False
 
     @property
+    def by_equations(self) -> Callable[..., Any]:
+        """Return the step of flat arrays as it runs outside of ``jax.jit``.
+
+        Then each equation is a kernel of its own.
+        """
+        found: Callable[..., Any] = self.jitted.__wrapped__  # type: ignore[attr-defined]
+        return found
+
+    @property
     def arguments(self) -> list[Any]:
         """Return the arguments that it is for, without those that are static."""
         return _dynamic(self.example, self.static)

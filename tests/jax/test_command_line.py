@@ -18,11 +18,17 @@ import pytest
 pytest.importorskip("jax")
 
 import jax
+from jax.extend.core import jaxpr_as_fun
 
 from checkmate.errors import ExitCode
 from checkmate.formats import read_any_graph, read_schedule
-from checkmate.jax.compare import apart
+from checkmate.jax.compare import apart, compare
+from checkmate.jax.plan import JaxPlanner
+from checkmate.jax.transform import request_of
 from checkmate.pipeline import keep_everything_peak
+from checkmate.progress import never, silent
+from checkmate.solvers.problem import SolveOptions
+from tests.jax.steps import data, dense, weights
 
 pytestmark = pytest.mark.heavy  # each command compiles
 
@@ -48,6 +54,7 @@ from tests.jax.models import net
 model, made = net(), np.random.default_rng(0)
 x, y = made.normal(size=(1024, 64)).astype("float32"), made.integers(0, 10, 1024).astype("int32")
 model.train_on_batch(x, y)
+model.reset_metrics()
 parts = (model.trainable_variables, model.non_trainable_variables)
 parts = (*parts, model.optimizer.variables, model.metrics_variables)
 state = tuple([jax.numpy.copy(each.value) for each in part] for part in parts)
@@ -210,6 +217,40 @@ def test_a_budget_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
     said = checkmate("run", *model("own_step"), *asked, code=ExitCode.NO_SCHEDULE)
     assert "no schedule that was compiled keeps" in said and "raise the budget" in said
     assert not (tmp_path / "out").exists()
+
+
+def test_a_plain_step_that_does_not_fit_is_said() -> None:
+    plan, traced = planned()
+
+    def too_large(*flat: Any) -> Any:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")
+
+    def told(plain: Any) -> Any:
+        return compare(plan, plain, traced.jaxpr, arguments, report=silent, cancelled=never)
+
+    found = told(too_large)
+    assert found.compiled is None and found.exact is None
+    assert found.losses[0] is None and found.losses[1] is not None
+    assert found.seconds[0] is None and found.seconds[1] > 0
+
+
+def test_a_step_that_computes_something_else_is_found() -> None:
+    plan, traced = planned()
+    wrong = jax.make_jaxpr(lambda params, x, y: dense([2 * w for w in params], x, y))(*arguments())
+    plain = jax.jit(jaxpr_as_fun(traced.jaxpr))
+    right = compare(plan, plain, traced.jaxpr, arguments, report=silent, cancelled=never)
+    assert right.exact is not None and right.exact.bitwise and right.exact.whole_equal
+    found = compare(plan, plain, wrong, arguments, report=silent, cancelled=never)
+    assert found.exact is not None and not found.exact.bitwise and found.exact.overall > 1e-3
+
+
+def arguments() -> tuple[Any, ...]:
+    return weights(), *data()
+
+
+def planned() -> tuple[Any, Any]:
+    planner = JaxPlanner(dense, request_of("80%", quiet=True, options=SolveOptions(time_limit_s=1)))
+    return planner.plan(arguments(), part=True), planner.plain(arguments())[0]
 
 
 def arrays(*values: Any) -> list[np.ndarray]:

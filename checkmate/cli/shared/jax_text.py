@@ -46,8 +46,10 @@ def jax_report_text(found: VerificationReport, directory: Path | None) -> str:
 def _time_lines(found: VerificationReport) -> list[str]:
     """Return how long a step takes, and how much more was predicted."""
     after, before = found.seconds["measured"], found.seconds["plain_measured"]
-    if after is None or before is None:
+    if after is None:
         return []
+    if before is None:
+        return [f"  measured time  {format_seconds(after)} a step; the plain step does not fit the device"]
     predicted = 100 * float(found.settings["predicted_overhead"])
     return [
         f"  measured time  {format_seconds(after)} a step; plain step {format_seconds(before)}, so "
@@ -58,6 +60,8 @@ def _time_lines(found: VerificationReport) -> list[str]:
 def _result_lines(found: VerificationReport) -> list[str]:
     """Return how far what the step returns is from the plain step's."""
     results, loss = found.gradients, found.loss
+    if not results["count"]:
+        return ["  results        not compared"]
     same = "DIFFERENT"
     if results["equal"] is None:
         same = "not compared"

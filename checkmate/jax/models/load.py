@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -61,6 +61,8 @@ def load_step(request: ModelRequest) -> LoadedStep:
     _require_options(request)
     with dtype_policy(None), redirect_stdout(sys.stderr), _compiling_little():
         found = find_model(request, StepRules(_require_maker, lambda subject, spec: None))
+        if lost := lost_gpu():
+            found = replace(found, notes=(*found.notes, lost))
         if not isinstance(found.code.subject, keras.Model):
             return _of_function(found, request)
         if found.code.has_example:

@@ -78,7 +78,7 @@ def _seconds(graph: Graph, schedule: Schedule, compared: Compared) -> dict[str, 
     cost = float(simulate(graph, schedule).cost)
     return {
         "predicted": cost,
-        "predicted_today": cost * before / graph.base_cost if graph.base_cost else None,
+        "predicted_today": cost * before / graph.base_cost if before and graph.base_cost else None,
         "measured": after,
         "plain_predicted": graph.base_cost,
         "plain_measured": before,
@@ -88,16 +88,18 @@ def _seconds(graph: Graph, schedule: Schedule, compared: Compared) -> dict[str, 
 def _results(graph: Graph, compared: Compared) -> dict[str, Any]:
     """Return how far the results of the two steps are apart."""
     exact, usual = compared.exact, compared.compiled
+    worst = None if usual is None else {"name": usual.where, "relative_error": usual.worst}
+    largest = None if usual is None else {"name": usual.where, "error": usual.worst}
     return {
         "compared": "results",
         "equal": None if exact is None else _equal(exact),
         "bitwise": None if exact is None else exact.bitwise,
         "state_bitwise": None if exact is None else exact.bitwise,
-        "worst": {"name": usual.where, "relative_error": usual.worst},
-        "worst_of_largest": {"name": usual.where, "error": usual.worst},
+        "worst": worst,
+        "worst_of_largest": largest,
         "plain_rerun_relative_error": None,
-        "overall_relative_error": usual.overall,
-        "count": usual.count,
+        "overall_relative_error": None if usual is None else usual.overall,
+        "count": 0 if usual is None else usual.count,
         "steps": 1,
         "batch_size": graph.batch_size,
         "device": device_here().name,
@@ -123,7 +125,9 @@ def _problems(told: JaxReport, compared: Compared, exported: JaxExport | None) -
 def _notes(graph: Graph, told: JaxReport, compared: Compared) -> list[str]:
     tried = plural(told.compilations, "step")
     notes = [f"compiled by XLA: {tried} compiled in {told.compile_seconds:.0f} s"]
-    if compared.exact is None:
+    if compared.compiled is None:
+        notes.append("results were not compared: the plain step does not fit the device")
+    elif compared.exact is None:
         needed = format_bytes(compared.needed)
         notes.append(
             f"not compared equation by equation: all values together take {needed}, more than half of the "
