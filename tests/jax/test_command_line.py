@@ -22,7 +22,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from checkmate.errors import ExitCode
 from checkmate.formats import read_any_graph, read_schedule
-from checkmate.jax.compare import apart, compare
+from checkmate.jax.models.compare import apart, compare
 from checkmate.jax.plan import JaxPlanner
 from checkmate.jax.transform import request_of
 from checkmate.pipeline import keep_everything_peak

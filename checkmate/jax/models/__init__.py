@@ -1,1 +1,1 @@
-"""Training steps of JAX that a request names."""
+"""Training steps of JAX that a request names: loaded, planned, and compared."""

@@ -6,7 +6,7 @@ import sys
 from contextlib import redirect_stdout
 
 from checkmate.errors import CheckmateError
-from checkmate.jax.compare import Compared, compare
+from checkmate.jax.models.compare import Compared, compare
 from checkmate.jax.models.load import LoadedStep
 from checkmate.jax.models.tracing import untraceable
 from checkmate.jax.plan import JaxPlan, JaxPlanner, StepRequest

@@ -7,7 +7,7 @@ from typing import Any
 
 from checkmate.errors import OtherStepError, UsageError
 from checkmate.ir.graph import Graph
-from checkmate.jax.device import device_here
+from checkmate.jax.models.device import device_here
 from checkmate.jax.models.load import LoadedStep, load_step
 from checkmate.jax.models.tracing import graph_of_step
 from checkmate.machine.keras_backend import JAX

@@ -8,9 +8,9 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
-from checkmate.jax.compare import Apart, Compared
-from checkmate.jax.device import device_here
 from checkmate.jax.exporting.report import JaxExport, versions
+from checkmate.jax.models.compare import Apart, Compared
+from checkmate.jax.models.device import device_here
 from checkmate.jax.report import JaxReport
 from checkmate.machine.keras_backend import JAX
 from checkmate.memory.simulate import simulate
