@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from app.presenters.words.wording import is_of_jax
 from app.state.solve import Aim
 from checkmate.catalog.bundled import graph_files, graph_name
 from checkmate.ir.graph import CostOrigin, Graph
@@ -76,21 +77,24 @@ def as_commands(shown: OnScreen) -> str:
     name = _file_name(shown.graph)
     graph, schedule = _graph_argument(shown, f"{name}.json"), f"{name}.schedule.json"
     lines, request = [], shown.request
+    backend = ["KERAS_BACKEND=jax"] if is_of_jax(shown.graph) else []
     if shown.file is None and request is not None:
         costs = ["--costs", "analytic"] if shown.estimated else []
-        lines.append(["checkmate", "profile", *_model_arguments(request), *costs, "-o", graph])
+        lines.append([*backend, "checkmate", "profile", *_model_arguments(request), *costs, "-o", graph])
     asked = [*_aim(shown), *_constraints(shown.constraints), "--time-limit", f"{shown.seconds:g}"]
     lines.append(["checkmate", "solve", graph, *asked, "-o", schedule])
     if request is not None:
         code = ["--allow-code"] if request.allow_code else []
         exported = ["-g", graph, *code, "-o", f"{name}-rematerialized"]
-        lines.append(["checkmate", "export", request.model, schedule, *exported])
+        lines.append([*backend, "checkmate", "export", request.model, schedule, *exported])
     return "\n".join(map(shlex.join, lines))
 
 
 def as_python(shown: OnScreen) -> str:
     """Return Python that leads to what is on screen."""
     lines, request = ["from pathlib import Path", "", "import checkmate", ""], shown.request
+    if is_of_jax(shown.graph):  # before anything imports Keras
+        lines = ["import os", "", 'os.environ["KERAS_BACKEND"] = "jax"', "", *lines]
     if request is not None:
         lines.append(f"request = checkmate.{_written(request)}")
     if shown.file is not None:

@@ -24,6 +24,7 @@ from checkmate.cli.commands.schedule import certify, check, explain, frontier, r
 from checkmate.cli.shared import output
 from checkmate.cli.shared.parser import Parser
 from checkmate.errors import CancelledError, CheckmateError, ExitCode, UsageError
+from checkmate.machine.keras_backend import JAX, keras_backend
 from checkmate.machine.supported import why_unsupported
 from checkmate.terminal import Interrupt, without_native_chatter
 
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.DEBUG if options.debug else logging.ERROR, stream=sys.stderr)
     # Silence TensorFlow's C++ start-up messages, in this process only, unless the user has set the level.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if options.debug else "3")
-    if not why_unsupported():  # otherwise the command that needs TensorFlow reports it
+    if keras_backend() != JAX and not why_unsupported():  # the command that needs TensorFlow reports it
         from checkmate.tf.environment import prepare_own_process
 
         prepare_own_process()

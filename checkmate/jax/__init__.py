@@ -9,18 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from checkmate.jax.exporting.export import export
+    from checkmate.jax.exporting.report import JaxExport
     from checkmate.jax.keras_model import report_of
     from checkmate.jax.report import JaxReport
     from checkmate.jax.transform import profile, rematerialize
 
 _HOMES = {
+    "JaxExport": "checkmate.jax.exporting.report",
     "JaxReport": "checkmate.jax.report",
+    "export": "checkmate.jax.exporting.export",
     "profile": "checkmate.jax.transform",
     "rematerialize": "checkmate.jax.transform",
     "report_of": "checkmate.jax.keras_model",
 }
 
-__all__ = ["JaxReport", "profile", "rematerialize", "report_of"]
+__all__ = ["JaxExport", "JaxReport", "export", "profile", "rematerialize", "report_of"]
 
 
 def __getattr__(name: str) -> Any:

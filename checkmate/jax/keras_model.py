@@ -31,7 +31,7 @@ def rematerialize_model(model: Any, budget: Any, example: Any, **wanted: Any) ->
         _require(model)
         step = _named(model, request)
         make_train_function.step = step  # type: ignore[attr-defined]
-        model.train_function = model._make_function(lambda state, data: step(state, _trimmed(data)))
+        model.train_function = model._make_function(lambda state, data: step(state, without_missing(data)))
 
     model.make_train_function = make_train_function
     model.train_function = None
@@ -71,16 +71,20 @@ def _prepare(model: Any, example: Any) -> None:
     data = (*data, *(None,) * (3 - len(data)))
     model._symbolic_build(data_batch=data)
     model.make_train_function()
-    state = model._get_jax_state(
+    model.make_train_function.step.prepare(state_of(model), without_missing(data))
+
+
+def state_of(model: Any) -> Any:
+    """Return the state that Keras hands to a model's ``train_step``."""
+    return model._get_jax_state(
         trainable_variables=True,
         non_trainable_variables=True,
         optimizer_variables=True,
         metrics_variables=True,
     )
-    model.make_train_function.step.prepare(state, _trimmed(data))
 
 
-def _trimmed(data: Any) -> Any:
+def without_missing(data: Any) -> Any:
     """Return a batch without what is missing at its end.
 
     ``fit`` leaves it out, others pass None.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -13,18 +13,23 @@ from jax.extend.core import jaxpr_as_fun
 from checkmate.errors import NoScheduleError, TraceError, UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
+from checkmate.jax.emit import TiedSteps
 from checkmate.jax.fuse import fusions
 from checkmate.jax.graph import graph_of
 from checkmate.jax.kernels import kernels
 from checkmate.jax.lost_gpu import lost_gpu
 from checkmate.jax.memory import StepMemory, memory_of
+from checkmate.jax.models.shapes import shape_of
 from checkmate.jax.program import read_program
 from checkmate.jax.report import JaxReport
-from checkmate.jax.search import CompiledStep, Search
+from checkmate.jax.search import CompiledStep, Search, first_compiled
 from checkmate.jax.solve import solve_for_xla
 from checkmate.jax.speed import speed_of
-from checkmate.jax.ways import ways_on
-from checkmate.request import OnMiss
+from checkmate.jax.ways import Way, ways_on
+from checkmate.machine.keras_backend import JAX
+from checkmate.pipeline.following import Following
+from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
+from checkmate.request import OnMiss, Target
 from checkmate.solvers.problem import SolveOptions
 from checkmate.units import Budget, format_bytes
 
@@ -34,6 +39,8 @@ class StepRequest:
     """What is wanted of a step.
 
     ``whole``: the budget counts arguments and results, too. ``donated`` is None where the step itself says.
+    ``first``: gives a schedule of the graph, which is taken if it keeps the budget; ``as_given``: in any
+    case.
     """
 
     budget: Budget
@@ -44,18 +51,23 @@ class StepRequest:
     solver: str
     options: SolveOptions
     tell: Callable[[str], None]
+    report: Report = silent
+    cancelled: Cancelled = never
+    first: Callable[[Graph], SolveResult] | None = None
+    as_given: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Traced:
     """A step as it was traced for one layout.
 
-    ``donated`` are numbers of flat arguments.
+    ``donated`` are numbers of flat arguments. ``example``: the arguments, with shapes for arrays.
     """
 
     jaxpr: Any
     results: Any
     donated: tuple[int, ...]
+    example: tuple[Any, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +76,8 @@ class JaxPlan:
 
     ``executable`` is a function of flat arguments; ``jitted`` is the same inside of other functions of JAX.
     Where the step has to be ``alone``, it is not: it was compiled with options, and a part has none.
+    ``example``: the arguments that it is for, with ``jax.ShapeDtypeStruct`` for arrays. ``donated`` are
+    numbers of flat arguments.
     """
 
     jitted: Callable[..., Any]
@@ -73,7 +87,23 @@ class JaxPlan:
     report: JaxReport
     graph: Graph | None
     result: SolveResult | None
+    example: tuple[Any, ...]
+    donated: tuple[int, ...]
     alone: bool = False
+
+    @property
+    def by_equations(self) -> Callable[..., Any]:
+        """Return the step of flat arrays as it runs outside of ``jax.jit``.
+
+        Then each equation is a kernel of its own.
+        """
+        found: Callable[..., Any] = self.jitted.__wrapped__  # type: ignore[attr-defined]
+        return found
+
+    @property
+    def arguments(self) -> list[Any]:
+        """Return the arguments that it is for, without those that are static."""
+        return _dynamic(self.example, self.static)
 
     def call(self, args: Sequence[Any]) -> Any:
         """Run the step."""
@@ -91,10 +121,13 @@ class JaxPlanner:
     plans: list[JaxPlan] = field(default_factory=list)
     _known: dict[Hashable, JaxPlan] = field(default_factory=dict)
 
-    def plan(self, args: Sequence[Any]) -> JaxPlan:
-        """Return the plan for such arguments."""
+    def plan(self, args: Sequence[Any], *, part: bool = False) -> JaxPlan:
+        """Return the plan for such arguments.
+
+        ``part``: it has to hold inside of other programs too, which are compiled without options.
+        """
         key = _layout(args, self.request.static)
-        part = are_traced(jax.tree.leaves(_dynamic(args, self.request.static)))
+        part = part or are_traced(jax.tree.leaves(_dynamic(args, self.request.static)))
         found = self._known.get(key)
         if found is None or (found.alone and part):
             found = self._known[key] = self._make(args, alone=not part)
@@ -103,25 +136,57 @@ class JaxPlanner:
 
     def graph(self, args: Sequence[Any]) -> Graph:
         """Return the graph of the step for such arguments, costs counted."""
-        traced = trace(self.step, args, self.request.static, self.request.donated)
-        flat = jax.jit(jaxpr_as_fun(traced.jaxpr), donate_argnums=traced.donated)
-        plain = memory_of(flat.lower(*traced.jaxpr.in_avals).compile())
+        traced = self._traced(args)
+        self.request.report(Progress("compile", message="compiling the plain step with XLA"))
+        lowered = _jitted(traced).lower(*traced.jaxpr.in_avals)
+        options = Way(TiedSteps.NONE).trial_options(jax.default_backend())
+        plain = memory_of(first_compiled(options, lowered.compile)[0])
         return self._search(traced, plain, plain.whole, alone=True).graph
+
+    def plain(self, args: Sequence[Any]) -> tuple[Traced, Callable[..., Any]]:
+        """Return the traced step, and the plain step as XLA compiles it.
+
+        It is a function of flat arguments.
+        """
+        traced = self._traced(args)
+        return traced, self._compiled_plain(traced, _jitted(traced))
+
+    def _compiled_plain(self, traced: Traced, jitted: Any) -> Any:
+        self.request.report(Progress("compile", message="compiling the plain step with XLA"))
+        return jitted.lower(*traced.jaxpr.in_avals).compile()
+
+    def _traced(self, args: Sequence[Any]) -> Traced:
+        self.request.report(Progress("trace", message="tracing the training step"))
+        found = trace(self.step, args, self.request.static, self.request.donated)
+        stop_if(self.request.cancelled)
+        return found
 
     def _make(self, args: Sequence[Any], *, alone: bool) -> JaxPlan:
         request = self.request
         if not self.plans and (lost := lost_gpu()):
             request.tell(lost)
-        traced = trace(self.step, args, request.static, request.donated)
+        traced = self._traced(args)
         started = time.perf_counter()
-        flat = jax.jit(jaxpr_as_fun(traced.jaxpr), donate_argnums=traced.donated)
-        executable = flat.lower(*traced.jaxpr.in_avals).compile()
+        flat = _jitted(traced)
+        executable = self._compiled_plain(traced, flat)
         plain = memory_of(executable)
         compile_seconds = time.perf_counter() - started
         budget = _budget_bytes(request, plain)
-        if plain.whole <= budget:
+        if plain.whole <= budget and request.first is None:
             report = JaxReport(budget, plain, plain, 0.0, 0, 0, None, None, 1, compile_seconds, 0.0)
-            return self._told(JaxPlan(flat, executable, traced.results, request.static, report, None, None))
+            return self._told(
+                JaxPlan(
+                    flat,
+                    executable,
+                    traced.results,
+                    request.static,
+                    report,
+                    None,
+                    None,
+                    traced.example,
+                    traced.donated,
+                )
+            )
         search = self._search(traced, plain, budget, alone=alone)
         best = search.run()
         if best is None or (best.memory.whole > budget and request.on_miss is OnMiss.RAISE):
@@ -138,11 +203,19 @@ class JaxPlanner:
         fixed = {"arguments": plain.arguments, "results": plain.results - plain.shared}
         name = getattr(self.step, "__name__", "step")
         graph = graph_of(program, fused, name=name, speed=speed, fixed=fixed)
+        graph = replace(graph, metadata=_metadata(len(program.equations)))
 
         def solve_here(graph: Graph, budget_bytes: int) -> SolveResult:
-            return solve_for_xla(
-                graph, budget_bytes, platform=platform, solver=request.solver, options=request.options
+            found = solve_for_xla(
+                graph,
+                budget_bytes,
+                platform=platform,
+                solver=request.solver,
+                options=request.options,
+                listener=Following(graph, request.report, request.cancelled),
             )
+            stop_if(request.cancelled)
+            return found
 
         ways = ways_on(platform, alone=alone)
         return Search(
@@ -157,6 +230,10 @@ class JaxPlanner:
             speed,
             solve_here,
             segments=request.solver == "auto",
+            first=None if request.first is None else request.first(graph),
+            as_given=request.as_given,
+            report=request.report,
+            cancelled=request.cancelled,
         )
 
     def _plan(self, traced: Traced, search: Search, best: CompiledStep, compile_seconds: float) -> JaxPlan:
@@ -182,12 +259,19 @@ class JaxPlanner:
             report,
             search.graph,
             best.result,
+            traced.example,
+            traced.donated,
             alone=bool(best.way.options),
         )
 
     def _told(self, plan: JaxPlan) -> JaxPlan:
         self.request.tell(plan.report.sentence)
         return plan
+
+
+def _jitted(traced: Traced) -> Any:
+    """Return the plain step of flat arguments, under ``jax.jit``."""
+    return jax.jit(jaxpr_as_fun(traced.jaxpr), donate_argnums=traced.donated)
 
 
 def trace(
@@ -209,7 +293,12 @@ def trace(
     except (TypeError, ValueError, jax.errors.JAXTypeError) as error:
         raise _untraceable(error) from error
     found = _own_donation(jaxpr) if donated is None else _flat_numbers(args, static, donated)
-    return Traced(jaxpr, jax.tree.structure(results), found)
+    return Traced(jaxpr, jax.tree.structure(results), found, _shapes(args, static))
+
+
+def _shapes(args: Sequence[Any], static: tuple[int, ...]) -> tuple[Any, ...]:
+    """Return arguments with a ``jax.ShapeDtypeStruct`` for every array."""
+    return tuple(arg if number in static else jax.tree.map(shape_of, arg) for number, arg in enumerate(args))
 
 
 def _untraceable(error: Exception) -> TraceError:
@@ -272,6 +361,16 @@ def _budget_bytes(request: StepRequest, plain: StepMemory) -> int:
     held = plain.whole if request.whole else plain.temporary
     fixed = 0 if request.whole else plain.fixed
     return fixed + request.budget.resolve(keep_everything_peak=held, minimum=0)
+
+
+def _metadata(equations: int) -> dict[str, Any]:
+    """Return what a graph says of its origin."""
+    return {
+        "framework": JAX,
+        "jax": jax.__version__,
+        "jax_equations": equations,
+        "target": Target.XLA.value,
+    }
 
 
 def _impossible(search: Search, best: CompiledStep | None) -> NoScheduleError:

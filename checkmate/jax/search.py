@@ -26,7 +26,8 @@ from checkmate.jax.program import Program
 from checkmate.jax.speed import Speed
 from checkmate.jax.ways import Way, holds_order, usual_ways
 from checkmate.memory.compiling import Compiled, Compiler, CompilingSearch
-from checkmate.pipeline import keep_everything_peak, known_minimum, solve
+from checkmate.pipeline.solving import keep_everything_peak, known_minimum, solve
+from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.solvers.baselines.whole import whole_segments
 
 # Bytes that XLA takes for each of a GPU's graph at most, before anything was compiled: 1.00 to 1.04 were seen
@@ -34,6 +35,24 @@ from checkmate.solvers.baselines.whole import whole_segments
 _MOST_RATE = 1.03
 
 Solve = Callable[[Graph, int], SolveResult]
+
+
+def first_compiled(
+    choices: Sequence[dict[str, Any]], compiled: Callable[[dict[str, Any]], Any]
+) -> tuple[Any, int]:
+    """Compile with the first options that XLA does not fail with.
+
+    Also returned is with how many it failed.
+
+    Raises:
+        jax.errors.JaxRuntimeError: XLA fails with all.
+    """
+    for failed, options in enumerate(choices[:-1]):
+        try:
+            return compiled(options), failed
+        except jax.errors.JaxRuntimeError:
+            continue
+    return compiled(choices[-1]), len(choices) - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +86,8 @@ class Search:
 
     ``budget`` is what the whole step may hold; ``plain`` is what it plainly takes. ``ways`` are tried in
     order. ``refused``: with how many of the options for trials XLA failed.
-    ``segments``: schedules of whole segments are tried as well.
+    ``segments``: schedules of whole segments are tried as well. ``first``: a schedule that is taken if it
+    keeps the budget; ``as_given``: in any case.
     """
 
     program: Program
@@ -81,6 +101,10 @@ class Search:
     speed: Speed
     solve: Solve
     segments: bool = True
+    first: SolveResult | None = None
+    as_given: bool = False
+    report: Report = silent
+    cancelled: Cancelled = never
     results: list[SolveResult] = field(default_factory=list)
     compile_seconds: float = 0.0
     compilations: int = 0
@@ -91,6 +115,10 @@ class Search:
 
         That is the cheapest that keeps the budget, else the smallest; None where no schedule was found.
         """
+        if self.first is not None:
+            given = self._compiled_as_given(self.first)
+            if self.as_given or given.memory.whole <= self.budget:
+                return given
         compiler = Compiler(
             self.ways,
             usual_ways(self.platform),
@@ -110,6 +138,21 @@ class Search:
         if search.fitting:
             best = min(search.tried, key=lambda each: each.temporary)
         return None if best is None else self._finish(best)
+
+    def _compiled_as_given(self, result: SolveResult) -> CompiledStep:
+        """Compile a schedule in one way after another, until one keeps the budget.
+
+        Where none does it is the smallest.
+        """
+        schedule = result.require_schedule()
+        self.results.append(result)
+        tried: list[Compiled[Way, _Trial]] = []
+        for way in self.ways:
+            made, temporary = self._compile(schedule, way)
+            tried.append(Compiled(schedule, way, made, temporary, result.cost or 0.0, 0.0))
+            if made.memory.whole <= self.budget:
+                break
+        return self._finish(min(tried, key=lambda each: each.temporary))
 
     def _rate(self) -> float:
         """Return how many bytes XLA will probably take for each of the graph's."""
@@ -158,13 +201,9 @@ class Search:
 
     def _tried(self, jitted: Any, choices: Sequence[dict[str, Any]]) -> Any:
         """Compile with the first of ``choices`` that XLA does not fail with."""
-        while True:
-            try:
-                return self._executable(jitted, choices[self.refused])
-            except jax.errors.JaxRuntimeError:
-                if self.refused + 1 == len(choices):
-                    raise
-                self.refused += 1
+        found, failed = first_compiled(choices[self.refused :], lambda each: self._executable(jitted, each))
+        self.refused += failed
+        return found
 
     def _finish(self, trial: Compiled[Way, _Trial]) -> CompiledStep:
         """Return a trial as it will run.
@@ -178,6 +217,9 @@ class Search:
         return CompiledStep(made.jitted, trial.way, executable, memory, self._result_of(trial.schedule))
 
     def _executable(self, jitted: Any, options: dict[str, Any]) -> Any:
+        stop_if(self.cancelled)
+        done = self.compilations + 1
+        self.report(Progress("compile", message=f"compiling a scheduled step with XLA (number {done})"))
         started = time.perf_counter()
         lowered = jitted.lower(*(self.program.avals[value] for value in self.program.arguments))
         found = lowered.compile(options)

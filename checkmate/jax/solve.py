@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
-from checkmate.pipeline import solve
 from checkmate.pipeline.counted import solve_counted
 from checkmate.pipeline.segments import in_segments
+from checkmate.pipeline.solving import solve
 from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.problem import Listener, SolveOptions
 
 
 def solve_for_xla(
-    graph: Graph, budget_bytes: int, *, platform: str, solver: str, options: SolveOptions
+    graph: Graph,
+    budget_bytes: int,
+    *,
+    platform: str,
+    solver: str,
+    options: SolveOptions,
+    listener: Listener | None = None,
 ) -> SolveResult:
     """Return the schedule to compile for a budget of the graph's bytes.
 
@@ -23,7 +29,8 @@ def solve_for_xla(
     Raises:
         As ``solve``.
     """
+    heard = listener or SilentListener()
     if solver != "auto" or options.moves is not None:
-        return solve(graph, budget_bytes, solver=solver, options=options)
-    found = solve_counted(graph, budget_bytes, options=options, listener=SilentListener())
-    return found if platform == "cpu" else in_segments(graph, found, options=options)
+        return solve(graph, budget_bytes, solver=solver, options=options, listener=heard)
+    found = solve_counted(graph, budget_bytes, options=options, listener=heard)
+    return found if platform == "cpu" else in_segments(graph, found, options=options, listener=heard)

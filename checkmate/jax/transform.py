@@ -16,8 +16,10 @@ import jax
 from checkmate.arguments import BudgetLike, budget_of, on_miss_of
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult
 from checkmate.jax.plan import JaxPlan, JaxPlanner, StepRequest, are_traced
 from checkmate.jax.report import JaxReport
+from checkmate.progress import Cancelled, Report, never, silent
 from checkmate.request import OnMiss
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.registry import find_solver
@@ -57,6 +59,23 @@ class Rematerialized:
         They may be ``jax.ShapeDtypeStruct``.
         """
         return self._planner.plan(args).report
+
+    def portable_plan(self, *args: Any) -> JaxPlan:
+        """Return the plan for such arguments that holds in any program.
+
+        Without arguments it is for those of the last plan.
+
+        Raises:
+            UsageError: there is no plan yet, and no arguments are given.
+        """
+        if not args:
+            self.report  # noqa: B018 - raises where there is no plan
+            args = self._planner.plans[-1].example
+        return self._planner.plan(args, part=True)
+
+    def tell(self, sentence: str) -> None:
+        """Say something on standard error, unless it was made ``quiet``."""
+        self._planner.request.tell(sentence)
 
     @property
     def report(self) -> JaxReport:
@@ -165,6 +184,10 @@ def request_of(
     solver: str = "auto",
     options: SolveOptions | None = None,
     quiet: bool = False,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+    first: Callable[[Graph], SolveResult] | None = None,
+    as_given: bool = False,
 ) -> StepRequest:
     """Return what is wanted, read and checked.
 
@@ -194,6 +217,10 @@ def request_of(
         solver=solver,
         options=options or SolveOptions(time_limit_s=_SECONDS),
         tell=tell,
+        report=report,
+        cancelled=cancelled,
+        first=first,
+        as_given=as_given,
     )
 
 

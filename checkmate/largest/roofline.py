@@ -35,6 +35,12 @@ def require_operations(graph: Graph) -> None:
     Raises:
         UsageError: they are not.
     """
+    if graph.metadata.get("framework") == "jax":
+        raise UsageError(
+            f"the costs of {graph.name!r} are counted in seconds of the device that JAX ran on, so nothing "
+            "says what they are on another card",
+            hint="set KERAS_BACKEND=tensorflow and give the model itself",
+        )
     if graph.cost_unit is not CostUnit.FLOP:
         raise UsageError(
             f"the costs of {graph.name!r} are not counts of operations, so nothing says what they are on "

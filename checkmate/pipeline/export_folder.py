@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from checkmate.errors import VerificationError
+from checkmate.formats.folder import put_in_place, staging
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
 from checkmate.pipeline.measured_step import MeasuredStep
@@ -21,7 +22,6 @@ from checkmate.progress import Cancelled, Progress, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import session
 from checkmate.tf.emit.example import example_script
-from checkmate.tf.emit.folder import put_in_place, staging
 from checkmate.tf.emit.saved_model import measure_reloaded, save_step
 from checkmate.tf.measure.fresh_step import FreshMeasurement
 from checkmate.tf.trace.coarsen import FoldedStep

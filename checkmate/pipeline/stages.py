@@ -11,10 +11,12 @@ from typing import Any
 
 from checkmate.arguments import BudgetLike, budget_of
 from checkmate.catalog.model_names import require_named
+from checkmate.errors import UsageError
 from checkmate.formats.files import require_output_folder
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
+from checkmate.machine.keras_backend import JAX, keras_backend
 from checkmate.machine.stores.cost_store import CostStore, default_path
 from checkmate.pipeline.report.records import RunOutcome
 from checkmate.pipeline.solving import StepSolver
@@ -34,6 +36,21 @@ def _given(budget: BudgetLike | None) -> int | Budget | None:
     return budget if budget is None or isinstance(budget, int) else budget_of(budget)
 
 
+def _on_jax(graph: Graph) -> bool:
+    """Return whether a graph's step is to be run by JAX.
+
+    Raises:
+        UsageError: it is of a JAX step, and Keras is set up for another backend.
+    """
+    backend = keras_backend()
+    if backend != JAX and graph.metadata.get("framework") == JAX:
+        raise UsageError(
+            f"the graph {graph.name!r} is of a JAX step, and Keras is set up for {backend!r} here",
+            hint="set KERAS_BACKEND=jax",
+        )
+    return backend == JAX
+
+
 def profile(
     request: ModelRequest,
     *,
@@ -48,12 +65,16 @@ def profile(
     ``costs`` is ``measured`` or ``analytic``. Costs that were measured on this machine before are taken from
     the user's cache folder, unless ``refresh``; ``metadata["profile"]["cache"]`` says how many, and when they
     were measured. ``estimated`` is called with the graph at estimated costs (operation counts) before
-    measuring begins.
+    measuring begins. With Keras on JAX the step is JAX's, and costs are counted.
 
     Raises:
         LoadError, TraceError, ProfileError: with the reason. CancelledError: the user cancelled.
     """
     require_named(request)
+    if keras_backend() == JAX:
+        from checkmate.pipeline.on_jax import profile as on_jax
+
+        return on_jax.profile(request, refresh=refresh, report=report, cancelled=cancelled)
     from checkmate.pipeline import measured
     from checkmate.tf.costs.options import CostOptions
 
@@ -79,6 +100,11 @@ def verify(
         OtherStepError: ``graph`` is not this model's. StepTooLargeError: the scheduled step does not fit.
     """
     require_named(request)
+    if _on_jax(graph):
+        from checkmate.pipeline.on_jax import run as on_jax
+
+        given = on_jax.Given(graph, result, as_given=True)
+        return on_jax.verified(request, _given(budget_bytes), given, None, report, cancelled)
     from checkmate.pipeline import measured
 
     return measured.verify(
@@ -106,6 +132,11 @@ def export(
     """
     require_named(request)
     require_output_folder(directory)
+    if _on_jax(graph):
+        from checkmate.pipeline.on_jax import run as on_jax
+
+        given = on_jax.Given(graph, result, as_given=True)
+        return on_jax.verified(request, _given(budget_bytes), given, directory, report, cancelled)
     from checkmate.pipeline import measured
 
     return measured.export(
@@ -141,6 +172,19 @@ def export_within(
         OtherStepError: ``graph`` is not this model's. Others as ``run``.
     """
     require_output_folder(directory)
+    if _on_jax(graph):
+        from checkmate.pipeline.on_jax import run as on_jax
+
+        bound = constraints is not None and not constraints.is_empty
+        return on_jax.run(
+            request,
+            budget_of(budget),
+            directory,
+            given=on_jax.Given(graph, first, as_given=bound),
+            options=options,
+            report=report,
+            cancelled=cancelled,
+        )
     from checkmate.pipeline import measured
 
     chosen = options or SolveOptions(time_limit_s=_ATTEMPT_S)
@@ -181,6 +225,19 @@ def run(
     """
     require_named(request)
     require_output_folder(directory)
+    if keras_backend() == JAX:
+        from checkmate.pipeline.on_jax import run as on_jax
+
+        return on_jax.run(
+            request,
+            budget_of(budget),
+            directory,
+            refresh=refresh,
+            solver=solver,
+            options=options,
+            report=report,
+            cancelled=cancelled,
+        )
     from checkmate.pipeline import measured
     from checkmate.tf.costs.options import CostOptions
 

@@ -24,6 +24,7 @@ from checkmate.reports.sections import (
     exploration,
     fidelity,
     frontier,
+    jax_export,
     paper,
     peers,
     run,
@@ -45,6 +46,7 @@ KINDS: dict[str, tuple[str, Maker]] = {
     "checkmate-fidelity": ("bench fidelity -o", fidelity.sections),
     "checkmate-peers": ("bench peers -o", peers.sections),
     "checkmate-sweep": ("--journal of a sweep", sweep.sections),
+    "checkmate-jax-export": ("export.json of a step of JAX", jax_export.sections),
     "checkmate-exploration": ("an exploration saved from the window", exploration.sections),
 }
 RUN = (REPORT, SCHEDULE, GRAPH)  # what run, export, solve and profile write

@@ -23,6 +23,7 @@ from checkmate.formats.schedule import result_from_json, result_to_json
 from checkmate.ipc.child import Channel, Inbox, begin
 from checkmate.ipc.messages import Message
 from checkmate.ir.graph import Graph
+from checkmate.machine.keras_backend import JAX, keras_backend
 from checkmate.machine.supported import why_unsupported
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.request import ModelRequest
@@ -43,7 +44,7 @@ from checkmate.workers.messages.table import WINDOW_MESSAGES
 def main() -> int:
     """Serve until the parent is gone."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    if not why_unsupported():  # else the first task is answered by saying so
+    if keras_backend() != JAX and not why_unsupported():  # else the first task is answered by saying so
         from checkmate.tf.environment import prepare_own_process
 
         prepare_own_process()

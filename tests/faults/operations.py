@@ -16,11 +16,11 @@ from checkmate.errors import CheckmateError
 from checkmate.formats import read_graph, read_schedule, write_graph, write_matrices, write_schedule
 from checkmate.formats.certificate import read_certificate, write_certificate
 from checkmate.formats.exploration import SavedExploration, read_exploration, write_exploration
+from checkmate.formats.folder import put_in_place, staging
 from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.machine.stores.cost_store import CostStore, KnownCost
 from checkmate.machine.stores.plan_store import KeptPlan, PlanStore
 from checkmate.sweeps.journal import open_journal, read_entries
-from checkmate.tf.emit.folder import put_in_place, staging
 from tests.graphs_strategies import training_chain
 
 OLD, NEW = "old", "new"

@@ -29,7 +29,6 @@ LAYERS: dict[str, str] = {
     "checkmate.reports.loaded": "",
     "checkmate.certificate": "",
     "checkmate.solvers": "",
-    "checkmate.tf.error_text": "",
     "checkmate.tf.kernels": "",
     "checkmate.tf.private": "",
     "checkmate.tf.quick_import": "",
@@ -41,7 +40,6 @@ LAYERS: dict[str, str] = {
     "checkmate.tf.devices": "tf.kernels tf.private",
     "checkmate.tf.profiler": "tf.private",
     "app.theme": "catalog",
-    "checkmate.tf.builtin": "catalog tf.error_text",
     "app.layout": "",
     "checkmate.formats": "",
     "checkmate.memory": "",
@@ -50,7 +48,8 @@ LAYERS: dict[str, str] = {
     "checkmate.terminal": "",
     "checkmate.graphs": "catalog formats",
     "checkmate.machine": "catalog formats",
-    "checkmate.tf.models": "catalog machine tf.builtin tf.error_text tf.private",
+    "checkmate.models": "catalog machine",
+    "checkmate.tf.models": "catalog models tf.private",
     "checkmate.solvers.compile": "ipc machine",
     "app.workers": "ipc machine",
     "checkmate.reports.grouping": "formats reports.loaded",
@@ -59,7 +58,7 @@ LAYERS: dict[str, str] = {
     "checkmate.solvers.certify": "memory solvers.problem solvers.tolerances",
     "checkmate.solvers.listeners": "solvers.problem",
     "checkmate.solvers.registry": "solvers.problem",
-    "checkmate.tf.trace": "machine tf.error_text tf.kernels tf.models tf.private",
+    "checkmate.tf.trace": "machine models tf.kernels tf.models tf.private",
     "checkmate.arguments": "graphs",
     "checkmate.doctor.facts": "machine solvers.compile",
     "checkmate.tf": "machine",
@@ -122,10 +121,23 @@ LAYERS: dict[str, str] = {
         "machine tf.allocator tf.costs tf.devices tf.emit tf.environment tf.fresh tf.profiler tf.room "
         "tf.trace tf.xla tf.xla_calls"
     ),
-    "checkmate.tf.xla": "memory tf.costs tf.emit tf.error_text tf.private tf.trace",
+    "checkmate.tf.xla": "memory models tf.costs tf.emit tf.private tf.trace",
     "checkmate.tf.training": (
         "machine memory tf.allocator tf.costs tf.devices tf.emit tf.fresh tf.models tf.private tf.profiler "
         "tf.room tf.trace tf.xla tf.xla_calls"
+    ),
+    "checkmate.pipeline.following": "solvers.listeners",
+    "checkmate.pipeline.claims": "memory solvers.certify",
+    "checkmate.pipeline.solving": (
+        "arguments memory pipeline.claims pipeline.following solvers.bounds solvers.constraints "
+        "solvers.listeners solvers.once_bound solvers.portfolio solvers.problem solvers.registry"
+    ),
+    "checkmate.pipeline.counted": "pipeline.solving solvers.problem",
+    "checkmate.pipeline.segments": "pipeline.solving solvers.constraints solvers.problem",
+    "checkmate.jax": (
+        "arguments catalog formats machine memory models pipeline.counted pipeline.following "
+        "pipeline.segments pipeline.solving solvers.baselines solvers.listeners solvers.problem "
+        "solvers.registry"
     ),
     "checkmate.pipeline.fitting": (
         "memory solvers.addresses tf.allocator tf.costs tf.measure tf.room tf.trace"
@@ -134,13 +146,13 @@ LAYERS: dict[str, str] = {
         "machine memory pipeline.fitting tf.allocator tf.emit tf.measure tf.trace tf.xla"
     ),
     "checkmate.pipeline": (
-        "arguments catalog certificate formats machine memory pipeline.fitting pipeline.verification "
-        "solvers.baselines solvers.bounds solvers.certificates solvers.certify solvers.compile "
-        "solvers.constraints solvers.listeners solvers.once_bound solvers.portfolio solvers.problem "
-        "solvers.registry solvers.tolerances solvers.warm_up tf.allocator tf.costs tf.emit "
-        "tf.environment tf.fresh tf.measure tf.room tf.trace tf.xla"
+        "arguments catalog certificate formats jax machine memory pipeline.fitting "
+        "pipeline.following pipeline.segments pipeline.solving pipeline.verification solvers.baselines "
+        "solvers.bounds solvers.certificates solvers.compile solvers.constraints solvers.problem "
+        "solvers.tolerances solvers.warm_up tf.allocator tf.costs tf.emit tf.environment tf.fresh "
+        "tf.measure tf.room tf.trace tf.xla"
     ),
-    "checkmate.tf.peers": "catalog tf.costs tf.devices tf.measure tf.models tf.trace tf.xla",
+    "checkmate.tf.peers": "catalog models tf.costs tf.devices tf.measure tf.models tf.trace tf.xla",
     "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem text_table",
     "checkmate.cli.shared": (
         "catalog formats graphs machine pipeline solvers.certificates solvers.constraints solvers.problem "
@@ -157,13 +169,9 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.listing": "catalog graphs machine pipeline solvers.registry",
     "checkmate.tf.look": "pipeline tf.devices tf.profiler",
-    "checkmate.jax": (
-        "arguments catalog memory pipeline solvers.baselines solvers.listeners solvers.problem "
-        "solvers.registry"
-    ),
     "checkmate.training": (
-        "arguments jax machine pipeline solvers.baselines solvers.once_bound solvers.problem "
-        "solvers.registry terminal tf.training"
+        "arguments jax machine pipeline pipeline.counted pipeline.segments solvers.baselines "
+        "solvers.once_bound solvers.problem solvers.registry terminal tf.training"
     ),
     "checkmate.workers": (
         "formats ipc machine memory pipeline solvers.compile solvers.constraints "

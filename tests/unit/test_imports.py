@@ -253,8 +253,9 @@ def test_the_doctor_imports_nothing_that_may_be_broken() -> None:
 
 
 def test_only_the_tensorflow_room_imports_tensorflow() -> None:
-    assert users(TENSORFLOW - {"keras"}, "checkmate.tf") == []
-    assert users({"keras"}, "checkmate.tf", "checkmate.jax") == []
+    assert users({"tensorflow"}, "checkmate.tf") == []
+    assert users({"h5py"}, "checkmate.models") == []
+    assert users({"keras"}, "checkmate.models", "checkmate.tf", "checkmate.jax") == []
 
 
 def test_only_the_jax_room_imports_jax() -> None:
@@ -282,13 +283,13 @@ def test_the_layers_of_the_window() -> None:
         if within(f.module, *quiet) and f.top in QT and not within(f.target, "PySide6.QtCore")
         if f.module != "app.models.undo"  # Qt keeps its undo stack in QtGui
     ] == []
-    rooms = ("checkmate.tf", "checkmate.jax", "checkmate.solvers")
+    rooms = ("checkmate.models", "checkmate.tf", "checkmate.jax", "checkmate.solvers")
     assert users(TENSORFLOW | SOLVER_LIBRARIES, *rooms) == []
     assert [
         str(f)
         for f in all_imports()
         if f.top == "checkmate" and within(f.module, "app")
-        if within(f.target, "checkmate.tf", "checkmate.jax")
+        if within(f.target, "checkmate.models", "checkmate.tf", "checkmate.jax")
     ] == []
 
 

@@ -13,9 +13,10 @@ from typing import Any
 from app.presenters.words.wording import as_sentence, is_for_xla, strong
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.schedule import Schedule
+from checkmate.machine.keras_backend import JAX
 from checkmate.memory.simulate import simulate
 from checkmate.request import Target
-from checkmate.units import Budget, format_bytes, format_seconds
+from checkmate.units import Budget, format_bytes, format_seconds, plural
 
 _CHUNKS = 1.1  # what an allocator may add to the requested bytes, if no profile has measured it
 _ROOM = 1.05  # a step without a schedule is given this much more than it should need
@@ -66,9 +67,9 @@ def result_text(report: Mapping[str, Any], directory: Path) -> str:
             _bytes(peak["predicted_requested"]),
             _bytes(peak["measured_requested"]),
         ),
-        ("peak after reloading", "", _bytes(peak["reloaded_measured"])),
+        ("peak after reloading", _bytes(peak.get("reloaded_predicted")), _bytes(peak["reloaded_measured"])),
         ("a step takes", _seconds(seconds["predicted"]), _seconds(seconds["measured"])),
-        ("the plain step", *_plain(peak, seconds)),
+        ("the plain step", *_plain(report)),
     ]
     gap = "&nbsp;" * 5
     right = "<td align='right'>"
@@ -88,14 +89,22 @@ def _sentences(texts: Iterable[str]) -> str:
 
 
 def _peak_name(report: Mapping[str, Any]) -> str:
+    if _is_of_jax(report):
+        return "peak, as XLA says"
     if report.get("settings", {}).get("target") == Target.XLA:
         return "peak, by XLA and as the allocator counts"
     return "peak, as the allocator counts"
 
 
-def _plain(peak: Mapping[str, Any], seconds: Mapping[str, Any]) -> tuple[str, str]:
+def _is_of_jax(report: Mapping[str, Any]) -> bool:
+    """Return whether a report is of a JAX step, whose peaks XLA says."""
+    return bool(report.get("settings", {}).get("framework") == JAX)
+
+
+def _plain(report: Mapping[str, Any]) -> tuple[str, str]:
+    peak, seconds = report["peak_bytes"], report["seconds"]
     predicted = _together(peak["plain_predicted"], seconds["plain_predicted"])
-    if peak["plain_measured"] is None:
+    if peak["plain_measured"] is None and not _is_of_jax(report):
         return predicted, "does not fit"
     return predicted, _together(peak["plain_measured"], seconds["plain_measured"])
 
@@ -119,7 +128,8 @@ def _gradients(report: Mapping[str, Any]) -> str:
     batch = gradients.get("batch_size")
     at = "" if batch in (None, report["batch_size"]) else f" at batch {batch}, where the plain step fits"
     if own:
-        return f"✓ what the step returns and its variables {good} after {gradients['steps']} steps{at}"
+        steps = plural(gradients["steps"], "step")
+        return f"✓ what the step returns and its variables {good} after {steps}{at}"
     return f"✓ gradients {good}{at}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.presenters.words.wording import SCALED_FROM, memory_change, time_change
+from app.presenters.words.wording import SCALED_FROM, memory_change, time_change, why_other_backend
 from app.state.standing import BudgetStanding, Standing
 from checkmate.units import format_bytes, format_bytes_apart
 
@@ -64,6 +64,8 @@ def why_no_export(standing: Standing | None, *, passing: bool = False) -> str:
         return "This graph was scaled to another batch. Profile the model at this batch to export it."
     if "request" not in standing.shown.graph.metadata:
         return "This graph was not profiled from a Keras model."
+    if why := why_other_backend(standing.shown.graph):
+        return why
     if standing.fits:
         return ""
     if standing.fit is BudgetStanding.COMING:

@@ -12,6 +12,7 @@ from collections import Counter
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.machine.describe import elsewhere_words
+from checkmate.machine.keras_backend import JAX, keras_backend
 from checkmate.machine.stores.cost_origin import doubt_words, origin_words
 from checkmate.progress import FillState
 from checkmate.request import Target
@@ -38,6 +39,24 @@ def origin_text(graph: Graph) -> str:
 def is_for_xla(graph: Graph) -> bool:
     """Return whether XLA compiles the step of ``graph``."""
     return graph.metadata.get("target") == Target.XLA
+
+
+def is_of_jax(graph: Graph) -> bool:
+    """Return whether the step of ``graph`` is JAX's."""
+    return graph.metadata.get("framework") == JAX
+
+
+def why_other_backend(graph: Graph) -> str:
+    """Say why the step of ``graph`` cannot be run here; empty if it can be.
+
+    The window's processes have the environment that it was started with, and Keras's backend is part of it.
+    """
+    here = keras_backend()
+    if is_of_jax(graph) and here != JAX:
+        return "This step is JAX's. Start the window with KERAS_BACKEND=jax to export it."
+    if not is_of_jax(graph) and here == JAX:
+        return "This step is not JAX's. Start the window with KERAS_BACKEND=tensorflow to export it."
+    return ""
 
 
 def target_text(graph: Graph) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from checkmate.cli.shared.jax_text import is_of_jax, jax_report_text
 from checkmate.errors import ExitCode
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
@@ -65,6 +66,7 @@ def target_words(graph: Graph) -> str:
 def profile_text(graph: Graph, path: Path) -> str:
     """Return what ``profile`` prints."""
     facts = graph_facts(graph)
+    batch = f", batch {graph.batch_size}" if graph.batch_size else ""
     notes = [f"note: {note}" for note in graph.metadata.get("notes", [])]
     measured = graph.metadata.get("profile", {})
     how = origin_words(graph)
@@ -76,8 +78,7 @@ def profile_text(graph: Graph, path: Path) -> str:
         how += f", median of {plural(measured['runs'], 'run')}, {plural(measured['noisy_ops'], 'noisy op')}"
     return "\n".join(
         [
-            f"{graph.name}: {graph.n} ops made from {graph.metadata.get('tensorflow_ops', '?')} "
-            f"TensorFlow ops, batch {graph.batch_size}, on "
+            f"{graph.name}: {graph.n} ops made from {_made_from(graph)}{batch}, on "
             f"{graph.device.name if graph.device else 'no device'}{target_words(graph)}",
             f"  keep everything: {format_bytes(facts['keep_everything_peak_bytes'])} (requested bytes, "
             f"predicted), {format_bytes(graph.fixed_bytes)} of it fixed",
@@ -87,6 +88,13 @@ def profile_text(graph: Graph, path: Path) -> str:
             f"wrote {path}",
         ]
     )
+
+
+def _made_from(graph: Graph) -> str:
+    """Return what the graph was folded from, and how much of it."""
+    if "jax_equations" in graph.metadata:
+        return f"{graph.metadata['jax_equations']} equations of JAX"
+    return f"{graph.metadata.get('tensorflow_ops', '?')} TensorFlow ops"
 
 
 def _cache_lines(cache: Mapping[str, Any]) -> list[str]:
@@ -225,6 +233,8 @@ def _for_xla(found: VerificationReport) -> bool:
 
 def report_text(found: VerificationReport, directory: Path | None) -> str:
     """Return what ``verify``, ``export`` and ``run`` print."""
+    if is_of_jax(found):
+        return jax_report_text(found, directory)
     peak, seconds = found.peak_bytes, found.seconds
     plain = _bytes(peak["plain_measured"])
     if peak["plain_measured"] is None:

@@ -93,6 +93,9 @@ def _keras(probe: Probe) -> Line:
         return Line("keras", "Keras", state, text, mend, needed=True)
 
     backend = probe.found.get("keras", {}).get("backend") or _absent_backend(probe)
+    if backend == "jax":
+        text = "Keras is set up for JAX: profile, run, export and verify are for JAX's steps."
+        return line(PartState.OK, text)
     if backend and backend != "tensorflow":
         text = f"Keras is set up for the backend {backend}, but training steps need TensorFlow."
         return line(

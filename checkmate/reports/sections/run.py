@@ -94,16 +94,26 @@ def _report_facts(told: Fields) -> list[str]:
     ]
 
 
+def _is_of_jax(told: Fields) -> bool:
+    return bool(told.get("settings", dict, {}).get("framework") == "jax")
+
+
+def _peak_name(told: Fields) -> str:
+    return "peak, as XLA says" if _is_of_jax(told) else "peak on the allocator's meter"
+
+
 def _report_cards(told: Fields) -> list[tuple[str, str]]:
     peak, gradients = told.get("peak_bytes", dict), told.get("gradients", dict)
-    measured, plain = peak.get("measured"), peak.get("plain_measured")
+    how = "as XLA says" if _is_of_jax(told) else "measured"
+    kind = "predicted" if _is_of_jax(told) else "measured"  # XLA plans its buffers; none is measured
+    measured, plain = peak.get(kind), peak.get(f"plain_{kind}")
     smaller = f" (−{100 * (1 - measured / plain):.0f} % against the plain step)" if measured and plain else ""
     same = "bitwise equal" if gradients.get("bitwise") else "equal" if gradients.get("equal") else "DIFFERENT"
     same = "not compared" if gradients.get("equal") is None else same
     what = gradients.get("compared", "gradients")
     return [
         ("as promised" if told.get("ok", bool) else "NOT as promised", f"loss, {what}, peak"),
-        (_bytes(measured), f"peak, measured{smaller}"),
+        (_bytes(measured), f"peak, {how}{smaller}"),
         (_seconds(told.get("seconds", dict).get("measured")), "a step, measured"),
         (same, f"{what}, with the same kernels, measured{_at_batch(told, gradients)}"),
     ]
@@ -135,7 +145,7 @@ def _apart(gradients: Mapping[str, Any]) -> str:
 def _report_blocks(told: Fields) -> list[Block]:
     peak, seconds, loss = (told.get(name, dict) for name in ("peak_bytes", "seconds", "loss"))
     rows = [
-        ("peak on the allocator's meter", *_line(peak, "", _bytes)),
+        (_peak_name(told), *_line(peak, "", _bytes)),
         ("requested bytes", *_line(peak, "_requested", _bytes)),
         ("seconds a step", *_line(seconds, "", _seconds)),
         ("loss", NONE, _plainly(loss.get("optimized")), NONE, _plainly(loss.get("plain")), NONE),

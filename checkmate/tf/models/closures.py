@@ -13,8 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from checkmate.models.keras_graph import walk_layers
 from checkmate.tf import private
-from checkmate.tf.models.keras_graph import walk_layers
 
 _PLAIN = (bool, int, float, complex, str, bytes, np.ndarray, np.generic, tf.Tensor)
 _MOST_ITEMS = 10_000  # of one list or dictionary

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from checkmate.models.arrays import ArraySpec, random_input, random_label
 from checkmate.tf.models.batch import BatchLayout
 
 
@@ -102,11 +103,11 @@ class LoadedModel:
             return [_tensor(values, spec) for values, spec in own], []
         random = np.random.default_rng(seed)
         inputs = [
-            _tensor(_values(random, spec, size), spec)
+            _tensor(random_input(random, _array(spec), size), spec)
             for spec, size in zip(self.input_specs, self.vocabularies, strict=True)
         ]
         labels = [
-            _tensor(_labels(random, tuple(spec.shape), kind, classes), spec)
+            _tensor(random_label(random, tuple(spec.shape), kind, classes), spec)
             for spec, kind, classes in zip(
                 self.label_specs, self.label_kinds, self.label_classes, strict=True
             )
@@ -118,23 +119,13 @@ def _pack(structure: Any, tensors: Sequence[tf.Tensor]) -> Any:
     return keras.tree.map_structure(lambda index: None if index < 0 else tensors[index], structure)
 
 
-def _values(random: np.random.Generator, spec: tf.TensorSpec, vocabulary: int) -> np.ndarray:
-    shape = tuple(spec.shape)
-    if spec.dtype == tf.bool:
-        return random.integers(0, 2, shape)
-    if vocabulary:
-        return random.integers(1 if vocabulary > 2 else 0, vocabulary, shape)
-    return random.random(shape, dtype=np.float32)
+def tensor_specs(specs: Sequence[ArraySpec]) -> tuple[tf.TensorSpec, ...]:
+    """Return specs of arrays as TensorFlow's."""
+    return tuple(tf.TensorSpec(spec.shape, spec.dtype) for spec in specs)
 
 
-def _labels(random: np.random.Generator, shape: tuple[int, ...], kind: str, classes: int) -> np.ndarray:
-    if kind == "class":
-        return random.integers(0, classes, shape)
-    if kind == "one_hot":
-        return np.eye(shape[-1], dtype=np.float32)[random.integers(0, shape[-1], shape[:-1])]
-    if kind == "binary":
-        return random.integers(0, 2, shape)
-    return random.random(shape, dtype=np.float32)
+def _array(spec: tf.TensorSpec) -> ArraySpec:
+    return ArraySpec(tuple(spec.shape), spec.dtype.name)
 
 
 def _tensor(values: np.ndarray, spec: tf.TensorSpec) -> tf.Tensor:

@@ -7,6 +7,7 @@ brings along. Such a model may come with a batch too; if not, one is made that f
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,15 +18,16 @@ import numpy as np
 import tensorflow as tf
 
 from checkmate.errors import CheckmateError, DynamicShapeError, JitCompiledError, TraceError, UsageError
+from checkmate.models.arrays import ArraySpec
+from checkmate.models.error_text import first_line, reason
+from checkmate.models.inputs import Inputs, build_subclassed, describe_inputs
+from checkmate.models.keras_graph import inputs_of
+from checkmate.models.labels import Labels, describe_labels
+from checkmate.models.user_code import FromCode, require_no_options
 from checkmate.request import ModelRequest, Target
-from checkmate.tf.error_text import first_line, reason
 from checkmate.tf.models.batch import BatchLayout, flatten_arguments, flatten_data
 from checkmate.tf.models.closures import layers_of
-from checkmate.tf.models.inputs import Inputs, build_subclassed, describe_inputs
-from checkmate.tf.models.keras_graph import inputs_of
-from checkmate.tf.models.labels import Labels, describe_labels
-from checkmate.tf.models.model import LoadedModel, ModelLike, OwnStep
-from checkmate.tf.models.user_code import FromCode
+from checkmate.tf.models.model import LoadedModel, ModelLike, OwnStep, tensor_specs
 
 _UNBOUND = re.compile(r"Binding inputs to tf.function failed due to `(.+?)`")
 _NO_LABELS = Labels((), (), (), None)
@@ -103,7 +105,7 @@ def explained(name: str) -> Iterator[None]:
 
 def _load_function(found: FromCode, request: ModelRequest, notes: list[str]) -> LoadedModel:
     """Return the step that is a function of tensors."""
-    _require_no_options(request)
+    require_no_options(request)
     example = found.example if isinstance(found.example, tuple) else (found.example,)
     layout, tensors = flatten_arguments((_with_values(example), {}))
     if not tensors:
@@ -155,7 +157,7 @@ def _load_train_step(found: FromCode, request: ModelRequest, notes: list[str]) -
     """Return the step that a model brings along."""
     model = found.subject
     _require_compiled(model, request)
-    _require_no_options(request, shape=found.has_example)
+    require_no_options(request, shape=found.has_example)
     if found.has_example:
         own = _train_step(model, request, _with_values(found.example), sized=found.sized)
         return _loaded(model, own, request, [*notes, *_example_notes(found, request, own.layout)])
@@ -194,14 +196,15 @@ def _likely_batches(model: Any, request: ModelRequest) -> Iterator[tuple[Any, li
     labels = _labels(model, inputs, request.batch_size)
     for wanted in (labels, _NO_LABELS) if labels.specs else (_NO_LABELS,):
         plain = LoadedModel(
-            model, model.name, request.batch_size, inputs.specs, wanted.specs, inputs.structure,
+            model, model.name, request.batch_size, tensor_specs(inputs.specs), tensor_specs(wanted.specs),
+            inputs.structure,
             wanted.structure, inputs.vocabularies, wanted.kinds, wanted.classes, (),
         )  # fmt: skip
         x, y = plain.make_batch()
         data = plain.pack_inputs(x)
         if wanted.specs:
             data = data, plain.pack_labels(y)
-        what = " and ".join(f"{spec.dtype.name} of {_show(spec)}" for spec in (*inputs.specs, *wanted.specs))
+        what = " and ".join(f"{spec.dtype} of {_show(spec)}" for spec in (*inputs.specs, *wanted.specs))
         yield data, [*inputs.notes, *wanted.notes, f"its train_step is given {what}{where}"]
 
 
@@ -219,7 +222,7 @@ def _inputs(model: Any, request: ModelRequest) -> tuple[Inputs, str]:
                 str(error), hint=f"{error.hint}; or return the model with a batch for it: (model, batch)"
             ) from error
     described = [(describe_inputs(part, request), part.name) for part in parts]
-    found, name = max(described, key=lambda each: sum(spec.shape.num_elements() for spec in each[0].specs))
+    found, name = max(described, key=lambda each: sum(math.prod(spec.shape) for spec in each[0].specs))
     return found, f", as its part {name!r} takes it"
 
 
@@ -300,24 +303,6 @@ def _require_compiled(model: Any, request: ModelRequest) -> None:
         )
 
 
-def _require_no_options(request: ModelRequest, *, shape: bool = True) -> None:
-    """Raise an error if an option would change what a step has of its own.
-
-    ``shape``: it has the shape of its inputs too.
-    """
-    given = {"--loss": request.loss, "--optimizer": request.optimizer}
-    if shape:
-        given["--input-shape"] = (
-            None if request.input_shape is None else ",".join(map(str, request.input_shape))
-        )
-    for option, value in given.items():
-        if value is not None:
-            raise UsageError(
-                f"{option} {value} cannot change the step of {request.model}, which brings its own",
-                hint="change it where the step is made",
-            )
-
-
 def _with_values(example: Any) -> Any:
     """Return ``example`` with arrays where it gives shapes alone.
 
@@ -359,5 +344,5 @@ def _short(request: ModelRequest) -> str:
     return request.model.rpartition(":")[2]
 
 
-def _show(spec: tf.TensorSpec) -> str:
-    return "×".join(map(str, spec.shape.as_list())) or "a number"
+def _show(spec: ArraySpec) -> str:
+    return "×".join(map(str, tuple(spec.shape))) or "a number"

@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from checkmate.catalog.peers import PeerMethod
 from checkmate.errors import NotApplicableError
+from checkmate.models.keras_graph import walk_layers
 from checkmate.request import ModelRequest
-from checkmate.tf.models.keras_graph import walk_layers
 from checkmate.tf.models.load import load_model
 from checkmate.tf.models.model import LoadedModel
 from checkmate.tf.peers.segments import cuts_for, layer_calls, segmented_forward, segments

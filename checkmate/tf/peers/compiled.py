@@ -17,11 +17,11 @@ import tensorflow as tf
 
 from checkmate.catalog.peers import PLAIN, ROUNDING_16, ROUNDING_16_OF_ONE, find_method
 from checkmate.errors import NotApplicableError, NotCompiledError
+from checkmate.models.keras_graph import walk_layers
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf.costs.session import choose_device, flat_batch, prepare
 from checkmate.tf.measure.step import compiled_step
-from checkmate.tf.models.keras_graph import walk_layers
 from checkmate.tf.peers.build import BuiltStep, build, recomputable_layers
 from checkmate.tf.peers.measure import Answer, comparison, outcome, result_or_sentence, timed_in_turns
 from checkmate.tf.trace.coarsen import FoldedStep

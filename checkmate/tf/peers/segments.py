@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from checkmate.catalog.peers import Cut
 from checkmate.errors import NotApplicableError
-from checkmate.tf.models.keras_graph import calls, inputs_of, output_structure, outputs_of
+from checkmate.models.keras_graph import calls, inputs_of, output_structure, outputs_of
 
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 

@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from checkmate.errors import TraceError
 from checkmate.ir.graph import Phase
+from checkmate.models.error_text import first_line
 from checkmate.tf import private
-from checkmate.tf.error_text import first_line
 from checkmate.tf.models.model import LoadedModel
 from checkmate.tf.trace.variables import tracing_once
 

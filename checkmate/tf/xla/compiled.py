@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from checkmate.errors import NotCompiledError
-from checkmate.tf.error_text import first_line
+from checkmate.models.error_text import first_line
 from checkmate.tf.xla.memory import XlaMemory, read_memory
 
 _STAGE = "optimized_hlo_proto_serialized"

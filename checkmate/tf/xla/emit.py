@@ -102,7 +102,7 @@ class _TiedEmitter(Copies):
                 self.before = tensor
 
     def _waits(self, inputs: Sequence[tf.Tensor]) -> bool:
-        """Return whether one of ``inputs`` waits already, and so the op that reads it."""
+        """Return whether one of ``inputs`` waits already, and so its reader."""
         return any(_behind_views(tensor, self.waiting) for tensor in inputs)
 
     def _tie(self, member: int, inputs: list[tf.Tensor]) -> list[tf.Tensor]:

@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from checkmate.tf.models.labels import losses_per_output
+from checkmate.models.labels import losses_per_output
 from checkmate.tf.models.load import optimizer_bytes, parameter_bytes
 from checkmate.tf.models.model import LoadedModel
 from checkmate.tf.trace.trace import step_function

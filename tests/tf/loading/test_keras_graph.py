@@ -11,7 +11,7 @@ import weakref
 import keras
 from keras import layers
 
-from checkmate.tf.models.keras_graph import (
+from checkmate.models.keras_graph import (
     forget_unused,
     inputs_of,
     outputs_of,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from keras import layers
 
-from checkmate.tf.models.losses import loss_name
+from checkmate.models.losses import loss_name
 from tests.tf.conftest import dense_model, load
 
 pytestmark = pytest.mark.heavy  # models are saved and loaded in processes

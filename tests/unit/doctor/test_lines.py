@@ -197,6 +197,11 @@ def test_keras_on_another_backend(facts: Facts) -> None:
     assert not line(facts, "tensorflow").blocks
 
 
+def test_keras_on_jax_blocks_nothing() -> None:
+    found = line(tensorflow(found={**FOUND, "keras": {**FOUND["keras"], "backend": "jax"}}), "keras")
+    assert not found.blocks and "set up for JAX" in found.text
+
+
 def test_no_meter_blocks_and_a_meter_with_a_threshold_does_not() -> None:
     for metered_from, state in ((None, PartState.MISSING), (256 << 10, PartState.LIMITED), (0, PartState.OK)):
         settings = {"kind": "cpu", "kernels": "eigen", "metered_from": metered_from}

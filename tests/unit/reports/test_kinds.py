@@ -53,6 +53,15 @@ def rows(section: Section, title: str) -> list[dict[str, str]]:
     return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
 
 
+def test_an_exported_step_of_jax(written: Written) -> None:
+    section = only(written.folder / "jax_export.json")
+    assert section.title == "chain: exported by jax.export"
+    assert section.cards[0][0] == "NOT as promised" and section.cards[1][0] == "22.0 KiB"
+    (reloaded,) = [row for row in rows(section, "Bytes") if row[""] == "the step read from the file"]
+    assert reloaded["temporary"] == "18.0 KiB" and reloaded["shared"] == "2.00 KiB"
+    assert any("over the budget" in text for text in words(section))
+
+
 def test_every_kind_is_written_here(written: Written) -> None:
     formats = {
         read_json(path)["format"] for path in written.folder.rglob("*.json*") if path.suffix != ".jsonl"

@@ -164,6 +164,40 @@ def write_journal(path: Path) -> None:
         journal.add("c", "chain: the least memory known", {"peak_bytes": 40})
 
 
+def write_jax_export(path: Path) -> dict[str, Any]:
+    """Write what ``checkmate.jax.export`` does, for which JAX is needed."""
+
+    def held(temporary: int) -> dict[str, int]:
+        fixed = {"arguments": 4096, "results": 2048, "shared": 2048}
+        return {**fixed, "temporary": temporary, "whole": 4096 + temporary}
+
+    told = {
+        "format": "checkmate-jax-export",
+        "version": 1,
+        "step": "chain",
+        "file": "step.jax-export",
+        "platform": "cpu",
+        "call": "tree",
+        "donate_argnums": [0],
+        "budget_bytes": 20480,
+        "plain_bytes": held(32768),
+        "reached_bytes": held(16384),
+        "reloaded_bytes": held(18432),
+        "predicted_overhead": 0.125,
+        "recomputations": 3,
+        "ops": 20,
+        "status": "feasible",
+        "gap": 0.01,
+        "ok": False,
+        "problems": ["the reloaded step takes 22.0 KiB, which is over the budget of 20.0 KiB"],
+        "arguments": [{"path": "[0]", "shape": [32, 32], "dtype": "float32", "donated": True}],
+        "results": [{"path": "[0]", "shape": [32, 32], "dtype": "float32"}],
+        "versions": {"jax": "0.10.2"},
+    }
+    write_json(path, told)
+    return told
+
+
 def write_explored(path: Path) -> None:
     asked = graph()
     results = [
@@ -188,6 +222,7 @@ WRITERS: dict[str, Any] = {
     "compiled-peers.json": write_compiled_peers,
     "batch.json": write_batch,
     "batches.json": write_batches,
+    "jax_export.json": write_jax_export,
     "sweep.jsonl": write_journal,
     "explored.json.gz": write_explored,
 }

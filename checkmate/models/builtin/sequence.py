@@ -11,7 +11,7 @@ from typing import Any
 import keras
 from keras import layers
 
-from checkmate.tf.builtin.samples import Positions
+from checkmate.models.builtin.samples import Positions
 
 _VOCABULARY, _TOKENS, _WIDTH, _HEADS, _BLOCKS = 2000, 256, 256, 4, 4
 

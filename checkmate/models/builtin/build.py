@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from checkmate.catalog.model_names import require_zoo_model
-from checkmate.tf.builtin import segmentation, sequence, training_variants, vision
+from checkmate.models.builtin import segmentation, sequence, training_variants, vision
 
 _BUILDERS: dict[str, Callable[[], Any]] = {
     **vision.BUILDERS,

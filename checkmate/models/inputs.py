@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from checkmate.errors import DynamicShapeError, TraceError, UsageError
+from checkmate.models.arrays import ArraySpec
+from checkmate.models.error_text import reason
+from checkmate.models.keras_graph import input_structure, inputs_of, producer, readers, walk_layers
 from checkmate.request import ModelRequest
-from checkmate.tf.error_text import reason
-from checkmate.tf.models.keras_graph import input_structure, inputs_of, producer, readers, walk_layers
 
 _EXAMPLES = {1: (128,), 2: (128, 64), 3: (224, 224, 3), 4: (16, 64, 64, 3)}  # by the rank after the batch
 
@@ -29,7 +29,7 @@ class Inputs:
     how many token ids are legal (ids from 0), 0 where the values are no ids.
     """
 
-    specs: tuple[tf.TensorSpec, ...]
+    specs: tuple[ArraySpec, ...]
     structure: Any
     vocabularies: tuple[int, ...]
     notes: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ def build_subclassed(model: Any, inputs: Inputs) -> Any:
     Raises:
         TraceError: the model's own code failed.
     """
-    tensors = [keras.KerasTensor(tuple(spec.shape), spec.dtype.name) for spec in inputs.specs]
+    tensors = [keras.KerasTensor(spec.shape, spec.dtype) for spec in inputs.specs]
     try:
         return model(keras.tree.map_structure(lambda index: tensors[index], inputs.structure))
     except Exception as error:  # foreign code: a subclassed model's call may raise anything
@@ -128,13 +128,14 @@ def _fixed(tensor: Any, shape: tuple[int, ...]) -> Any:
     return keras.Input(batch_shape=(tensor.shape[0], *shape), dtype=tensor.dtype, name=producer(tensor).name)
 
 
-def _spec(tensor: Any, batch_size: int) -> tf.TensorSpec:
+def _spec(tensor: Any, batch_size: int) -> ArraySpec:
     shape = tuple(tensor.shape)
+    spec = ArraySpec((batch_size, *shape[1:]), str(tensor.dtype))
     if None in shape[1:]:
         raise DynamicShapeError(
             f"the input {producer(tensor).name!r} has shape {_show(shape)}, "
             "with sizes left open besides the batch",
-            hint=_shape_hint(shape[1:], tokens=tf.as_dtype(tensor.dtype).is_integer),
+            hint=_shape_hint(shape[1:], tokens=spec.is_integer),
         )
     if shape[0] is not None and shape[0] != batch_size:
         raise UsageError(
@@ -152,7 +153,7 @@ def _spec(tensor: Any, batch_size: int) -> tf.TensorSpec:
             "so its size is not known",
             hint="build the model on a dense input",
         )
-    return tf.TensorSpec((batch_size, *shape[1:]), tf.as_dtype(tensor.dtype))
+    return spec
 
 
 def _inputs_of_subclassed(model: Any, request: ModelRequest) -> Inputs:
@@ -181,14 +182,15 @@ def _inputs_of_subclassed(model: Any, request: ModelRequest) -> Inputs:
     largest = _embedding_size(model)
     specs, vocabularies, notes = [], [], []
     for shape in found:
-        if None in shape[1:]:
+        sizes = tuple(size for size in shape[1:] if size is not None)
+        if len(sizes) < len(shape) - 1:
             raise DynamicShapeError(
                 f"the model {model.name!r} was built on the shape {_show(shape)}, "
                 "with sizes left open besides the batch",
                 hint=_shape_hint(shape[1:], tokens=len(shape) == 2 and _embedding_size(model) > 0),
             )
         tokens = largest if len(shape) == 2 else 0
-        specs.append(tf.TensorSpec((request.batch_size, *shape[1:]), tf.int32 if tokens else tf.float32))
+        specs.append(ArraySpec((request.batch_size, *sizes), "int32" if tokens else "float32"))
         vocabularies.append(tokens)
         if tokens:
             notes.append(f"the input of shape {_show(shape)} is assumed to hold token ids below {tokens}")
@@ -208,14 +210,14 @@ def _shape_hint(shape: Sequence[int | None], *, tokens: bool) -> str:
     return f"pass --input-shape, {what}, e.g. --input-shape {example}"
 
 
-def _vocabulary(model: Any, tensor: Any, spec: tf.TensorSpec) -> int:
+def _vocabulary(model: Any, tensor: Any, spec: ArraySpec) -> int:
     """Return how many ids are legal in one input.
 
     It is the size of the smallest table that reads the input, directly or inside a layer; 2 for other
     integers; 0 for values that are no ids.
     """
     sizes = [size for layer in readers(model, tensor) if (size := _embedding_size(layer))]
-    if not sizes and spec.dtype.is_integer:
+    if not sizes and spec.is_integer:
         # Some layer lies between the input and the tables. An id of the smallest table is legal in all.
         sizes = [_embedding_size(model) or 2]
     return min(sizes, default=0)
@@ -233,5 +235,5 @@ def _show(shape: Sequence[int | None]) -> str:
     return ",".join("?" if size is None else str(size) for size in shape)
 
 
-def _show_specs(specs: Sequence[tf.TensorSpec]) -> str:
-    return " and ".join(f"a {spec.dtype.name} tensor of shape {_show(tuple(spec.shape))}" for spec in specs)
+def _show_specs(specs: Sequence[ArraySpec]) -> str:
+    return " and ".join(f"a {spec.dtype} tensor of shape {_show(spec.shape)}" for spec in specs)

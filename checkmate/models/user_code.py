@@ -10,7 +10,7 @@ import dataclasses
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,12 +18,11 @@ from types import ModuleType
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from checkmate.catalog.model_names import require_code
-from checkmate.errors import LoadError, ModelReadError
-from checkmate.tf import private
-from checkmate.tf.error_text import reason
+from checkmate.errors import LoadError, ModelReadError, UsageError
+from checkmate.models.error_text import reason
+from checkmate.request import ModelRequest
 
 _PAIR = "return both: (step, example), where example is a tuple of the step's arguments"
 
@@ -43,7 +42,19 @@ class FromCode:
     sized: bool = False
 
 
-def from_code(spec: str, *, allow_code: bool, batch_size: int) -> FromCode:
+@dataclass(frozen=True)
+class StepRules:
+    """What a framework asks of a training step that code gives.
+
+    Each is called with what was found and its ``file.py:function``, and raises a LoadError where it will not
+    do. ``maker``: of what the code names; ``step``: of the step that it returned.
+    """
+
+    maker: Callable[[Any, str], None]
+    step: Callable[[Any, str], None]
+
+
+def from_code(spec: str, *, allow_code: bool, batch_size: int, rules: StepRules) -> FromCode:
     """Return what ``file.py:function`` returns or names.
 
     It is a model, compiled or not, or a pair of a training step (or a model) and an example. A function with
@@ -62,7 +73,7 @@ def from_code(spec: str, *, allow_code: bool, batch_size: int) -> FromCode:
     with _importing_beside(path), contextlib.redirect_stdout(sys.stderr):
         try:
             named = _attribute(_run(path), function_name, file_name)
-            _require_maker(named, spec)
+            rules.maker(named, spec)
             sized = _takes_batch_size(named)
             if isinstance(named, keras.Model):
                 found: Any = named
@@ -75,10 +86,10 @@ def from_code(spec: str, *, allow_code: bool, batch_size: int) -> FromCode:
                 f"{spec} failed with {type(error).__name__}: {_text(error)}{_error_place(error, path)}",
                 hint="run it by itself first; --debug shows the whole traceback",
             ) from error
-    return dataclasses.replace(_understood(found, spec), sized=sized)
+    return dataclasses.replace(_understood(found, spec, rules), sized=sized)
 
 
-def _understood(found: Any, spec: str) -> FromCode:
+def _understood(found: Any, spec: str, rules: StepRules) -> FromCode:
     """Return what ``spec`` gave, as a model or a step.
 
     Raises:
@@ -90,16 +101,7 @@ def _understood(found: Any, spec: str) -> FromCode:
         raise LoadError(f"{spec} returned a training step without an example of its arguments", hint=_PAIR)
     if isinstance(found, tuple) and len(found) == 2:
         subject, example = found
-        if isinstance(subject, tf.types.experimental.ConcreteFunction):
-            raise LoadError(
-                f"{spec} returned a concrete function, which is traced for one layout already",
-                hint="return the tf.function that it came from",
-            )
-        if private.method_owner(subject) == (True, None):
-            raise LoadError(
-                f"{spec} returned a method of an object that is gone: a tf.function does not keep its object",
-                hint="keep the object outside of the function, or return a function that calls the method",
-            )
+        rules.step(subject, spec)
         if isinstance(subject, keras.Model) or _is_step(subject):
             if example is None:
                 raise LoadError(f"{spec} returned None as the example of its step", hint=_PAIR)
@@ -117,18 +119,33 @@ def _is_step(found: Any) -> bool:
     return callable(found) and not isinstance(found, (type, keras.layers.Layer))
 
 
-def _require_maker(named: Any, spec: str) -> None:
-    """Raise an error if a step is named in place of what makes it.
+def require_no_options(request: ModelRequest, *, shape: bool = True) -> None:
+    """Raise an error if an option would change what a step has of its own.
+
+    ``shape``: it has the shape of its inputs too.
 
     Raises:
-        LoadError: ``named`` is a ``tf.function``.
+        UsageError: an option would.
     """
-    compiled = (tf.types.experimental.PolymorphicFunction, tf.types.experimental.ConcreteFunction)
-    if isinstance(named, compiled):
-        raise LoadError(
-            f"{spec} is a training step itself, and its example is not known",
-            hint="name a function that returns both: (step, example)",
+    given = {"--loss": request.loss, "--optimizer": request.optimizer}
+    if shape:
+        given["--input-shape"] = (
+            None if request.input_shape is None else ",".join(map(str, request.input_shape))
         )
+    for option, value in given.items():
+        if value is not None:
+            raise UsageError(
+                f"{option} {value} cannot change the step of {request.model}, which brings its own",
+                hint="change it where the step is made",
+            )
+
+
+def no_maker(spec: str) -> LoadError:
+    """Return the error for a step that is named in place of what makes it."""
+    return LoadError(
+        f"{spec} is a training step itself, and its example is not known",
+        hint="name a function that returns both: (step, example)",
+    )
 
 
 def _takes_batch_size(function: Any) -> bool:

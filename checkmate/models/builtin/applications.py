@@ -12,7 +12,7 @@ import keras
 
 from checkmate.catalog.model_names import APPLICATIONS, require_application
 from checkmate.errors import LoadError, UsageError
-from checkmate.tf.error_text import reason
+from checkmate.models.error_text import reason
 
 PREFIX = APPLICATIONS
 

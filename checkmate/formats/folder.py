@@ -12,6 +12,7 @@ from pathlib import Path
 
 from checkmate.errors import ExportError
 
+_EXPORTED = ("schedule.json", "export.json")  # one of them is in every export
 _HERE, _EXCHANGE = -100, 2  # as linux/fcntl.h and linux/fs.h name them: AT_FDCWD, RENAME_EXCHANGE
 
 
@@ -60,7 +61,7 @@ def put_in_place(staged: Path, directory: Path) -> None:
     if not directory.exists():
         os.rename(staged, directory)
         return
-    if any(directory.iterdir()) and not (directory / "schedule.json").exists():
+    if any(directory.iterdir()) and not any((directory / name).exists() for name in _EXPORTED):
         raise ExportError(
             f"{directory} is not empty and holds no earlier export", hint="choose another output folder"
         )

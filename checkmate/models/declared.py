@@ -46,7 +46,7 @@ def require_own_data(path: Path, kind: str) -> None:
         UnsafeModelError: it links to another file. ModelReadError: it declares far more than its size, or
         looking into it does not end.
     """
-    command = module_command("checkmate.tf.models.declared", str(path), kind)
+    command = module_command("checkmate.models.declared", str(path), kind)
     ended = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
     if ended.returncode < 0:
         raise ModelReadError(

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
-import tensorflow as tf
 
-from checkmate.tf.models.losses import loss_name
-
-FLOAT, BINARY, ONE_HOT, CLASS = "float", "binary", "one_hot", "class"
+from checkmate.models.arrays import BINARY, CLASS, FLOAT, ONE_HOT, ArraySpec
+from checkmate.models.losses import loss_name
 
 _KINDS = {
     "sparse_categorical_crossentropy": CLASS,
@@ -39,7 +37,7 @@ class Labels:
     ``structure`` is theirs; see ``LoadedModel``.
     """
 
-    specs: tuple[tf.TensorSpec, ...]
+    specs: tuple[ArraySpec, ...]
     kinds: tuple[str, ...]
     classes: tuple[int, ...]
     structure: Any
@@ -53,7 +51,7 @@ def describe_labels(model: Any, outputs: Any, batch_size: int) -> Labels:
     """
     flat = keras.tree.flatten(outputs)
     losses = losses_per_output(model.loss, outputs, getattr(model, "output_names", None) or ())
-    specs: list[tf.TensorSpec] = []
+    specs: list[ArraySpec] = []
     kinds: list[str] = []
     classes: list[int] = []
     places: list[int] = []
@@ -70,9 +68,9 @@ def describe_labels(model: Any, outputs: Any, batch_size: int) -> Labels:
         kinds.append(kind or FLOAT)
         is_class = kind == CLASS
         specs.append(
-            tf.TensorSpec((batch_size, *shape[:-1]), tf.int32)
+            ArraySpec((batch_size, *shape[:-1]), "int32")
             if is_class
-            else tf.TensorSpec((batch_size, *shape), tf.float32)
+            else ArraySpec((batch_size, *shape), "float32")
         )
         classes.append(int(shape[-1]) if is_class and shape else 0)
     structure = keras.tree.pack_sequence_as(outputs, places)

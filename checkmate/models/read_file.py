@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 import tempfile
 import warnings
 import zipfile
@@ -19,14 +20,13 @@ from typing import Any
 
 import h5py
 import keras
-import tensorflow as tf
 
 from checkmate.catalog.file_kind import HDF5, KERAS, keras_config, model_file_kind
 from checkmate.errors import ModelReadError, UnsafeModelError
+from checkmate.models.compile_config import compile_as_saved
+from checkmate.models.declared import require_own_data
+from checkmate.models.error_text import reason
 from checkmate.request import ModelRequest
-from checkmate.tf.error_text import reason
-from checkmate.tf.models.compile_config import compile_as_saved
-from checkmate.tf.models.declared import require_own_data
 
 # Errors that Keras, h5py and zipfile were seen to raise for damaged or foreign files.
 _READ_ERRORS = (
@@ -43,7 +43,6 @@ _READ_ERRORS = (
     AssertionError,
     zipfile.BadZipFile,
     zlib.error,
-    tf.errors.OpError,
 )
 _CUT = re.compile(r"truncated file: eof = (\d+), .*stored_eof = (\d+)")
 _NO_SLOTS = re.compile(r"Skipping variable loading for optimizer .* the saved optimizer has [0-2] variables")
@@ -66,7 +65,7 @@ def read_model(path: Path, request: ModelRequest) -> tuple[Any, list[str]]:
                     warnings.simplefilter("always")
                     model = keras.saving.load_model(readable, safe_mode=not request.allow_code)
                 return model, _notes_of_warnings(caught)
-            except _READ_ERRORS:
+            except _read_errors():
                 # Perhaps only its loss, optimizer or metrics are unknown. If not, the next call explains.
                 model = _load(path, readable, kind, request)
             return model, compile_as_saved(model, keras_config(path).get("compile_config"), path, request)
@@ -91,8 +90,14 @@ def _load(path: Path, readable: Path, kind: str, request: ModelRequest) -> Any:
     """Return the model in ``readable``, not compiled."""
     try:
         return keras.saving.load_model(readable, compile=False, safe_mode=not request.allow_code)
-    except _READ_ERRORS as error:
+    except _read_errors() as error:
         raise _read_error(error, path, kind) from error
+
+
+def _read_errors() -> tuple[type[BaseException], ...]:
+    """Return the errors of reading; where Keras uses TensorFlow, its own too."""
+    tensorflow = sys.modules.get("tensorflow")
+    return _READ_ERRORS if tensorflow is None else (*_READ_ERRORS, tensorflow.errors.OpError)
 
 
 def _read_error(error: BaseException, path: Path, kind: str) -> ModelReadError | UnsafeModelError:

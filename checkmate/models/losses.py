@@ -12,8 +12,8 @@ from typing import Any
 import keras
 
 from checkmate.errors import UsageError
+from checkmate.models.keras_graph import outputs_of, producer
 from checkmate.request import ModelRequest
-from checkmate.tf.models.keras_graph import outputs_of, producer
 
 _OPTIMIZER = "adam"
 _SHORT_LOSSES = ("mse", "mae", "mape", "msle", "bce", "kld")

@@ -1,0 +1,1 @@
+"""Scheduled steps in files, by ``jax.export``."""

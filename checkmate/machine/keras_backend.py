@@ -1,0 +1,34 @@
+"""Tell what Keras computes with, without importing it.
+
+The import takes seconds, and imports what it computes with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+JAX, TENSORFLOW = "jax", "tensorflow"
+
+
+def keras_backend() -> str:
+    """Return the name of Keras's backend, as Keras itself would choose it.
+
+    It is that of the Keras that is imported; else ``KERAS_BACKEND``, else what ``keras.json`` says.
+    """
+    keras = sys.modules.get("keras")
+    if keras is not None and hasattr(keras, "config"):
+        return str(keras.config.backend())
+    return os.environ.get("KERAS_BACKEND") or _configured() or TENSORFLOW
+
+
+def _configured() -> str:
+    """Return the backend that Keras's own file names, or nothing."""
+    home = Path(os.environ.get("KERAS_HOME") or Path("~/.keras").expanduser())
+    try:
+        told = json.loads((home / "keras.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return str(told.get("backend", "")) if isinstance(told, dict) else ""

@@ -1,0 +1,136 @@
+"""Find a model, and make it ready to be traced.
+
+It is built and compiled then, and its batch is described.
+"""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from checkmate.catalog.model_names import is_built_here, is_in_zoo
+from checkmate.catalog.samples import find_sample
+from checkmate.catalog.zoo import PREFIX as ZOO_PREFIX
+from checkmate.errors import TraceError
+from checkmate.models.builtin import applications
+from checkmate.models.builtin.build import build_zoo_model
+from checkmate.models.builtin.dtype_policy import dtype_policy
+from checkmate.models.builtin.samples import build_sample
+from checkmate.models.inputs import (
+    Inputs,
+    build_subclassed,
+    describe_inputs,
+    index_structure,
+    resize_inputs,
+)
+from checkmate.models.keras_graph import forget_unused, output_structure, outputs_of
+from checkmate.models.labels import Labels, describe_labels
+from checkmate.models.losses import compile_defaults, copy_optimizer_state, recompile
+from checkmate.models.read_file import read_model
+from checkmate.models.user_code import FromCode, StepRules, from_code
+from checkmate.request import ModelRequest
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a request names: a model or a step, its name, and notes."""
+
+    code: FromCode
+    name: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyModel:
+    """A compiled model with its optimizer's state, and what its batch is."""
+
+    model: Any
+    name: str
+    inputs: Inputs
+    labels: Labels
+    notes: tuple[str, ...]
+
+
+def find_model(request: ModelRequest, rules: StepRules) -> Found:
+    """Return the model or the step that ``request`` names.
+
+    Samples and applications are built at the requested input shape.
+
+    Raises:
+        LoadError: the model cannot be found, read or safely opened. UsageError: an option does not fit.
+    """
+    spec = request.model
+    if not is_built_here(spec):
+        path = Path(spec)
+        model, notes = read_model(path, request)
+        return Found(FromCode(model), path.stem, tuple(notes))
+    policy = request.mixed_precision
+    said = () if policy is None else (f"built under the dtype policy {policy}",)
+    with dtype_policy(policy):
+        if spec.startswith(applications.PREFIX):
+            name = spec.removeprefix(applications.PREFIX)
+            return Found(FromCode(applications.build_application(name, request.input_shape)), name, said)
+        if is_in_zoo(spec):
+            name = spec.removeprefix(ZOO_PREFIX)
+            return Found(FromCode(build_zoo_model(name)), name, said)
+        if (sample := find_sample(spec)) is not None:
+            built = build_sample(spec, request.input_shape or sample.input_shape)
+            return Found(FromCode(built), spec, said)
+        found = from_code(spec, allow_code=request.allow_code, batch_size=request.batch_size, rules=rules)
+        return Found(found, spec.rpartition(":")[2], said)
+
+
+def make_ready(found: Found, request: ModelRequest) -> ReadyModel:
+    """Return the model of ``found``, compiled, with its optimizer's state.
+
+    Raises:
+        DynamicShapeError: the shape of an input is open.
+        TraceError: it has no training step that could be scheduled.
+        UsageError: an option does not fit the model.
+    """
+    notes = list(found.notes)
+    model = _resized(found.code.subject, request, notes)
+    inputs = describe_inputs(model, request)
+    outputs = _outputs(model, inputs)
+    notes += [*inputs.notes, *compile_defaults(model, request, keras.tree.flatten(outputs))]
+    labels = describe_labels(model, outputs, request.batch_size)
+    if not model.trainable_variables:
+        raise TraceError(
+            f"{found.name!r} has no trainable weights, so there is no training step",
+            hint="set trainable = True where the model is built",
+        )
+    if forget_unused(model):
+        gc.collect()
+    model.optimizer.build(model.trainable_variables)
+    return ReadyModel(model, found.name, inputs, labels, (*notes, *labels.notes))
+
+
+def _resized(model: Any, request: ModelRequest, notes: list[str]) -> Any:
+    """Return the model at the requested input shape.
+
+    A rebuilt model is compiled as the old one was.
+    """
+    if request.input_shape is None:
+        return model
+    resized, rebuilt = resize_inputs(model, request.input_shape)
+    if rebuilt:
+        if getattr(model, "compiled", False):
+            recompile(resized, model)
+            copy_optimizer_state(resized, model)
+        notes.append(f"input shape set to {','.join(map(str, request.input_shape))}")
+    return resized
+
+
+def _outputs(model: Any, inputs: Inputs) -> Any:
+    """Return the symbolic outputs in the structure that the call returns.
+
+    A subclassed model gets its weights by this.
+    """
+    if not outputs_of(model):
+        return build_subclassed(model, inputs)
+    tensors = outputs_of(model)
+    return keras.tree.map_structure(lambda index: tensors[index], index_structure(output_structure(model)))

@@ -1,0 +1,4 @@
+"""Compose the stages for steps of JAX.
+
+The package ``checkmate.jax`` does their work.
+"""
