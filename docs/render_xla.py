@@ -26,10 +26,10 @@ _HEAD = """\
 Each step is compiled by XLA: plainly, by schedules for shares of the plain step's temporaries, and under
 what Keras and TensorFlow offer. *Temporaries* are the bytes of XLA's own assignment of buffers, read from the
 compiled step; parameters and the batch come on top and are the same for all. *Predicted* is the extra
-computation by operation counts. *Measured* is the processor time beside the plain step's, the median of
-rounds in which all ways ran in turn. *Difference* is the largest one of any variable after one step (weights,
-momenta, statistics): the norm of the difference beside the variable's own norm, or beside a ten-thousandth
-of the largest variable's where that is more. `tests/tf/xla` holds loss and gradients to 1e-6.
+time, estimated from operations and bytes. *Measured* is the processor time beside the plain step's, the
+median of rounds in which all ways ran in turn. *Difference* is the largest one of any variable after one step
+(weights, momenta, statistics): the norm of the difference beside the variable's own norm, or beside a
+ten-thousandth of the largest variable's where that is more. `tests/tf/xla` holds loss and gradients to 1e-6.
 """
 _FOOT = """\
 The solver does not know what XLA fuses, so recomputing what is fused costs less than predicted, and what

@@ -11,6 +11,7 @@ variables after a first step: weights, momenta, statistics.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import statistics
 import time
@@ -40,6 +41,7 @@ from checkmate.tf.peers.build import build, recomputable_layers
 from checkmate.tf.training.measure import restored
 from checkmate.tf.training.trace import KerasStep, live_step
 from checkmate.tf.xla.compiled import StepCompilation, compile_step
+from checkmate.tf.xla.costs import costs_for_xla
 from checkmate.tf.xla.emit import tied_step
 from checkmate.tf.xla.fit import XlaFit, fit_compiled
 from checkmate.tf.xla.ties import Tied
@@ -87,6 +89,8 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
     tensors += [_random(spec, label=True) for spec in loaded.label_specs]
     layout, _ = flatten((tensors[0], tensors[1]))
     step = live_step(loaded.model, layout)
+    folded = dataclasses.replace(step.folded, graph=costs_for_xla(step.folded))
+    step = dataclasses.replace(step, folded=folded)
     variables = [*loaded.model.variables, *loaded.model.optimizer.variables]
     start = [np.array(variable) for variable in variables]
     plain = compile_step(step.plain(), layout.specs)

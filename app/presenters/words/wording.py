@@ -10,7 +10,7 @@ import re
 from collections import Counter
 
 from app.state.knowledge import ListedSchedule
-from checkmate.ir.graph import CostOrigin, Graph
+from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.machine.describe import elsewhere_words
 from checkmate.machine.keras_backend import JAX, keras_backend
 from checkmate.machine.stores.cost_origin import doubt_words, origin_words
@@ -31,9 +31,13 @@ def origin_text(graph: Graph) -> str:
         return "costs scaled"
     return {
         CostOrigin.MEASURED: f"costs {origin_words(graph)}{doubtful}",
-        CostOrigin.ANALYTIC: "costs estimated (operation counts)",
+        CostOrigin.ANALYTIC: f"costs estimated ({_counted(graph)})",
         CostOrigin.GIVEN: "costs as given in the file",
     }[graph.cost_origin]
+
+
+def _counted(graph: Graph) -> str:
+    return "operation counts" if graph.cost_unit is CostUnit.FLOP else "operations and bytes"
 
 
 def is_for_xla(graph: Graph) -> bool:

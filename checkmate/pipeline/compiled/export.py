@@ -25,8 +25,8 @@ from checkmate.pipeline.solving import StepSolver
 from checkmate.pipeline.verification.plain import Plain
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.request import ModelRequest
-from checkmate.tf.costs.profile import analytic_costs
 from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.tf.xla.costs import costs_for_xla
 from checkmate.tf.xla.saved_model import save_compiled_step
 from checkmate.units import Budget, format_bytes
 
@@ -51,7 +51,7 @@ def run_compiled(
         NotCompiledError: XLA cannot compile the step. NoScheduleError: no schedule that was compiled keeps
         the budget. VerificationError, ExportError: as ``export``. CancelledError: the user cancelled.
     """
-    folded = dataclasses.replace(folded, graph=analytic_costs(folded))
+    folded = dataclasses.replace(folded, graph=costs_for_xla(folded))
     search = begun(TracedForXla(request, folded, report, cancelled), solver)
     return _run(search, budget, directory, ())
 

@@ -133,7 +133,7 @@ def notes_on(search: CompiledSearch, fitted: FittedStep) -> tuple[str, ...]:
 def _costs_note(graph: Graph) -> str:
     if graph.cost_origin is not CostOrigin.ANALYTIC:
         return "the schedule was chosen by what ops cost one by one: XLA fuses them, and then they cost less"
-    return "the schedule was chosen by counts of operations: XLA fuses ops, so seconds are not predicted"
+    return "the schedule was chosen by estimates: XLA fuses ops, so seconds are not predicted"
 
 
 def _tied_note(tied: Tied) -> tuple[str, ...]:

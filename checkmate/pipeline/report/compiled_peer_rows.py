@@ -29,7 +29,7 @@ from checkmate.pipeline.solving import StepSolver, keep_everything_peak
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import session
-from checkmate.tf.costs.profile import analytic_costs
+from checkmate.tf.xla.costs import costs_for_xla
 from checkmate.tf.xla.emission import XlaEmission
 from checkmate.units import format_bytes, plural
 
@@ -96,7 +96,7 @@ def _ours(
 def _search(subject: PeerSubject) -> CompiledSearch:
     """Trace the step, compile it plainly and return the search for schedules."""
     folded = session.prepare(subject.request, report=subject.report, cancelled=subject.cancelled)
-    folded = dataclasses.replace(folded, graph=analytic_costs(folded))
+    folded = dataclasses.replace(folded, graph=costs_for_xla(folded))
     request = session.with_kernels_of(subject.request, folded.graph)
     return begun(TracedForXla(request, folded, subject.report, subject.cancelled), subject.solver)
 

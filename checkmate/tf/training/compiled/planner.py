@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkmate.errors import JitCompiledError, OnlySmallTensorsError, TraceError
+from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Progress, Report
 from checkmate.request import OnMiss
@@ -18,6 +19,7 @@ from checkmate.tf.training.plans.plan import Ask, PlanRequest
 from checkmate.tf.training.trace import LiveStep
 from checkmate.tf.training.wording import not_traced, trains_plainly
 from checkmate.tf.xla.compiled import StepCompilation, compile_step
+from checkmate.tf.xla.costs import costs_for_xla
 from checkmate.tf.xla.fit import XlaFit, fit_compiled, none_fits, smallest_remedy
 from checkmate.tf.xla.ties import Tied
 from checkmate.units import format_bytes, format_bytes_apart, plural
@@ -97,8 +99,9 @@ class CompiledPlanner:
             return CompiledPlan(layout, None, None, sentence)
         report(Progress("compile", message="compiling the plain step with XLA"))
         plain = self._compiled(step, None)
-        limit = self._limit_of(step, plain, report)
-        fit = self._fitted(step, plain, limit, report)
+        graph = costs_for_xla(step.folded)
+        limit = self._limit_of(step, graph, plain, report)
+        fit = self._fitted(step, graph, plain, limit, report)
         if not fit.fits and self.request.on_miss is OnMiss.RAISE:
             what = f"a training step of {step.name!r} with a {layout.describe()}"
             raise none_fits(what, fit, smallest_remedy(fit))
@@ -107,7 +110,7 @@ class CompiledPlanner:
     def _compiled(self, step: LiveStep, schedule: Schedule | None, tied: Tied = Tied.RUNS) -> StepCompilation:
         return compile_step(self._body(step.layout, step, schedule, tied), step.layout.specs)
 
-    def _limit_of(self, step: LiveStep, plain: StepCompilation, report: Report) -> int:
+    def _limit_of(self, step: LiveStep, graph: Graph, plain: StepCompilation, report: Report) -> int:
         """Return what arguments, results and temporaries may take in all.
 
         A share is of the plain step as XLA compiles it. ``min`` is what the schedule with the least memory
@@ -116,27 +119,29 @@ class CompiledPlanner:
         if self._limit is None:
             budget, least = self.request.budget, 0
             if budget.bytes_ is None and budget.share is None:
-                least = self._compiled(step, self._least(step, report)).memory.peak_bytes
+                least = self._compiled(step, self._least(graph, report)).memory.peak_bytes
             self._limit = budget.resolve(keep_everything_peak=plain.memory.peak_bytes, minimum=least)
         return self._limit
 
-    def _least(self, step: LiveStep, report: Report) -> Schedule:
-        return self.request.least(step.graph, report).schedule
+    def _least(self, graph: Graph, report: Report) -> Schedule:
+        return self.request.least(graph, report).schedule
 
-    def _fitted(self, step: LiveStep, plain: StepCompilation, limit: int, report: Report) -> XlaFit:
+    def _fitted(
+        self, step: LiveStep, graph: Graph, plain: StepCompilation, limit: int, report: Report
+    ) -> XlaFit:
         def solved(asked: int) -> Schedule | None:
-            found = self.request.answer(Ask(step.graph, asked, None, None), report)
-            return self.request.segments(step.graph, found, report).schedule
+            found = self.request.answer(Ask(graph, asked, None, None), report)
+            return self.request.segments(graph, found, report).schedule
 
         return fit_compiled(
-            step.graph,
+            graph,
             plain,
             limit,
             compile=lambda schedule, tied: self._compiled(step, schedule, tied),
             solve=solved,
-            least=lambda: self._least(step, report),
+            least=lambda: self._least(graph, report),
             report=report,
-            whole=lambda asked: self.request.whole(step.graph, asked),
+            whole=lambda asked: self.request.whole(graph, asked),
         )
 
 
@@ -150,7 +155,7 @@ def _sentence(step: LiveStep, fit: XlaFit) -> str:
         what = "nothing recomputed, all steps in their order"
     else:
         count = plural(fit.extra_steps, "recomputation")
-        what = f"{count}, {100 * fit.overhead:+.1f} % computation"
+        what = f"{count}, {100 * fit.overhead:+.1f} % time, estimated"
     tried = f"{plural(len(fit.attempts), 'schedule')} compiled in {fit.compile_seconds:.0f} s"
     said = f"{step.layout.describe()}, compiled by XLA: {what}; {peak} of {budget} ({plain}); {tried}"
     if fit.fits:
