@@ -15,7 +15,7 @@ from checkmate.pipeline.solving import StepSolver, keep_everything_peak, solve
 from checkmate.solvers.baselines.whole import whole_segments
 from checkmate.tf.xla.compiled import StepCompilation
 from checkmate.tf.xla.fit import XlaAttempt, XlaFit, fit_compiled, none_fits, smallest_remedy
-from checkmate.tf.xla.ties import WAYS
+from checkmate.tf.xla.ties import ways_to_tie
 from checkmate.units import Budget, plural
 
 
@@ -96,7 +96,7 @@ class CompiledSearch:
         overhead = simulate(graph, schedule).cost / graph.base_cost - 1 if graph.base_cost else 0.0
         tried: list[XlaAttempt] = []
         seconds = self.plain.seconds
-        for tied in WAYS:
+        for tied in ways_to_tie(graph):
             made = self.step.compiled(schedule, tied)
             tried.append(XlaAttempt(schedule, tied, len(schedule.steps) - graph.n, overhead, made.memory))
             seconds += made.seconds

@@ -64,6 +64,8 @@ class _TiedEmitter(Copies):
     operations: Sequence[float]
     runs: dict[int, int] = field(default_factory=dict)  # how often each node was emitted
     waiting: set[str] = field(default_factory=set)  # ops of this run of recomputations, or of this step
+    late: dict[str, tf.Tensor] = field(default_factory=dict)  # what stands for a value that waits by now
+    original: dict[str, str] = field(default_factory=dict)  # of what stands for a value: the value's name
     before: tf.Tensor | None = None  # of what was made so far, what can be known last
     scope: str = "start"
 
@@ -91,7 +93,7 @@ class _TiedEmitter(Copies):
             copies.append(copy)
         for copy in copies:
             self._depths.add(copy, self.operations[node] / len(copies))
-        if self.tied is not Tied.RUNS or not again:
+        if not (again and self.tied in (Tied.RUNS, Tied.VALUES)):
             self._look_for_deepest(copies)
             self.waiting.clear()
 
@@ -105,17 +107,27 @@ class _TiedEmitter(Copies):
         """Return whether one of ``inputs`` waits already, and so its reader."""
         return any(_behind_views(tensor, self.waiting) for tensor in inputs)
 
+    def _tensor(self, tensor: tf.Tensor) -> tf.Tensor:
+        """Return what stands for the traced ``tensor`` at this place."""
+        found = super()._tensor(tensor)
+        return self.late.get(found.name, found)
+
     def _tie(self, member: int, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
-        """Return ``inputs`` with the smallest one tied to the step before."""
+        """Return ``inputs`` with one of them tied to the step before."""
         number = self._operand(member, inputs)
         if number is None or self.before is None:
             return inputs
-        inputs[number] = self._ties.tie(inputs[number], self.before, self.scope)
+        value = inputs[number]
+        inputs[number] = tied = self._ties.tie(value, self.before, self.scope)
+        if self.tied is Tied.VALUES:
+            name = self.original.get(value.name, value.name)
+            self.late[name], self.original[tied.name] = tied, name
         return inputs
 
     def _operand(self, member: int, inputs: Sequence[tf.Tensor]) -> int | None:
         """Return which input to tie: the smallest of real numbers, else another.
 
+        It is the largest where the value itself is to wait.
         A constant may be an argument that XLA has to know when it compiles, such as a shape; and what is made
         of constants alone costs XLA no memory.
         """
@@ -126,8 +138,9 @@ class _TiedEmitter(Copies):
             index = self.structure.index[source(original).op.name]
             if index in self._constant or not can_be_tied(tensor):
                 continue
-            real = tensor.dtype.is_floating
-            found.append((not real, tensor.shape.num_elements() * tensor.dtype.size, number))
+            size = tensor.shape.num_elements() * tensor.dtype.size
+            size = -size if self.tied is Tied.VALUES else size
+            found.append((not tensor.dtype.is_floating, size, number))
         return min(found)[2] if found else None
 
     def emit_side_effects(self) -> None:

@@ -20,7 +20,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress, Report
 from checkmate.tf.xla.compiled import StepCompilation
 from checkmate.tf.xla.memory import XlaMemory
-from checkmate.tf.xla.ties import WAYS, Tied
+from checkmate.tf.xla.ties import Tied, ways_to_tie
 from checkmate.units import format_bytes, format_bytes_up
 
 _USUAL = 2  # of the ways to tie: so many are tried for each schedule, all for the smallest
@@ -142,7 +142,8 @@ def fit_compiled(
         report(Progress("solve", message=f"solving for {format_bytes(asked)}"))
         return solve(asked)
 
-    compiler = Compiler(WAYS, _USUAL, lambda tied: tied is Tied.ALL, compiled, solved, least, whole=whole)
+    ways = ways_to_tie(graph)
+    compiler = Compiler(ways, _USUAL, lambda tied: tied is Tied.ALL, compiled, solved, least, whole=whole)
     everything = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
     rate = max(1, plain.memory.temp_bytes) / max(1, everything)
     search = CompilingSearch(graph, max(1, budget_bytes - fixed), rate, compiler)

@@ -55,11 +55,23 @@ def normalized(**options: Any) -> tuple[Any, Batch]:
     return _compiled(inputs, x, options), _batch((2048, 128))
 
 
+def convolved(**options: Any) -> tuple[Any, Batch]:
+    """Return three residual blocks of convolutions."""
+    inputs = keras.Input((32, 32, 3))
+    x: Any = layers.Conv2D(16, 3, padding="same")(inputs)
+    for _ in range(3):
+        h = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(16, 3, padding="same")(x)))
+        h = layers.BatchNormalization()(layers.Conv2D(16, 3, padding="same")(h))
+        x = layers.ReLU()(layers.Add()([x, h]))
+    return _compiled(inputs, layers.GlobalAveragePooling2D()(x), options), _batch((16, 32, 32, 3))
+
+
 NETWORKS: dict[str, Callable[..., tuple[Any, Batch]]] = {
     "dense": dense,
     "transformer": transformer,
     "mixer": mixer,
     "normalized": normalized,
+    "convolved": convolved,
 }
 
 

@@ -19,6 +19,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.counted import solve_counted
+from checkmate.solvers.baselines.whole import whole_segments
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import SolveOptions
 from checkmate.tf.models.batch import flatten
@@ -26,7 +27,7 @@ from checkmate.tf.training.measure import restored
 from checkmate.tf.training.trace import KerasStep, live_step
 from checkmate.tf.xla.compiled import compile_step
 from checkmate.tf.xla.emit import tied_step
-from checkmate.tf.xla.ties import Tied
+from checkmate.tf.xla.ties import Tied, ways_to_tie
 from tests.graphs_strategies import random_steps
 from tests.tf.xla.networks import NETWORKS
 
@@ -88,12 +89,24 @@ def test_runs_that_wait_once_take_less() -> None:
 
 
 @pytest.mark.heavy
+def test_values_that_wait_take_less_where_they_are_convolved() -> None:
+    step, _ = _step("convolved")
+    assert ways_to_tie(step.graph)[:2] == (Tied.RUNS, Tied.VALUES)
+    assert Tied.VALUES not in ways_to_tie(_step("dense")[0].graph)
+    whole = whole_segments(step.graph, simulate(step.graph, Schedule.plain(step.graph)).peak_bytes)
+    schedule = min(whole, key=lambda each: each.peak_bytes or 0).require_schedule()
+    run, value = (_temp_bytes(step, schedule, tied=tied) for tied in (Tied.RUNS, Tied.VALUES))
+    assert value < 0.95 * run
+
+
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("name", "policy", "tied"),
     [
         *((name, "float32", Tied.RUNS) for name in ALL),
         ("transformer", "mixed_bfloat16", Tied.RUNS),
         ("dense", "float32", Tied.RECOMPUTED),
+        ("convolved", "float32", Tied.VALUES),
     ],
 )
 def test_loss_gradients_and_state_are_those_of_the_plain_step(name: str, policy: str, tied: Tied) -> None:
