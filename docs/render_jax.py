@@ -110,27 +110,23 @@ _NOTES = {
 Networks of `tests/benchmarks/xla_networks.py`, trained by `model.train_step` with `KERAS_BACKEND=jax`:
 the step that `checkmate.rematerialize` schedules. The state is donated in all rows. The *difference* is
 the largest of a state's arrays after one step, relative to its norm; momenta are among them, which are
-then the gradients. `keras.remat` and `dots_saveable` are around blocks, each a submodel called by
-`stateless_call`, so that random seeds and statistics go in and out as values. A scope is around the
-building of layers. *Memory scheduler* is XLA:CPU's other scheduler (`xla_cpu_scheduler_type`), without a
-schedule of ours.
+then the gradients times the learning rate. `keras.remat` and `dots_saveable` are around blocks, each a
+submodel called by `stateless_call`, so that random seeds and statistics go in and out as values. A scope is
+around the building of layers. *Memory scheduler* is XLA:CPU's other scheduler (`xla_cpu_scheduler_type`),
+without a schedule of ours.
 
-XLA:CPU drops the barriers of `jax.checkpoint`, so what a peer recomputes is often merged again. Where
+XLA:CPU drops the barriers of `jax.checkpoint`, so what a peer recomputes may be merged again. Where
 `RematScope` stops with a `TracerBoolConversionError`, Keras gives `training` to `jax.checkpoint` as an
 array, and a layer that asks `if training` (dropout, normalization, attention) cannot be traced.
 
 `python -m tests.benchmarks.jax_keras -o docs/results/jax/keras-cpu.json` measures seven networks;
-`--networks` and `--shares` choose. What is here was measured with a few of them, while the machine was
-busy: times are rough.
+`--networks` and `--shares` choose.
 """,
     "Equinox": """\
 A decoder of two blocks of `equinox.nn`, trained by `optax.adamw` (`tests/benchmarks/jax_equinox.py`). The
 state is donated in all rows; the *difference* is relative, as for Keras, and Adam's moments are among the
 state. A policy is around each block by `equinox.filter_checkpoint`. *Memory scheduler* is XLA:CPU's other
 scheduler.
-
-Not a byte is saved by a policy under XLA:CPU's usual scheduler; with the other one `nothing_saveable` takes
-38 % of plain. No share is in the table yet: the machine was too busy to finish their compilations.
 
 `pip install equinox optax`, then `python -m tests.benchmarks.jax_equinox -o
 docs/results/jax/equinox-cpu.json` measures it.
