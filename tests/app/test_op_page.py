@@ -64,7 +64,7 @@ def test_what_is_not_known_is_left_out(window) -> None:
         metadata={"kernels": ["what"]},
     )
     said = dict(facts(shown_of(window, gpu), 0))
-    assert said["device"] == "GPU" and said["cost"].endswith("(estimated (operation counts))")
+    assert said["device"] == "GPU" and said["cost"].endswith("(estimated (operations and bytes))")
     assert value_words(Value("a", 4, (), "int32", alias_of=0)) == "scalar int32 · a view"
 
 
