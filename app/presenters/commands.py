@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from app.presenters.words.wording import is_of_jax
 from app.state.solve import Aim
 from checkmate.catalog.bundled import graph_files, graph_name
 from checkmate.ir.graph import CostOrigin, Graph
+from checkmate.machine.keras_backend import is_of_jax
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 from jax.extend.core import jaxpr_as_fun
 
-from checkmate.errors import NoScheduleError, TraceError, UsageError
+from checkmate.errors import NoScheduleError, NotCompiledError, TraceError, UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.jax.emit import TiedSteps
@@ -27,6 +27,7 @@ from checkmate.jax.solve import solve_for_xla
 from checkmate.jax.speed import speed_of
 from checkmate.jax.ways import Way, ways_on
 from checkmate.machine.keras_backend import JAX
+from checkmate.models.error_text import first_line
 from checkmate.pipeline.following import Following
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.request import OnMiss, Target
@@ -138,9 +139,8 @@ class JaxPlanner:
         """Return the graph of the step for such arguments, costs counted."""
         traced = self._traced(args)
         self.request.report(Progress("compile", message="compiling the plain step with XLA"))
-        lowered = _jitted(traced).lower(*traced.jaxpr.in_avals)
         options = Way(TiedSteps.NONE).trial_options(jax.default_backend())
-        plain = memory_of(first_compiled(options, lowered.compile)[0])
+        plain = memory_of(compiled_plain(traced, _jitted(traced), options))
         return self._search(traced, plain, plain.whole, alone=True).graph
 
     def plain(self, args: Sequence[Any]) -> tuple[Traced, Callable[..., Any]]:
@@ -153,7 +153,7 @@ class JaxPlanner:
 
     def _compiled_plain(self, traced: Traced, jitted: Any) -> Any:
         self.request.report(Progress("compile", message="compiling the plain step with XLA"))
-        return jitted.lower(*traced.jaxpr.in_avals).compile()
+        return compiled_plain(traced, jitted, [{}])
 
     def _traced(self, args: Sequence[Any]) -> Traced:
         self.request.report(Progress("trace", message="tracing the training step"))
@@ -272,6 +272,21 @@ class JaxPlanner:
 def _jitted(traced: Traced) -> Any:
     """Return the plain step of flat arguments, under ``jax.jit``."""
     return jax.jit(jaxpr_as_fun(traced.jaxpr), donate_argnums=traced.donated)
+
+
+def compiled_plain(traced: Traced, jitted: Any, choices: Sequence[dict[str, Any]]) -> Any:
+    """Compile the plain step with the first options that XLA takes.
+
+    Raises:
+        NotCompiledError: XLA fails with all.
+    """
+    try:
+        return first_compiled(choices, jitted.lower(*traced.jaxpr.in_avals).compile)[0]
+    except jax.errors.JaxRuntimeError as error:
+        raise NotCompiledError(
+            f"XLA cannot compile the plain step: {first_line(error)}",
+            hint="run it under jax.jit without checkmate first",
+        ) from error
 
 
 def trace(

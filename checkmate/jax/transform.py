@@ -133,8 +133,8 @@ def rematerialize(
     solves, 5 s by default. ``quiet`` means no line for each plan on standard error.
 
     Raises:
-        UsageError: an argument cannot be read. TraceError: the step cannot be traced. NoScheduleError: no
-        schedule keeps the budget, and ``on_miss="raise"``.
+        UsageError: an argument cannot be read. TraceError: the step cannot be traced. NotCompiledError: XLA
+        cannot compile it as it is. NoScheduleError: no schedule keeps the budget, and ``on_miss="raise"``.
     """
     if not callable(step):
         raise UsageError(f"{step!r} is no function", hint="pass the training step itself, not its result")

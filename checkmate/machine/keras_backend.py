@@ -10,6 +10,8 @@ import os
 import sys
 from pathlib import Path
 
+from checkmate.ir.graph import Graph
+
 JAX, TENSORFLOW = "jax", "tensorflow"
 
 
@@ -22,6 +24,11 @@ def keras_backend() -> str:
     if keras is not None and hasattr(keras, "config"):
         return str(keras.config.backend())
     return os.environ.get("KERAS_BACKEND") or _configured() or TENSORFLOW
+
+
+def is_of_jax(graph: Graph) -> bool:
+    """Return whether a graph is of a JAX step, by its metadata."""
+    return bool(graph.metadata.get("framework") == JAX)
 
 
 def _configured() -> str:

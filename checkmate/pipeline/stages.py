@@ -16,7 +16,7 @@ from checkmate.formats.files import require_output_folder
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
-from checkmate.machine.keras_backend import JAX, keras_backend
+from checkmate.machine.keras_backend import JAX, is_of_jax, keras_backend
 from checkmate.machine.stores.cost_store import CostStore, default_path
 from checkmate.pipeline.report.records import RunOutcome
 from checkmate.pipeline.solving import StepSolver
@@ -43,7 +43,7 @@ def _on_jax(graph: Graph) -> bool:
         UsageError: it is of a JAX step, and Keras is set up for another backend.
     """
     backend = keras_backend()
-    if backend != JAX and graph.metadata.get("framework") == JAX:
+    if backend != JAX and is_of_jax(graph):
         raise UsageError(
             f"the graph {graph.name!r} is of a JAX step, and Keras is set up for {backend!r} here",
             hint="set KERAS_BACKEND=jax",

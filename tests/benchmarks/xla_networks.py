@@ -55,12 +55,17 @@ def mixer() -> Any:
 def resnet() -> Any:
     """Return a residual network of six convolutions; batch 16."""
     inputs = keras.Input((32, 32, 3))
-    x: Any = layers.Conv2D(16, 3, padding="same")(inputs)
+    return _compiled(inputs, layers.Dense(10)(layers.GlobalAveragePooling2D()(residual_blocks(inputs))))
+
+
+def residual_blocks(x: Any) -> Any:
+    """Return a convolution of ``x`` and three residual blocks after it."""
+    x = layers.Conv2D(16, 3, padding="same")(x)
     for _ in range(3):
         h = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(16, 3, padding="same")(x)))
         h = layers.BatchNormalization()(layers.Conv2D(16, 3, padding="same")(h))
         x = layers.ReLU()(layers.Add()([x, h]))
-    return _compiled(inputs, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)))
+    return x
 
 
 def vit() -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from checkmate import pipeline
+from checkmate.errors import CancelledError, ExitCode
 from checkmate.formats import write_graph
 from tests.end2end.test_cli import call, one_object, start
 from tests.graphs_strategies import training_chain
@@ -231,3 +232,18 @@ def test_ctrl_c(tmp_path: Path) -> None:
     assert (process.returncode, text) == (130, "")
     assert err.endswith("checkmate: interrupted; nothing was written\n") and "Traceback" not in err
     assert not out.exists()
+
+
+def test_interrupted_peers_say_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "peers.json"
+
+    def interrupted(*wanted: Any, save: Any, **others: Any) -> Any:
+        save([])
+        raise CancelledError("cancelled")
+
+    monkeypatch.setattr("checkmate.bench.peers.rows.run", interrupted)
+    code, _, said = call(capsys, "bench", "peers", "--smoke", "--quiet", "-o", out)
+    assert code == ExitCode.INTERRUPTED
+    assert f"interrupted; {out} has the rows so far" in said and "continues where it stopped" in said

@@ -20,13 +20,16 @@ pytest.importorskip("jax")
 import jax
 from jax.extend.core import jaxpr_as_fun
 
-from checkmate.errors import ExitCode
+from checkmate.errors import ExitCode, NotCompiledError
 from checkmate.formats import read_any_graph, read_schedule
 from checkmate.jax.models.compare import apart, compare
-from checkmate.jax.plan import JaxPlanner
+from checkmate.jax.models.load import LoadedStep
+from checkmate.jax.models.plan_step import plan_of_step
+from checkmate.jax.models.tracing import graph_of_step
+from checkmate.jax.plan import JaxPlanner, compiled_plain, trace
 from checkmate.jax.transform import request_of
 from checkmate.pipeline import keep_everything_peak
-from checkmate.progress import never, silent
+from checkmate.progress import Progress, never, silent
 from checkmate.solvers.problem import SolveOptions
 from tests.jax.steps import data, dense, weights
 
@@ -247,6 +250,31 @@ def test_a_step_that_computes_something_else_is_found() -> None:
     assert right.exact is not None and right.exact.bitwise and right.exact.whole_equal
     found = compare(plan, plain, wrong, arguments, report=silent, cancelled=never)
     assert found.exact is not None and not found.exact.bitwise and found.exact.overall > 1e-3
+
+
+def test_a_fault_of_the_program_is_not_put_on_the_step() -> None:
+    def failing(progress: Progress) -> None:
+        if progress.stage == "compile":
+            raise RuntimeError("ours")
+
+    loaded = LoadedStep("dense", dense, arguments(), arguments, None, None, ())
+    with pytest.raises(RuntimeError, match="ours"):
+        plan_of_step(loaded, request_of("80%", quiet=True, report=failing))
+    with pytest.raises(RuntimeError, match="ours"):
+        graph_of_step(loaded, report=failing, cancelled=never)
+
+
+def test_what_xla_cannot_compile_is_said() -> None:
+    class Refused:
+        def lower(self, *avals: Any) -> Refused:
+            return self
+
+        def compile(self, options: dict[str, Any]) -> Any:
+            raise jax.errors.JaxRuntimeError("INTERNAL: no such kernel")
+
+    traced = trace(dense, arguments(), (), None)
+    with pytest.raises(NotCompiledError, match="cannot compile the plain step: INTERNAL: no such kernel"):
+        compiled_plain(traced, Refused(), [{}])
 
 
 def arguments() -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from collections import Counter
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.machine.describe import elsewhere_words
-from checkmate.machine.keras_backend import JAX, keras_backend
+from checkmate.machine.keras_backend import JAX, is_of_jax, keras_backend
 from checkmate.machine.stores.cost_origin import doubt_words, origin_words
 from checkmate.progress import FillState
 from checkmate.request import Target
@@ -43,11 +43,6 @@ def _counted(graph: Graph) -> str:
 def is_for_xla(graph: Graph) -> bool:
     """Return whether XLA compiles the step of ``graph``."""
     return graph.metadata.get("target") == Target.XLA
-
-
-def is_of_jax(graph: Graph) -> bool:
-    """Return whether the step of ``graph`` is JAX's."""
-    return graph.metadata.get("framework") == JAX
 
 
 def why_other_backend(graph: Graph) -> str:

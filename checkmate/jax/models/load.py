@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from checkmate.errors import LoadError, TraceError, UsageError
+from checkmate.errors import CheckmateError, LoadError, TraceError, UsageError
 from checkmate.jax.keras_model import state_of, without_missing
 from checkmate.jax.lost_gpu import lost_gpu
 from checkmate.jax.models.shapes import shape_of, with_values
@@ -35,9 +36,10 @@ _LITTLE = "jax_disable_most_optimizations"
 class LoadedStep:
     """A training step, and what it is called with.
 
-    ``shapes``: its arguments, with ``jax.ShapeDtypeStruct`` for arrays. ``arguments``: makes them, anew with
-    each call, since a step may take over what it is given. ``donated``: numbers of arguments; None: as the
-    step itself says. ``batch_size``: None where it is not known.
+    ``step``: where the user's code in it fails, it raises a TraceError that says so. ``shapes``: its
+    arguments, with ``jax.ShapeDtypeStruct`` for arrays. ``arguments``: makes them, anew with each call, since
+    a step may take over what it is given. ``donated``: numbers of arguments; None: as the step itself says.
+    ``batch_size``: None where it is not known.
     """
 
     name: str
@@ -133,7 +135,6 @@ def _of_train_step(
     def train_step(state: Any, data: Any) -> Any:
         return model.train_step(state, data)
 
-    train_step.__name__ = name
     try:
         model._symbolic_build(data_batch=(*data, *(None,) * (3 - len(data))))
         state = jax.tree.map(shape_of, state_of(model))
@@ -146,7 +147,8 @@ def _of_train_step(
     def arguments() -> tuple[Any, ...]:
         return jax.tree.map(jnp.copy, state_of(model)), batch()
 
-    return LoadedStep(name, train_step, (state, data), arguments, (0,), size, notes)
+    step = _telling(train_step, name)
+    return LoadedStep(name, step, (state, data), arguments, (0,), size, notes)
 
 
 def _of_function(found: Found, request: ModelRequest) -> LoadedStep:
@@ -163,7 +165,27 @@ def _of_function(found: Found, request: ModelRequest) -> LoadedStep:
         )
     shapes = jax.tree.map(shape_of, example)
     size = request.batch_size if code.sized else None
-    return LoadedStep(found.name, code.subject, shapes, lambda: with_values(example), None, size, found.notes)
+    step = _telling(code.subject, found.name)
+    return LoadedStep(found.name, step, shapes, lambda: with_values(example), None, size, found.notes)
+
+
+def _telling(step: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return ``step`` by this name, with a TraceError where its code fails."""
+
+    @wraps(step)
+    def run(*args: Any) -> Any:
+        try:
+            return step(*args)
+        except CheckmateError:
+            raise
+        except Exception as error:  # the user's code, which may raise what it likes
+            raise TraceError(
+                f"the training step of {name!r} could not be traced: {first_line(error)}",
+                hint="run one step without checkmate first",
+            ) from error
+
+    run.__name__ = name
+    return run
 
 
 def _other_batch(request: ModelRequest, what: str) -> UsageError:

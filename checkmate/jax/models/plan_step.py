@@ -5,10 +5,8 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 
-from checkmate.errors import CheckmateError
 from checkmate.jax.models.compare import Compared, compare
 from checkmate.jax.models.load import LoadedStep
-from checkmate.jax.models.tracing import untraceable
 from checkmate.jax.plan import JaxPlan, JaxPlanner, StepRequest
 
 
@@ -16,15 +14,11 @@ def plan_of_step(loaded: LoadedStep, request: StepRequest) -> JaxPlan:
     """Return the plan for a step's own arguments, without XLA's options.
 
     Raises:
-        TraceError: the step cannot be traced. NoScheduleError, CancelledError: as ``rematerialize``.
+        TraceError: the step cannot be traced. NotCompiledError: XLA cannot compile it. NoScheduleError,
+        CancelledError: as ``rematerialize``.
     """
-    try:
-        with redirect_stdout(sys.stderr):  # what the user's code prints while it is traced
-            return JaxPlanner(loaded.step, request).plan(loaded.shapes, part=True)
-    except CheckmateError:
-        raise
-    except Exception as error:  # the step is the user's code, which may raise what it likes
-        raise untraceable(loaded, error) from error
+    with redirect_stdout(sys.stderr):  # what the user's code prints while it is traced
+        return JaxPlanner(loaded.step, request).plan(loaded.shapes, part=True)
 
 
 def compare_with_plain(loaded: LoadedStep, plan: JaxPlan, request: StepRequest) -> Compared:

@@ -10,7 +10,6 @@ from checkmate.ir.graph import Graph
 from checkmate.jax.models.device import device_here
 from checkmate.jax.models.load import LoadedStep, load_step
 from checkmate.jax.models.tracing import graph_of_step
-from checkmate.machine.keras_backend import JAX
 from checkmate.machine.stores.model_file import file_facts
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
@@ -66,11 +65,6 @@ def described(request: ModelRequest, loaded: LoadedStep, graph: Graph) -> Graph:
     if (facts := file_facts(request.model)) is not None:
         metadata["model_file"] = facts
     return dataclasses.replace(graph, batch_size=batch, device=device_here(), metadata=metadata)
-
-
-def is_of_jax(graph: Graph) -> bool:
-    """Return whether a graph is of a JAX step."""
-    return graph.metadata.get("framework") == JAX
 
 
 def require_same(traced: Graph, graph: Graph, request: ModelRequest, budget_bytes: int) -> None:

@@ -20,9 +20,9 @@ from checkmate.jax.models.plan_step import compare_with_plain, plan_of_step
 from checkmate.jax.models.tracing import graph_of_step
 from checkmate.jax.plan import JaxPlan, StepRequest
 from checkmate.jax.transform import request_of
+from checkmate.machine.keras_backend import is_of_jax
 from checkmate.pipeline.on_jax.profile import (
     described,
-    is_of_jax,
     loaded_step,
     refuse_refresh,
     require_same,

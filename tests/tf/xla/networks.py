@@ -9,6 +9,8 @@ import keras
 import numpy as np
 from keras import layers
 
+from tests.benchmarks.xla_networks import residual_blocks
+
 Batch = tuple[np.ndarray, np.ndarray]
 
 
@@ -58,12 +60,8 @@ def normalized(**options: Any) -> tuple[Any, Batch]:
 def convolved(**options: Any) -> tuple[Any, Batch]:
     """Return three residual blocks of convolutions."""
     inputs = keras.Input((32, 32, 3))
-    x: Any = layers.Conv2D(16, 3, padding="same")(inputs)
-    for _ in range(3):
-        h = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(16, 3, padding="same")(x)))
-        h = layers.BatchNormalization()(layers.Conv2D(16, 3, padding="same")(h))
-        x = layers.ReLU()(layers.Add()([x, h]))
-    return _compiled(inputs, layers.GlobalAveragePooling2D()(x), options), _batch((16, 32, 32, 3))
+    x = layers.GlobalAveragePooling2D()(residual_blocks(inputs))
+    return _compiled(inputs, x, options), _batch((16, 32, 32, 3))
 
 
 NETWORKS: dict[str, Callable[..., tuple[Any, Batch]]] = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output as cli_text
-from checkmate.errors import ExitCode
+from checkmate.errors import CancelledError, ExitCode
 from checkmate.progress import Progress
 from checkmate.request import Target
 from checkmate.terminal import Interrupt, progress_line
@@ -122,16 +122,23 @@ def measured(
         def told(row: dict[str, Any]) -> None:
             report(Progress("peers", message=peers_table.line(row, target)))
 
-        rows = peers.run(
-            wanted,
-            solve_options,
-            ours=ours,
-            done=done,
-            save=save,
-            told=told,
-            report=report,
-            cancelled=interrupt,
-        )
+        try:
+            rows = peers.run(
+                wanted,
+                solve_options,
+                ours=ours,
+                done=done,
+                save=save,
+                told=told,
+                report=report,
+                cancelled=interrupt,
+            )
+        except CancelledError as error:
+            if output is None or not output.exists():
+                raise
+            hint = "the same command continues where it stopped"
+            kept = {"kept": f"{output} has the rows so far"}
+            raise CancelledError("cancelled", hint=hint, details=kept) from error
     text = peers_table.text(rows, machine, target) + (f"\nwrote {output}" if output else "")
     wrong = any(row["ours"] and peers.correct(row) is False for row in rows)
     code = ExitCode.NOT_AS_PROMISED if wrong else ExitCode.DONE
