@@ -21,6 +21,7 @@ from checkmate.tf.trace.loops.trips import is_loop
 # dense network and of a GPT took about so long there. A GPU is slower yet at what is no product.
 _OPERATION = 7.0
 _BYTE = 2.5
+_UNIT = 2.0**30  # operations: a step then costs some tens or thousands
 # Operations for an element, of what takes more than one.
 _HEAVY = {
     **dict.fromkeys(("Erf", "Erfc"), 60),
@@ -38,15 +39,18 @@ _PRODUCTS = ("MatMul", "BatchMatMul", "Conv2D", "Conv3D", "DepthwiseConv2d", "Ei
 def costs_for_xla(folded: FoldedStep) -> Graph:
     """Return the graph with estimated costs under XLA.
 
-    The unit is an operation of a product. What XLA fuses is not known before it compiles, so an op's bytes
+    The unit is 2³⁰ operations of a product. What XLA fuses is not known before it compiles, so an op's bytes
     count as if they were read and written.
     """
     graph, structure = folded.graph, folded.structure
     ops = tuple(
         dataclasses.replace(
             op,
-            cost=sum(_operations(structure.ops[member]) for member in members)
-            + _BYTE * sum(graph.values[value].bytes for value in (*op.inputs, *op.outputs)),
+            cost=(
+                sum(_operations(structure.ops[member]) for member in members)
+                + _BYTE * sum(graph.values[value].bytes for value in (*op.inputs, *op.outputs))
+            )
+            / _UNIT,
         )
         for op, members in zip(graph.ops, folded.nodes, strict=True)
     )
