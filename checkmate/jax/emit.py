@@ -33,9 +33,12 @@ class TiedSteps(Enum):
 
 
 def scheduled(
-    program: Program, fused: Sequence[Fusion], schedule: Schedule, platform: str, ties: TiedSteps
+    program: Program, fused: Sequence[Fusion], schedule: Schedule, barriers: bool, ties: TiedSteps
 ) -> Callable[..., list[Any]]:
-    """Return a function of the flat arguments that runs by ``schedule``."""
+    """Return a function of the flat arguments that runs by ``schedule``.
+
+    ``barriers``: what waits does so by barriers, which XLA must keep until it plans memory; else by selects.
+    """
     steps = schedule.steps.tolist()
     needed, depths = _Needed.of(program, fused, steps), _depths(fused)
     convolved = any(each.name == "conv_general_dilated" for each in program.equations)
@@ -43,7 +46,7 @@ def scheduled(
     def run(*arguments: Any) -> list[Any]:
         values = dict(zip(program.arguments, arguments, strict=True))
         values.update(program.constants)
-        emission = _Emission(values, platform, ties, needed, depths, convolved)
+        emission = _Emission(values, barriers, ties, needed, depths, convolved)
         for position, step in enumerate(steps):
             emission.step(position, step, fused[step])
         return [atom.val if isinstance(atom, Literal) else values[atom] for atom in program.results]
@@ -90,7 +93,7 @@ class _Emission:
     """
 
     values: dict[int, Any]
-    platform: str
+    barriers: bool
     ties: TiedSteps
     needed: _Needed
     depths: Sequence[int]
@@ -112,11 +115,11 @@ class _Emission:
             self.fresh, self.tie = set(), None
         tied = self._is_tied(again, fusion)
         if tied and self.tie is None and self.anchor is not None:
-            self.tie = Tie(self._anchors(position), self.platform)
+            self.tie = Tie(self._anchors(position), self.barriers)
         tie = self.tie if tied else None
-        if tie is not None and self.platform != "cpu":
+        if tie is not None and self.barriers:
             self._pass([value for value in fusion.reads if again or value not in self.scattered], tie)
-        made = self._run(fusion, tie if self.platform == "cpu" else None)
+        made = self._run(fusion, None if self.barriers else tie)
         self.values.update((value, made[value]) for value in fusion.writes)
         if again:
             self.fresh.update(fusion.writes)
@@ -126,14 +129,14 @@ class _Emission:
     def _remember(self, index: int, fusion: Fusion, written: Sequence[int]) -> None:
         """Note what the next tie may wait for.
 
-        On a CPU that is what was written last. Elsewhere it is what most has to come before: the update of an
-        early weight may be the step before, and XLA may run it any time.
+        By selects that is what was written last. By barriers it is what most has to come before: the update
+        of an early weight may be the step before, and XLA may run it any time.
         """
-        if fusion.root.name.startswith("scatter") and self.platform != "cpu":
+        if fusion.root.name.startswith("scatter") and self.barriers:
             self.scattered.update(written)
         elif written:
             self.recent += written if any(each.name in PRODUCTS for each in fusion.equations) else ()
-            if self.platform == "cpu" or self.depths[index] >= self.deepest:
+            if not self.barriers or self.depths[index] >= self.deepest:
                 self.anchor, self.deepest = self.values[written[-1]], self.depths[index]
 
     def _is_tied(self, again: bool, fusion: Fusion) -> bool:
@@ -141,7 +144,7 @@ class _Emission:
         late = self._repeats_dear(fusion)
         if self.ties is not TiedSteps.RECOMPUTED:
             return self.ties is TiedSteps.ALL
-        return again or (late and self.platform != "cpu")
+        return again or (late and self.barriers)
 
     def _repeats_dear(self, fusion: Fusion) -> bool:
         """Return whether dear equations of the forward pass run here again.
@@ -157,12 +160,12 @@ class _Emission:
     def _anchors(self, position: int) -> list[Any]:
         """Return what the next tie waits for.
 
-        Elsewhere than on a CPU it is also all products since the tie before that are still needed: a weight's
+        By barriers it is also all products since the tie before that are still needed: a weight's
         gradient would else be computed long after, from values that are held until then. What is no product
         is left out, since XLA fuses less what writes an anchor.
         """
         recent, self.recent = self.recent, []
-        if self.platform == "cpu":
+        if not self.barriers:
             return [self.anchor]
         return [self.anchor, *(self.values[value] for value in recent if self.needed.holds(value, position))]
 
@@ -204,7 +207,7 @@ class _Emission:
         return {value for value in fusion.reads if self.values.get(value) is self.anchor}
 
     def _made_by(self, each: Equation, inputs: list[Any]) -> list[Any]:
-        if self.platform != "cpu" and each.name == "select_and_scatter_add":
+        if self.barriers and each.name == "select_and_scatter_add":
             slope, operand = inputs
             return [scattered_late(slope, operand, each.source.params)]
         return each.run(inputs)

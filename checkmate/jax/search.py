@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ import jax
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
-from checkmate.jax.emit import scheduled
+from checkmate.jax.emit import TiedSteps, scheduled
 from checkmate.jax.fuse import Fusion
 from checkmate.jax.graph import product_seconds
 from checkmate.jax.memory import StepMemory, memory_of
@@ -26,6 +27,7 @@ from checkmate.jax.program import Program
 from checkmate.jax.speed import Speed
 from checkmate.jax.ways import Way, holds_order, usual_ways
 from checkmate.memory.compiling import Compiled, Compiler, CompilingSearch
+from checkmate.memory.simulate import simulate
 from checkmate.pipeline.solving import keep_everything_peak, known_minimum, solve
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.solvers.baselines.whole import whole_segments
@@ -33,6 +35,11 @@ from checkmate.solvers.baselines.whole import whole_segments
 # Bytes that XLA takes for each of a GPU's graph at most, before anything was compiled: 1.00 to 1.04 were seen
 # where a ResNet's schedules were compiled for an H200. A plain step may hold what a scheduled one does not.
 _MOST_RATE = 1.03
+# On a CPU, of a schedule's cost: what it probably takes more where all steps wait.
+_HELD = 0.03
+# Of the plain step's cost: what fits may cost so much more than a schedule that requests what the step may
+# hold, and no other group of ways is tried.
+_GOOD = 0.05
 
 Solve = Callable[[Graph, int], SolveResult]
 
@@ -78,14 +85,16 @@ class _Trial:
     memory: StepMemory
     executable: Any
     moved: int | None
+    way: Way
 
 
 @dataclass
 class Search:
     """The search for one budget.
 
-    ``budget`` is what the whole step may hold; ``plain`` is what it plainly takes. ``ways`` are tried in
-    order. ``refused``: with how many of the options for trials XLA failed.
+    ``budget`` is what the whole step may hold; ``plain`` is what it plainly takes. ``ways``:
+    groups, each with a search of its own, until what fits is good. ``refused``: with how many of the
+    options for trials XLA failed.
     ``segments``: schedules of whole segments are tried as well. ``first``: a schedule that is taken if it
     keeps the budget; ``as_given``: in any case.
     """
@@ -97,7 +106,7 @@ class Search:
     donated: tuple[int, ...]
     plain: StepMemory
     budget: int
-    ways: tuple[Way, ...]
+    ways: tuple[tuple[Way, ...], ...]
     speed: Speed
     solve: Solve
     segments: bool = True
@@ -106,6 +115,7 @@ class Search:
     report: Report = silent
     cancelled: Cancelled = never
     results: list[SolveResult] = field(default_factory=list)
+    known: dict[int, Schedule | None] = field(default_factory=dict)
     compile_seconds: float = 0.0
     compilations: int = 0
     refused: int = 0
@@ -119,25 +129,56 @@ class Search:
             given = self._compiled_as_given(self.first)
             if self.as_given or given.memory.whole <= self.budget:
                 return given
-        compiler = Compiler(
-            self.ways,
-            usual_ways(self.platform),
-            lambda way: holds_order(way, self.platform),
-            self._compile,
-            lambda asked: self._solved(self.solve(self.graph, asked)),
-            lambda: self._solved(self.solve(self.graph, known_minimum(self.graph).bytes)),
-            self._price,
-            self._whole,
-        )
-        search = CompilingSearch(self.graph, self.budget - self.plain.fixed, self._rate(), compiler)
-        best = search.run()
-        for trial in search.fitting:
+        tried = self._tried_all()
+        for trial in self._fitting(tried):
             found = self._finish(trial)
             if found.memory.whole <= self.budget:
                 return found
-        if search.fitting:
-            best = min(search.tried, key=lambda each: each.temporary)
+        best = min(tried, key=lambda each: each.temporary, default=None)
         return None if best is None else self._finish(best)
+
+    def _tried_all(self) -> list[Compiled[Way, _Trial]]:
+        """Search with one group of ways after another, until what fits is good.
+
+        The order alone comes first, in all of them: it recomputes nothing.
+        """
+        searches = [self._search_by(ways) for ways in self.ways]
+        for search in searches:
+            search.try_order_alone()
+            if search.fitting:
+                return search.tried
+        tried: list[Compiled[Way, _Trial]] = []
+        for search in searches:
+            search.run()
+            tried += search.tried
+            if any(map(self._is_good, self._fitting(tried))):
+                break
+        return tried
+
+    def _search_by(self, ways: tuple[Way, ...]) -> CompilingSearch[Way, _Trial]:
+        compiler = Compiler(
+            ways,
+            usual_ways(self.platform),
+            lambda way: holds_order(way, self.platform),
+            self._compile,
+            self._solved_within,
+            lambda: self._solved_within(known_minimum(self.graph).bytes),
+            self._price,
+            self._whole,
+        )
+        return CompilingSearch(self.graph, self.budget - self.plain.fixed, self._rate(), compiler)
+
+    def _is_good(self, each: Compiled[Way, _Trial]) -> bool:
+        """Return whether another group of ways has little to gain on what fits."""
+        asked = self._solved_within(self.graph.fixed_bytes + self.budget - self.plain.fixed)
+        least = self.graph.base_cost if asked is None else float(simulate(self.graph, asked).cost)
+        return each.cost <= least + _GOOD * self.graph.base_cost
+
+    def _fitting(self, tried: Sequence[Compiled[Way, _Trial]]) -> list[Compiled[Way, _Trial]]:
+        """Return what keeps the budget, what probably takes the least time first."""
+        room = self.budget - self.plain.fixed
+        found = [each for each in tried if each.temporary <= room]
+        return sorted(found, key=lambda each: (each.price, each.temporary))
 
     def _compiled_as_given(self, result: SolveResult) -> CompiledStep:
         """Compile a schedule in one way after another, until one keeps the budget.
@@ -147,7 +188,7 @@ class Search:
         schedule = result.require_schedule()
         self.results.append(result)
         tried: list[Compiled[Way, _Trial]] = []
-        for way in self.ways:
+        for way in chain.from_iterable(self.ways):
             made, temporary = self._compile(schedule, way)
             tried.append(Compiled(schedule, way, made, temporary, result.cost or 0.0, 0.0))
             if made.memory.whole <= self.budget:
@@ -167,6 +208,9 @@ class Search:
         It is the time of its bytes and that of its products. By such prices the policies of
         ``jax.checkpoint`` stood as they did when an H200 ran them.
         """
+        if self.platform == "cpu":
+            held = _HELD if made.way.ties is TiedSteps.ALL else 0.0
+            return (1 + held) * float(simulate(self.graph, schedule).cost)
         if made.moved is None:
             return None
         seconds = [product_seconds(fusion, self.speed) for fusion in self.fused]
@@ -177,6 +221,12 @@ class Search:
         """Return schedules of whole segments, and remember what they are of."""
         found = whole_segments(self.graph, asked) if self.segments else []
         return [schedule for schedule in map(self._solved, found) if schedule is not None]
+
+    def _solved_within(self, asked: int) -> Schedule | None:
+        """Return a schedule that requests so many bytes, solved for once."""
+        if asked not in self.known:
+            self.known[asked] = self._solved(self.solve(self.graph, asked))
+        return self.known[asked]
 
     def _solved(self, result: SolveResult) -> Schedule | None:
         """Return the schedule of ``result``, and remember what it is of."""
@@ -191,12 +241,13 @@ class Search:
         return solve(self.graph, keep_everything_peak(self.graph), solver="keep-all")
 
     def _compile(self, schedule: Schedule, way: Way) -> tuple[_Trial, int]:
-        run = scheduled(self.program, self.fused, schedule, self.platform, way.ties)
+        run = scheduled(self.program, self.fused, schedule, way.barriers(self.platform), way.ties)
         jitted = jax.jit(run, donate_argnums=self.donated)
         executable = self._tried(jitted, choices := way.trial_options(self.platform))
         memory = memory_of(executable)
         moved = None if self.platform == "cpu" else moved_bytes(executable.as_text())
-        made = _Trial(jitted, memory, executable if choices[self.refused] == way.options else None, moved)
+        as_run = executable if choices[self.refused] == way.options else None
+        made = _Trial(jitted, memory, as_run, moved, way)
         return made, memory.whole - self.plain.fixed
 
     def _tried(self, jitted: Any, choices: Sequence[dict[str, Any]]) -> Any:

@@ -1,8 +1,9 @@
 """Hold a recomputation back until the value before it is there.
 
-XLA merges equal computations. A copy that depends on a later value is no equal one. On CPUs the operand goes
-through a select whose predicate is always true, but is computed from that value: a barrier is dropped there
-before memory is planned. On GPUs and TPUs a barrier stays until memory is planned, and costs nothing.
+XLA merges equal computations. A copy that depends on a later value is no equal one. On GPUs and TPUs it waits
+by a barrier, which stays until memory is planned, and costs nothing. On CPUs a barrier is dropped before. The
+copies stay, but XLA:CPU runs them early, unless its scheduler for memory orders them. So there the operand
+goes through a select whose predicate is always true, but is computed from that value.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ class Tie:
     A select depends on the first of them alone.
     """
 
-    def __init__(self, anchors: Sequence[Any], platform: str) -> None:
-        self._anchors, self._platform = tuple(anchors), platform
+    def __init__(self, anchors: Sequence[Any], barriers: bool) -> None:
+        self._anchors, self._barriers = tuple(anchors), barriers
         self._predicate: Any = None
 
     def operand(self, value: Any) -> Any:
         """Return ``value``, bit by bit, as something that needs the anchors."""
-        if self._platform != "cpu":
+        if self._barriers:
             return self.operands([value])[0]
         if self._predicate is None:
             self._predicate = _always(self._anchors[0])

@@ -91,7 +91,7 @@ class CompilingSearch(Generic[Way, Made]):
 
         None where no schedule was found.
         """
-        self._try_order_alone()
+        self.try_order_alone()
         if not self.fitting:
             self._try_solved()
             self._try_whole()
@@ -115,7 +115,8 @@ class CompilingSearch(Generic[Way, Made]):
     def _worth(self, each: Compiled[Way, Made]) -> tuple[float, int]:
         return (each.price if self._fits(each) else 0.0), each.temporary
 
-    def _try_order_alone(self) -> None:
+    def try_order_alone(self) -> None:
+        """Compile the plain order, where it may fit; what was compiled before is known."""
         plain = Schedule.plain(self.graph)
         held = simulate(self.graph, plain).peak_bytes - self.graph.fixed_bytes
         ways = [way for way in self.compiler.ways if self.compiler.holds_order(way)]

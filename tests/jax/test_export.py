@@ -147,7 +147,7 @@ def test_a_plan_that_needs_options_is_made_anew_without(
 ) -> None:
     """Test with the thrifty way alone, where a step is a program of its own."""
     monkeypatch.setattr(
-        "checkmate.jax.plan.ways_on", lambda platform, *, alone: (Way(TiedSteps.ALL, thrifty=alone),)
+        "checkmate.jax.plan.ways_on", lambda platform, *, alone: ((Way(TiedSteps.ALL, thrifty=alone),),)
     )
     params, (x, y) = weights(), data()
     step = scheduled(dense, "70%")

@@ -62,7 +62,7 @@ def test_order_alone_is_tried_first() -> None:
     assert report.reached.temporary <= 0.45 * report.plain.temporary
     assert report.recomputations == 0 and report.predicted_overhead == 0
     assert not report.is_plain and "0 recomputations" in report.sentence
-    assert report.compilations == 3  # plain, the trial, and the one that runs
+    assert report.compilations == 4  # plain, a trial by each scheduler, and the one that runs
 
 
 @pytest.mark.heavy
@@ -97,15 +97,25 @@ def test_the_first_call_of_a_plan_waits_for_its_results(monkeypatch: pytest.Monk
     assert len(waited) == 3
 
 
+def test_a_program_of_its_own_is_first_left_to_xlas_scheduler_for_memory() -> None:
+    first, second = ways_on("cpu", alone=True)
+    assert [(way.ties, way.thrifty) for way in first] == [(TiedSteps.RECOMPUTED, True)]
+    assert first[0].options and holds_order(first[0], "cpu")
+    assert set(second) > set(ways_on("cpu", alone=False)[0])
+
+
 def test_only_a_cpu_needs_the_order_held() -> None:
-    for way in ways_on("gpu", alone=True):
-        assert not holds_order(way, "gpu") and way.options == {}
-    assert any(holds_order(way, "cpu") for way in ways_on("cpu", alone=False))
-    assert usual_ways("gpu") == 1 and ways_on("gpu", alone=True)[0].ties is TiedSteps.RECOMPUTED
+    (on_gpu,) = ways_on("gpu", alone=True)
+    for way in on_gpu:
+        assert not holds_order(way, "gpu") and way.options == {} and way.barriers("gpu")
+    (part,) = ways_on("cpu", alone=False)
+    assert any(holds_order(way, "cpu") for way in part)
+    assert not any(way.options or way.barriers("cpu") for way in part)
+    assert usual_ways("gpu") == 1 and on_gpu[0].ties is TiedSteps.RECOMPUTED
 
 
 def test_what_is_compiled_for_its_memory_alone_is_compiled_quickly() -> None:
-    way = ways_on("gpu", alone=True)[0]
+    way = ways_on("gpu", alone=True)[0][0]
     on_gpu, on_cpu = way.trial_options("gpu"), way.trial_options("cpu")
     assert on_gpu[0] == {"xla_gpu_autotune_level": 0} and way.trial_options("tpu") == [{}]
     assert on_gpu[-1] == on_cpu[-1] == way.options
