@@ -31,8 +31,10 @@ budget, of the plain step's temporary bytes. *Extra time* is **measured**: two s
 process, the least of each; rows that hold as much as the plain step show how rough it is. *Predicted* is
 from counted operations and bytes; it does not know what XLA fuses less. *Compiled* says how often, and
 the seconds of all. The *difference* is the largest of loss and updated weights. The other rows put
-`jax.checkpoint` with a policy around each block: XLA:CPU drops the barriers that a policy relies on, so
-only the dense network takes less by one. Larger networks were measured [on a GPU](#on-a-gpu).
+`jax.checkpoint` with a policy around each block. XLA:CPU drops the barriers that a policy relies on, and
+orders for speed: only the dense network takes less by one. *Memory scheduler* is its other scheduler
+(`xla_cpu_scheduler_type`), which a schedule may be compiled with as well. Under it the policies save memory
+in all but the ResNet. Larger networks were measured [on a GPU](#on-a-gpu).
 
 `python -m tests.benchmarks.jax -o docs/results/jax/NAME.json` measures it, and `python docs/render_jax.py`
 writes this page.
@@ -128,10 +130,8 @@ state is donated in all rows; the *difference* is relative, as for Keras, and Ad
 state. A policy is around each block by `equinox.filter_checkpoint`. *Memory scheduler* is XLA:CPU's other
 scheduler.
 
-No policy saves a byte under XLA:CPU's usual scheduler. **With the other one they are ahead of the schedules,
-in time.** `dots_saveable` then holds what the schedule within 60 % holds, and takes no more time than the
-plain step, where the schedule takes a third more. Here all steps of a schedule wait for those before them,
-also at 75 %, where nothing is computed twice and it takes a quarter more.
+No policy saves a byte under XLA:CPU's usual scheduler, so the schedules are compiled with the other one, too.
+Within 75 % its order is enough. The others recompute, and take no more time than the plain step.
 
 `pip install equinox optax`, then `python -m tests.benchmarks.jax_equinox -o
 docs/results/jax/equinox-cpu.json` measures it.

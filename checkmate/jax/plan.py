@@ -27,6 +27,7 @@ from checkmate.jax.solve import solve_for_xla
 from checkmate.jax.speed import speed_of
 from checkmate.jax.ways import Way, ways_on
 from checkmate.machine.keras_backend import JAX
+from checkmate.memory.compiling import slow_to_compile
 from checkmate.models.error_text import first_line
 from checkmate.pipeline.following import Following
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
@@ -188,6 +189,8 @@ class JaxPlanner:
                 )
             )
         search = self._search(traced, plain, budget, alone=alone)
+        if request.first is None and (slow := slow_to_compile(compile_seconds, search.most)):
+            request.tell(slow)
         best = search.run()
         if best is None or (best.memory.whole > budget and request.on_miss is OnMiss.RAISE):
             raise _impossible(search, best)

@@ -137,6 +137,11 @@ class Search:
         best = min(tried, key=lambda each: each.temporary, default=None)
         return None if best is None else self._finish(best)
 
+    @property
+    def most(self) -> int:
+        """Return how many compilations it takes at most."""
+        return sum(self._search_by(ways).compiler.most for ways in self.ways)
+
     def _tried_all(self) -> list[Compiled[Way, _Trial]]:
         """Search with one group of ways after another, until what fits is good.
 

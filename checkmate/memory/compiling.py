@@ -29,6 +29,7 @@ _LEAST_RATE = 0.1  # of the graph's bytes, that a compiler may take
 _NEAR_WHOLE = 1.05  # of the room, that a schedule of whole segments requests at most: 0.97 was taken of that
 _MOST_WHOLE = 4  # schedules of whole segments that are compiled
 _USED = 0.95  # of the room: a schedule that takes as much is good enough
+_SLOW_S = 10.0  # of a compilation: users are told what is to come
 
 Way = TypeVar("Way")
 Made = TypeVar("Made")
@@ -70,6 +71,29 @@ class Compiler(Generic[Way, Made]):
     least: Callable[[], Schedule | None]
     price: Callable[[Schedule, Made], float | None] | None = None
     whole: Callable[[int], Sequence[Schedule]] = lambda asked: ()
+
+    @property
+    def most(self) -> int:
+        """Return how many compilations one search takes at most.
+
+        The order alone and the smallest are compiled in all ways, others in the usual ones.
+        """
+        usual = min(self.usual, len(self.ways))
+        order = sum(self.holds_order(way) for way in self.ways)
+        return order + (MOST_SCHEDULES + _MOST_WHOLE) * usual + 2 * len(self.ways)
+
+
+def slow_to_compile(seconds: float, most: int) -> str | None:
+    """Say what is to come where the plain step took ``seconds`` to compile.
+
+    ``most``: the compilations that follow at most. None: it was quick.
+    """
+    if seconds < _SLOW_S:
+        return None
+    return (
+        f"XLA took {seconds:.0f} s to compile the plain step; schedules are compiled next, up to {most} "
+        "times, of which a few are often enough; a larger budget may need fewer"
+    )
 
 
 @dataclass(eq=False)
@@ -116,7 +140,10 @@ class CompilingSearch(Generic[Way, Made]):
         return (each.price if self._fits(each) else 0.0), each.temporary
 
     def try_order_alone(self) -> None:
-        """Compile the plain order, where it may fit; what was compiled before is known."""
+        """Compile the plain order, where it may fit.
+
+        What was compiled before is known.
+        """
         plain = Schedule.plain(self.graph)
         held = simulate(self.graph, plain).peak_bytes - self.graph.fixed_bytes
         ways = [way for way in self.compiler.ways if self.compiler.holds_order(way)]

@@ -1,6 +1,6 @@
 """Measure scheduled JAX steps beside plain ones.
 
-They are measured beside the policies of ``jax.checkpoint``, too.
+They are measured beside the policies of ``jax.checkpoint``, too, on a CPU under both of XLA's schedulers.
 
 ``python -m tests.benchmarks.jax -o docs/results/jax/NAME.json``. Bytes are XLA's own, of compiled steps. The
 time is a ratio: the two steps run in turns in one process, and the least of each counts. The file is written
@@ -22,7 +22,8 @@ import checkmate.jax
 from checkmate.jax.memory import memory_of
 from checkmate.machine.processor import processor_name
 from checkmate.solvers.problem import SolveOptions
-from tests.benchmarks.jax_networks import NETWORKS
+from tests.benchmarks.jax_donated import THRIFTY
+from tests.benchmarks.jax_networks import NETWORKS, Wrap
 from tests.jax.steps import largest_difference
 
 SHARES = (75, 60, 45, 30)
@@ -67,13 +68,26 @@ def rows_of(name: str) -> list[dict[str, Any]]:
         facts |= {"predicted": report.predicted_overhead, "recomputations": report.recomputations}
         facts |= {"compilations": report.compilations, "compile_seconds": report.compile_seconds}
         rows.append({"network": name, **facts, **_compared(compiled, found, args)})
-    for policy in POLICIES:
-        saved = getattr(jax.checkpoint_policies, policy)
-        other, _ = NETWORKS[name](lambda block, saved=saved: jax.checkpoint(block, policy=saved))
-        run = jax.jit(other).lower(*args).compile()
-        facts = {"way": policy, "temporary": memory_of(run).temporary}
-        rows.append({"network": name, **facts, **_compared(compiled, run, args)})
+    return [*rows, *_peers(name, compiled, args)]
+
+
+def _peers(name: str, plain: Any, args: tuple[Any, ...]) -> list[dict[str, Any]]:
+    """Return the rows of the policies, under both of XLA:CPU's schedulers."""
+    ways: list[tuple[str, str | None, dict[str, Any]]] = [(policy, policy, {}) for policy in POLICIES]
+    ways += [("plain, memory scheduler", None, THRIFTY)]
+    ways += [(f"{policy}, memory scheduler", policy, THRIFTY) for policy in POLICIES]
+    rows = []
+    for way, policy, options in ways if jax.default_backend() == "cpu" else ways[: len(POLICIES)]:
+        step, _ = NETWORKS[name](_checkpointed(policy) if policy else lambda block: block)
+        run = jax.jit(step).lower(*args).compile(options)
+        facts = {"way": way, "temporary": memory_of(run).temporary}
+        rows.append({"network": name, **facts, **_compared(plain, run, args)})
     return rows
+
+
+def _checkpointed(policy: str) -> Wrap:
+    saved = getattr(jax.checkpoint_policies, policy)
+    return lambda block: jax.checkpoint(block, policy=saved)
 
 
 def _compared(plain: Any, other: Any, args: tuple[Any, ...]) -> dict[str, float]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from checkmate.errors import NoScheduleError
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.memory.compiling import Compiled, Compiler, CompilingSearch
+from checkmate.memory.compiling import Compiled, Compiler, CompilingSearch, slow_to_compile
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress, Report
 from checkmate.tf.xla.compiled import StepCompilation
@@ -119,13 +119,15 @@ def fit_compiled(
     least: Callable[[], Schedule],
     report: Report,
     whole: Whole = lambda asked: (),
+    tell: Callable[[str], None] = lambda sentence: None,
 ) -> XlaFit:
     """Return the cheapest schedule whose compiled step keeps ``budget_bytes``.
 
     The bytes are arguments, results and temporaries together. ``solve``: bytes of the graph → a schedule
     within them, or None. ``least``: the schedule with the least memory known; where nothing else keeps the
     budget it is tried, and then with all its steps tied. Where nothing does, the closest is chosen.
-    ``whole``: bytes of the graph → schedules of whole segments, which XLA takes less for.
+    ``whole``: bytes of the graph → schedules of whole segments, which XLA takes less for. ``tell``: takes a
+    sentence before the first, where they are slow to compile.
     """
     if plain.memory.peak_bytes <= budget_bytes:
         return XlaFit(plain.memory, budget_bytes, None, (), plain.seconds)
@@ -133,7 +135,8 @@ def fit_compiled(
     seconds = [plain.seconds]
 
     def compiled(schedule: Schedule, tied: Tied) -> tuple[XlaMemory, int]:
-        report(Progress("compile", message=f"compiling attempt {len(seconds)} with XLA"))
+        number = f"compiling attempt {len(seconds)} of {compiler.most} at most with XLA"
+        report(Progress("compile", message=f"{number}; the plain step took {plain.seconds:.0f} s"))
         made = compile(schedule, tied)
         seconds.append(made.seconds)
         return made.memory, made.memory.peak_bytes - fixed
@@ -142,8 +145,11 @@ def fit_compiled(
         report(Progress("solve", message=f"solving for {format_bytes(asked)}"))
         return solve(asked)
 
-    ways = ways_to_tie(graph)
-    compiler = Compiler(ways, _USUAL, lambda tied: tied is Tied.ALL, compiled, solved, least, whole=whole)
+    compiler = Compiler(
+        ways_to_tie(graph), _USUAL, lambda tied: tied is Tied.ALL, compiled, solved, least, whole=whole
+    )
+    if slow := slow_to_compile(plain.seconds, compiler.most):
+        tell(slow)
     everything = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
     rate = max(1, plain.memory.temp_bytes) / max(1, everything)
     search = CompilingSearch(graph, max(1, budget_bytes - fixed), rate, compiler)

@@ -5,6 +5,7 @@ All is known of the compiler here.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -187,3 +188,28 @@ def _long_chain() -> Graph:
         builder.op(f"b{i}", [gradient, values[i]], [found], cost=1.0)
         gradient = found
     return builder.build()
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(1.0, 0), (30.0, 1)])
+def test_what_compiles_slowly_is_told_of_once_before_schedules_are_compiled(
+    seconds: float, told: int
+) -> None:
+    graph, said = _long_chain(), list[str]()
+    compiled: list[int] = []
+
+    def compile_it(schedule: Schedule, tied: Tied) -> StepCompilation:
+        compiled.append(len(said))
+        return _compilation(1.0)
+
+    plain = replace(_compilation(1e6), seconds=seconds)
+    fit_compiled(
+        graph,
+        plain,
+        FIXED + 10**5,
+        compile=compile_it,
+        solve=lambda asked: None,
+        least=lambda: Schedule.plain(graph),
+        report=silent,
+        tell=said.append,
+    )
+    assert len(said) == told and set(compiled) == {told}

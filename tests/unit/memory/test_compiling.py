@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from checkmate.ir import Graph, GraphBuilder, Schedule
-from checkmate.memory.compiling import Compiler, CompilingSearch
+from checkmate.memory.compiling import Compiler, CompilingSearch, slow_to_compile
 from checkmate.memory.simulate import simulate
 
 ROOM = 90  # of the 100 bytes that the plain order holds: near enough for the order alone
@@ -117,3 +117,34 @@ def test_whole_segments_that_would_not_fit_are_left_out() -> None:
     )
     best = CompilingSearch(step, ROOM, 1.0, compiler).run()
     assert compiled == offered[:1] and best is not None and best.temporary == 135
+
+
+@pytest.mark.parametrize("usual", [1, 2, 3])
+def test_no_search_compiles_more_often_than_it_says(usual: int) -> None:
+    """Test with a compiler that always takes a little too much, and other schedules each time."""
+    step = graph()
+    compiled: list[str] = []
+    longer = (Schedule.of(step, [0] * count + [1]) for count in range(2, 100))
+
+    def compile_it(schedule: Schedule, way: str) -> tuple[str, int]:
+        compiled.append(way)
+        return way, ROOM + 1
+
+    compiler = Compiler(
+        ("some", "all"),
+        usual,
+        lambda way: True,
+        compile_it,
+        lambda asked: next(longer),
+        lambda: next(longer),
+        whole=lambda asked: [next(longer) for _ in range(9)],
+    )
+    best = CompilingSearch(step, ROOM, 1.0, compiler).run()
+    assert best is not None and best.temporary > ROOM
+    assert len(compiled) <= compiler.most
+
+
+def test_what_compiles_slowly_is_told_of_before() -> None:
+    assert slow_to_compile(9.9, 24) is None
+    told = slow_to_compile(41.2, 24)
+    assert told is not None and "41 s" in told and "24 times" in told

@@ -142,6 +142,7 @@ class CompiledPlanner:
             least=lambda: self._least(graph, report),
             report=report,
             whole=lambda asked: self.request.whole(graph, asked),
+            tell=self.request.tell,
         )
 
 
