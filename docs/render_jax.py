@@ -121,14 +121,15 @@ XLA:CPU drops the barriers of `jax.checkpoint`, so what a peer recomputes may be
 `RematScope` stops with a `TracerBoolConversionError`, Keras gives `training` to `jax.checkpoint` as an
 array, and a layer that asks `if training` (dropout, normalization, attention) cannot be traced.
 
-- 25 of 28 schedules keep their budget. Over it are the GPT, the text model and the ResNet within 30 %, by 13 to
-  26 %.
+- 25 of 28 schedules keep their budget. Over it are the GPT, the text model and the ResNet within 30 %, by 13
+  to 26 %.
 - Under XLA's usual scheduler no peer holds as little as the schedule within 60 %, in any network.
-- **Under the memory scheduler `keras.remat` is ahead in the ViT**, and a little in the transformer: 40.3 MiB at
-  +7 % of time, where the schedules take 48.4 at +15 % and 33.5 at +40 %. Both have dropout. XLA:CPU holds the
-  random bits until the backward pass, not the mask that is made of them, which is a quarter as large; the graph
-  does not know that. And draws that are made again behind barriers alone are merged.
-- In the text model, `keras.remat` under it holds 40.8 MiB at +6 %; the schedule within 45 % holds 40.5 at -8 %.
+- **Under the memory scheduler `keras.remat` is ahead in the ViT**, and a little in the transformer: 40.3 MiB
+  at +7 % of time, where the schedules take 48.4 at +15 % and 33.5 at +40 %. Both have dropout. XLA:CPU holds
+  the random bits until the backward pass, not the mask that is made of them, which is a quarter as large; the
+  graph does not know that. And draws that are made again behind barriers alone are merged.
+- In the text model, `keras.remat` under it holds 40.8 MiB at +6 %; the schedule within 45 % holds 40.5 at
+  -8 %.
 
 `python -m tests.benchmarks.jax_keras -o docs/results/jax/keras-cpu.json` measures the seven networks;
 `--networks` and `--shares` choose.

@@ -153,7 +153,7 @@ LAYERS: dict[str, str] = {
         "tf.measure tf.room tf.trace tf.xla"
     ),
     "checkmate.tf.peers": "catalog models tf.costs tf.devices tf.measure tf.models tf.trace tf.xla",
-    "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem text_table",
+    "checkmate.bench.fidelity": "bench.common catalog machine pipeline solvers.problem text_table",
     "checkmate.cli.shared": (
         "catalog formats graphs machine pipeline solvers.certificates solvers.constraints solvers.problem "
         "solvers.registry sweeps terminal text_table"

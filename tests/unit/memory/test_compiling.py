@@ -121,7 +121,7 @@ def test_whole_segments_that_would_not_fit_are_left_out() -> None:
 
 @pytest.mark.parametrize("usual", [1, 2, 3])
 def test_no_search_compiles_more_often_than_it_says(usual: int) -> None:
-    """Test with a compiler that always takes a little too much, and other schedules each time."""
+    """Test with a compiler that always takes a byte too much."""
     step = graph()
     compiled: list[str] = []
     longer = (Schedule.of(step, [0] * count + [1]) for count in range(2, 100))
