@@ -5,8 +5,8 @@ compiles slower and holds more.
 
 XLA:CPU orders for speed. It has a scheduler for memory as well, which is chosen for a whole program. With it
 an Equinox decoder takes no more time than plainly, and holds what the graph says. In other networks it holds
-a fifth to a half more than the graph says, and less where all steps are tied. These wait by selects, which
-copy what they pass on: the decoder took 15 to 25 % more time so, the other networks 10 % less to 5 % more.
+1.2 to 2 times as much, and less where all steps are tied. These wait by selects, which copy what they pass
+on: the decoder took 15 to 25 % more time so, the other networks 20 % less to 5 % more.
 """
 
 from __future__ import annotations
