@@ -37,7 +37,7 @@ def scheduled(
 ) -> Callable[..., list[Any]]:
     """Return a function of the flat arguments that runs by ``schedule``.
 
-    ``barriers``: what waits does so by barriers, which XLA must keep until it plans memory; else by selects.
+    ``barriers``: what waits does so by barriers; else by selects (``checkmate.jax.tie``).
     """
     steps = schedule.steps.tolist()
     needed, depths = _Needed.of(program, fused, steps), _depths(fused)

@@ -139,8 +139,8 @@ class Search:
 
     @property
     def most(self) -> int:
-        """Return how many compilations it takes at most."""
-        return sum(self._search_by(ways).compiler.most for ways in self.ways)
+        """Return how many compilations the search takes at most, for speed once."""
+        return 1 + sum(self._search_by(ways).compiler.most for ways in self.ways)
 
     def _tried_all(self) -> list[Compiled[Way, _Trial]]:
         """Search with one group of ways after another, until what fits is good.
@@ -275,7 +275,8 @@ class Search:
     def _executable(self, jitted: Any, options: dict[str, Any]) -> Any:
         stop_if(self.cancelled)
         done = self.compilations + 1
-        self.report(Progress("compile", message=f"compiling a scheduled step with XLA (number {done})"))
+        number = f"number {done} of {self.most} at most"
+        self.report(Progress("compile", message=f"compiling a scheduled step with XLA ({number})"))
         started = time.perf_counter()
         lowered = jitted.lower(*(self.program.avals[value] for value in self.program.arguments))
         found = lowered.compile(options)

@@ -1,9 +1,9 @@
 """Hold a recomputation back until the value before it is there.
 
 XLA merges equal computations. A copy that depends on a later value is no equal one. On GPUs and TPUs it waits
-by a barrier, which stays until memory is planned, and costs nothing. On CPUs a barrier is dropped before. The
-copies stay, but XLA:CPU runs them early, unless its scheduler for memory orders them. So there the operand
-goes through a select whose predicate is always true, but is computed from that value.
+by a barrier, which stays until memory is planned, and costs nothing. XLA:CPU drops barriers before. Most
+copies stay, but its usual scheduler runs them early; its scheduler for memory does not. Under the usual one
+the operand goes through a select. The predicate is always true, but is computed from that value.
 """
 
 from __future__ import annotations
