@@ -9,7 +9,7 @@ from PySide6.QtCore import qWarning
 from PySide6.QtWidgets import QApplication
 
 from tests.app.windows import open_chain
-from tests.benchmarks.long_use import FEW, Use, fullest_pages, grown, measure, slope
+from tests.benchmarks.long_use import FEW, Use, fill_tables, grown, measure, slope
 from tests.benchmarks.probe import QtLog, StallProbe
 
 
@@ -22,11 +22,11 @@ def test_use_leaves_nothing_in_memory(qapp) -> None:
     assert max(found["grown"].values()) <= FEW, found["grown"]
 
 
-def test_after_the_fullest_pages_no_op_adds_a_row(window, qtbot) -> None:
+def test_no_op_adds_a_row_to_full_tables(window, qtbot) -> None:
     open_chain(window, qtbot)
     shown = window.session.exploration.shown
-    for op in fullest_pages(shown):
-        window.selection.select(op)
+    fill_tables(window)
+    window.selection.select(shown.graph.n - 1)
     rows = len(QApplication.allWidgets())
     for op in range(shown.graph.n):
         window.selection.select(op)

@@ -33,11 +33,12 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from app.models.opening.recovery import Recovery
 from app.models.session import Session
-from app.presenters.op_page import facts, made, read, readers
-from app.presenters.rows.need_rows import rows_of_op
+from app.presenters.op_page import OpLink, facts
+from app.presenters.rows.need_rows import NeedRow
 from app.state.constraint_targets import ConstraintKind
-from app.state.knowledge import ListedSchedule
 from app.theme import LIGHT, CurrentTheme, ThemeChoice, apply_theme, load_fonts
+from app.views.inspector.link_table import LinkTable
+from app.views.inspector.need_table import NeedTable
 from app.views.window.main_window import MainWindow
 from checkmate.catalog.bundled import find_graph
 from checkmate.formats import write_graph
@@ -47,6 +48,7 @@ from tests.benchmarks.probe import QtLog, StallProbe
 SAMPLE = find_graph("unet-b8.graph")
 FLAT_MB = 1.0  # of growth in 1,000 moves; more is not noise
 FEW = 5  # objects, threads, files, processes: how many may be there in the middle of something
+_ROWS = 100  # more than any table shows
 _SOLVE_S, _PATIENCE_S = 1.0, 60.0
 
 
@@ -142,10 +144,10 @@ class User:
     def _look(self) -> None:
         window = self.window
         graph_view, layout = window.explorer.graph_view, window.explorer.graph_view.layout_shown
-        shown = window.session.exploration.shown
-        for op in () if shown is None else fullest_pages(shown):
-            window.selection.select(op)
-        window.selection.select(self._pick.randrange(window.session.exploration.graph.n))
+        shown, ops = window.session.exploration.shown, range(window.session.exploration.graph.n)
+        if shown is not None:
+            window.selection.select(max(ops, key=lambda op: len(facts(shown, op))))  # its rows stay
+        window.selection.select(self._pick.choice(ops))
         for box in [box for box in layout.boxes if box.can_open][:1]:
             graph_view.toggle(box.key)
             turn()
@@ -167,21 +169,17 @@ class User:
         self.window.what_ifs.stack.undo()
 
 
-def fullest_pages(shown: ListedSchedule) -> list[int]:
-    """Return for each table of the inspector its op with the most rows.
+def fill_tables(window: MainWindow) -> None:
+    """Let each table of the inspector make the most rows it can have.
 
-    The inspector keeps its rows for the next op. Once these ops were shown, no other op of the graph adds
-    any. An op chosen at random could come late and with many rows, which would look like a leak.
+    A table keeps its rows for the next op. How many an op needs depends on the schedule that is shown, and
+    so on how far a solve came in its time. Rows that come late would look like a leak.
     """
-    graph = shown.graph
-    sizes: tuple[Callable[[int], int], ...] = (
-        lambda op: len(made(graph, op)),
-        lambda op: len(read(graph, op)),
-        lambda op: len(readers(shown, op, 0)),
-        lambda op: len(facts(shown, op)),
-        lambda op: len(rows_of_op(graph, op)),
-    )
-    return [max(range(graph.n), key=size) for size in sizes]
+    for links in window.findChildren(LinkTable):
+        links.show_links([OpLink("", f"{row}", "") for row in range(_ROWS)])
+        links.show_links([])
+    for needs in window.findChildren(NeedTable):
+        needs.show_rows([NeedRow("", f"{row}", 0) for row in range(_ROWS)])
 
 
 def turn() -> None:
@@ -271,6 +269,7 @@ def shown_window(sessions: Path) -> MainWindow:
     window.resize(1400, 900)
     window.show()
     window.prepare()
+    fill_tables(window)
     return window
 
 
