@@ -14,6 +14,7 @@ from checkmate.ir.graph import Phase
 from checkmate.ir.schedule import Schedule
 from checkmate.jax.fuse import Fusion
 from checkmate.jax.graph import phase_of
+from checkmate.jax.pin import Pin, small_results
 from checkmate.jax.pooling import scattered_late
 from checkmate.jax.primitives import DEAR, PRODUCTS
 from checkmate.jax.program import Equation, Program, aval_bytes
@@ -32,21 +33,32 @@ class TiedSteps(Enum):
     ALL = auto()
 
 
-def scheduled(
-    program: Program, fused: Sequence[Fusion], schedule: Schedule, barriers: bool, ties: TiedSteps
-) -> Callable[..., list[Any]]:
-    """Return a function of the flat arguments that runs by ``schedule``.
+@dataclass(frozen=True)
+class Emitted:
+    """How a schedule is put to XLA.
 
     ``barriers``: what waits does so by barriers; else by selects (``checkmate.jax.tie``).
+    ``pins``: small results stay in memory (``checkmate.jax.pin``).
     """
+
+    ties: TiedSteps
+    barriers: bool
+    pins: bool = False
+
+
+def scheduled(
+    program: Program, fused: Sequence[Fusion], schedule: Schedule, emitted: Emitted
+) -> Callable[..., list[Any]]:
+    """Return a function of the flat arguments that runs by ``schedule``."""
     steps = schedule.steps.tolist()
     needed, depths = _Needed.of(program, fused, steps), _depths(fused)
     convolved = any(each.name == "conv_general_dilated" for each in program.equations)
+    pinned = small_results(program, fused) if emitted.pins else frozenset()
 
     def run(*arguments: Any) -> list[Any]:
         values = dict(zip(program.arguments, arguments, strict=True))
         values.update(program.constants)
-        emission = _Emission(values, barriers, ties, needed, depths, convolved)
+        emission = _Emission(values, emitted, needed, depths, convolved, pinned, Pin(arguments))
         for position, step in enumerate(steps):
             emission.step(position, step, fused[step])
         return [atom.val if isinstance(atom, Literal) else values[atom] for atom in program.results]
@@ -87,17 +99,19 @@ class _Needed:
 class _Emission:
     """The values so far, while a function is traced.
 
+    ``convolved``: the program has convolutions. ``pinned`` are the values that ``pin`` keeps in memory.
     ``fresh`` are the values that wait for the current ``tie`` already. ``recent`` are the products since the
     tie before. ``dear``: in which phase dear equations ran last. ``scattered``: results of scatters, which
-    XLA writes right over what they are added to. ``convolved``: the program has convolutions.
+    XLA writes right over what they are added to.
     """
 
     values: dict[int, Any]
-    barriers: bool
-    ties: TiedSteps
+    emitted: Emitted
     needed: _Needed
     depths: Sequence[int]
     convolved: bool
+    pinned: frozenset[int]
+    pin: Pin
     done: set[int] = field(default_factory=set)
     fresh: set[int] = field(default_factory=set)
     recent: list[int] = field(default_factory=list)
@@ -111,19 +125,20 @@ class _Emission:
         """Emit one step of the schedule."""
         again = index in self.done
         self.done.add(index)
-        if not again or self.ties is TiedSteps.ALL:
+        if not again or self.emitted.ties is TiedSteps.ALL:
             self.fresh, self.tie = set(), None
         tied = self._is_tied(again, fusion)
         if tied and self.tie is None and self.anchor is not None:
-            self.tie = Tie(self._anchors(position), self.barriers)
+            self.tie = Tie(self._anchors(position), self.emitted.barriers)
         tie = self.tie if tied else None
-        if tie is not None and self.barriers:
+        if tie is not None and self.emitted.barriers:
             self._pass([value for value in fusion.reads if again or value not in self.scattered], tie)
-        made = self._run(fusion, None if self.barriers else tie)
+        made = self._run(fusion, None if self.emitted.barriers else tie)
+        made.update((value, self.pin.value(made[value])) for value in self.pinned.intersection(fusion.writes))
         self.values.update((value, made[value]) for value in fusion.writes)
         if again:
             self.fresh.update(fusion.writes)
-        if not again or self.ties is TiedSteps.ALL:
+        if not again or self.emitted.ties is TiedSteps.ALL:
             self._remember(index, fusion, [value for value in fusion.writes if can_anchor(made[value])])
 
     def _remember(self, index: int, fusion: Fusion, written: Sequence[int]) -> None:
@@ -132,19 +147,19 @@ class _Emission:
         By selects that is what was written last. By barriers it is what most has to come before: the update
         of an early weight may be the step before, and XLA may run it any time.
         """
-        if fusion.root.name.startswith("scatter") and self.barriers:
+        if fusion.root.name.startswith("scatter") and self.emitted.barriers:
             self.scattered.update(written)
         elif written:
             self.recent += written if any(each.name in PRODUCTS for each in fusion.equations) else ()
-            if not self.barriers or self.depths[index] >= self.deepest:
+            if not self.emitted.barriers or self.depths[index] >= self.deepest:
                 self.anchor, self.deepest = self.values[written[-1]], self.depths[index]
 
     def _is_tied(self, again: bool, fusion: Fusion) -> bool:
         """Return whether a step waits for what came before."""
         late = self._repeats_dear(fusion)
-        if self.ties is not TiedSteps.RECOMPUTED:
-            return self.ties is TiedSteps.ALL
-        return again or (late and self.barriers)
+        if self.emitted.ties is not TiedSteps.RECOMPUTED:
+            return self.emitted.ties is TiedSteps.ALL
+        return again or (late and self.emitted.barriers)
 
     def _repeats_dear(self, fusion: Fusion) -> bool:
         """Return whether dear equations of the forward pass run here again.
@@ -165,7 +180,7 @@ class _Emission:
         is left out, since XLA fuses less what writes an anchor.
         """
         recent, self.recent = self.recent, []
-        if not self.barriers:
+        if not self.emitted.barriers:
             return [self.anchor]
         return [self.anchor, *(self.values[value] for value in recent if self.needed.holds(value, position))]
 
@@ -202,12 +217,12 @@ class _Emission:
         convolved: a ResNet within 45 % would need 18 % more computation, not 3 %.
         """
         product = any(each.name in PRODUCTS for each in fusion.equations)
-        if product or self.convolved or self.ties is not TiedSteps.ALL or self.anchor is None:
+        if product or self.convolved or self.emitted.ties is not TiedSteps.ALL or self.anchor is None:
             return set()
         return {value for value in fusion.reads if self.values.get(value) is self.anchor}
 
     def _made_by(self, each: Equation, inputs: list[Any]) -> list[Any]:
-        if self.barriers and each.name == "select_and_scatter_add":
+        if self.emitted.barriers and each.name == "select_and_scatter_add":
             slope, operand = inputs
             return [scattered_late(slope, operand, each.source.params)]
         return each.run(inputs)

@@ -22,7 +22,7 @@ _HEAVY = {
 _MANY = 20  # operations for an element: XLA for GPUs rather keeps than repeats what takes so many
 DEAR = frozenset(name for name, count in _HEAVY.items() if count >= _MANY)
 # fmt: off
-_ELEMENTWISE = frozenset(
+ELEMENTWISE = frozenset(
     (
         "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh",
         "bitcast_convert_type", "cbrt", "ceil", "clamp", "clz", "conj", "convert_element_type",
@@ -41,7 +41,7 @@ REDUCTIONS = frozenset(
     ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "argmax", "argmin")
 )
 PRODUCTS = frozenset(("dot_general", "conv_general_dilated", "ragged_dot_general"))
-FUSIBLE = _ELEMENTWISE | _MOVING | VIEWS
+FUSIBLE = ELEMENTWISE | _MOVING | VIEWS
 
 
 def operations(

@@ -246,7 +246,7 @@ class Search:
         return solve(self.graph, keep_everything_peak(self.graph), solver="keep-all")
 
     def _compile(self, schedule: Schedule, way: Way) -> tuple[_Trial, int]:
-        run = scheduled(self.program, self.fused, schedule, way.barriers(self.platform), way.ties)
+        run = scheduled(self.program, self.fused, schedule, way.emitted(self.platform))
         jitted = jax.jit(run, donate_argnums=self.donated)
         executable = self._tried(jitted, choices := way.trial_options(self.platform))
         memory = memory_of(executable)

@@ -38,7 +38,7 @@ class Tie:
         if self._barriers:
             return self.operands([value])[0]
         if self._predicate is None:
-            self._predicate = _always(self._anchors[0])
+            self._predicate = always(self._anchors[0])
         return jnp.where(self._predicate, value, jnp.zeros_like(value))
 
     def operands(self, values: Sequence[Any]) -> list[Any]:
@@ -46,7 +46,7 @@ class Tie:
         return list(lax.optimization_barrier((*values, *self._anchors))[: len(values)])
 
 
-def _always(anchor: Any) -> Any:
+def always(anchor: Any) -> Any:
     """Return a predicate that is true whatever ``anchor`` holds.
 
     It is not known to be true before the first element is there: the element's bits, or 1, are not 0.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checkmate.jax.emit import TiedSteps
+from checkmate.jax.emit import Emitted, TiedSteps
 
 _THRIFTY = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 # XLA plans its buffers before it makes machine code, so trials make poor code quickly. On an H200 a step took
@@ -41,9 +41,11 @@ class Way:
     ties: TiedSteps
     thrifty: bool = False
 
-    def barriers(self, platform: str) -> bool:
-        """Return whether steps wait by barriers."""
-        return platform != "cpu" or (self.thrifty and self.ties is not TiedSteps.ALL)
+    def emitted(self, platform: str) -> Emitted:
+        """Return how schedules are put to XLA in this way."""
+        cpu = platform == "cpu"
+        barriers = not cpu or (self.thrifty and self.ties is not TiedSteps.ALL)
+        return Emitted(self.ties, barriers, pins=cpu)
 
     @property
     def options(self) -> _Options:

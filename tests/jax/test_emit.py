@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from checkmate.ir.graph import Graph, Phase
 from checkmate.ir.schedule import Schedule
-from checkmate.jax.emit import TiedSteps, scheduled
+from checkmate.jax.emit import Emitted, TiedSteps, scheduled
 from checkmate.jax.fuse import fusions
 from checkmate.jax.graph import graph_of
 from checkmate.jax.kernels import kernels
@@ -58,9 +58,9 @@ def test_any_valid_schedule_gives_the_same_bits(ties: TiedSteps, seed: int, barr
     fused = kernels(program, GPU) if barriers else fusions(program)
     graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
     flat = jax.tree.leaves(args)
-    expected = scheduled(program, fused, Schedule.plain(graph), barriers, TiedSteps.NONE)(*flat)
+    expected = scheduled(program, fused, Schedule.plain(graph), Emitted(TiedSteps.NONE, barriers))(*flat)
     plain = jax.extend.core.jaxpr_as_fun(closed)(*flat)
-    found = scheduled(program, fused, with_repeats(graph, seed), barriers, ties)(*flat)
+    found = scheduled(program, fused, with_repeats(graph, seed), Emitted(ties, barriers))(*flat)
     assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
     assert largest_difference(found, plain) <= 1e-6
 
@@ -77,7 +77,7 @@ def temporaries(step: Any, args: Any, ways: Sequence[Way]) -> list[float]:
     schedule = solve(graph, int(0.6 * keep_everything_peak(graph)), solver="greedy").require_schedule()
     shares = []
     for way in ways:
-        run = scheduled(program, fused, schedule, way.barriers("cpu"), way.ties)
+        run = scheduled(program, fused, schedule, way.emitted("cpu"))
         found, plain = (
             memory_of(jax.jit(each).lower(*given).compile(way.options)).temporary
             for each, given in ((run, closed.in_avals), (step, args))
@@ -97,7 +97,7 @@ def test_barriers_hold_recomputations_back_under_the_scheduler_for_memory() -> N
     """Test that XLA:CPU runs what they separate early, under its usual one."""
     step, args = gpt(lambda block: block)
     thrifty = Way(TiedSteps.RECOMPUTED, thrifty=True)
-    assert thrifty.barriers("cpu") and not Way(TiedSteps.RECOMPUTED).barriers("cpu")
+    assert thrifty.emitted("cpu").barriers and not Way(TiedSteps.RECOMPUTED).emitted("cpu").barriers
     free, held = temporaries(step, args, [Way(TiedSteps.NONE, thrifty=True), thrifty])
     assert free >= 0.95 and held <= 0.85
 
@@ -132,7 +132,7 @@ def barriers(step: Any, *args: Any) -> tuple[Any, list[Any]]:
     last = len(fused) - 1
     again = [index for index in range(last) if graph.ops[index].phase is Phase.FORWARD]
     schedule = Schedule.of(graph, [*range(last), *again, last])
-    run = scheduled(program, fused, schedule, True, TiedSteps.RECOMPUTED)
+    run = scheduled(program, fused, schedule, Emitted(TiedSteps.RECOMPUTED, barriers=True))
     traced = jax.make_jaxpr(run)(*(program.avals[value] for value in program.arguments)).jaxpr
     return traced, [each for each in traced.eqns if each.primitive.name == "optimization_barrier"]
 
@@ -195,7 +195,7 @@ def test_the_zeros_of_max_pooling_s_slope_wait_for_it() -> None:
     program = read_program(backward)
     fused = kernels(program, GPU)
     graph = graph_of(program, fused, name="step", speed=GPU, fixed={})
-    run = scheduled(program, fused, Schedule.plain(graph), True, TiedSteps.RECOMPUTED)
+    run = scheduled(program, fused, Schedule.plain(graph), Emitted(TiedSteps.RECOMPUTED, barriers=True))
     assert "select_and_scatter_add" not in str(jax.make_jaxpr(run)(x, slope))
 
 
@@ -211,7 +211,7 @@ def test_a_cheap_step_that_reads_the_one_before_has_no_tie() -> None:
         fused = fusions(program)
         graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
         assert graph.n == 3
-        run = scheduled(program, fused, Schedule.plain(graph), False, TiedSteps.ALL)
+        run = scheduled(program, fused, Schedule.plain(graph), Emitted(TiedSteps.ALL, barriers=False))
         return sum(each.primitive.name == "ne" for each in jax.make_jaxpr(run)(*closed.in_avals).eqns)
 
     def cheap(x: Any, y: Any) -> Any:

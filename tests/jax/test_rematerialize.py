@@ -107,10 +107,10 @@ def test_a_program_of_its_own_is_first_left_to_xlas_scheduler_for_memory() -> No
 def test_only_a_cpu_needs_the_order_held() -> None:
     (on_gpu,) = ways_on("gpu", alone=True)
     for way in on_gpu:
-        assert not holds_order(way, "gpu") and way.options == {} and way.barriers("gpu")
+        assert not holds_order(way, "gpu") and way.options == {} and way.emitted("gpu").barriers
     (part,) = ways_on("cpu", alone=False)
     assert any(holds_order(way, "cpu") for way in part)
-    assert not any(way.options or way.barriers("cpu") for way in part)
+    assert not any(way.options or way.emitted("cpu").barriers for way in part)
     assert usual_ways("gpu") == 1 and on_gpu[0].ties is TiedSteps.RECOMPUTED
 
 

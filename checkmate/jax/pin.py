@@ -1,0 +1,58 @@
+"""Keep small results in memory, where XLA:CPU would keep what they come from.
+
+XLA:CPU computes cheap equations again in each fusion that reads them, whatever the sizes. So a step holds
+dropout's random bits until its backward pass, not the mask, which is a quarter of them. No barrier changes
+that: they are gone before XLA fuses. A conditional does, since it is no part of a fusion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from checkmate.jax.fuse import Fusion
+from checkmate.jax.primitives import ELEMENTWISE, PRODUCTS
+from checkmate.jax.program import Program
+from checkmate.jax.tie import always, can_anchor
+
+_SMALLER = 2  # times less than the largest value it is made of
+_LEAST = 16 * 2**10  # bytes; what is less is not worth a conditional
+
+
+def small_results(program: Program, fused: Sequence[Fusion]) -> frozenset[int]:
+    """Return the values that XLA:CPU would not keep for their readers.
+
+    A product is in no fusion: where it reads a value, XLA keeps that anyhow.
+    """
+    fusing = {value for fusion in fused if fusion.root.name not in PRODUCTS for value in fusion.reads}
+    found = set()
+    for fusion in fused:
+        most = max((program.bytes_of(value) for value in fusion.reads), default=0)
+        cheap = {value for each in fusion.equations if each.name in ELEMENTWISE for value in each.outputs}
+        for value in cheap.intersection(fusion.writes, fusing):
+            if program.bytes_of(value) >= _LEAST and _SMALLER * program.bytes_of(value) <= most:
+                found.add(value)
+    return frozenset(found.difference(atom for atom in program.results if isinstance(atom, int)))
+
+
+class Pin:
+    """Makes values stay in memory, without changing them.
+
+    The predicate is always true, but computed from one of ``arguments``. So XLA cannot leave out the other
+    branch. Where nothing can be computed from any of them, nothing is pinned.
+    """
+
+    def __init__(self, arguments: Sequence[Any]) -> None:
+        self._anchor = next((value for value in arguments if can_anchor(value)), None)
+        self._predicate: Any = None
+
+    def value(self, value: Any) -> Any:
+        """Return ``value``, bit by bit, as something that is kept."""
+        if self._anchor is None:
+            return value
+        if self._predicate is None:
+            self._predicate = always(self._anchor)
+        return lax.cond(self._predicate, lambda kept: kept, jnp.zeros_like, value)

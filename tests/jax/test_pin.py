@@ -1,0 +1,104 @@
+"""Test that small results stay in memory, bit by bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax")
+
+import jax
+import jax.numpy as jnp
+
+from checkmate.ir.schedule import Schedule
+from checkmate.jax.emit import scheduled
+from checkmate.jax.fuse import fusions
+from checkmate.jax.graph import graph_of
+from checkmate.jax.memory import memory_of
+from checkmate.jax.pin import Pin, small_results
+from checkmate.jax.program import Program, read_program
+from checkmate.jax.speed import speed_of
+from checkmate.jax.ways import ways_on
+from tests.jax.steps import largest_difference
+
+WAYS = [way for alone in (True, False) for group in ways_on("cpu", alone=alone) for way in group]
+
+
+def dropping(ws: Any, x: Any, key: Any) -> Any:
+    """Return the gradients of layers with dropout and a ReLU between them."""
+
+    def loss(ws: Any) -> Any:
+        y = x
+        for number, w in enumerate(ws):
+            kept = jax.random.bernoulli(jax.random.fold_in(key, number), 0.9, y.shape)
+            y = jax.nn.relu(jnp.where(kept, y @ w / 0.9, 0))
+        return (y**2).sum()
+
+    return jax.grad(loss)(ws)
+
+
+def arguments(width: int = 256) -> tuple[Any, ...]:
+    draw = np.random.default_rng(3)
+    ws = [jnp.asarray(draw.normal(0, 0.05, (width, width)), jnp.float32) for _ in range(6)]
+    return ws, jnp.asarray(draw.normal(0, 1, (4 * width, width)), jnp.float32), jax.random.key(4)
+
+
+def shapes_kept(program: Program) -> list[tuple[str, tuple[int, ...]]]:
+    avals = [program.avals[value] for value in small_results(program, fusions(program))]
+    return sorted((str(aval.dtype), aval.shape) for aval in avals)
+
+
+def test_what_is_kept_is_smaller_than_what_it_is_made_of() -> None:
+    program = read_program(jax.make_jaxpr(dropping)(*arguments()))
+    masks = [("bool", (1024, 256))] * 5  # the last layer's is read where it is made
+    assert shapes_kept(program) == masks
+
+
+def test_results_and_what_a_product_alone_reads_are_left_as_they_are() -> None:
+    x = jnp.ones((128, 128))
+
+    def result(x: Any) -> Any:
+        y = (x @ x) > 0
+        return y, jnp.where(y, x, 1) @ x
+
+    def operand(x: Any) -> Any:
+        y = (x @ x).astype(jnp.bfloat16)
+        return y @ y
+
+    for step in (result, operand):
+        assert shapes_kept(read_program(jax.make_jaxpr(step)(x))) == []
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("way", dict.fromkeys(WAYS), ids=str)
+def test_xla_holds_the_masks_and_the_gradients_keep_their_bits(way: Any) -> None:
+    args = arguments()
+    closed = jax.make_jaxpr(dropping)(*args)
+    program = read_program(closed)
+    fused = fusions(program)
+    graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
+    emitted, flat = way.emitted("cpu"), jax.tree.leaves(args)
+    held, found = [], []
+    for pins in (False, True):
+        run = scheduled(program, fused, Schedule.plain(graph), replace(emitted, pins=pins))
+        compiled = jax.jit(run).lower(*closed.in_avals).compile(way.options)
+        held.append(memory_of(compiled).temporary)
+        found.append(compiled(*flat))
+    assert emitted.pins
+    assert held[0] - held[1] >= 4 * 2**20  # each mask has 256 KiB, and its bits a MiB
+    assert largest_difference(found[0], found[1]) == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "bool"])
+def test_a_pin_changes_no_bit(dtype: str) -> None:
+    value = jnp.asarray([np.nan, -0.0, 1.0], jnp.float32).astype(dtype)
+    found = jax.jit(lambda anchor, value: Pin([anchor]).value(value))(jnp.zeros(3), value)
+    assert found.dtype == value.dtype and np.asarray(found).tobytes() == np.asarray(value).tobytes()
+
+
+def test_where_no_predicate_can_be_computed_nothing_is_pinned() -> None:
+    value = jnp.ones(3)
+    assert Pin([jax.random.key(1), jnp.zeros((0, 2))]).value(value) is value
