@@ -1,4 +1,4 @@
-"""Keep small results in memory, where XLA:CPU would keep what they come from.
+"""Keep small results in memory, not what they are computed from.
 
 XLA:CPU computes cheap equations again in each fusion that reads them, whatever the sizes. So a step holds
 dropout's random bits until its backward pass, not the mask, which is a quarter of them. No barrier changes
