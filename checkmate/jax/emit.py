@@ -15,7 +15,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.jax.fuse import Fusion
 from checkmate.jax.graph import phase_of
 from checkmate.jax.pin import Pin, small_results
-from checkmate.jax.pooling import scattered_late
+from checkmate.jax.pooling import can_compare, compared, scattered_late
 from checkmate.jax.primitives import DEAR, PRODUCTS
 from checkmate.jax.program import Equation, Program, aval_bytes
 from checkmate.jax.tie import Tie, can_anchor
@@ -38,12 +38,12 @@ class Emitted:
     """How a schedule is put to XLA.
 
     ``barriers``: what waits does so by barriers; else by selects (``checkmate.jax.tie``).
-    ``pins``: small results stay in memory (``checkmate.jax.pin``).
+    ``cpu``: for XLA:CPU small results are pinned (``checkmate.jax.pin``), and max pooling's slopes compared.
     """
 
     ties: TiedSteps
     barriers: bool
-    pins: bool = False
+    cpu: bool = False
 
 
 def scheduled(
@@ -53,7 +53,7 @@ def scheduled(
     steps = schedule.steps.tolist()
     needed, depths = _Needed.of(program, fused, steps), _depths(fused)
     convolved = any(each.name == "conv_general_dilated" for each in program.equations)
-    pinned = small_results(program, fused) if emitted.pins else frozenset()
+    pinned = small_results(program, fused) if emitted.cpu else frozenset()
 
     def run(*arguments: Any) -> list[Any]:
         values = dict(zip(program.arguments, arguments, strict=True))
@@ -222,9 +222,12 @@ class _Emission:
         return {value for value in fusion.reads if self.values.get(value) is self.anchor}
 
     def _made_by(self, each: Equation, inputs: list[Any]) -> list[Any]:
-        if self.emitted.barriers and each.name == "select_and_scatter_add":
+        if each.name == "select_and_scatter_add":
             slope, operand = inputs
-            return [scattered_late(slope, operand, each.source.params)]
+            if self.emitted.cpu and can_compare(each.source.params):
+                return [compared(slope, operand, each.source.params, self.pin.value)]
+            if self.emitted.barriers:
+                return [scattered_late(slope, operand, each.source.params)]
         return each.run(inputs)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from checkmate.jax.pooling import compared_bytes
 from checkmate.jax.primitives import FUSIBLE, PRODUCTS, REDUCTIONS, VIEWS
 from checkmate.jax.program import Equation, Program
 
@@ -21,7 +22,8 @@ class Fusion:
 
     ``inline`` are equations that cost nothing (broadcasts, reshapes, constants): each fusion has its own.
     ``reads`` and ``writes`` are the values at its border. ``overwrites``: pairs of them (written, read); the
-    one may be written over the other, which is as large.
+    one may be written over the other, which is as large. ``workspace``: bytes that it needs beside them and
+    its loops.
     """
 
     equations: tuple[Equation, ...]
@@ -29,6 +31,7 @@ class Fusion:
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     overwrites: tuple[tuple[int, int], ...] = ()
+    workspace: int = 0
 
     @property
     def root(self) -> Equation:
@@ -142,8 +145,14 @@ def _built(
             if value in read
         )
         inline = frozenset(position for position, index in enumerate(indices) if index in free)
-        found.append(Fusion(tuple(own), inline, reads, writes))
+        found.append(Fusion(tuple(own), inline, reads, writes, workspace=_workspace(own)))
     return tuple(found)
+
+
+def _workspace(equations: Sequence[Equation]) -> int:
+    slopes = [each.source for each in equations if each.name == "select_and_scatter_add"]
+    needed = [compared_bytes(each.params, *(atom.aval for atom in each.invars)) for each in slopes]
+    return max(needed, default=0)
 
 
 def with_free(program: Program, free: set[int], maker: dict[int, int], indices: Sequence[int]) -> list[int]:

@@ -73,7 +73,7 @@ def _effects(fusion: Fusion) -> bool:
 
 def _workspace(fusion: Fusion) -> int:
     inside = [body_bytes(body) for each in fusion.equations for body in bodies(each.source.params)]
-    return max(inside, default=0)
+    return max(fusion.workspace, *inside, 0)
 
 
 def _seconds(program: Program, fusion: Fusion, speed: Speed) -> float:

@@ -45,7 +45,7 @@ class Way:
         """Return how schedules are put to XLA in this way."""
         cpu = platform == "cpu"
         barriers = not cpu or (self.thrifty and self.ties is not TiedSteps.ALL)
-        return Emitted(self.ties, barriers, pins=cpu)
+        return Emitted(self.ties, barriers, cpu)
 
     @property
     def options(self) -> _Options:

@@ -83,11 +83,11 @@ def test_xla_holds_the_masks_and_the_gradients_keep_their_bits(way: Any) -> None
     emitted, flat = way.emitted("cpu"), jax.tree.leaves(args)
     held, found = [], []
     for pins in (False, True):
-        run = scheduled(program, fused, Schedule.plain(graph), replace(emitted, pins=pins))
+        run = scheduled(program, fused, Schedule.plain(graph), replace(emitted, cpu=pins))
         compiled = jax.jit(run).lower(*closed.in_avals).compile(way.options)
         held.append(memory_of(compiled).temporary)
         found.append(compiled(*flat))
-    assert emitted.pins
+    assert emitted.cpu
     assert held[0] - held[1] >= 4 * 2**20  # each mask has 256 KiB, and its bits a MiB
     assert largest_difference(found[0], found[1]) == 0
 
