@@ -14,11 +14,13 @@ from checkmate.ir.graph import Phase
 from checkmate.ir.schedule import Schedule
 from checkmate.jax.fuse import Fusion
 from checkmate.jax.graph import phase_of
-from checkmate.jax.pin import Pin, small_results
-from checkmate.jax.pooling import can_compare, compared, scattered_late
-from checkmate.jax.primitives import DEAR, PRODUCTS
+from checkmate.jax.on_cpu import ForCpu, OnCpu
+from checkmate.jax.pooling import scattered_late
+from checkmate.jax.primitives import DEAR, FUSIBLE, PRODUCTS, REDUCTIONS
 from checkmate.jax.program import Equation, Program, aval_bytes
-from checkmate.jax.tie import Tie, can_anchor
+from checkmate.jax.tie import Tie, Waiting, can_anchor
+
+_KEY_BYTES = 1024
 
 
 class TiedSteps(Enum):
@@ -37,13 +39,22 @@ class TiedSteps(Enum):
 class Emitted:
     """How a schedule is put to XLA.
 
-    ``barriers``: what waits does so by barriers; else by selects (``checkmate.jax.tie``).
-    ``cpu``: for XLA:CPU small results are pinned (``checkmate.jax.pin``), and max pooling's slopes compared.
+    ``ties``: what waits; ``waiting``: by what. ``cpu``: XLA:CPU gets the help that it needs.
     """
 
     ties: TiedSteps
-    barriers: bool
+    waiting: Waiting
     cpu: bool = False
+
+    @property
+    def barriers(self) -> bool:
+        """Return whether barriers are among what holds steps back."""
+        return self.waiting is not Waiting.SELECTS
+
+    @property
+    def gates(self) -> bool:
+        """Return whether products wait for the gradients before them."""
+        return self.waiting in (Waiting.GATES, Waiting.MIXED)
 
 
 def scheduled(
@@ -53,12 +64,13 @@ def scheduled(
     steps = schedule.steps.tolist()
     needed, depths = _Needed.of(program, fused, steps), _depths(fused)
     convolved = any(each.name == "conv_general_dilated" for each in program.equations)
-    pinned = small_results(program, fused) if emitted.cpu else frozenset()
+    for_cpu = ForCpu.of(program, fused) if emitted.cpu else None
 
     def run(*arguments: Any) -> list[Any]:
         values = dict(zip(program.arguments, arguments, strict=True))
         values.update(program.constants)
-        emission = _Emission(values, emitted, needed, depths, convolved, pinned, Pin(arguments))
+        on_cpu = None if for_cpu is None else for_cpu.traced(arguments, gates=emitted.gates)
+        emission = _Emission(values, emitted, needed, depths, convolved, on_cpu)
         for position, step in enumerate(steps):
             emission.step(position, step, fused[step])
         return [atom.val if isinstance(atom, Literal) else values[atom] for atom in program.results]
@@ -99,10 +111,9 @@ class _Needed:
 class _Emission:
     """The values so far, while a function is traced.
 
-    ``convolved``: the program has convolutions. ``pinned`` are the values that ``pin`` keeps in memory.
-    ``fresh`` are the values that wait for the current ``tie`` already. ``recent`` are the products since the
-    tie before. ``dear``: in which phase dear equations ran last. ``scattered``: results of scatters, which
-    XLA writes right over what they are added to.
+    ``convolved``: the program has convolutions. ``fresh`` are the values that wait for the current ``tie``
+    already. ``recent`` are the products since the tie before. ``dear``: in which phase dear equations ran
+    last. ``scattered``: results of scatters, which XLA writes right over what they are added to.
     """
 
     values: dict[int, Any]
@@ -110,8 +121,7 @@ class _Emission:
     needed: _Needed
     depths: Sequence[int]
     convolved: bool
-    pinned: frozenset[int]
-    pin: Pin
+    cpu: OnCpu | None
     done: set[int] = field(default_factory=set)
     fresh: set[int] = field(default_factory=set)
     recent: list[int] = field(default_factory=list)
@@ -129,12 +139,11 @@ class _Emission:
             self.fresh, self.tie = set(), None
         tied = self._is_tied(again, fusion)
         if tied and self.tie is None and self.anchor is not None:
-            self.tie = Tie(self._anchors(position), self.emitted.barriers)
+            self.tie = Tie(self._anchors(position))
         tie = self.tie if tied else None
         if tie is not None and self.emitted.barriers:
-            self._pass([value for value in fusion.reads if again or value not in self.scattered], tie)
-        made = self._run(fusion, None if self.emitted.barriers else tie)
-        made.update((value, self.pin.value(made[value])) for value in self.pinned.intersection(fusion.writes))
+            self._pass(fusion, [value for value in fusion.reads if again or value not in self.scattered], tie)
+        made = self._run(fusion, again, None if self.emitted.barriers else tie)
         self.values.update((value, made[value]) for value in fusion.writes)
         if again:
             self.fresh.update(fusion.writes)
@@ -184,16 +193,26 @@ class _Emission:
             return [self.anchor]
         return [self.anchor, *(self.values[value] for value in recent if self.needed.holds(value, position))]
 
-    def _pass(self, waiting: Sequence[int], tie: Tie) -> None:
+    def _pass(self, fusion: Fusion, waiting: Sequence[int], tie: Tie) -> None:
         """Let values wait, for all that comes after as well."""
         late = [value for value in waiting if value not in self.fresh]
-        if not late:
-            return
-        self.values.update(zip(late, tie.operands([self.values[value] for value in late]), strict=True))
+        mixed = self.emitted.waiting is Waiting.MIXED
+        selected = [value for value in late if mixed and _is_cheap(self.values[value], value, fusion)]
+        self.values.update((value, tie.selected(self.values[value])) for value in selected)
+        others = [value for value in late if value not in selected]
+        if others:
+            self.values.update(zip(others, tie.behind([self.values[each] for each in others]), strict=True))
         self.fresh.update(late)
 
-    def _run(self, fusion: Fusion, tie: Tie | None) -> dict[int, Any]:
-        made: dict[int, Any] = {}
+    def _run(self, fusion: Fusion, again: bool, tie: Tie | None) -> dict[int, Any]:
+        made = {} if again or self.cpu is None else self.cpu.operands(fusion, self.values)
+        found = self._equations(fusion, made, tie)
+        if self.cpu is not None:
+            self.cpu.keep(fusion, found)
+        return found
+
+    def _equations(self, fusion: Fusion, made: dict[int, Any], tie: Tie | None) -> dict[int, Any]:
+        """Run a fusion's equations; what is in ``made`` is read from there."""
         late = set(self.fresh) | self._waiting_anyway(fusion)
         for position, each in enumerate(fusion.equations):
             inputs = [
@@ -222,12 +241,12 @@ class _Emission:
         return {value for value in fusion.reads if self.values.get(value) is self.anchor}
 
     def _made_by(self, each: Equation, inputs: list[Any]) -> list[Any]:
-        if each.name == "select_and_scatter_add":
+        made = None if self.cpu is None else self.cpu.made_by(each, inputs)
+        if made is not None:
+            return made
+        if self.emitted.barriers and each.name == "select_and_scatter_add":
             slope, operand = inputs
-            if self.emitted.cpu and can_compare(each.source.params):
-                return [compared(slope, operand, each.source.params, self.pin.value)]
-            if self.emitted.barriers:
-                return [scattered_late(slope, operand, each.source.params)]
+            return [scattered_late(slope, operand, each.source.params)]
         return each.run(inputs)
 
 
@@ -241,6 +260,18 @@ def _depths(fused: Sequence[Fusion]) -> list[int]:
     return found
 
 
+def _is_cheap(value: Any, number: int, fusion: Fusion) -> bool:
+    """Return whether a select on what a fusion reads copies little.
+
+    That is what is fused into its readers, and keys of random numbers.
+    """
+    copied = any(
+        number in each.reads and each.name not in FUSIBLE and each.name not in REDUCTIONS
+        for each in fusion.equations
+    )
+    return can_anchor(value) and (not copied or aval_bytes(value) <= _KEY_BYTES)
+
+
 def _tie_one(each: Equation, inputs: list[Any], tie: Tie) -> None:
     """Tie the smallest operand, in place, wherever the equation reads it."""
     candidates = [atom for atom in each.source.invars if not isinstance(atom, Literal)]
@@ -248,6 +279,6 @@ def _tie_one(each: Equation, inputs: list[Any], tie: Tie) -> None:
         return
     least = min(candidates, key=lambda atom: aval_bytes(atom.aval))
     places = [place for place, atom in enumerate(each.source.invars) if atom is least]
-    tied = tie.operand(inputs[places[0]])
+    tied = tie.selected(inputs[places[0]])
     for place in places:
         inputs[place] = tied

@@ -25,7 +25,7 @@ from checkmate.jax.memory import StepMemory, memory_of
 from checkmate.jax.moved import moved_bytes
 from checkmate.jax.program import Program
 from checkmate.jax.speed import Speed
-from checkmate.jax.ways import Way, holds_order, usual_ways
+from checkmate.jax.ways import Way, holds_order, near, usual_ways
 from checkmate.memory.compiling import Compiled, Compiler, CompilingSearch
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.solving import keep_everything_peak, known_minimum, solve
@@ -37,6 +37,8 @@ from checkmate.solvers.baselines.whole import whole_segments
 _MOST_RATE = 1.03
 # On a CPU, of a schedule's cost: what it probably takes more where all steps wait.
 _HELD = 0.03
+# Of the plain step's cost: where recomputing costs less, it is tried before all steps are tied.
+_WORTH = 0.02
 # Of the plain step's cost: what fits may cost so much more than a schedule that requests what the step may
 # hold, and no other group of ways is tried.
 _GOOD = 0.05
@@ -145,16 +147,18 @@ class Search:
     def _tried_all(self) -> list[Compiled[Way, _Trial]]:
         """Search with one group of ways after another, until what fits is good.
 
-        The order alone comes first, in all of them: it recomputes nothing.
+        The order alone comes first, in all of them: it recomputes nothing. Where only a later group holds it,
+        that is good enough if recomputing costs about as much as the ties of all steps.
         """
         searches = [self._search_by(ways) for ways in self.ways]
         for search in searches:
             search.try_order_alone()
-            if search.fitting:
+            if search.fitting and (search is searches[0] or self._least_cost >= 1 + _WORTH):
                 return search.tried
         tried: list[Compiled[Way, _Trial]] = []
         for search in searches:
-            search.run()
+            if not search.fitting:
+                search.run()
             tried += search.tried
             if any(map(self._is_good, self._fitting(tried))):
                 break
@@ -163,21 +167,29 @@ class Search:
     def _search_by(self, ways: tuple[Way, ...]) -> CompilingSearch[Way, _Trial]:
         compiler = Compiler(
             ways,
-            usual_ways(self.platform),
+            usual_ways(ways, self.platform),
             lambda way: holds_order(way, self.platform),
             self._compile,
             self._solved_within,
             lambda: self._solved_within(known_minimum(self.graph).bytes),
             self._price,
             self._whole,
+            near(self.platform),
         )
         return CompilingSearch(self.graph, self.budget - self.plain.fixed, self._rate(), compiler)
 
     def _is_good(self, each: Compiled[Way, _Trial]) -> bool:
         """Return whether another group of ways has little to gain on what fits."""
+        return each.cost <= (self._least_cost + _GOOD) * self.graph.base_cost
+
+    @property
+    def _least_cost(self) -> float:
+        """Return the cost of a schedule that requests what the step may hold.
+
+        It is in plain steps.
+        """
         asked = self._solved_within(self.graph.fixed_bytes + self.budget - self.plain.fixed)
-        least = self.graph.base_cost if asked is None else float(simulate(self.graph, asked).cost)
-        return each.cost <= least + _GOOD * self.graph.base_cost
+        return 1.0 if asked is None else float(simulate(self.graph, asked).cost) / self.graph.base_cost
 
     def _fitting(self, tried: Sequence[Compiled[Way, _Trial]]) -> list[Compiled[Way, _Trial]]:
         """Return what keeps the budget, what probably takes the least time first."""

@@ -1,14 +1,16 @@
 """Hold a recomputation back until the value before it is there.
 
 XLA merges equal computations. A copy that depends on a later value is no equal one. On GPUs and TPUs it waits
-by a barrier, which stays until memory is planned, and costs nothing. XLA:CPU drops barriers before. Most
-copies stay, but its usual scheduler runs them early; its scheduler for memory does not. Under the usual one
-the operand goes through a select. The predicate is always true, but is computed from that value.
+by a barrier, which stays until memory is planned, and costs nothing. XLA:CPU drops barriers before it orders.
+Most copies stay, but its usual scheduler runs them early; its scheduler for memory does so seldom. A select
+holds it to more: its predicate is always true, but is computed from that value. It copies what it passes on,
+but not where that is fused into what reads it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum, auto
 from typing import Any
 
 import jax
@@ -23,26 +25,34 @@ def can_anchor(value: Any) -> bool:
     return dtype is not None and aval.size > 0 and not jnp.issubdtype(dtype, jax.dtypes.extended)
 
 
-class Tie:
-    """Makes operands depend on ``anchors``, without changing them.
+class Waiting(Enum):
+    """What holds a step back: barriers, or selects.
 
-    A select depends on the first of them alone.
+    With ``GATES`` XLA:CPU gets gates as well (``checkmate.jax.gate``). ``MIXED`` are selects where they copy
+    little, barriers elsewhere, and gates.
     """
 
-    def __init__(self, anchors: Sequence[Any], barriers: bool) -> None:
-        self._anchors, self._barriers = tuple(anchors), barriers
+    BARRIERS = auto()
+    GATES = auto()
+    MIXED = auto()
+    SELECTS = auto()
+
+
+class Tie:
+    """Makes operands depend on ``anchors``, without changing them."""
+
+    def __init__(self, anchors: Sequence[Any]) -> None:
+        self._anchors = tuple(anchors)
         self._predicate: Any = None
 
-    def operand(self, value: Any) -> Any:
-        """Return ``value``, bit by bit, as something that needs the anchors."""
-        if self._barriers:
-            return self.operands([value])[0]
+    def selected(self, value: Any) -> Any:
+        """Return ``value``, bit by bit, as something that needs the first anchor."""
         if self._predicate is None:
             self._predicate = always(self._anchors[0])
         return jnp.where(self._predicate, value, jnp.zeros_like(value))
 
-    def operands(self, values: Sequence[Any]) -> list[Any]:
-        """Return values, passed through one barrier with the anchors."""
+    def behind(self, values: Sequence[Any]) -> list[Any]:
+        """Return values, passed through one barrier with all anchors."""
         return list(lax.optimization_barrier((*values, *self._anchors))[: len(values)])
 
 

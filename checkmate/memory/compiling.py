@@ -23,7 +23,7 @@ from checkmate.memory.simulate import simulate
 
 MOST_SCHEDULES = 6  # are solved for and compiled; the order alone and the smallest come on top
 _SOLVES = 10  # that may be needed for them, where the solver gives a known schedule again
-_NEAR = 1.3  # of the room: what takes more will not fit in another way
+NEAR = 1.3  # of the room: what takes more will not fit in another way
 _AT_LEAST = 0.5  # of the graph's bytes, that the order alone takes: 0.70 to 1.0 where it was measured
 _LEAST_RATE = 0.1  # of the graph's bytes, that a compiler may take
 _NEAR_WHOLE = 1.05  # of the room, that a schedule of whole segments requests at most: 0.97 was taken of that
@@ -60,7 +60,8 @@ class Compiler(Generic[Way, Made]):
     ``solve``: bytes of the graph → a schedule, or None. ``least``: the one with the least memory known.
     ``price``: what a schedule takes as it was compiled, in any unit, or None where that is not known; without
     it the graph's costs count. ``whole``: bytes of the graph → schedules that recompute whole segments, the
-    cheapest first. Compilers often take less for them than for others that request as much.
+    cheapest first. Compilers often take less for them than for others that request as much. ``near``: of the
+    room; a schedule that takes more in one way is not tried in another.
     """
 
     ways: Sequence[Way]
@@ -71,6 +72,7 @@ class Compiler(Generic[Way, Made]):
     least: Callable[[], Schedule | None]
     price: Callable[[Schedule, Made], float | None] | None = None
     whole: Callable[[int], Sequence[Schedule]] = lambda asked: ()
+    near: float = NEAR
 
     @property
     def most(self) -> int:
@@ -197,12 +199,14 @@ class CompilingSearch(Generic[Way, Made]):
         """Compile a schedule in one way after another; return the smallest.
 
         It ends with the first that keeps the budget, or is far over it. What was compiled before is known.
+        The ways come first that took the least of the schedules before.
         """
         found = [each for each in self.tried if _same(each.schedule, schedule) and each.way in ways]
         cost = float(simulate(self.graph, schedule).cost)
-        for way in ways:
+        for way in sorted(ways, key=self._wins, reverse=True):
             smallest = min((each.temporary for each in found), default=None)
-            if smallest is not None and (smallest <= self.room or found[-1].temporary > _NEAR * self.room):
+            too_far = self.compiler.near * self.room
+            if smallest is not None and (smallest <= self.room or found[-1].temporary > too_far):
                 break
             if any(each.way == way for each in found):
                 continue
@@ -210,6 +214,15 @@ class CompilingSearch(Generic[Way, Made]):
             found.append(Compiled(schedule, way, made, temporary, cost, self._price(schedule, made, cost)))
             self.tried.append(found[-1])
         return min(found, key=lambda each: each.temporary)
+
+    def _wins(self, way: Way) -> int:
+        """Return of how many schedules a way took less than another way."""
+        others = [each for each in self.tried if each.way != way]
+        return sum(
+            any(_same(each.schedule, other.schedule) and each.temporary < other.temporary for other in others)
+            for each in self.tried
+            if each.way == way
+        )
 
     def _price(self, schedule: Schedule, made: Made, cost: float) -> float:
         """Return what a compiled schedule takes, or else its cost.

@@ -26,7 +26,7 @@ from checkmate.jax.memory import memory_of
 from checkmate.jax.pooling import scattered_late
 from checkmate.jax.program import read_program
 from checkmate.jax.speed import speed_of
-from checkmate.jax.tie import Tie
+from checkmate.jax.tie import Tie, Waiting
 from checkmate.jax.ways import Way
 from checkmate.pipeline import keep_everything_peak, solve
 from tests.benchmarks.jax_networks import gpt
@@ -47,20 +47,22 @@ def with_repeats(graph: Graph, seed: int) -> Schedule:
     return Schedule.of(graph, steps)
 
 
-@pytest.mark.parametrize("barriers", [False, True])
+@pytest.mark.parametrize("waiting", Waiting)
 @pytest.mark.parametrize("ties", TiedSteps)
 @pytest.mark.parametrize("seed", range(3))
-def test_any_valid_schedule_gives_the_same_bits(ties: TiedSteps, seed: int, barriers: bool) -> None:
+def test_any_valid_schedule_gives_the_same_bits(ties: TiedSteps, seed: int, waiting: Waiting) -> None:
     """Test without compiling, so that each equation is the same kernel."""
     args = (weights(3, 16), *data(8, 16), jax.random.key(3))
     closed = jax.make_jaxpr(dropout)(*args)
     program = read_program(closed)
-    fused = kernels(program, GPU) if barriers else fusions(program)
+    fused = kernels(program, GPU) if waiting is Waiting.BARRIERS else fusions(program)
     graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
     flat = jax.tree.leaves(args)
-    expected = scheduled(program, fused, Schedule.plain(graph), Emitted(TiedSteps.NONE, barriers))(*flat)
+    expected = scheduled(program, fused, Schedule.plain(graph), Emitted(TiedSteps.NONE, waiting))(*flat)
     plain = jax.extend.core.jaxpr_as_fun(closed)(*flat)
-    found = scheduled(program, fused, with_repeats(graph, seed), Emitted(ties, barriers))(*flat)
+    found = scheduled(
+        program, fused, with_repeats(graph, seed), Emitted(ties, waiting, cpu=waiting is not Waiting.BARRIERS)
+    )(*flat)
     assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
     assert largest_difference(found, plain) <= 1e-6
 
@@ -96,8 +98,7 @@ def test_ties_keep_recomputations_that_xla_would_merge() -> None:
 def test_barriers_hold_recomputations_back_under_the_scheduler_for_memory() -> None:
     """Test that XLA:CPU runs what they separate early, under its usual one."""
     step, args = gpt(lambda block: block)
-    thrifty = Way(TiedSteps.RECOMPUTED, thrifty=True)
-    assert thrifty.emitted("cpu").barriers and not Way(TiedSteps.RECOMPUTED).emitted("cpu").barriers
+    thrifty = Way(TiedSteps.RECOMPUTED, Waiting.BARRIERS, thrifty=True)
     free, held = temporaries(step, args, [Way(TiedSteps.NONE, thrifty=True), thrifty])
     assert free >= 0.95 and held <= 0.85
 
@@ -110,14 +111,15 @@ def test_a_tie_changes_no_bit(dtype: str, barriers: bool) -> None:
 
     @jax.jit
     def tied(anchor: Any, value: Any) -> Any:
-        return Tie([anchor], barriers).operand(value)
+        tie = Tie([anchor])
+        return tie.behind([value])[0] if barriers else tie.selected(value)
 
     assert np.array_equal(np.asarray(tied(anchor, value)).view(np.uint32), np.asarray(value).view(np.uint32))
 
 
 def test_a_key_can_be_tied() -> None:
     key = jax.random.key(5)
-    found = Tie([jnp.ones(3)], False).operand(key)
+    found = Tie([jnp.ones(3)]).selected(key)
     assert np.array_equal(jax.random.key_data(found), jax.random.key_data(key))
 
 
@@ -132,7 +134,7 @@ def barriers(step: Any, *args: Any) -> tuple[Any, list[Any]]:
     last = len(fused) - 1
     again = [index for index in range(last) if graph.ops[index].phase is Phase.FORWARD]
     schedule = Schedule.of(graph, [*range(last), *again, last])
-    run = scheduled(program, fused, schedule, Emitted(TiedSteps.RECOMPUTED, barriers=True))
+    run = scheduled(program, fused, schedule, Emitted(TiedSteps.RECOMPUTED, Waiting.BARRIERS))
     traced = jax.make_jaxpr(run)(*(program.avals[value] for value in program.arguments)).jaxpr
     return traced, [each for each in traced.eqns if each.primitive.name == "optimization_barrier"]
 
@@ -195,7 +197,7 @@ def test_the_zeros_of_max_pooling_s_slope_wait_for_it() -> None:
     program = read_program(backward)
     fused = kernels(program, GPU)
     graph = graph_of(program, fused, name="step", speed=GPU, fixed={})
-    run = scheduled(program, fused, Schedule.plain(graph), Emitted(TiedSteps.RECOMPUTED, barriers=True))
+    run = scheduled(program, fused, Schedule.plain(graph), Emitted(TiedSteps.RECOMPUTED, Waiting.BARRIERS))
     assert "select_and_scatter_add" not in str(jax.make_jaxpr(run)(x, slope))
 
 
@@ -211,7 +213,7 @@ def test_a_cheap_step_that_reads_the_one_before_has_no_tie() -> None:
         fused = fusions(program)
         graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
         assert graph.n == 3
-        run = scheduled(program, fused, Schedule.plain(graph), Emitted(TiedSteps.ALL, barriers=False))
+        run = scheduled(program, fused, Schedule.plain(graph), Emitted(TiedSteps.ALL, Waiting.SELECTS))
         return sum(each.primitive.name == "ne" for each in jax.make_jaxpr(run)(*closed.in_avals).eqns)
 
     def cheap(x: Any, y: Any) -> Any:

@@ -21,6 +21,7 @@ from checkmate.jax import ways
 from checkmate.jax.emit import TiedSteps
 from checkmate.jax.memory import memory_of
 from checkmate.jax.search import Search
+from checkmate.jax.tie import Waiting
 from checkmate.jax.ways import holds_order, usual_ways, ways_on
 from checkmate.solvers.problem import SolveOptions
 from tests.benchmarks.jax_networks import dense as dense_blocks
@@ -37,7 +38,7 @@ def args_of(step: Any) -> tuple[Any, ...]:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(
-    ("step", "share"), [(dense, 75), (dense, 60), (dropout, 75), (dropout, 60), (scanned, 75)]
+    ("step", "share"), [(dense, 75), (dense, 60), (dropout, 60), (dropout, 45), (scanned, 75)]
 )
 def test_the_compiled_step_keeps_the_budget(step: Any, share: int) -> None:
     args = args_of(step)
@@ -62,7 +63,7 @@ def test_order_alone_is_tried_first() -> None:
     assert report.reached.temporary <= 0.45 * report.plain.temporary
     assert report.recomputations == 0 and report.predicted_overhead == 0
     assert not report.is_plain and "0 recomputations" in report.sentence
-    assert report.compilations == 4  # plain, a trial by each scheduler, and the one that runs
+    assert report.compilations == 6  # plain, a trial in each way, and the one that runs
 
 
 @pytest.mark.heavy
@@ -99,7 +100,8 @@ def test_the_first_call_of_a_plan_waits_for_its_results(monkeypatch: pytest.Monk
 
 def test_a_program_of_its_own_is_first_left_to_xlas_scheduler_for_memory() -> None:
     first, second = ways_on("cpu", alone=True)
-    assert [(way.ties, way.thrifty) for way in first] == [(TiedSteps.RECOMPUTED, True)]
+    assert {(way.ties, way.thrifty) for way in first} == {(TiedSteps.RECOMPUTED, True)}
+    assert first[0].waiting is Waiting.BARRIERS and usual_ways(first, "cpu") == len(first)
     assert first[0].options and holds_order(first[0], "cpu")
     assert set(second) > set(ways_on("cpu", alone=False)[0])
 
@@ -111,7 +113,7 @@ def test_only_a_cpu_needs_the_order_held() -> None:
     (part,) = ways_on("cpu", alone=False)
     assert any(holds_order(way, "cpu") for way in part)
     assert not any(way.options or way.emitted("cpu").barriers for way in part)
-    assert usual_ways("gpu") == 1 and on_gpu[0].ties is TiedSteps.RECOMPUTED
+    assert usual_ways(on_gpu, "gpu") == 1 and on_gpu[0].ties is TiedSteps.RECOMPUTED
 
 
 def test_what_is_compiled_for_its_memory_alone_is_compiled_quickly() -> None:

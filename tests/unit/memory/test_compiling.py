@@ -144,6 +144,45 @@ def test_no_search_compiles_more_often_than_it_says(usual: int) -> None:
     assert len(compiled) <= compiler.most
 
 
+def test_the_way_that_took_less_before_comes_first() -> None:
+    step = graph()
+    compiled: list[str] = []
+    longer = (Schedule.of(step, [0] * count + [1]) for count in range(2, 100))
+    taken = {"large": ROOM + 2, "small": ROOM + 1}
+
+    def compile_it(schedule: Schedule, way: str) -> tuple[str, int]:
+        compiled.append(way)
+        return way, taken[way]
+
+    solve = lambda asked: next(longer)  # noqa: E731
+    compiler = Compiler(tuple(taken), 2, lambda way: False, compile_it, solve, lambda: None)
+    CompilingSearch(step, ROOM, 1.0, compiler).run()
+    assert compiled[:4] == ["large", "small", "small", "large"]
+
+
+@pytest.mark.parametrize(("near", "ways"), [(1.3, 1), (2.0, 2)])
+def test_what_is_far_over_the_room_is_tried_in_one_way(near: float, ways: int) -> None:
+    step = graph()
+    compiled: list[str] = []
+    schedule = Schedule.of(step, [0, 0, 1])
+
+    def compile_it(schedule: Schedule, way: str) -> tuple[str, int]:
+        compiled.append(way)
+        return way, int(1.5 * ROOM)
+
+    compiler = Compiler(
+        ("one", "other"),
+        2,
+        lambda way: False,
+        compile_it,
+        lambda asked: schedule,
+        lambda: None,
+        near=near,
+    )
+    CompilingSearch(step, ROOM, 1.0, compiler).run()
+    assert len(compiled) == ways
+
+
 def test_what_compiles_slowly_is_told_of_before() -> None:
     assert slow_to_compile(9.9, 24) is None
     told = slow_to_compile(41.2, 24)

@@ -1,0 +1,94 @@
+"""Test that XLA:CPU computes gradients of weights before it goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax")
+
+import jax
+import jax.numpy as jnp
+
+from checkmate.ir.schedule import Schedule
+from checkmate.jax.emit import TiedSteps, scheduled
+from checkmate.jax.fuse import fusions
+from checkmate.jax.gate import Gate, ends
+from checkmate.jax.graph import graph_of
+from checkmate.jax.program import read_program
+from checkmate.jax.speed import speed_of
+from checkmate.jax.tie import Waiting
+from checkmate.jax.ways import Way
+from tests.jax.steps import largest_difference
+
+
+def biased(params: Any, x: Any) -> Any:
+    """Return parameters after a step of descent: layers with biases."""
+
+    def loss(params: Any) -> Any:
+        y = x
+        for weight, bias in params:
+            y = jax.nn.gelu(y @ weight + bias)
+        return (y**2).sum()
+
+    return jax.tree.map(lambda value, slope: value - 0.1 * slope, params, jax.grad(loss)(params))
+
+
+def arguments(width: int = 64) -> tuple[Any, Any]:
+    draw = np.random.default_rng(2)
+    layers = [
+        (jnp.asarray(draw.normal(0, 0.1, (width, width)), jnp.float32), jnp.zeros(width, jnp.float32))
+        for _ in range(5)
+    ]
+    return layers, jnp.asarray(draw.normal(0, 1, (16 * width, width)), jnp.float32)
+
+
+def test_ends_are_gradients_of_weights_and_biases() -> None:
+    program = read_program(jax.make_jaxpr(biased)(*arguments()))
+    fused = fusions(program)
+    found = ends(program, fused)
+    made = [value for fusion in fused for value in fusion.writes if value in found]
+    shapes = [program.avals[value].shape for value in made]
+    assert set(shapes) == {(64,), (64, 64)}
+    assert shapes.count((64, 64)) == 5 and shapes.count((64,)) == 10  # a bias is summed in two steps
+
+
+def test_a_gate_waits_for_all_ends_since_the_gate_before() -> None:
+    args = arguments()
+    program = read_program(jax.make_jaxpr(biased)(*args))
+    fused = fusions(program)
+    values: dict[int, Any] = dict(zip(program.arguments, jax.tree.leaves(args), strict=True))
+    values.update(program.constants)
+    gate = Gate(program, ends(program, fused))
+    waited = []
+    for fusion in fused:
+        operands = gate.operands(fusion, values)
+        for value, operand in operands.items():
+            assert program.avals[value].shape == (64, 64) and np.array_equal(operand, values[value])
+        waited += list(operands)
+        made = dict(values)
+        for each in fusion.equations:
+            inputs = [atom.val if hasattr(atom, "val") else made[atom] for atom in each.inputs]
+            made.update(zip(each.outputs, each.run(inputs), strict=True))
+        values.update((value, made[value]) for value in fusion.writes)
+        gate.note(fusion, values)
+    assert len(waited) == 4  # the slopes pass four layers
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("waiting", Waiting)
+def test_gates_change_no_gradient(waiting: Waiting) -> None:
+    args = arguments()
+    closed = jax.make_jaxpr(biased)(*args)
+    program = read_program(closed)
+    fused = fusions(program)
+    graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
+    way = Way(TiedSteps.RECOMPUTED, waiting, thrifty=True)
+    run = scheduled(program, fused, Schedule.plain(graph), way.emitted("cpu"))
+    compiled = jax.jit(run).lower(*closed.in_avals).compile(way.options)
+    found = compiled(*jax.tree.leaves(args))
+    assert largest_difference(found, jax.tree.leaves(jax.jit(biased)(*args))) <= 1e-6
+    names = [each.primitive.name for each in jax.make_jaxpr(run)(*closed.in_avals).eqns]
+    assert ("and" in names) == way.emitted("cpu").gates  # of the predicates of several gradients
