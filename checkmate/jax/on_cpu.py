@@ -47,7 +47,7 @@ class OnCpu:
         return {} if self.gate is None else self.gate.operands(fusion, values)
 
     def keep(self, fusion: Fusion, made: dict[int, Any]) -> None:
-        """Pin what a step has made, where it is small; note what nothing waits for."""
+        """Pin what a step has made, if it is small; note what is not waited for."""
         made.update((value, self.pin.value(made[value])) for value in self.small.intersection(fusion.writes))
         if self.gate is not None:
             self.gate.note(fusion, made)

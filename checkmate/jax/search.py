@@ -41,7 +41,7 @@ _HELD = 0.03
 _WORTH = 0.02
 # Of the plain step's cost: what fits may cost so much more than a schedule that requests what the step may
 # hold, and no other group of ways is tried.
-_GOOD = 0.05
+_GOOD = 0.15
 
 Solve = Callable[[Graph, int], SolveResult]
 
