@@ -5,7 +5,7 @@ compared with 0, by a ReLU for example, and holds them until the end. So they wa
 
 XLA:CPU makes a window of it that carries an index for each axis: 5 to 12 times the operand in memory. So
 the place of each window's largest element is found by comparing, and is one byte. Sums are in the scatter's
-order, and the result is the same to the bit. It takes a tenth of the time.
+order, and the result is the same to the bit. It takes 6 to 20 times less time.
 """
 
 from __future__ import annotations

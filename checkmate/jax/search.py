@@ -35,10 +35,11 @@ from checkmate.solvers.baselines.whole import whole_segments
 # Bytes that XLA takes for each of a GPU's graph at most, before anything was compiled: 1.00 to 1.04 were seen
 # where a ResNet's schedules were compiled for an H200. A plain step may hold what a scheduled one does not.
 _MOST_RATE = 1.03
-# On a CPU, of a schedule's cost: what it probably takes more where all steps wait.
-_HELD = 0.03
+# On a CPU, of a schedule's cost: what it probably takes more where all steps wait. Of a Keras ViT and an
+# MLP-Mixer that was 15 to 30 %, of other networks less than nothing.
+_HELD = 0.15
 # Of the plain step's cost: where recomputing costs less, it is tried before all steps are tied.
-_WORTH = 0.02
+_WORTH = 0.05
 # Of the plain step's cost: what fits may cost so much more than a schedule that requests what the step may
 # hold, and no other group of ways is tried.
 _GOOD = 0.15

@@ -136,11 +136,11 @@ def test_where_xla_fails_to_compile_quickly_it_compiles_as_usual(monkeypatch: py
 @pytest.mark.heavy
 def test_a_part_of_a_program_does_not_rely_on_options_of_the_whole() -> None:
     step, args = resnet(lambda block: block)
-    found = checkmate.jax.rematerialize(step, "54%", of="temporary", example=args, **QUICK)
+    found = checkmate.jax.rematerialize(step, "72%", of="temporary", example=args, **QUICK)
     assert found.plans[0].alone and found.report.recomputations == 0
     inside = memory_of(jax.jit(lambda *given: found(*given)).lower(*args).compile())
     assert len(found.plans) == 2 and not found.plans[1].alone
-    assert inside.temporary <= 0.54 * found.report.plain.temporary
+    assert inside.temporary <= 0.72 * found.report.plain.temporary
     found.prepare(*args)
     assert len(found.plans) == 2
 
