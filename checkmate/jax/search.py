@@ -39,7 +39,7 @@ _MOST_RATE = 1.03
 # MLP-Mixer that was 15 to 30 %, of other networks less than nothing.
 _HELD = 0.15
 # Of the plain step's cost: where recomputing costs less, it is tried before all steps are tied.
-_WORTH = 0.05
+_WORTH = 0.03
 # Of the plain step's cost: what fits may cost so much more than a schedule that requests what the step may
 # hold, and no other group of ways is tried.
 _GOOD = 0.15
