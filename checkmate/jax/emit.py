@@ -20,7 +20,7 @@ from checkmate.jax.primitives import DEAR, FUSIBLE, PRODUCTS, REDUCTIONS
 from checkmate.jax.program import Equation, Program, aval_bytes
 from checkmate.jax.tie import Tie, Waiting, can_anchor
 
-_KEY_BYTES = 1024
+_KEY_BYTES = 1024  # at most; a select copies them in no time
 
 
 class TiedSteps(Enum):

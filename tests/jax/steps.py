@@ -11,6 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from checkmate.ir.schedule import Schedule
+from checkmate.jax.emit import Emitted, scheduled
+from checkmate.jax.fuse import fusions
+from checkmate.jax.graph import graph_of
+from checkmate.jax.program import read_program
+from checkmate.jax.speed import speed_of
+
 
 def data(rows: int = 512, width: int = 64) -> tuple[Any, Any]:
     made = np.random.default_rng(0)
@@ -76,3 +83,13 @@ def largest_difference(one: Any, other: Any) -> float:
     assert jax.tree.structure(one) == jax.tree.structure(other)
     pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     return max(float(jnp.max(jnp.abs(a - b))) for a, b in pairs)
+
+
+def plain_order(step: Any, args: Any, emitted: Emitted, options: dict[str, Any]) -> tuple[Any, Any]:
+    """Return a step in its plain order, as it is put to XLA:CPU, and compiled."""
+    closed = jax.make_jaxpr(step)(*args)
+    program = read_program(closed)
+    fused = fusions(program)
+    graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
+    run = scheduled(program, fused, Schedule.plain(graph), emitted)
+    return run, jax.jit(run).lower(*closed.in_avals).compile(options)

@@ -12,16 +12,13 @@ pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
 
-from checkmate.ir.schedule import Schedule
-from checkmate.jax.emit import TiedSteps, scheduled
+from checkmate.jax.emit import TiedSteps
 from checkmate.jax.fuse import fusions
 from checkmate.jax.gate import Gate, ends
-from checkmate.jax.graph import graph_of
 from checkmate.jax.program import read_program
-from checkmate.jax.speed import speed_of
 from checkmate.jax.tie import Waiting
 from checkmate.jax.ways import Way
-from tests.jax.steps import largest_difference
+from tests.jax.steps import largest_difference, plain_order
 
 
 def biased(params: Any, x: Any) -> Any:
@@ -81,14 +78,9 @@ def test_a_gate_waits_for_all_ends_since_the_gate_before() -> None:
 @pytest.mark.parametrize("waiting", Waiting)
 def test_gates_change_no_gradient(waiting: Waiting) -> None:
     args = arguments()
-    closed = jax.make_jaxpr(biased)(*args)
-    program = read_program(closed)
-    fused = fusions(program)
-    graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
     way = Way(TiedSteps.RECOMPUTED, waiting, thrifty=True)
-    run = scheduled(program, fused, Schedule.plain(graph), way.emitted("cpu"))
-    compiled = jax.jit(run).lower(*closed.in_avals).compile(way.options)
+    run, compiled = plain_order(biased, args, way.emitted("cpu"), way.options)
     found = compiled(*jax.tree.leaves(args))
     assert largest_difference(found, jax.tree.leaves(jax.jit(biased)(*args))) <= 1e-6
-    names = [each.primitive.name for each in jax.make_jaxpr(run)(*closed.in_avals).eqns]
+    names = [each.primitive.name for each in jax.make_jaxpr(run)(*jax.tree.leaves(args)).eqns]
     assert ("and" in names) == way.emitted("cpu").gates  # of the predicates of several gradients

@@ -13,16 +13,12 @@ pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
 
-from checkmate.ir.schedule import Schedule
-from checkmate.jax.emit import scheduled
 from checkmate.jax.fuse import fusions
-from checkmate.jax.graph import graph_of
 from checkmate.jax.memory import memory_of
 from checkmate.jax.pin import Pin, small_results
 from checkmate.jax.program import Program, read_program
-from checkmate.jax.speed import speed_of
 from checkmate.jax.ways import ways_on
-from tests.jax.steps import largest_difference
+from tests.jax.steps import largest_difference, plain_order
 
 WAYS = [way for alone in (True, False) for group in ways_on("cpu", alone=alone) for way in group]
 
@@ -76,15 +72,10 @@ def test_results_and_what_a_product_alone_reads_are_left_as_they_are() -> None:
 @pytest.mark.parametrize("way", dict.fromkeys(WAYS), ids=str)
 def test_xla_holds_the_masks_and_the_gradients_keep_their_bits(way: Any) -> None:
     args = arguments()
-    closed = jax.make_jaxpr(dropping)(*args)
-    program = read_program(closed)
-    fused = fusions(program)
-    graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
     emitted, flat = way.emitted("cpu"), jax.tree.leaves(args)
     held, found = [], []
     for pins in (False, True):
-        run = scheduled(program, fused, Schedule.plain(graph), replace(emitted, cpu=pins))
-        compiled = jax.jit(run).lower(*closed.in_avals).compile(way.options)
+        _, compiled = plain_order(dropping, args, replace(emitted, cpu=pins), way.options)
         held.append(memory_of(compiled).temporary)
         found.append(compiled(*flat))
     assert emitted.cpu

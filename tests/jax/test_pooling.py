@@ -14,15 +14,12 @@ import jax.numpy as jnp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkmate.ir.schedule import Schedule
-from checkmate.jax.emit import scheduled
 from checkmate.jax.fuse import fusions
-from checkmate.jax.graph import graph_of
 from checkmate.jax.memory import memory_of
 from checkmate.jax.pooling import can_compare, compared
 from checkmate.jax.program import read_program
-from checkmate.jax.speed import speed_of
 from checkmate.jax.ways import ways_on
+from tests.jax.steps import plain_order
 
 
 def pooling(window: tuple[int, int], stride: tuple[int, int], padding: Any, least: bool = False) -> Any:
@@ -100,12 +97,7 @@ def test_xla_holds_no_indices_of_a_pooled_step(way: Any, window: int) -> None:
         return (pooling((window, window), (2, 2), "SAME")(x * 2) ** 2).sum()
 
     x = jnp.asarray(np.random.default_rng(1).integers(-4, 4, (8, 32, 32, 16)), jnp.float32)
-    closed = jax.make_jaxpr(jax.grad(loss))(x)
-    program = read_program(closed)
-    fused = fusions(program)
-    graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
-    run = scheduled(program, fused, Schedule.plain(graph), way.emitted("cpu"))
-    compiled = jax.jit(run).lower(*closed.in_avals).compile(way.options)
+    _, compiled = plain_order(jax.grad(loss), (x,), way.emitted("cpu"), way.options)
     assert memory_of(jax.jit(jax.grad(loss)).lower(x).compile()).temporary >= 5 * x.nbytes
     assert memory_of(compiled).temporary <= 2.8 * x.nbytes
     assert np.array_equal(compiled(x)[0], jax.grad(loss)(x))
