@@ -16,6 +16,7 @@ from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.loops.inside import operations
 from checkmate.tf.trace.loops.trips import is_loop
+from checkmate.tf.xla.kinds import is_product
 
 # In operations of a product, of which two cores of an AMD EPYC do a hundred in a nanosecond. The steps of a
 # dense network and of a GPT took about so long there. A GPU is slower yet at what is no product.
@@ -33,7 +34,6 @@ _HEAVY = {
     **dict.fromkeys(("StatelessRandomUniformV2", "StatelessRandomUniform", "RandomUniform"), 60),
     **dict.fromkeys(("StatelessRandomNormalV2", "StatelessTruncatedNormalV2", "RandomStandardNormal"), 100),
 }
-_PRODUCTS = ("MatMul", "BatchMatMul", "Conv2D", "Conv3D", "DepthwiseConv2d", "Einsum")
 
 
 def costs_for_xla(folded: FoldedStep) -> Graph:
@@ -60,6 +60,6 @@ def costs_for_xla(folded: FoldedStep) -> Graph:
 def _operations(op: tf.Operation) -> float:
     """Return how many operations of a product take as long as ``op``'s."""
     counted = operations(op)
-    if op.type.startswith(_PRODUCTS) or is_loop(op):
+    if is_product(op) or is_loop(op):
         return counted
     return _OPERATION * _HEAVY.get(op.type, 1) * counted

@@ -24,6 +24,10 @@ from checkmate.tf.emit.copies import Copies, EmittedOutputs
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.op_kinds import source
 from checkmate.tf.xla.depth import Depths
+from checkmate.tf.xla.gates import Gate
+from checkmate.tf.xla.kinds import is_filter_slope
+from checkmate.tf.xla.on_cpu import ForCpu, help_for
+from checkmate.tf.xla.pins import Pins
 from checkmate.tf.xla.ties import Tied, Ties, can_be_tied
 
 
@@ -41,12 +45,13 @@ def tied_step(
         ExportError: (when traced) the schedule reads what it has not computed.
     """
     schedule.require_graph(folded.graph)
-    operations = node_operations(folded)
+    operations, steps = node_operations(folded), schedule.steps.tolist()
+    for_cpu = help_for(folded, steps, tied)
 
     def step(*tensors: tf.Tensor) -> EmittedOutputs:
-        emitter = _TiedEmitter(folded, tf.compat.v1.get_default_graph(), tensors, tied, operations)
-        for position, node in enumerate(schedule.steps.tolist()):
-            emitter.emit_node(position, node)
+        emitter = _TiedEmitter(folded, tf.compat.v1.get_default_graph(), tensors, tied, operations, for_cpu)
+        for position in for_cpu.order:
+            emitter.emit_node(position, steps[position])
         emitter.emit_side_effects()
         return emitter.outputs(with_gradients)
 
@@ -62,6 +67,7 @@ class _TiedEmitter(Copies):
 
     tied: Tied
     operations: Sequence[float]
+    cpu: ForCpu
     runs: dict[int, int] = field(default_factory=dict)  # how often each node was emitted
     waiting: set[str] = field(default_factory=set)  # ops of this run of recomputations, or of this step
     late: dict[str, tf.Tensor] = field(default_factory=dict)  # what stands for a value that waits by now
@@ -73,6 +79,7 @@ class _TiedEmitter(Copies):
         super().__post_init__()
         self._ties = Ties(self.graph)
         self._depths = Depths()
+        self._pins, self._gate = Pins(self._ties, self.arguments), Gate(self._ties, self.cpu.ends)
 
     def emit_node(self, position: int, node: int) -> None:
         """Copy the ops of ``node``, tied to the step before if they run again."""
@@ -87,15 +94,39 @@ class _TiedEmitter(Copies):
             inputs = self._inputs(member)
             if waits and not self._waits(inputs):
                 inputs = self._tie(member, inputs)
-            copy = self._copy(member, inputs, self._controls(member))
+            copy = self._copy(member, self._helped(node, member, inputs), self._controls(member))
             self.waiting.add(copy.name)
             self.current[member] = copy
             copies.append(copy)
+            self._gate.note(node, self.structure.ops[member], copy)
+        self._pin(position, node)
         for copy in copies:
             self._depths.add(copy, self.operations[node] / len(copies))
-        if not (again and self.tied in (Tied.RUNS, Tied.VALUES)):
+        if not (again and self.tied.once):
             self._look_for_deepest(copies)
             self.waiting.clear()
+
+    def _helped(self, node: int, member: int, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Return ``inputs``, some of which wait where XLA:CPU needs that."""
+        op, inputs = self.structure.ops[member], list(inputs)
+        if self.cpu.filters and is_filter_slope(op) and can_be_tied(inputs[0]) and can_be_tied(inputs[2]):
+            inputs[0] = self._ties.tie(inputs[0], inputs[2], self.scope)  # it is transposed: a copy anyhow
+        if self._gate.waits(node, op):
+            number = self._operand(member, inputs, largest=False)
+            if number is not None:
+                most = max(_bytes(tensor) for tensor in inputs if can_be_tied(tensor))
+                inputs[number] = self._gate.tied(inputs[number], most, self.scope)
+        return inputs
+
+    def _pin(self, position: int, node: int) -> None:
+        """Keep what this step has made, where XLA:CPU would not."""
+        for value in self.folded.graph.ops[node].outputs:
+            index, output = self.folded.values[value]
+            if self.cpu.pins(value, position) and output < len(self.current[index].outputs):
+                made = self.current[index].outputs[output]
+                self.late[made.name] = kept = self._pins.pinned(made, self.scope)
+                self.original[kept.name] = made.name
+                self.waiting.add(kept.op.name)
 
     def _look_for_deepest(self, copies: Sequence[tf.Operation]) -> None:
         """Remember what the next recomputation is to wait for."""
@@ -114,7 +145,7 @@ class _TiedEmitter(Copies):
 
     def _tie(self, member: int, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         """Return ``inputs`` with one of them tied to the step before."""
-        number = self._operand(member, inputs)
+        number = self._operand(member, inputs, largest=self.tied is Tied.VALUES)
         if number is None or self.before is None:
             return inputs
         value = inputs[number]
@@ -124,10 +155,10 @@ class _TiedEmitter(Copies):
             self.late[name], self.original[tied.name] = tied, name
         return inputs
 
-    def _operand(self, member: int, inputs: Sequence[tf.Tensor]) -> int | None:
+    def _operand(self, member: int, inputs: Sequence[tf.Tensor], *, largest: bool) -> int | None:
         """Return which input to tie: the smallest of real numbers, else another.
 
-        It is the largest where the value itself is to wait.
+        It is the ``largest`` where the value itself is to wait.
         A constant may be an argument that XLA has to know when it compiles, such as a shape; and what is made
         of constants alone costs XLA no memory.
         """
@@ -138,8 +169,7 @@ class _TiedEmitter(Copies):
             index = self.structure.index[source(original).op.name]
             if index in self._constant or not can_be_tied(tensor):
                 continue
-            size = tensor.shape.num_elements() * tensor.dtype.size
-            size = -size if self.tied is Tied.VALUES else size
+            size = -_bytes(tensor) if largest else _bytes(tensor)
             found.append((not tensor.dtype.is_floating, size, number))
         return min(found)[2] if found else None
 
@@ -159,6 +189,10 @@ class _TiedEmitter(Copies):
         original = self.structure.ops[index]
         name = f"{self.scope}/{original.name.rsplit('/', 1)[-1]}"
         return private.create_op(self.graph, original, inputs, list(controls), name)
+
+
+def _bytes(tensor: tf.Tensor) -> int:
+    return int(tensor.shape.num_elements() * tensor.dtype.size)
 
 
 def _behind_views(tensor: tf.Tensor, names: set[str]) -> bool:

@@ -20,10 +20,8 @@ from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress, Report
 from checkmate.tf.xla.compiled import StepCompilation
 from checkmate.tf.xla.memory import XlaMemory
-from checkmate.tf.xla.ties import Tied, ways_to_tie
+from checkmate.tf.xla.ties import Tied, usual_ways, ways_to_order, ways_to_tie
 from checkmate.units import format_bytes, format_bytes_up
-
-_USUAL = 2  # of the ways to tie: so many are tried for each schedule, all for the smallest
 
 Compile = Callable[[Schedule, Tied], StepCompilation]
 Solve = Callable[[int], Schedule | None]
@@ -145,9 +143,8 @@ def fit_compiled(
         report(Progress("solve", message=f"solving for {format_bytes(asked)}"))
         return solve(asked)
 
-    compiler = Compiler(
-        ways_to_tie(graph), _USUAL, lambda tied: tied is Tied.ALL, compiled, solved, least, whole=whole
-    )
+    ways, usual, order = ways_to_tie(graph), usual_ways(graph), ways_to_order(graph)
+    compiler = Compiler(ways, usual, lambda tied: tied in order, compiled, solved, least, whole=whole)
     if slow := slow_to_compile(plain.seconds, compiler.most):
         tell(slow)
     everything = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes

@@ -8,6 +8,8 @@ bit by bit. The select fuses into the op that reads it.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
@@ -27,24 +29,48 @@ class Tied(Enum):
     mostly less memory. ``VALUES``: a run waits once, by the largest value that it reads, and whatever reads
     that value later waits, too. Where all steps wait, XLA keeps nearer to the schedule's order; that may take
     less memory yet, fuses least, and compiles slower.
+
+    Two are for a CPU alone. ``GATED``: as ``RUNS``, and products wait for gradients of weights
+    (``checkmate.tf.xla.gates``); so they do in ``VALUES`` and ``RECOMPUTED``. ``HELD``: as ``GATED``, and
+    what the schedule keeps is kept as it is (``checkmate.tf.xla.pins``).
     """
 
     NONE = auto()
     RUNS = auto()
+    GATED = auto()
     VALUES = auto()
+    HELD = auto()
     RECOMPUTED = auto()
     ALL = auto()
+
+    @property
+    def once(self) -> bool:
+        """Return whether a run of recomputations waits once."""
+        return self in (Tied.RUNS, Tied.GATED, Tied.VALUES, Tied.HELD)
 
 
 def ways_to_tie(graph: Graph) -> tuple[Tied, ...]:
     """Return the ways to try, in their order.
 
-    For a convolution's gradient XLA transposes what was convolved, for a CPU. It does that in the forward
-    pass already, and holds both, where the value itself does not wait: a ResNet's schedules took 12 to 14 MiB
-    by ``RUNS``, and 10 by ``VALUES``. Where nothing is convolved it takes as much or more.
+    For a convolution's gradient XLA transposes what was convolved, for a CPU. Where the value itself waits,
+    the ops behind it do: a ResNet's schedule for 45 % took 10 MiB by ``GATED``, and 8 by ``VALUES``; its
+    smallest took 8 by ``GATED``, and 7 by ``HELD``. Where nothing is convolved these take as much or more.
     """
     convolved = any("Conv" in op.type for op in graph.ops)
-    return (Tied.RUNS, *((Tied.VALUES,) if convolved else ()), Tied.RECOMPUTED, Tied.ALL)
+    if graph.device_kind != "cpu":
+        return (Tied.RUNS, *((Tied.VALUES,) if convolved else ()), Tied.RECOMPUTED, Tied.ALL)
+    own = (Tied.VALUES, Tied.HELD) if convolved else ()
+    return (Tied.RUNS, Tied.GATED, *own, Tied.RECOMPUTED, Tied.ALL)
+
+
+def ways_to_order(graph: Graph) -> tuple[Tied, ...]:
+    """Return the ways that change what a step takes without recomputation."""
+    return (Tied.RUNS, Tied.GATED, Tied.ALL) if graph.device_kind == "cpu" else (Tied.ALL,)
+
+
+def usual_ways(graph: Graph) -> int:
+    """Return how many of the ways are tried for each schedule."""
+    return 3 if Tied.HELD in ways_to_tie(graph) else 2
 
 
 @dataclass(eq=False)
@@ -59,9 +85,15 @@ class Ties:
         """Return ``operand``, not known before ``after`` is."""
         self.count += 1
         with tf.control_dependencies(None), tf.name_scope(f"{scope}/tie"):
-            return tf.where(self._predicate(after), operand, tf.zeros((), operand.dtype))
+            return tf.where(self.always(after), operand, tf.zeros((), operand.dtype))
 
-    def _predicate(self, value: tf.Tensor) -> tf.Tensor:
+    def tie_to_all(self, operand: tf.Tensor, passed: Sequence[tf.Tensor], scope: str) -> tf.Tensor:
+        """Return ``operand``, not known before all of ``passed`` are."""
+        with tf.control_dependencies(None), tf.name_scope(f"{scope}/gate"):
+            predicate = functools.reduce(tf.logical_and, map(self.always, passed))
+            return tf.where(predicate, operand, tf.zeros((), operand.dtype))
+
+    def always(self, value: tf.Tensor) -> tf.Tensor:
         """Return a scalar that is true, computed from the first bits of ``value``."""
         if value.name not in self.predicates:
             first = tf.reshape(value, [-1])[0]
