@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import tensorflow as tf
 
@@ -28,6 +29,7 @@ from checkmate.tf.xla.gates import Gate
 from checkmate.tf.xla.kinds import is_filter_slope
 from checkmate.tf.xla.on_cpu import ForCpu, help_for
 from checkmate.tf.xla.pins import Pins
+from checkmate.tf.xla.pooling import compared_slope, windows_of
 from checkmate.tf.xla.ties import Tied, Ties, can_be_tied
 
 
@@ -94,7 +96,7 @@ class _TiedEmitter(Copies):
             inputs = self._inputs(member)
             if waits and not self._waits(inputs):
                 inputs = self._tie(member, inputs)
-            copy = self._copy(member, self._helped(node, member, inputs), self._controls(member))
+            copy = self._made(member, self._helped(node, member, inputs))
             self.waiting.add(copy.name)
             self.current[member] = copy
             copies.append(copy)
@@ -106,10 +108,20 @@ class _TiedEmitter(Copies):
             self._look_for_deepest(copies)
             self.waiting.clear()
 
+    def _made(self, member: int, inputs: list[tf.Tensor]) -> tf.Operation:
+        """Copy an op of a step, or make what gives the same on XLA:CPU."""
+        windows = windows_of(self.structure.ops[member]) if self.cpu.helps else None
+        if windows is None:
+            return self._copy(member, inputs, self._controls(member))
+        controls = self._controls(member)
+        with tf.control_dependencies(controls or None), tf.name_scope(f"{self.scope}/pooling"):
+            keep = partial(self._pins.pinned, scope=self.scope)
+            return compared_slope(windows, inputs[0], inputs[2], keep).op
+
     def _helped(self, node: int, member: int, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         """Return ``inputs``, some of which wait where XLA:CPU needs that."""
         op, inputs = self.structure.ops[member], list(inputs)
-        if self.cpu.filters and is_filter_slope(op) and can_be_tied(inputs[0]) and can_be_tied(inputs[2]):
+        if self.cpu.helps and is_filter_slope(op) and can_be_tied(inputs[0]) and can_be_tied(inputs[2]):
             inputs[0] = self._ties.tie(inputs[0], inputs[2], self.scope)  # it is transposed: a copy anyhow
         if self._gate.waits(node, op):
             number = self._operand(member, inputs, largest=False)

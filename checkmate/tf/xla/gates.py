@@ -40,7 +40,7 @@ def ends_first(folded: FoldedStep, ends: frozenset[int], steps: Sequence[int]) -
     """Return the positions of ``steps`` in an order with gradients first.
 
     A gradient by weights comes before the product that reads the same slope, with what is computed for it in
-    between. Every step reads what it did.
+    between. What a step reads is always made before it.
     """
     ops = folded.graph.ops
     products = [any(is_product(folded.structure.ops[each]) for each in node) for node in folded.nodes]

@@ -16,14 +16,15 @@ class ForCpu:
     """The help that XLA:CPU needs with the steps of a schedule.
 
     ``order``: their positions, as they are emitted. ``small`` values and ``held`` instances are pinned;
-    products wait for ``ends``. ``filters``: whether gradients by filters wait for their slopes.
+    products wait for ``ends``. Where it ``helps``, gradients by filters wait for their slopes, and those of
+    max pooling are found by comparing.
     """
 
     order: Sequence[int]
     small: frozenset[int] = frozenset()
     held: frozenset[Instance] = frozenset()
     ends: frozenset[int] = frozenset()
-    filters: bool = False
+    helps: bool = False
 
     def pins(self, value: int, position: int) -> bool:
         """Return whether a value that is made at ``position`` is pinned."""
@@ -40,7 +41,7 @@ def help_for(folded: FoldedStep, steps: Sequence[int], tied: Tied) -> ForCpu:
         return ForCpu(everywhere)
     small = small_results(folded)
     if tied in (Tied.RUNS, Tied.ALL):
-        return ForCpu(everywhere, small, filters=True)
+        return ForCpu(everywhere, small, helps=True)
     last = ends(folded.graph)
     held = held_results(folded, steps) if tied is Tied.HELD else frozenset()
-    return ForCpu(ends_first(folded, last, steps), small, held, last, filters=True)
+    return ForCpu(ends_first(folded, last, steps), small, held, last, helps=True)

@@ -64,12 +64,23 @@ def convolved(**options: Any) -> tuple[Any, Batch]:
     return _compiled(inputs, x, options), _batch((16, 32, 32, 3))
 
 
+def pooled(**options: Any) -> tuple[Any, Batch]:
+    """Return convolutions with max pooling, whose windows overlap."""
+    inputs = keras.Input((32, 32, 3))
+    x: Any = inputs
+    for channels in (16, 32):
+        x = layers.BatchNormalization()(layers.Conv2D(channels, 3, padding="same")(x))
+        x = layers.MaxPooling2D(3, 2, padding="same")(layers.ReLU()(x))
+    return _compiled(inputs, layers.GlobalAveragePooling2D()(x), options), _batch((16, 32, 32, 3))
+
+
 NETWORKS: dict[str, Callable[..., tuple[Any, Batch]]] = {
     "dense": dense,
     "transformer": transformer,
     "mixer": mixer,
     "normalized": normalized,
     "convolved": convolved,
+    "pooled": pooled,
 }
 
 

@@ -1,0 +1,78 @@
+"""Trace the small networks that XLA compiles, once for all tests."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.pipeline.counted import solve_counted
+from checkmate.solvers.listeners import SilentListener
+from checkmate.solvers.problem import SolveOptions
+from checkmate.tf.models.batch import flatten
+from checkmate.tf.training.measure import restored
+from checkmate.tf.training.trace import KerasStep, live_step
+from checkmate.tf.xla.compiled import compile_step
+from checkmate.tf.xla.emit import tied_step
+from checkmate.tf.xla.ties import Tied
+from tests.tf.xla.networks import NETWORKS
+
+
+@functools.cache
+def traced(name: str, policy: str = "float32") -> tuple[KerasStep, list[tf.Tensor]]:
+    """Return the step of a network, and a batch for it."""
+    keras.utils.set_random_seed(1)
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        model, batch = NETWORKS[name]()
+    finally:
+        keras.config.set_dtype_policy(before)
+    layout, tensors = flatten(batch)
+    return live_step(model, layout), tensors
+
+
+@functools.cache
+def solved(name: str, share: float, policy: str = "float32") -> Schedule:
+    """Return a schedule within a share of what the plain order requests."""
+    graph = traced(name, policy)[0].graph
+    everything = simulate(graph, Schedule.plain(graph)).peak_bytes
+    budget = graph.fixed_bytes + int(share * (everything - graph.fixed_bytes))
+    options = SolveOptions(time_limit_s=5)
+    found = solve_counted(graph, budget, options=options, listener=SilentListener()).schedule
+    assert found is not None
+    return found
+
+
+def temp_bytes(step: KerasStep, schedule: Schedule, **options: Any) -> int:
+    """Return the temporaries of a schedule, as XLA compiles it."""
+    emitted = tied_step(step.folded, schedule, **options)
+
+    def body(*tensors: tf.Tensor) -> Any:
+        outputs = emitted(*tensors)
+        return outputs.loss, outputs.predictions
+
+    return compile_step(body, step.layout.specs).memory.temp_bytes
+
+
+def run(
+    name: str, schedule: Schedule, tied: Tied, policy: str = "float32"
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return loss and gradients of one compiled step, and what it leaves."""
+    step, tensors = traced(name, policy)
+    emitted = tied_step(step.folded, schedule, with_gradients=True, tied=tied)
+
+    @tf.function(autograph=False, jit_compile=True)  # type: ignore[untyped-decorator]
+    def body(*tensors: tf.Tensor) -> Any:
+        outputs = emitted(*tensors)
+        return [outputs.loss, *tf.nest.flatten(outputs.gradients)]
+
+    variables = step.folded.traced.variables
+    with restored(variables):
+        results = [tensor.numpy().astype(np.float64) for tensor in body(*tensors)]
+        return results, [variable.numpy().astype(np.float64) for variable in variables]
