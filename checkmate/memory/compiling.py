@@ -1,8 +1,8 @@
 """Choose which schedules to compile, until one keeps a budget.
 
 A compiler's bytes are not the graph's: it fuses ops, whose values then need no memory, and it orders what
-nothing holds. What a step takes is known once it is compiled; it is not run for that. First the order alone
-is compiled: nothing is recomputed, and all steps wait for those before them. Then schedules are solved for,
+nothing holds. What a step takes is known once it is compiled; it is not run for that. First the plain order
+is compiled, in those ways that change what it holds: nothing is recomputed. Then schedules are solved for,
 and each says where to aim next (``checkmate.memory.meter_aim``), until the budget is used up or no cheaper
 schedule is to be had. The same step gives the same answers again.
 """
@@ -61,7 +61,8 @@ class Compiler(Generic[Way, Made]):
     ``price``: what a schedule takes as it was compiled, in any unit, or None where that is not known; without
     it the graph's costs count. ``whole``: bytes of the graph → schedules that recompute whole segments, the
     cheapest first. Compilers often take less for them than for others that request as much. ``near``: of the
-    room; a schedule that takes more in one way is not tried in another.
+    room; a schedule that takes more in one way is not tried in another. ``near_order``: the same, for the
+    plain order.
     """
 
     ways: Sequence[Way]
@@ -73,6 +74,7 @@ class Compiler(Generic[Way, Made]):
     price: Callable[[Schedule, Made], float | None] | None = None
     whole: Callable[[int], Sequence[Schedule]] = lambda asked: ()
     near: float = NEAR
+    near_order: float = NEAR
 
     @property
     def most(self) -> int:
@@ -150,7 +152,7 @@ class CompilingSearch(Generic[Way, Made]):
         held = simulate(self.graph, plain).peak_bytes - self.graph.fixed_bytes
         ways = [way for way in self.compiler.ways if self.compiler.holds_order(way)]
         if ways and _AT_LEAST * held <= self.room:
-            self._try(plain, ways)
+            self._try(plain, ways, self.compiler.near_order)
 
     def _try_solved(self) -> None:
         fixed, rate = self.graph.fixed_bytes, self.rate
@@ -195,7 +197,7 @@ class CompilingSearch(Generic[Way, Made]):
             found = self._try(schedule, self.compiler.ways[: self.compiler.usual])
             left, rate = left - 1, min(rate or math.inf, found.temporary / requested)
 
-    def _try(self, schedule: Schedule, ways: Sequence[Way]) -> Compiled[Way, Made]:
+    def _try(self, schedule: Schedule, ways: Sequence[Way], near: float | None = None) -> Compiled[Way, Made]:
         """Compile a schedule in one way after another; return the smallest.
 
         It ends with the first that keeps the budget, or is far over it. What was compiled before is known.
@@ -205,7 +207,7 @@ class CompilingSearch(Generic[Way, Made]):
         cost = float(simulate(self.graph, schedule).cost)
         for way in sorted(ways, key=self._wins, reverse=True):
             smallest = min((each.temporary for each in found), default=None)
-            too_far = self.compiler.near * self.room
+            too_far = (near or self.compiler.near) * self.room
             if smallest is not None and (smallest <= self.room or found[-1].temporary > too_far):
                 break
             if any(each.way == way for each in found):

@@ -20,7 +20,8 @@ from checkmate.progress import Cancelled, Progress, Report
 from checkmate.solvers.problem import SolveOptions
 from checkmate.tf.measure.fresh_step import measure_fresh
 from checkmate.tf.xla.emission import XlaEmission
-from checkmate.tf.xla.ties import Tied
+from checkmate.tf.xla.fit import XlaFit
+from checkmate.tf.xla.ties import Tied, ordered
 from checkmate.units import Budget
 
 
@@ -125,7 +126,7 @@ def notes_on(search: CompiledSearch, fitted: FittedStep) -> tuple[str, ...]:
     return (
         fitted.note,
         _costs_note(graph),
-        *_tied_note(fitted.fit.tied),
+        *_tied_note(fitted.fit),
         *search.step.folded.traced.loaded.notes,
     )
 
@@ -136,7 +137,9 @@ def _costs_note(graph: Graph) -> str:
     return "the schedule was chosen by estimates: XLA fuses ops, so seconds are not predicted"
 
 
-def _tied_note(tied: Tied) -> tuple[str, ...]:
-    if tied is not Tied.ALL:
+def _tied_note(fit: XlaFit) -> tuple[str, ...]:
+    if fit.schedule is not None and not fit.extra_steps:
+        return (f"nothing is recomputed: {ordered(fit.tied)}",)
+    if fit.tied is not Tied.ALL:
         return ()
     return ("all steps wait for those before them: with ties of recomputations alone XLA needs more",)

@@ -362,7 +362,7 @@ def step_body(
             loss, predictions, gradients = plain(*tensors)
             return loss, tuple(predictions), tuple(map(tuple, gradients)) if with_gradients else ()
     else:
-        emit = step_from_schedule if xla is None else partial(tied_step, tied=xla.tied)
+        emit = step_from_schedule if xla is None else partial(tied_step, tied=xla.tied, compiled=xla.compiled)
         scheduled = emit(folded, Schedule.of(folded.graph, list(steps)), with_gradients=with_gradients)
 
         def body(*tensors: tf.Tensor) -> Any:

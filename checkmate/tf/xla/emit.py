@@ -34,21 +34,27 @@ from checkmate.tf.xla.ties import Tied, Ties, can_be_tied
 
 
 def tied_step(
-    folded: FoldedStep, schedule: Schedule, *, with_gradients: bool = False, tied: Tied = Tied.RUNS
+    folded: FoldedStep,
+    schedule: Schedule,
+    *,
+    with_gradients: bool = False,
+    tied: Tied = Tied.RUNS,
+    compiled: bool = True,
 ) -> Callable[..., EmittedOutputs]:
     """Return the scheduled training step as a Python function for XLA.
 
     It takes flat inputs and labels, and is to be traced by ``tf.function`` with ``jit_compile=True``.
     ``with_gradients`` returns every gradient, for comparisons. Where nothing is ``tied`` XLA merges
     what is recomputed; that is for measurements of what ties do. What recomputations wait for is chosen by
-    counts of operations, not by the graph's costs: every process has to emit the same step.
+    counts of operations, not by the graph's costs: every process has to emit the same step. Where it is not
+    ``compiled`` after all, to compare bits, ops run as TensorFlow has them.
 
     Raises:
         ExportError: (when traced) the schedule reads what it has not computed.
     """
     schedule.require_graph(folded.graph)
     operations, steps = node_operations(folded), schedule.steps.tolist()
-    for_cpu = help_for(folded, steps, tied)
+    for_cpu = help_for(folded, steps, tied, compiled=compiled)
 
     def step(*tensors: tf.Tensor) -> EmittedOutputs:
         emitter = _TiedEmitter(folded, tf.compat.v1.get_default_graph(), tensors, tied, operations, for_cpu)
@@ -110,7 +116,7 @@ class _TiedEmitter(Copies):
 
     def _made(self, member: int, inputs: list[tf.Tensor]) -> tf.Operation:
         """Copy an op of a step, or make what gives the same on XLA:CPU."""
-        windows = windows_of(self.structure.ops[member]) if self.cpu.helps else None
+        windows = windows_of(self.structure.ops[member]) if self.cpu.compares else None
         if windows is None:
             return self._copy(member, inputs, self._controls(member))
         controls = self._controls(member)

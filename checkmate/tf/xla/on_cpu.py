@@ -16,8 +16,8 @@ class ForCpu:
     """The help that XLA:CPU needs with the steps of a schedule.
 
     ``order``: their positions, as they are emitted. ``small`` values and ``held`` instances are pinned;
-    products wait for ``ends``. Where it ``helps``, gradients by filters wait for their slopes, and those of
-    max pooling are found by comparing.
+    products wait for ``ends``. Where it ``helps``, gradients by filters wait for their slopes. Where it
+    ``compares``, those of max pooling are found so: of equal elements XLA chooses others than oneDNN does.
     """
 
     order: Sequence[int]
@@ -25,13 +25,14 @@ class ForCpu:
     held: frozenset[Instance] = frozenset()
     ends: frozenset[int] = frozenset()
     helps: bool = False
+    compares: bool = False
 
     def pins(self, value: int, position: int) -> bool:
         """Return whether a value that is made at ``position`` is pinned."""
         return value in self.small or (value, position) in self.held
 
 
-def help_for(folded: FoldedStep, steps: Sequence[int], tied: Tied) -> ForCpu:
+def help_for(folded: FoldedStep, steps: Sequence[int], tied: Tied, *, compiled: bool = True) -> ForCpu:
     """Return what to do for a schedule: nothing, where it is not for a CPU.
 
     Gradients come first and are waited for only where that is asked for: a ResNet took 6 % more time so.
@@ -41,7 +42,7 @@ def help_for(folded: FoldedStep, steps: Sequence[int], tied: Tied) -> ForCpu:
         return ForCpu(everywhere)
     small = small_results(folded)
     if tied in (Tied.RUNS, Tied.ALL):
-        return ForCpu(everywhere, small, helps=True)
+        return ForCpu(everywhere, small, helps=True, compares=compiled)
     last = ends(folded.graph)
     held = held_results(folded, steps) if tied is Tied.HELD else frozenset()
-    return ForCpu(ends_first(folded, last, steps), small, held, last, helps=True)
+    return ForCpu(ends_first(folded, last, steps), small, held, last, helps=True, compares=compiled)

@@ -1,8 +1,8 @@
 """The gradient of max pooling, as XLA:CPU had better be given it.
 
-It makes a window of it that carries an index for each axis: 5 to 12 times what is pooled. So the place of
+It makes a window of it that carries an index for each axis, each as large as what is pooled. So the place of
 each window's largest element is found by comparing, and is one byte. Sums are in the order of XLA's scatter,
-and the result is the same to the bit, but where a window holds a NaN beside padding: XLA drops its slope.
+and so are comparisons: the result is the same to the bit where no element is a NaN.
 """
 
 from __future__ import annotations

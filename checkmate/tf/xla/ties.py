@@ -68,6 +68,13 @@ def ways_to_order(graph: Graph) -> tuple[Tied, ...]:
     return (Tied.RUNS, Tied.GATED, Tied.ALL) if graph.device_kind == "cpu" else (Tied.ALL,)
 
 
+def ordered(tied: Tied) -> str:
+    """Say why a step takes less in which nothing is recomputed."""
+    if tied is Tied.ALL:
+        return "all steps in their order"
+    return "with masks, convolutions and pooling put to XLA so that it holds less"
+
+
 def usual_ways(graph: Graph) -> int:
     """Return how many of the ways are tried for each schedule."""
     return 3 if Tied.HELD in ways_to_tie(graph) else 2

@@ -27,7 +27,7 @@ from checkmate.solvers.problem import SolveOptions
 from checkmate.tf.xla.compiled import StepCompilation
 from checkmate.tf.xla.fit import XlaFit, fit_compiled
 from checkmate.tf.xla.memory import XlaMemory
-from checkmate.tf.xla.ties import Tied
+from checkmate.tf.xla.ties import Tied, ways_to_order
 
 FIXED = 1000
 
@@ -108,13 +108,17 @@ def test_where_nothing_else_fits_all_steps_are_tied() -> None:
     plain = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
     fit, _ = _fit(graph, 0.55, 1.0, floor=0.6 * plain, all_tied=0.8)
     assert fit.fits and fit.tied is Tied.ALL and fit.extra_steps
-    assert [each.tied for each in fit.attempts].count(Tied.ALL) == 2  # the order alone, too
+    assert [each.tied for each in fit.attempts].count(Tied.ALL) == 1  # the plain order is too far over
 
 
 def test_where_the_order_alone_keeps_the_budget_nothing_is_recomputed() -> None:
-    fit, asked = _fit(_long_chain(), 0.7, 1.3, all_tied=0.5)
+    graph = _long_chain()
+    fit, asked = _fit(graph, 0.7, 1.0, all_tied=0.5)
     assert fit.fits and fit.tied is Tied.ALL and not asked
-    assert (fit.overhead, fit.extra_steps, len(fit.attempts)) == (0.0, 0, 1)
+    assert (fit.overhead, fit.extra_steps) == (0.0, 0)
+    assert [each.tied for each in fit.attempts] == [*ways_to_order(graph)]
+    helped, asked = _fit(graph, 0.7, 0.65)
+    assert helped.fits and helped.tied is ways_to_order(graph)[0] and not asked
     hopeless, _ = _fit(_long_chain(), 0.3, 0.5)
     assert all(each.extra_steps for each in hopeless.attempts)  # a graph of three times the room
 

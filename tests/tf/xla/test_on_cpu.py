@@ -151,6 +151,15 @@ def test_a_gpus_steps_are_emitted_without_help(tied: Tied) -> None:
     assert not {Tied.GATED, Tied.HELD} & {*ways_to_tie(elsewhere.graph), *ways_to_order(elsewhere.graph)}
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_pooling_is_compared_only_where_it_is_compiled(compiled: bool) -> None:
+    step, _ = traced("pooled")
+    emitted = tied_step(step.folded, Schedule.plain(step.graph), compiled=compiled)
+    body = tf.function(lambda *given: emitted(*given).loss, autograph=False)
+    made = body.get_concrete_function(*step.layout.specs).graph.get_operations()
+    assert [op.type for op in made].count("MaxPoolGrad") == (0 if compiled else 2)
+
+
 def test_each_filters_gradient_waits_for_its_slope() -> None:
     step, _ = traced("convolved")
     schedule = Schedule.plain(step.graph)
