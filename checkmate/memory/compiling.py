@@ -129,7 +129,7 @@ class CompilingSearch(Generic[Way, Made]):
                 self._try(least, self.compiler.ways)
         if self.tried and not self.fitting:
             closest = min(self.tried, key=self._worth)
-            self._try(closest.schedule, self.compiler.ways)
+            self._try(closest.schedule, self.compiler.ways, math.inf)  # to say what the least is
         return min(self.fitting or self.tried, key=self._worth, default=None)
 
     @property

@@ -30,6 +30,7 @@ from checkmate.tf.xla.kinds import is_filter_slope
 from checkmate.tf.xla.on_cpu import ForCpu, help_for
 from checkmate.tf.xla.pins import Pins
 from checkmate.tf.xla.pooling import compared_slope, windows_of
+from checkmate.tf.xla.segments import added_late, can_add_late
 from checkmate.tf.xla.ties import Tied, Ties, can_be_tied
 
 
@@ -116,13 +117,15 @@ class _TiedEmitter(Copies):
 
     def _made(self, member: int, inputs: list[tf.Tensor]) -> tf.Operation:
         """Copy an op of a step, or make what gives the same on XLA:CPU."""
-        windows = windows_of(self.structure.ops[member]) if self.cpu.compares else None
-        if windows is None:
-            return self._copy(member, inputs, self._controls(member))
-        controls = self._controls(member)
-        with tf.control_dependencies(controls or None), tf.name_scope(f"{self.scope}/pooling"):
-            keep = partial(self._pins.pinned, scope=self.scope)
-            return compared_slope(windows, inputs[0], inputs[2], keep).op
+        op, controls = self.structure.ops[member], self._controls(member)
+        windows = windows_of(op) if self.cpu.rewrites else None
+        with tf.control_dependencies(controls or None), tf.name_scope(f"{self.scope}/instead"):
+            if windows is not None:
+                keep = partial(self._pins.pinned, scope=self.scope)
+                return compared_slope(windows, inputs[0], inputs[2], keep).op
+            if self.cpu.rewrites and can_add_late(op):
+                return added_late(self._ties, op.outputs[0].shape, inputs[0], inputs[1]).op
+        return self._copy(member, inputs, controls)
 
     def _helped(self, node: int, member: int, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         """Return ``inputs``, some of which wait where XLA:CPU needs that."""

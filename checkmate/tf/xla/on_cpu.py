@@ -17,7 +17,8 @@ class ForCpu:
 
     ``order``: their positions, as they are emitted. ``small`` values and ``held`` instances are pinned;
     products wait for ``ends``. Where it ``helps``, gradients by filters wait for their slopes. Where it
-    ``compares``, those of max pooling are found so: of equal elements XLA chooses others than oneDNN does.
+    ``rewrites``, gradients of max pooling and embeddings are made by other ops. They are XLA's to the bit;
+    oneDNN chooses others of equal elements.
     """
 
     order: Sequence[int]
@@ -25,7 +26,7 @@ class ForCpu:
     held: frozenset[Instance] = frozenset()
     ends: frozenset[int] = frozenset()
     helps: bool = False
-    compares: bool = False
+    rewrites: bool = False
 
     def pins(self, value: int, position: int) -> bool:
         """Return whether a value that is made at ``position`` is pinned."""
@@ -42,7 +43,7 @@ def help_for(folded: FoldedStep, steps: Sequence[int], tied: Tied, *, compiled: 
         return ForCpu(everywhere)
     small = small_results(folded)
     if tied in (Tied.RUNS, Tied.ALL):
-        return ForCpu(everywhere, small, helps=True, compares=compiled)
+        return ForCpu(everywhere, small, helps=True, rewrites=compiled)
     last = ends(folded.graph)
     held = held_results(folded, steps) if tied is Tied.HELD else frozenset()
-    return ForCpu(ends_first(folded, last, steps), small, held, last, helps=True, compares=compiled)
+    return ForCpu(ends_first(folded, last, steps), small, held, last, helps=True, rewrites=compiled)
