@@ -62,7 +62,8 @@ class Compiler(Generic[Way, Made]):
     it the graph's costs count. ``whole``: bytes of the graph → schedules that recompute whole segments, the
     cheapest first. Compilers often take less for them than for others that request as much. ``near``: of the
     room; a schedule that takes more in one way is not tried in another. ``near_order``: the same, for the
-    plain order.
+    plain order. ``says_least``: whether the closest is compiled in all ways where nothing fits, however far
+    it is. ``extra``: what a way takes on top, as a share of the plain order's cost.
     """
 
     ways: Sequence[Way]
@@ -75,6 +76,8 @@ class Compiler(Generic[Way, Made]):
     whole: Callable[[int], Sequence[Schedule]] = lambda asked: ()
     near: float = NEAR
     near_order: float = NEAR
+    says_least: bool = False
+    extra: Callable[[Way], float] = lambda way: 0.0
 
     @property
     def most(self) -> int:
@@ -120,7 +123,7 @@ class CompilingSearch(Generic[Way, Made]):
         None where no schedule was found.
         """
         self.try_order_alone()
-        if not self.fitting:
+        if not any(self.compiler.extra(each.way) <= 0.0 for each in self.fitting):
             self._try_solved()
             self._try_whole()
         if not self.fitting:
@@ -129,7 +132,8 @@ class CompilingSearch(Generic[Way, Made]):
                 self._try(least, self.compiler.ways)
         if self.tried and not self.fitting:
             closest = min(self.tried, key=self._worth)
-            self._try(closest.schedule, self.compiler.ways, math.inf)  # to say what the least is
+            near = math.inf if self.compiler.says_least else self.compiler.near
+            self._try(closest.schedule, self.compiler.ways, near)
         return min(self.fitting or self.tried, key=self._worth, default=None)
 
     @property
@@ -188,7 +192,7 @@ class CompilingSearch(Generic[Way, Made]):
         most, rate, left = int(_NEAR_WHOLE * self.room / min(1.0, self.rate)), 0.0, _MOST_WHOLE
         for schedule in self.compiler.whole(self.graph.fixed_bytes + most):
             replayed = simulate(self.graph, schedule)
-            known = min((each.cost for each in self.fitting), default=math.inf)
+            known = min((each.cost + self._extra(each.way) for each in self.fitting), default=math.inf)
             if not left or float(replayed.cost) >= known:
                 return
             requested = max(1, replayed.peak_bytes - self.graph.fixed_bytes)
@@ -213,7 +217,9 @@ class CompilingSearch(Generic[Way, Made]):
             if any(each.way == way for each in found):
                 continue
             made, temporary = self.compiler.compile(schedule, way)
-            found.append(Compiled(schedule, way, made, temporary, cost, self._price(schedule, made, cost)))
+            found.append(
+                Compiled(schedule, way, made, temporary, cost, self._price(schedule, way, made, cost))
+            )
             self.tried.append(found[-1])
         return min(found, key=lambda each: each.temporary)
 
@@ -226,13 +232,16 @@ class CompilingSearch(Generic[Way, Made]):
             if each.way == way
         )
 
-    def _price(self, schedule: Schedule, made: Made, cost: float) -> float:
+    def _price(self, schedule: Schedule, way: Way, made: Made, cost: float) -> float:
         """Return what a compiled schedule takes, or else its cost.
 
         Where one cannot be read none of this search can, so prices are of one kind.
         """
         found = None if self.compiler.price is None else self.compiler.price(schedule, made)
-        return cost if found is None else found
+        return cost + self._extra(way) if found is None else found
+
+    def _extra(self, way: Way) -> float:
+        return self.compiler.extra(way) * self.graph.base_cost
 
 
 def _same(one: Schedule, other: Schedule) -> bool:

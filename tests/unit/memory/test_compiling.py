@@ -160,8 +160,8 @@ def test_the_way_that_took_less_before_comes_first() -> None:
     assert compiled[:4] == ["large", "small", "small", "large"]
 
 
-@pytest.mark.parametrize(("near", "ways"), [(1.3, 1), (2.0, 2)])
-def test_what_is_far_over_the_room_is_tried_in_one_way(near: float, ways: int) -> None:
+@pytest.mark.parametrize(("near", "says_least", "ways"), [(1.3, False, 1), (2.0, False, 2), (1.3, True, 2)])
+def test_what_is_far_over_the_room_is_tried_in_one_way(near: float, says_least: bool, ways: int) -> None:
     step = graph()
     compiled: list[str] = []
     schedule = Schedule.of(step, [0, 0, 1])
@@ -178,6 +178,7 @@ def test_what_is_far_over_the_room_is_tried_in_one_way(near: float, ways: int) -
         lambda asked: schedule,
         lambda: None,
         near=near,
+        says_least=says_least,
     )
     CompilingSearch(step, ROOM, 1.0, compiler).run()
     assert len(compiled) == ways
