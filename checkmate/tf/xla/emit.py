@@ -1,13 +1,14 @@
 """Emit a schedule as a TensorFlow function for XLA to compile.
 
-XLA orders the ops of a step itself, by their data alone. So there are no control edges and no gates; only
-recomputations are *tied* (``checkmate.tf.xla.ties``): they read through a select that waits for a value of
-the steps before them. That is the value with the longest path of computation behind it
+XLA orders the ops of a step itself, by their data alone. So there are no control edges; recomputations are
+*tied* (``checkmate.tf.xla.ties``): they read through a select that waits for a value of the steps before
+them. That is the value with the longest path of computation behind it
 (``checkmate.tf.xla.depth``): what is computed early would hold nothing back. A recomputation that reads one
 of the same run waits by that already. A select of its own keeps XLA from fusing the two: a dense network's
 smallest schedule takes 25 MiB without, and 40 with it. But an MLP-Mixer's took 17 MiB without, and 13 with
 it, where XLA would run ahead. So both are tried. What runs once is left to XLA, unless all steps are tied.
-Light ops are copied once, when first needed; views once per buffer that they look at.
+Light ops are copied once, when first needed; views once per buffer that they look at. XLA:CPU gets help
+beside (``checkmate.tf.xla.on_cpu``).
 """
 
 from __future__ import annotations
@@ -27,10 +28,8 @@ from checkmate.tf.trace.op_kinds import source
 from checkmate.tf.xla.depth import Depths
 from checkmate.tf.xla.gates import Gate
 from checkmate.tf.xla.kinds import is_filter_slope
-from checkmate.tf.xla.on_cpu import ForCpu, help_for
+from checkmate.tf.xla.on_cpu import ForCpu, help_for, instead_of
 from checkmate.tf.xla.pins import Pins
-from checkmate.tf.xla.pooling import compared_slope, windows_of
-from checkmate.tf.xla.segments import added_late, can_add_late
 from checkmate.tf.xla.ties import Tied, Ties, can_be_tied
 
 
@@ -118,13 +117,11 @@ class _TiedEmitter(Copies):
     def _made(self, member: int, inputs: list[tf.Tensor]) -> tf.Operation:
         """Copy an op of a step, or make what gives the same on XLA:CPU."""
         op, controls = self.structure.ops[member], self._controls(member)
-        windows = windows_of(op) if self.cpu.rewrites else None
-        with tf.control_dependencies(controls or None), tf.name_scope(f"{self.scope}/instead"):
-            if windows is not None:
-                keep = partial(self._pins.pinned, scope=self.scope)
-                return compared_slope(windows, inputs[0], inputs[2], keep).op
-            if self.cpu.rewrites and can_add_late(op):
-                return added_late(self._ties, op.outputs[0].shape, inputs[0], inputs[1]).op
+        if self.cpu.rewrites:
+            with tf.control_dependencies(controls or None), tf.name_scope(f"{self.scope}/instead"):
+                made = instead_of(op, inputs, self._ties, partial(self._pins.pinned, scope=self.scope))
+            if made is not None:
+                return made
         return self._copy(member, inputs, controls)
 
     def _helped(self, node: int, member: int, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
@@ -179,9 +176,8 @@ class _TiedEmitter(Copies):
     def _operand(self, member: int, inputs: Sequence[tf.Tensor], *, largest: bool) -> int | None:
         """Return which input to tie: the smallest of real numbers, else another.
 
-        It is the ``largest`` where the value itself is to wait.
-        A constant may be an argument that XLA has to know when it compiles, such as a shape; and what is made
-        of constants alone costs XLA no memory.
+        It is the ``largest`` where the value itself is to wait. A constant may be an argument that XLA has to
+        know when it compiles, such as a shape; and what is made of constants alone costs XLA no memory.
         """
         found: list[tuple[bool, int, int]] = []
         for number, (tensor, original) in enumerate(
