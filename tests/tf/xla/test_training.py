@@ -30,7 +30,7 @@ def _losses(model: Any, x: Any, y: Any, steps: int) -> np.ndarray:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("name", ["dense", "transformer"])
+@pytest.mark.parametrize("name", ["dense", "transformer", "pooled"])
 def test_fit_keeps_the_budget_and_the_losses(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     model, x, y = _model(name)
     options = checkmate.SolveOptions(time_limit_s=5)
