@@ -76,13 +76,14 @@ def test_run_export_and_verify_are_compiled(code_file: Callable[[str], Path], tm
     elsewhere = step._compiled_elsewhere(steps, XlaEmission()).memory
     assert elsewhere.peak_bytes == step.compiled(outcome.result.schedule).memory.peak_bytes
 
-    # Verified alone it is compiled too, and the same is said of it. It is measured once, without a search for
-    # less, and beside other programs the meter showed 5 % more than the budget once: so it has some room.
+    # Verified alone it is compiled too, in the first way that keeps the budget. It is measured once, without
+    # a search for less, and beside other programs the meter showed 5 % more than the budget once: so it has
+    # some room.
     budget = Budget(share=0.7)
     alone = pipeline.verify(request, outcome.graph, outcome.result, budget_bytes=budget)
     assert alone.ok, alone.problems
     assert alone.settings["target"] == "xla" and alone.budget_bytes > found.budget_bytes
-    assert alone.peak_bytes["predicted"] == found.peak_bytes["predicted"]
+    assert alone.peak_bytes["predicted"] == elsewhere.peak_bytes
     assert alone.peak_bytes["measured"] <= alone.budget_bytes < alone.peak_bytes["plain_measured"]
     assert alone.gradients["bitwise"] and alone.gradients["overall_relative_error"] < 1e-6
 

