@@ -29,8 +29,8 @@ compiled step; parameters and the batch come on top and are the same for all. *P
 time, estimated from operations and bytes. *Measured* is the processor time beside the plain step's, the
 median of rounds in which all ways ran in turn. *Difference* is the largest one of any variable after one step
 (weights, momenta, statistics): the norm of the difference beside the variable's own norm, or beside a
-ten-thousandth of the largest variable's where that is more. `tests/tf/xla` holds loss and gradients to 1e-6, and
-to 5e-6 where results of convolutions are held.
+ten-thousandth of the largest variable's where that is more. `tests/tf/xla` holds loss and gradients to 1e-6,
+and to 5e-6 where results of convolutions are held.
 """
 _FOOT = """\
 The solver does not know what XLA fuses, so recomputing what is fused costs less than predicted, and what

@@ -74,12 +74,13 @@ def test_loss_gradients_and_state_are_those_of_the_plain_step(name: str, policy:
     plain, plain_state = run(name, Schedule.plain(step.graph), Tied.NONE, policy)
     scheduled, state = run(name, solved(name, 0.45, policy), tied, policy)
     largest = max(float(np.linalg.norm(each)) for each in plain[1:])
-    # XLA rounds at other places where it fuses other ops: bfloat16, and sums that read what is held.
+    # XLA rounds at other places where it fuses other ops: bfloat16, and sums that read what is held. Before a
+    # batch norm a bias has no gradient but what is rounded.
     close = 1e-2 if policy != "float32" else 5e-6 if tied is Tied.HELD else 1e-6
+    least = (1e-1 if tied is Tied.HELD else 1e-2) * largest
     for before, after in zip(plain + plain_state, scheduled + state, strict=True):
-        error, norm = float(np.linalg.norm(after - before)), float(np.linalg.norm(before))
-        nothing = norm < 1e-6 * largest  # before a batch norm a bias has no gradient but what is rounded
-        assert error <= close * (largest if nothing else max(norm, 1e-2 * largest))
+        error = float(np.linalg.norm(after - before))
+        assert error <= close * max(float(np.linalg.norm(before)), least)
 
 
 def test_every_process_emits_the_same_step_whatever_it_knows_of_costs() -> None:
