@@ -7,8 +7,8 @@ them. That is the value with the longest path of computation behind it
 of the same run waits by that already. A select of its own keeps XLA from fusing the two: a dense network's
 smallest schedule takes 25 MiB without, and 40 with it. But an MLP-Mixer's took 17 MiB without, and 13 with
 it, where XLA would run ahead. So both are tried. What runs once is left to XLA, unless all steps are tied.
-Light ops are copied once, when first needed; views once per buffer that they look at. XLA:CPU gets help
-beside (``checkmate.tf.xla.on_cpu``).
+Light ops are copied once, when first needed; views once per buffer that they look at. What XLA:CPU
+needs beside ties is in ``checkmate.tf.xla.on_cpu``.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class _TiedEmitter(Copies):
         """Return ``inputs``, some of which wait where XLA:CPU needs that."""
         op, inputs = self.structure.ops[member], list(inputs)
         if self.cpu.helps and is_filter_slope(op) and can_be_tied(inputs[0]) and can_be_tied(inputs[2]):
-            inputs[0] = self._ties.tie(inputs[0], inputs[2], self.scope)  # it is transposed: a copy anyhow
+            inputs[0] = self._ties.tie(inputs[0], [inputs[2]], self.scope)  # it is transposed: a copy anyhow
         if self._gate.waits(node, op):
             number = self._operand(member, inputs, largest=False)
             if number is not None:
@@ -167,7 +167,7 @@ class _TiedEmitter(Copies):
         if number is None or self.before is None:
             return inputs
         value = inputs[number]
-        inputs[number] = tied = self._ties.tie(value, self.before, self.scope)
+        inputs[number] = tied = self._ties.tie(value, [self.before], self.scope)
         if self.tied is Tied.VALUES:
             name = self.original.get(value.name, value.name)
             self.late[name], self.original[tied.name] = tied, name

@@ -88,7 +88,7 @@ class Gate:
         if _COPIED * operand.shape.num_elements() * operand.dtype.size > largest:
             return operand
         passed, self.passed = self.passed, []
-        return self.ties.tie_to_all(operand, passed, scope)
+        return self.ties.tie(operand, passed, scope)
 
     def note(self, node: int, original: tf.Operation, copy: tf.Operation) -> None:
         """Note what an op has made, if nothing waits for that."""

@@ -1,4 +1,4 @@
-"""What a schedule needs beside its ties where XLA:CPU compiles it."""
+"""Help XLA:CPU to hold less where ties alone do not."""
 
 from __future__ import annotations
 

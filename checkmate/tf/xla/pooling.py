@@ -1,8 +1,8 @@
-"""The gradient of max pooling, as XLA:CPU had better be given it.
+"""Find the gradient of max pooling by comparing, for XLA:CPU.
 
-It makes a window of it that carries an index for each axis, each as large as what is pooled. So the place of
-each window's largest element is found by comparing, and is one byte. Sums are in the order of XLA's scatter,
-and so are comparisons: the result is the same to the bit where no element is a NaN.
+XLA:CPU makes a window of it that carries an index for each axis, each as large as what is pooled. So the
+place of each window's largest element is found by comparing, and is one byte. Sums are in the order of XLA's
+scatter, and so are comparisons: the result is the same to the bit where no element is a NaN.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import tensorflow as tf
@@ -34,12 +35,12 @@ class Windows:
     made: tuple[int, ...]
     shape: tuple[int, ...]
 
-    @property
+    @cached_property
     def offsets(self) -> list[tuple[int, ...]]:
         """Return where each element of a window lies in it, in order."""
         return list(itertools.product(*map(range, self.size)))
 
-    @property
+    @cached_property
     def compared(self) -> list[int]:
         """Return the places of a window, as XLA:CPU compares them.
 

@@ -1,4 +1,4 @@
-"""The gradient of an embedding, as XLA:CPU had better be given it.
+"""Let XLA:CPU make the zeros of an embedding's gradient late.
 
 Slopes are added to zeros, one row for each word. The zeros are a constant, which XLA:CPU makes first of all
 and holds until the end. So they are made from a slope here: they are not known before it is.

@@ -68,11 +68,11 @@ def ways_to_order(graph: Graph) -> tuple[Tied, ...]:
     return (Tied.RUNS, Tied.GATED, Tied.ALL) if graph.device_kind == "cpu" else (Tied.ALL,)
 
 
-def ordered(tied: Tied) -> str:
+def why_less(tied: Tied) -> str:
     """Say why a step takes less in which nothing is recomputed."""
     if tied is Tied.ALL:
-        return "all steps in their order"
-    return "with masks, convolutions and pooling put to XLA so that it holds less"
+        return "all steps run in their order"
+    return "ops are put to XLA so that it holds less"
 
 
 def usual_ways(graph: Graph) -> int:
@@ -88,16 +88,11 @@ class Ties:
     predicates: dict[str, tf.Tensor] = field(default_factory=dict)
     count: int = 0
 
-    def tie(self, operand: tf.Tensor, after: tf.Tensor, scope: str) -> tf.Tensor:
-        """Return ``operand``, not known before ``after`` is."""
+    def tie(self, operand: tf.Tensor, after: Sequence[tf.Tensor], scope: str) -> tf.Tensor:
+        """Return ``operand``, not known before all of ``after`` are."""
         self.count += 1
         with tf.control_dependencies(None), tf.name_scope(f"{scope}/tie"):
-            return tf.where(self.always(after), operand, tf.zeros((), operand.dtype))
-
-    def tie_to_all(self, operand: tf.Tensor, passed: Sequence[tf.Tensor], scope: str) -> tf.Tensor:
-        """Return ``operand``, not known before all of ``passed`` are."""
-        with tf.control_dependencies(None), tf.name_scope(f"{scope}/gate"):
-            predicate = functools.reduce(tf.logical_and, map(self.always, passed))
+            predicate = functools.reduce(tf.logical_and, map(self.always, after))
             return tf.where(predicate, operand, tf.zeros((), operand.dtype))
 
     def always(self, value: tf.Tensor) -> tf.Tensor:

@@ -60,6 +60,11 @@ def temp_bytes(step: KerasStep, schedule: Schedule, **options: Any) -> int:
     return compile_step(body, step.layout.specs).memory.temp_bytes
 
 
+def temps_by(name: str, schedule: Schedule, *ways: Tied) -> list[int]:
+    """Return the temporaries of a network's schedule in several ways."""
+    return [temp_bytes(traced(name)[0], schedule, tied=tied) for tied in ways]
+
+
 def run(
     name: str, schedule: Schedule, tied: Tied, policy: str = "float32"
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -20,7 +20,7 @@ from checkmate.tf.xla.on_cpu import help_for
 from checkmate.tf.xla.pins import held_results, small_results
 from checkmate.tf.xla.ties import Tied, ways_to_order, ways_to_tie
 from tests.graphs_strategies import random_steps
-from tests.tf.xla.steps import run, solved, temp_bytes, traced
+from tests.tf.xla.steps import run, solved, temp_bytes, temps_by, traced
 
 
 def _types(folded: FoldedStep, node: int) -> list[str]:
@@ -196,7 +196,5 @@ def test_the_plain_order_takes_less_and_is_the_same_to_the_bit(name: str, tied: 
 
 @pytest.mark.heavy
 def test_held_results_take_less_where_most_is_computed_again() -> None:
-    step, _ = traced("convolved")
-    schedule = solved("convolved", 0.26)
-    gated, held = (temp_bytes(step, schedule, tied=tied) for tied in (Tied.GATED, Tied.HELD))
+    gated, held = temps_by("convolved", solved("convolved", 0.26), Tied.GATED, Tied.HELD)
     assert held < 0.95 * gated

@@ -21,7 +21,7 @@ from checkmate.tf.training.wording import not_traced, trains_plainly
 from checkmate.tf.xla.compiled import StepCompilation, compile_step
 from checkmate.tf.xla.costs import costs_for_xla
 from checkmate.tf.xla.fit import XlaFit, fit_compiled, none_fits, smallest_remedy
-from checkmate.tf.xla.ties import Tied, ordered
+from checkmate.tf.xla.ties import Tied, why_less
 from checkmate.units import format_bytes, format_bytes_apart, plural
 
 Trace = Callable[[Any, BatchLayout], LiveStep]
@@ -153,7 +153,7 @@ def _sentence(step: LiveStep, fit: XlaFit) -> str:
     if fit.schedule is None:
         what = "plain training, without recomputation"
     elif not fit.extra_steps:
-        what = f"nothing recomputed: {ordered(fit.tied)}"
+        what = f"nothing recomputed: {why_less(fit.tied)}"
     else:
         count = plural(fit.extra_steps, "recomputation")
         what = f"{count}, {100 * fit.overhead:+.1f} % time, estimated"

@@ -1,0 +1,49 @@
+"""Test that ties, gates and pins change no bit where each op is a kernel.
+
+XLA rounds otherwise where it fuses otherwise, so compiled steps do not tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from checkmate.progress import never, silent
+from checkmate.request import ModelRequest
+from checkmate.tf.costs import session
+from checkmate.tf.xla.emission import XlaEmission
+from checkmate.tf.xla.ties import Tied, ways_to_tie
+from tests.benchmarks import xla_networks
+from tests.graphs_strategies import random_steps
+from tests.tf.task_process import TaskProcess
+
+NETWORKS = Path(xla_networks.__file__)
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskProcess]:
+    started = TaskProcess(tmp_path_factory.mktemp("exact"))
+    yield started
+    started.close()
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", ["resnet", "text"])
+def test_no_way_to_wait_changes_a_bit(name: str, process: TaskProcess) -> None:
+    request = ModelRequest(f"{NETWORKS}:{name}", batch_size=4, device="cpu", allow_code=True)
+    graph = session.prepare(request, report=silent, cancelled=never).graph
+    ways = ways_to_tie(graph)
+    assert {Tied.GATED, Tied.VALUES, Tied.HELD} <= {*ways}
+    for seed, tied in enumerate(ways):
+        steps = random_steps(Random(seed), graph)
+        assert len(steps) > graph.n
+        xla = XlaEmission(tied).op_by_op().to_json()
+        found = process.ask(
+            {"do": "compare", "request": request.to_json(), "steps": steps, "exact": True, "xla": xla}
+        )
+        assert found["gradients"] > 0
+        assert found["bitwise"] and found["state_bitwise"], (tied, found["worst"])
+        assert found["loss"]["plain"] == found["loss"]["optimized"]
