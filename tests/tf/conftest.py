@@ -15,6 +15,7 @@ from keras import layers
 from checkmate.request import ModelRequest
 from checkmate.tf.models.load import load_model
 from checkmate.tf.models.model import LoadedModel
+from tests.tf.task_process import TaskProcess
 
 MODELS = Path(__file__).with_name("models.py")
 
@@ -30,6 +31,14 @@ def process_left_as_found() -> Iterator[None]:
     yield
     assert keras.config.dtype_policy().name == policy
     assert sys.path == path
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskProcess]:
+    """Return a process with Eigen's kernels for the tests of one file."""
+    started = TaskProcess(tmp_path_factory.mktemp("process"))
+    yield started
+    started.close()
 
 
 def load(spec: Path | str, **options: Any) -> LoadedModel:

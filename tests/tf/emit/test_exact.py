@@ -6,7 +6,6 @@ Both run the same kernels, and the new state is compared too.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,13 +26,6 @@ def _module(name: str):
 
 
 NAMES = sorted(_module("models").ALL)
-
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskProcess]:
-    started = TaskProcess(tmp_path_factory.mktemp("exact"))
-    yield started
-    started.close()
 
 
 def compare_exactly(name: str, process: TaskProcess) -> dict:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -47,13 +46,6 @@ def parts(graph: Graph) -> list[tuple[int, int]]:
     """Return the number of each forward part, and of how many it is one."""
     found = (PART.search(op.name) for op in graph.ops if op.phase is Phase.FORWARD)
     return [(int(each[1]), int(each[2])) for each in found if each]
-
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskProcess]:
-    started = TaskProcess(tmp_path_factory.mktemp("loops"))
-    yield started
-    started.close()
 
 
 @pytest.mark.parametrize("name", ["recurrent", "own_loop", "early_end"])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,13 +29,6 @@ from checkmate.tf.measure.outcomes import STEPS, Outcome, compared
 from tests.tf.task_process import TaskProcess
 
 MODELS = Path(__file__).parents[1] / "step_models.py"
-
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskProcess]:
-    made = TaskProcess(tmp_path_factory.mktemp("task"))
-    yield made
-    made.close()
 
 
 @cache

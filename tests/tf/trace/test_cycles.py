@@ -150,13 +150,6 @@ def test_provocations(name: str, randoms: int, torn: int, least: int) -> None:
     assert assert_same_results(folded, schedules) >= least
 
 
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskProcess]:
-    started = TaskProcess(tmp_path_factory.mktemp("exact"))
-    yield started
-    started.close()
-
-
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ALL)
 def test_provocations_are_bitwise_the_plain_step(name: str, process: TaskProcess) -> None:

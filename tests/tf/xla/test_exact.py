@@ -5,7 +5,6 @@ XLA rounds otherwise where it fuses otherwise, so compiled steps do not tell.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -21,13 +20,6 @@ from tests.graphs_strategies import random_steps
 from tests.tf.task_process import TaskProcess
 
 NETWORKS = Path(xla_networks.__file__)
-
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskProcess]:
-    started = TaskProcess(tmp_path_factory.mktemp("exact"))
-    yield started
-    started.close()
 
 
 @pytest.mark.heavy
