@@ -46,6 +46,7 @@ class ModelRequest:
     comes with the model (``file.py``, Lambda layers). ``kernels`` is the library of kernels whose memory
     rules the graph follows (``onednn``, ``eigen``, ``cuda``); None: the one that runs here. ``target``
     is what runs the step, a value of ``Target``; None: XLA where the model has ``jit_compile=True``.
+    ``fused``: whether ops of the graph are what XLA will fuse; None: where XLA compiles the step.
     """
 
     model: str
@@ -59,6 +60,7 @@ class ModelRequest:
     kernels: str | None = None
     batch_chosen: bool = False
     target: str | None = None
+    fused: bool | None = None
 
     def at_batch(self, size: int) -> ModelRequest:
         """Return the request for batches of ``size`` and no other."""

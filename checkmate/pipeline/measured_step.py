@@ -137,8 +137,10 @@ class Retraced:
 def with_target_of(request: ModelRequest, graph: Graph) -> ModelRequest:
     """Return ``request`` for the target of ``graph``, unless it names one.
 
-    A model may be compiled for XLA on one machine and not on another; a schedule is for one of them.
+    A model may be compiled for XLA on one machine and not on another; a schedule is for one of them. It is
+    folded as ``graph`` was.
     """
+    request = replace(request, fused=bool(graph.metadata.get("fused")))
     known = graph.metadata.get("target")
     return request if request.target is not None or known is None else replace(request, target=str(known))
 

@@ -38,6 +38,7 @@ from checkmate.solvers.problem import SolveOptions
 from checkmate.tf.models.batch import flatten
 from checkmate.tf.models.load import load_model
 from checkmate.tf.peers.build import build, recomputable_layers
+from checkmate.tf.trace.fusions import fused
 from checkmate.tf.training.measure import restored
 from checkmate.tf.training.trace import KerasStep, live_step
 from checkmate.tf.xla.compiled import StepCompilation, compile_step
@@ -89,13 +90,13 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
     tensors += [_random(spec, label=True) for spec in loaded.label_specs]
     layout, _ = flatten((tensors[0], tensors[1]))
     step = live_step(loaded.model, layout)
-    folded = dataclasses.replace(step.folded, graph=costs_for_xla(step.folded))
-    step = dataclasses.replace(step, folded=folded)
+    folded = fused(step.folded)
+    step = step.with_folded(dataclasses.replace(folded, graph=costs_for_xla(folded)))
     variables = [*loaded.model.variables, *loaded.model.optimizer.variables]
     start = [np.array(variable) for variable in variables]
     plain = compile_step(step.plain(), layout.specs)
     ways = [Way({"way": "plain", **_facts(plain)}, lambda *given: step.plain()(*given)[0], variables)]
-    again = compile_step(_both(step, Schedule.plain(step.graph), Tied.NONE), layout.specs)
+    again = compile_step(_scheduled(step, Schedule.plain(step.graph), Tied.NONE), layout.specs)
     print(name, "plain", ways[0].facts, "emitted", again.memory.temp_bytes, flush=True)
     for share in SHARES:
         fit = _fit(step, plain, share)
@@ -195,22 +196,12 @@ def _fit(step: KerasStep, plain: StepCompilation, share: float) -> XlaFit:
         step.graph,
         plain,
         fixed + int(share * plain.memory.temp_bytes),
-        compile=lambda schedule, tied: compile_step(_both(step, schedule, tied), step.layout.specs),
+        compile=lambda schedule, tied: compile_step(_scheduled(step, schedule, tied), step.layout.specs),
         solve=solve,
         least=least,
         report=silent,
         whole=lambda asked: [each.require_schedule() for each in whole_segments(step.graph, asked)],
     )
-
-
-def _both(step: KerasStep, schedule: Schedule, tied: Tied) -> Callable[..., Any]:
-    emitted = tied_step(step.folded, schedule, tied=tied)
-
-    def body(*tensors: tf.Tensor) -> Any:
-        outputs = emitted(*tensors)
-        return outputs.loss, outputs.predictions
-
-    return body
 
 
 def _scheduled(step: KerasStep, schedule: Schedule, tied: Tied) -> Callable[..., Any]:

@@ -30,6 +30,7 @@ from checkmate.tf.models.load import load_model, optimizer_bytes, parameter_byte
 from checkmate.tf.models.model import LoadedModel
 from checkmate.tf.models.own_step import naming
 from checkmate.tf.trace.coarsen import FoldedStep, fold
+from checkmate.tf.trace.fusions import fused
 from checkmate.tf.trace.of_function import fixed_bytes, trace_own_step
 from checkmate.tf.trace.sizes import total_bytes
 from checkmate.tf.trace.trace import TracedStep, trace_step
@@ -136,7 +137,8 @@ def prepare(request: ModelRequest, *, here: bool = False, report: Report, cancel
     report(Progress("fold", message=f"folding {len(traced.ops)} TensorFlow ops"))
     metadata = _metadata(request, traced, device)
     with nullcontext() if loaded.own is None else naming(loaded.own.spec):
-        return fold(traced, kernels, fixed=_fixed_bytes(traced), device=device, metadata=metadata)
+        folded = fold(traced, kernels, fixed=_fixed_bytes(traced), device=device, metadata=metadata)
+    return fused(folded) if metadata["fused"] else folded
 
 
 def _fixed_bytes(traced: TracedStep) -> dict[str, int]:
@@ -156,13 +158,14 @@ def _metadata(request: ModelRequest, traced: TracedStep, device: Device) -> dict
     It tells what was requested, and with what it was traced.
     """
     batch = traced.loaded.batch_size
-    plain = dataclasses.replace(request, batch_size=batch, batch_chosen=False, kernels=None)
+    plain = dataclasses.replace(request, batch_size=batch, batch_chosen=False, kernels=None, fused=None)
     metadata: dict[str, Any] = {
         "request": plain.to_json(),
         "notes": [*traced.loaded.notes, *_allocator_notes(device)],
         "tensorflow": tf.__version__,
         "tensorflow_ops": len(traced.ops),
         "target": (Target.XLA if traced.loaded.jit_compiled else Target.EXECUTOR).value,
+        "fused": traced.loaded.jit_compiled if request.fused is None else request.fused,
     }
     facts = file_facts(request.model)
     if facts is not None:
@@ -176,12 +179,13 @@ def _allocator_notes(device: Device) -> list[str]:
 
 
 def with_kernels_of(request: ModelRequest, graph: Graph) -> ModelRequest:
-    """Return ``request`` with the batch and the kernels of ``graph``.
+    """Return ``request`` with the batch, the kernels and the folding of ``graph``.
 
     It then folds into that graph in any process. Graphs of before 0.2 name no kernels; they follow oneDNN's.
     """
     kernels = str(graph.metadata.get("kernels", Kernels.ONEDNN.value))
-    return dataclasses.replace(request, batch_size=graph.batch_size or request.batch_size, kernels=kernels)
+    batch, known = graph.batch_size or request.batch_size, bool(graph.metadata.get("fused"))
+    return dataclasses.replace(request, batch_size=batch, kernels=kernels, fused=known)
 
 
 def with_kernels_here(request: ModelRequest) -> ModelRequest:

@@ -41,7 +41,7 @@ _LIST_READERS = frozenset({"TensorListStack", "TensorListGather"})
 _APART = RANDOM_TYPES | _LIST_READERS  # these do not join their only reader
 
 
-class _Union:
+class Union:
     """Hold disjoint sets of op indices.
 
     A set is represented by its smallest member.
@@ -75,7 +75,7 @@ def clusters_of(structure: Structure, kept: frozenset[Key]) -> list[tuple[int, .
 
     ``kept``: outputs that leave the step.
     """
-    union = _Union(structure.heavy)
+    union = Union(structure.heavy)
     readers = _readers(structure)
     _join_to_producers(structure, union, readers, kept)
     _join_broadcasts(structure, union, readers, kept)
@@ -115,7 +115,7 @@ def _big(structure: Structure, key: Key) -> bool:
 
 
 def _join_to_producers(
-    structure: Structure, union: _Union, readers: dict[Key, list[int]], kept: frozenset[Key]
+    structure: Structure, union: Union, readers: dict[Key, list[int]], kept: frozenset[Key]
 ) -> None:
     """Join ops with the producer of their input, by rule 1."""
     # Of each group, by its representative: the position of the first member, the inputs, the members.
@@ -154,7 +154,7 @@ def _join_to_producers(
 
 
 def _join_broadcasts(
-    structure: Structure, union: _Union, readers: dict[Key, list[int]], kept: frozenset[Key]
+    structure: Structure, union: Union, readers: dict[Key, list[int]], kept: frozenset[Key]
 ) -> None:
     """Join ops with their only reader, by rule 2."""
     for op in reversed(structure.heavy):
@@ -174,7 +174,7 @@ def _join_broadcasts(
             union.join(op, users[0])
 
 
-def _join_bias_gradients(structure: Structure, union: _Union) -> None:
+def _join_bias_gradients(structure: Structure, union: Union) -> None:
     """Join bias gradients with filter gradients, by rule 3."""
     by_gradient: dict[Key, int] = {}
     for op in structure.heavy:
@@ -189,7 +189,7 @@ def _join_bias_gradients(structure: Structure, union: _Union) -> None:
                     union.join(op, by_gradient[key])
 
 
-def _join_updates(structure: Structure, union: _Union) -> None:
+def _join_updates(structure: Structure, union: Union) -> None:
     """Join all ops that update one variable, by rule 4."""
     written = _written_variables(structure)
     by_variable: dict[str, int] = {}
@@ -207,7 +207,7 @@ def _join_updates(structure: Structure, union: _Union) -> None:
                 union.join(op, by_variable.setdefault(source.name, op))
 
 
-def _join_list_readers(structure: Structure, union: _Union, readers: dict[Key, list[int]]) -> None:
+def _join_list_readers(structure: Structure, union: Union, readers: dict[Key, list[int]]) -> None:
     """Join what reads a list as one tensor with the loop that wrote it.
 
     This is rule 5.
@@ -234,7 +234,7 @@ def _written_variables(structure: Structure) -> set[str]:
     }
 
 
-def ordered_clusters(structure: Structure, union: _Union) -> list[tuple[int, ...]]:
+def ordered_clusters(structure: Structure, union: Union) -> list[tuple[int, ...]]:
     """Return the groups of ``union`` in a valid order.
 
     They are ordered by the position of their last op; updates by gradients come as early as they can run. A

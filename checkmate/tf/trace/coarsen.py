@@ -7,7 +7,9 @@ What a node allocates and frees by itself is its workspace; it is found by repla
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -72,10 +74,10 @@ def fold(
         root for tensor in (traced.loss, *traced.predictions) if (root := structure.root(tensor)) is not None
     )
     nodes = clusters_of(structure, kept)
-    keys, reads, writes = _values(structure, nodes, kept)
+    keys, ops = _nodes(structure, nodes, kept)
     graph = Graph(
         name=traced.loaded.name,
-        ops=_ops(structure, nodes, keys, reads, writes, kept),
+        ops=ops,
         values=tuple(_value(structure, key, key in kept) for key in keys),
         fixed_bytes=sum(fixed.values()),
         fixed=fixed,
@@ -88,8 +90,29 @@ def fold(
     return FoldedStep(structure, tuple(nodes), tuple(keys), graph)
 
 
+def regrouped(folded: FoldedStep, nodes: Sequence[tuple[int, ...]]) -> FoldedStep:
+    """Return the step with its heavy ops in other nodes, with costs of 0.
+
+    ``nodes``: all of its heavy ops, in a valid order.
+    """
+    structure, graph = folded.structure, folded.graph
+    kept = frozenset(key for key, value in zip(folded.values, graph.values, strict=True) if value.keep)
+    keys, ops = _nodes(structure, nodes, kept)
+    values = tuple(_value(structure, key, key in kept) for key in keys)
+    changed = dataclasses.replace(graph, ops=ops, values=values)
+    return FoldedStep(structure, tuple(nodes), tuple(keys), changed)
+
+
+def _nodes(
+    structure: Structure, nodes: Sequence[tuple[int, ...]], kept: frozenset[Key]
+) -> tuple[list[Key], tuple[Op, ...]]:
+    """Return the keys of values, and the graph's ops, one per node."""
+    keys, reads, writes = _values(structure, nodes, kept)
+    return keys, _ops(structure, nodes, keys, reads, writes, kept)
+
+
 def _values(
-    structure: Structure, nodes: list[tuple[int, ...]], kept: frozenset[Key]
+    structure: Structure, nodes: Sequence[tuple[int, ...]], kept: frozenset[Key]
 ) -> tuple[list[Key], list[list[Key]], list[list[Key]]]:
     """Return the keys of values, keys read per node, keys written per node."""
     node_of = {op: node for node, members in enumerate(nodes) for op in members}
@@ -119,7 +142,7 @@ def _value(structure: Structure, key: Key, keep: bool) -> Value:
 
 def _ops(
     structure: Structure,
-    nodes: list[tuple[int, ...]],
+    nodes: Sequence[tuple[int, ...]],
     keys: list[Key],
     reads: list[list[Key]],
     writes: list[list[Key]],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
@@ -54,6 +54,10 @@ class AnyStep:
     structure: Returned
     unplanned: Any
     strategy: Any = None
+
+    def with_folded(self, folded: FoldedStep) -> AnyStep:
+        """Return the step with another graph of the same ops."""
+        return replace(self, folded=folded)
 
     @property
     def graph(self) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import keras
@@ -71,6 +71,9 @@ class LiveStep(Protocol):
     @property
     def folded(self) -> FoldedStep:
         """Return the traced step and its graph."""
+
+    def with_folded(self, folded: FoldedStep) -> LiveStep:
+        """Return the step with another graph of the same ops."""
 
     @property
     def name(self) -> str:
@@ -132,6 +135,10 @@ class KerasStep:
     def name(self) -> str:
         """Return the name of the model."""
         return str(self.model.name)
+
+    def with_folded(self, folded: FoldedStep) -> KerasStep:
+        """Return the step with another graph of the same ops."""
+        return replace(self, folded=folded)
 
     @property
     def graph(self) -> Graph:

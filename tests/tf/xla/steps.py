@@ -15,6 +15,7 @@ from checkmate.pipeline.counted import solve_counted
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import SolveOptions
 from checkmate.tf.models.batch import flatten
+from checkmate.tf.trace.fusions import fused
 from checkmate.tf.training.measure import restored
 from checkmate.tf.training.trace import KerasStep, live_step
 from checkmate.tf.xla.compiled import compile_step
@@ -34,7 +35,8 @@ def traced(name: str, policy: str = "float32") -> tuple[KerasStep, list[tf.Tenso
     finally:
         keras.config.set_dtype_policy(before)
     layout, tensors = flatten(batch)
-    return live_step(model, layout), tensors
+    step = live_step(model, layout)
+    return step.with_folded(fused(step.folded)), tensors
 
 
 @functools.cache

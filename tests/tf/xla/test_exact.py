@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from checkmate.progress import never, silent
-from checkmate.request import ModelRequest
+from checkmate.request import ModelRequest, Target
 from checkmate.tf.costs import session
 from checkmate.tf.xla.emission import XlaEmission
 from checkmate.tf.xla.ties import Tied, ways_to_tie
@@ -25,8 +25,11 @@ NETWORKS = Path(xla_networks.__file__)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ["resnet", "text"])
 def test_no_way_to_wait_changes_a_bit(name: str, process: TaskProcess) -> None:
-    request = ModelRequest(f"{NETWORKS}:{name}", batch_size=4, device="cpu", allow_code=True)
+    request = ModelRequest(
+        f"{NETWORKS}:{name}", batch_size=4, device="cpu", allow_code=True, target=Target.XLA.value
+    )
     graph = session.prepare(request, report=silent, cancelled=never).graph
+    assert graph.metadata["fused"]
     ways = ways_to_tie(graph)
     assert {Tied.GATED, Tied.VALUES, Tied.HELD} <= {*ways}
     for seed, tied in enumerate(ways):

@@ -13,9 +13,11 @@ from checkmate.cli.shared.output import report_text
 from checkmate.graphs.generate import training_chain
 from checkmate.pipeline.compiled.step import TracedForXla
 from checkmate.pipeline.measured_step import retrace, with_target_of
+from checkmate.pipeline.solving import keep_everything_peak, solve
 from checkmate.progress import never, silent
-from checkmate.request import ModelRequest
+from checkmate.request import ModelRequest, Target
 from checkmate.solvers.problem import SolveOptions
+from checkmate.tf.costs import session
 from checkmate.tf.xla.emission import XlaEmission
 from checkmate.units import Budget
 
@@ -46,6 +48,28 @@ def test_a_schedule_is_for_the_target_of_its_graph(
     metadata = {} if of_file is None else {"target": of_file}
     graph = dataclasses.replace(training_chain(2), metadata=metadata)
     assert with_target_of(ModelRequest("any", target=asked), graph).target == used
+
+
+@pytest.mark.parametrize("of_file", [True, False, None])
+def test_a_step_is_folded_as_the_graph_of_a_file_was(
+    of_file: bool | None, code_file: Callable[[str], Path]
+) -> None:
+    request = ModelRequest(f"{code_file(MODEL)}:make", batch_size=256, device="cpu", allow_code=True)
+    now = session.prepare(request, report=silent, cancelled=never).graph
+    older = session.prepare(dataclasses.replace(request, fused=False), report=silent, cancelled=never).graph
+    assert now.metadata["fused"] and not older.metadata["fused"] and now.n < older.n
+    graph = now if of_file else older
+    metadata = {name: value for name, value in graph.metadata.items() if name != "fused"}
+    metadata |= {} if of_file is None else {"fused": of_file}
+    graph = dataclasses.replace(graph, metadata=metadata)
+    plain = solve(graph, keep_everything_peak(graph), solver="keep-all")
+    for target in (None, Target.EXECUTOR.value):  # a file for XLA may be exported for the executor
+        at = dataclasses.replace(request, target=target)
+        found = retrace(at, graph, plain, silent, never)
+        assert found.folded.graph.fingerprint == graph.fingerprint and not found.notes
+        assert found.for_xla is (target is None)
+        again = session.prepare(found.request, report=silent, cancelled=never)
+        assert again.graph.fingerprint == graph.fingerprint
 
 
 @pytest.mark.heavy

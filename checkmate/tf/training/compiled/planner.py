@@ -15,6 +15,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.progress import Progress, Report
 from checkmate.request import OnMiss
 from checkmate.tf.models.batch import BatchLayout, Key
+from checkmate.tf.trace.fusions import fused
 from checkmate.tf.training.plans.plan import Ask, PlanRequest
 from checkmate.tf.training.trace import LiveStep
 from checkmate.tf.training.wording import not_traced, trains_plainly
@@ -93,7 +94,8 @@ class CompiledPlanner:
     def _made(self, layout: BatchLayout, report: Report) -> CompiledPlan:
         report(Progress("trace", message=f"tracing the training step, {layout.describe()}"))
         try:
-            step = self._trace(self.model, layout)
+            traced = self._trace(self.model, layout)
+            step = traced.with_folded(fused(traced.folded))
         except OnlySmallTensorsError:
             sentence = f"{layout.describe()}: nothing big enough to recompute; XLA compiles it as it is"
             return CompiledPlan(layout, None, None, sentence)

@@ -1,0 +1,146 @@
+"""Test which ops are folded into what XLA will fuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from checkmate.ir.graph import Phase
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.tf.models.batch import flatten
+from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.tf.trace.fusions import fused
+from checkmate.tf.training.trace import live_step
+from checkmate.tf.xla.compiled import compile_step
+from checkmate.tf.xla.emit import tied_step
+from checkmate.tf.xla.ties import Tied
+from tests.tf.xla.networks import NETWORKS
+
+_PRODUCTS = ("MatMul", "BatchMatMul", "Conv2D")
+
+
+def _folded(make: Callable[[], Any]) -> FoldedStep:
+    model, batch = make()
+    return live_step(model, flatten(batch)[0]).folded
+
+
+def _chain(*middle: Callable[[Any], Any]) -> Callable[[], Any]:
+    """Return a model that computes ``middle`` between two products."""
+
+    def make() -> Any:
+        inputs = keras.Input((128,))
+        x = layers.Dense(128)(inputs)
+        for each in middle:
+            x = layers.Lambda(each)(x)
+        model = keras.Model(inputs, layers.Dense(128)(x))
+        model.compile("sgd", "mse")
+        batch = np.zeros((256, 128), np.float32)
+        return model, (batch, batch)
+
+    return make
+
+
+def _values(step: FoldedStep) -> dict[Any, tuple[int, bool]]:
+    found = zip(step.values, step.graph.values, strict=True)
+    return {key: (value.bytes, value.keep) for key, value in found}
+
+
+@pytest.fixture(params=sorted(NETWORKS))
+def folded(request: pytest.FixtureRequest) -> FoldedStep:
+    """Return the step of a network, not fused yet."""
+    return _folded(NETWORKS[request.param])
+
+
+def test_a_fused_step_is_the_same_step(folded: FoldedStep) -> None:
+    found = fused(folded)
+    assert found.graph.n < folded.graph.n
+    for step in (folded, found):
+        assert sorted(op for members in step.nodes for op in members) == sorted(folded.structure.heavy)
+    made: set[int] = set()
+    for op in found.graph.ops:  # each reads what is there
+        assert made.issuperset(op.inputs)
+        made.update(op.outputs)
+    before = {
+        key: (value.bytes, value.keep) for key, value in zip(folded.values, folded.graph.values, strict=True)
+    }
+    after = {
+        key: (value.bytes, value.keep) for key, value in zip(found.values, found.graph.values, strict=True)
+    }
+    assert after.items() <= before.items()
+    assert {key for key, (_, keep) in before.items() if keep} <= after.keys()
+    assert found.graph.fixed == folded.graph.fixed and found.graph.name == folded.graph.name
+    assert fused(found).graph.fingerprint == found.graph.fingerprint
+
+
+def test_what_products_and_several_read_stays_a_value(folded: FoldedStep) -> None:
+    found, structure = fused(folded), folded.structure
+    readers: dict[int, set[int]] = {}
+    for reader, op in enumerate(folded.graph.ops):
+        for value in op.inputs:
+            readers.setdefault(value, set()).add(found.node_of[folded.nodes[reader][0]])
+    gone = [value for value, key in enumerate(folded.values) if key not in set(found.values)]
+    assert gone
+    for value in gone:
+        key = folded.values[value]
+        assert readers[value] == {found.node_of[key[0]]}  # its fusion alone reads it
+        reading = [op for op in structure.heavy if key in structure.direct_inputs(op)]
+        kinds = [structure.ops[op].type for op in (key[0], *reading)]
+        assert not any(kind.startswith(_PRODUCTS) for kind in kinds), kinds
+    updates = [Phase.UPDATE in map(structure.phase, members) for members in found.nodes]
+    before = [Phase.UPDATE in map(structure.phase, members) for members in folded.nodes]
+    assert sum(updates) == sum(before)
+
+
+def test_what_is_read_once_is_made_where_it_is_read() -> None:
+    folded = _folded(_chain(lambda x: tf.cos(tf.sin(x) * x[::-1])))
+    found, structure = fused(folded), folded.structure
+    kinds = [{structure.ops[op].type for op in members} for members in found.nodes]
+    assert any({"Sin", "Mul"} <= kind for kind in kinds), kinds
+    groups = {op.group for op in found.graph.ops if op.phase is Phase.FORWARD}
+    assert groups <= {op.group for op in folded.graph.ops}  # each still says its layer
+
+
+def test_a_row_is_no_element() -> None:
+    """What makes a whole row at once is no part of its reader's loop."""
+    folded = _folded(_chain(lambda x: tf.nn.softmax(x) * tf.sin(x[::-1])))
+    found, structure = fused(folded), folded.structure
+    for members in found.nodes:
+        kinds = {structure.ops[op].type for op in members if structure.phase(op) is Phase.FORWARD}
+        assert not {"Softmax", "Mul"} <= kinds
+
+
+def test_sums_join_what_reads_the_same_again() -> None:
+    """A gradient of batch normalization is one op with its sums."""
+    inputs = keras.Input((128,))
+    x = layers.BatchNormalization()(layers.Dense(128)(inputs))
+    model = keras.Model(inputs, layers.Dense(128)(layers.ReLU()(x)))
+    model.compile("sgd", "mse")
+    batch = np.zeros((256, 128), np.float32)
+    folded = _folded(lambda: (model, (batch, batch)))
+    found, structure = fused(folded), folded.structure
+    sums = [
+        {structure.ops[op].type for op in members if structure.phase(op) is Phase.BACKWARD}
+        for members in found.nodes
+    ]
+    assert any({"Sum", "AddN"} <= kinds for kinds in sums), sums
+
+
+@pytest.mark.heavy
+def test_xla_takes_no_more_for_the_plain_order_of_fusions(folded: FoldedStep) -> None:
+    specs = [*folded.traced.loaded.input_specs, *folded.traced.loaded.label_specs]
+
+    def temporaries(step: FoldedStep) -> int:
+        emitted = tied_step(step, Schedule.plain(step.graph), tied=Tied.RUNS)
+        return compile_step(lambda *given: emitted(*given).loss, specs).memory.temp_bytes
+
+    found = fused(folded)
+    assert temporaries(found) <= 1.02 * temporaries(folded)
+    plain, other = (simulate(step.graph, Schedule.plain(step.graph)) for step in (folded, found))
+    assert other.peak_bytes <= 1.1 * plain.peak_bytes
