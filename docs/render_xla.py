@@ -33,10 +33,9 @@ ten-thousandth of the largest variable's where that is more. `tests/tf/xla` hold
 and to 5e-6 where results of convolutions are held.
 """
 _FOOT = """\
-The solver does not know what XLA fuses, so recomputing what is fused costs less than predicted, and what
-breaks a fusion more. Convolutions on a CPU are a poor stand-in for a GPU: XLA's are slow there. No GPU was
-measured. The networks ran in several parts; the dense network and the ViT ran before embeddings' zeros were
-made late and before waiting everywhere had a price.
+Ops that XLA will probably fuse are one op of the graph; XLA decides for itself, so what a schedule takes is
+read from the compiled step. Convolutions on a CPU are a poor stand-in for a GPU: XLA's are slow there. No GPU
+was measured.
 
 To measure again, run `python -m tests.benchmarks.xla -o docs/results/xla/steps.json`, then
 `python docs/render_xla.py`.
