@@ -179,7 +179,7 @@ def _allocator_notes(device: Device) -> list[str]:
 
 
 def with_kernels_of(request: ModelRequest, graph: Graph) -> ModelRequest:
-    """Return ``request`` with the batch, the kernels and the folding of ``graph``.
+    """Return ``request`` with the batch, kernels and folding of ``graph``.
 
     It then folds into that graph in any process. Graphs of before 0.2 name no kernels; they follow oneDNN's.
     """

@@ -92,7 +92,7 @@ def _is_small(folded: FoldedStep, node: int) -> bool:
 
 
 def _is_fused_into(structure: Structure, key: Key, members: Iterable[int]) -> bool:
-    """Return whether all of ``members`` that read ``key`` compute it themselves."""
+    """Return whether ``members`` that read ``key`` compute it themselves."""
     if key[1] == TOKEN:
         return True
     if not _is_fused(structure.ops[key[0]]):
@@ -102,7 +102,7 @@ def _is_fused_into(structure: Structure, key: Key, members: Iterable[int]) -> bo
 
 
 def _is_fused(op: tf.Operation) -> bool:
-    """Return whether XLA computes ``op``, element by element, where it is read."""
+    """Return whether XLA computes ``op`` by elements, where it is read."""
     return op.type in _MOVED or (op.type in ELEMENTWISE_TYPES and op.type not in _OF_ROWS)
 
 
