@@ -40,7 +40,7 @@ from checkmate.tf.models.load import load_model
 from checkmate.tf.peers.build import build, recomputable_layers
 from checkmate.tf.trace.fusions import fused
 from checkmate.tf.training.measure import restored
-from checkmate.tf.training.trace import KerasStep, live_step
+from checkmate.tf.training.trace import KerasStep, step_of_fit
 from checkmate.tf.xla.compiled import StepCompilation, compile_step
 from checkmate.tf.xla.costs import costs_for_xla
 from checkmate.tf.xla.emit import tied_step
@@ -89,7 +89,7 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
     tensors = [_random(spec, label=False) for spec in loaded.input_specs]
     tensors += [_random(spec, label=True) for spec in loaded.label_specs]
     layout, _ = flatten((tensors[0], tensors[1]))
-    step = live_step(loaded.model, layout)
+    step = step_of_fit(loaded.model, layout)
     folded = fused(step.folded)
     step = step.with_folded(dataclasses.replace(folded, graph=costs_for_xla(folded)))
     variables = [*loaded.model.variables, *loaded.model.optimizer.variables]

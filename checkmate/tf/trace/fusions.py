@@ -10,6 +10,7 @@ What several read stays a value.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 
 import tensorflow as tf
@@ -18,7 +19,7 @@ from checkmate.ir.graph import Phase
 from checkmate.tf.trace.clusters import Union, ordered_clusters
 from checkmate.tf.trace.coarsen import FoldedStep, regrouped
 from checkmate.tf.trace.dataflow import TOKEN, Key, Structure
-from checkmate.tf.trace.op_kinds import ELEMENTWISE_TYPES, LIGHT_BYTES
+from checkmate.tf.trace.op_kinds import ELEMENTWISE_TYPES, GRADIENT_OVER_LOGITS, LIGHT_BYTES
 
 _REDUCTIONS = frozenset({"Sum", "Mean", "Max", "Min", "Prod", "BiasAddGrad"})
 _OF_ROWS = frozenset({"Softmax", "LogSoftmax"})  # each element is of a whole row
@@ -34,7 +35,23 @@ def fused(folded: FoldedStep) -> FoldedStep:
     for members, last in zip(folded.nodes, _last_of_fusions(folded), strict=True):
         for member in (*members, folded.nodes[last][0]):
             union.join(members[0], member)
-    return regrouped(folded, ordered_clusters(structure, union))
+    return _without_reuse(regrouped(folded, ordered_clusters(structure, union)))
+
+
+def _without_reuse(folded: FoldedStep) -> FoldedStep:
+    """Return the step in which no gradient is written over its logits.
+
+    TensorFlow's kernel does that. XLA reads the logits again, for the loss: a GPT's schedule took all of them
+    more than was planned.
+    """
+    structure = folded.structure
+    changed = tuple(
+        dataclasses.replace(op, takes_over=())
+        if any(structure.ops[member].type in GRADIENT_OVER_LOGITS for member in members)
+        else op
+        for op, members in zip(folded.graph.ops, folded.nodes, strict=True)
+    )
+    return dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, ops=changed))
 
 
 def _last_of_fusions(folded: FoldedStep) -> list[int]:

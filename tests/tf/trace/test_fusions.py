@@ -17,7 +17,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.tf.models.batch import flatten
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.fusions import fused
-from checkmate.tf.training.trace import live_step
+from checkmate.tf.training.trace import live_step, step_of_fit
 from checkmate.tf.xla.compiled import compile_step
 from checkmate.tf.xla.emit import tied_step
 from checkmate.tf.xla.ties import Tied
@@ -130,6 +130,24 @@ def test_sums_join_what_reads_the_same_again() -> None:
         for members in found.nodes
     ]
     assert any({"Sum", "AddN"} <= kinds for kinds in sums), sums
+
+
+def test_logits_live_beside_their_gradient() -> None:
+    inputs = keras.Input((16,))
+    model = keras.Model(inputs, layers.Dense(2048)(layers.Dense(16)(inputs)))
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    layout, _ = flatten((np.zeros((1024, 16), np.float32), np.zeros(1024, np.int32)))
+    folded = step_of_fit(model, layout).folded  # it returns metrics, so logits may be let go
+    found = fused(folded)
+
+    def peak(step: FoldedStep) -> int:
+        return simulate(step.graph, Schedule.plain(step.graph)).peak_bytes - step.graph.fixed_bytes
+
+    logits = 1024 * 2048 * 4
+    assert peak(folded) < 1.1 * logits and peak(found) >= 2 * logits
+    emitted = tied_step(found, Schedule.plain(found.graph), tied=Tied.RUNS)
+    taken = compile_step(lambda *given: emitted(*given).loss, layout.specs).memory.temp_bytes
+    assert 2 * logits <= taken <= 1.05 * peak(found)
 
 
 @pytest.mark.heavy
