@@ -248,6 +248,10 @@ class StepSolver:
         """
         return known_minimum(graph, constraints=self.constraints).bytes
 
+    def bound_bytes(self, graph: Graph) -> int:
+        """Return the bytes that every schedule requests."""
+        return run_once_bound(constrained(graph, self.constraints or Constraints())).bytes
+
 
 def _all_constraints(constraints: Constraints | None, options: SolveOptions) -> Constraints:
     """Return the constraints, with what the options say about gradients."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from checkmate.errors import BudgetBelowMinimumError
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
+from checkmate.memory.lower import lowered
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.compiled.step import TracedForXla
 from checkmate.pipeline.following import Following
@@ -132,7 +133,8 @@ class CompiledSearch:
     def _least(self) -> Schedule:
         graph = self.step.graph
         schedule = self._kept(self._solver.solve(graph, self._solver.minimum_bytes(graph)))
-        return Schedule.plain(graph) if schedule is None else schedule
+        known = Schedule.plain(graph) if schedule is None else schedule
+        return lowered(graph, known, self._solver.bound_bytes(graph), self._solved)
 
     def _kept(self, result: SolveResult) -> Schedule | None:
         """Return the schedule of ``result``, and remember what it is of."""

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from checkmate.errors import JitCompiledError, OnlySmallTensorsError, TraceError
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
+from checkmate.memory.lower import lowered
 from checkmate.progress import Progress, Report
 from checkmate.request import OnMiss
 from checkmate.tf.models.batch import BatchLayout, Key
@@ -126,21 +128,22 @@ class CompiledPlanner:
         return self._limit
 
     def _least(self, graph: Graph, report: Report) -> Schedule:
-        return self.request.least(graph, report).schedule
+        known = self.request.least(graph, report)
+        return lowered(graph, known.schedule, known.bound_bytes, partial(self._solved, graph, report))
+
+    def _solved(self, graph: Graph, report: Report, asked: int) -> Schedule | None:
+        found = self.request.answer(Ask(graph, asked, None, None), report)
+        return self.request.segments(graph, found, report).schedule
 
     def _fitted(
         self, step: LiveStep, graph: Graph, plain: StepCompilation, limit: int, report: Report
     ) -> XlaFit:
-        def solved(asked: int) -> Schedule | None:
-            found = self.request.answer(Ask(graph, asked, None, None), report)
-            return self.request.segments(graph, found, report).schedule
-
         return fit_compiled(
             graph,
             plain,
             limit,
             compile=lambda schedule, tied: self._compiled(step, schedule, tied),
-            solve=solved,
+            solve=partial(self._solved, graph, report),
             least=lambda: self._least(graph, report),
             report=report,
             whole=lambda asked: self.request.whole(graph, asked),
