@@ -31,13 +31,13 @@ ALL = ("dense", "transformer", "mixer", "normalized")
 def test_temporaries_fall_with_the_schedule_and_only_with_ties(name: str) -> None:
     step, _ = traced(name)
     plain = compile_step(step.plain(), step.layout.specs).memory.temp_bytes
-    # An op of batch normalization reads so much at once that half of this small network is nearly the least.
-    least, most, untied_most = (0.5, 0.9, 0.99) if name == "normalized" else (0.45, 0.75, 0.8)
-    found = [temp_bytes(step, solved(name, share)) for share in (0.75, least)]
-    untied = temp_bytes(step, solved(name, least), tied=Tied.NONE)
+    # With batch norms the plain order requests more than XLA takes, and half of it is nearly the least.
+    shares = (0.6, 0.5) if name == "normalized" else (0.75, 0.45)
+    found = [temp_bytes(step, solved(name, share)) for share in shares]
+    untied = temp_bytes(step, solved(name, shares[1]), tied=Tied.NONE)
     assert found[0] < plain
-    assert found[1] < most * plain
-    assert found[1] < untied_most * untied
+    assert found[1] < 0.75 * plain
+    assert found[1] < 0.8 * untied
 
 
 @pytest.mark.heavy
