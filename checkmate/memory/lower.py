@@ -1,7 +1,7 @@
 """Lower the least memory that is known by solving for less.
 
-A fast heuristic finds the first schedule. Of graphs whose ops read many values at once, such as fusions, it
-may hold three times what a solver needs: a dense network's 54 % of everything, and 18 %.
+A fast heuristic finds the first schedule. Where ops read many values at once, as fusions do, it may need four
+times what a solver needs: of what a dense network holds in all, 54 % and 12 %.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def lowered(graph: Graph, known: Schedule, bound: int, solve: Callable[[int], Sc
     """Return ``known``, or a schedule with less memory that solving finds.
 
     ``bound``: bytes that every schedule takes. ``solve``: bytes → a schedule within them, or None. It is
-    called five times at most, each time for half the way to what it found out.
+    called five times at most, each time halfway between what is too little and what is known.
     """
     best, low = known, bound
     for _ in range(_SOLVES):

@@ -249,7 +249,7 @@ class StepSolver:
         return known_minimum(graph, constraints=self.constraints).bytes
 
     def bound_bytes(self, graph: Graph) -> int:
-        """Return the bytes that every schedule requests."""
+        """Return the bytes that every schedule requests at least."""
         return run_once_bound(constrained(graph, self.constraints or Constraints())).bytes
 
 

@@ -108,7 +108,7 @@ def test_what_is_read_once_is_made_where_it_is_read() -> None:
 
 
 def test_a_row_is_no_element() -> None:
-    """What makes a whole row at once is no part of its reader's loop."""
+    """Keep a softmax, which needs whole rows, out of the op that reads it."""
     folded = _folded(_chain(lambda x: tf.nn.softmax(x) * tf.sin(x[::-1])))
     found, structure = fused(folded), folded.structure
     for members in found.nodes:
@@ -117,7 +117,7 @@ def test_a_row_is_no_element() -> None:
 
 
 def test_sums_join_what_reads_the_same_again() -> None:
-    """A gradient of batch normalization is one op with its sums."""
+    """Put the gradient of a batch norm and its sums into one op."""
     inputs = keras.Input((128,))
     x = layers.BatchNormalization()(layers.Dense(128)(inputs))
     model = keras.Model(inputs, layers.Dense(128)(layers.ReLU()(x)))
