@@ -161,6 +161,9 @@ class _AnswersOnce:
     def minimum_bytes(self, graph: Graph) -> int:
         return pipeline.keep_everything_peak(graph)
 
+    def bound_bytes(self, graph: Graph) -> int:
+        return graph.fixed_bytes
+
 
 def test_what_was_compiled_for_more_is_known_where_less_is_wanted() -> None:
     graph = _long_chain()
