@@ -37,8 +37,7 @@ orders for speed: only the dense network takes less by one. *Memory scheduler* i
 in all but the ResNet. Larger networks were measured [on a GPU](#on-a-gpu).
 
 `python -m tests.benchmarks.jax -o docs/results/jax/NAME.json` measures it, and `python docs/render_jax.py`
-writes this page. These six networks were measured before schedules kept small results in memory, and before
-gates ([how it works](../jax.md#how-it-works)); Keras and Equinox after.
+writes this page.
 """
 _COLUMNS = (
     "step",

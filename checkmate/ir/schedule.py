@@ -122,6 +122,10 @@ class Schedule:
         """Return the number of steps that repeat an op."""
         return len(self.steps) - int(self.first_occurrence.sum())
 
+    def same_steps(self, other: Schedule | None) -> bool:
+        """Return whether ``other`` executes the same ops in the same order."""
+        return other is not None and np.array_equal(self.steps, other.steps)
+
     def require_graph(self, graph: Graph) -> None:
         """Raise unless this schedule was made for ``graph``.
 

@@ -14,8 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-import numpy as np
-
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.meter_aim import MeterAim, Shot
@@ -62,7 +60,7 @@ class Compiler(Generic[Way, Made]):
     it the graph's costs count. ``whole``: bytes of the graph → schedules that recompute whole segments, the
     cheapest first. Compilers often take less for them than for others that request as much. ``near``: of the
     room; a schedule that takes more in one way is not tried in another. ``near_order``: the same, for the
-    plain order. ``says_least``: whether the closest is compiled in all ways where nothing fits, however far
+    plain order. ``says_least``: whether the smallest is compiled in all ways where nothing fits, however far
     it is. ``extra``: what a way takes on top, as a share of the plain order's cost.
     """
 
@@ -126,13 +124,13 @@ class CompilingSearch(Generic[Way, Made]):
         if not any(self.compiler.extra(each.way) <= 0.0 for each in self.fitting):
             self._try_solved()
             self._try_whole()
+        near = math.inf if self.compiler.says_least else self.compiler.near
         if not self.fitting:
             least = self.compiler.least()
             if least is not None:
-                self._try(least, self.compiler.ways)
+                self._try(least, self.compiler.ways, near)
         if self.tried and not self.fitting:
             closest = min(self.tried, key=self._worth)
-            near = math.inf if self.compiler.says_least else self.compiler.near
             self._try(closest.schedule, self.compiler.ways, near)
         return min(self.fitting or self.tried, key=self._worth, default=None)
 
@@ -175,7 +173,7 @@ class CompilingSearch(Generic[Way, Made]):
             if schedule is None:
                 aim.found_nothing()
             else:
-                if not any(_same(schedule, known) for known in schedules):
+                if not any(schedule.same_steps(known) for known in schedules):
                     schedules.append(schedule)
                 found = self._try(schedule, self.compiler.ways[: self.compiler.usual])
                 requested = simulate(self.graph, schedule).peak_bytes - fixed
@@ -207,7 +205,7 @@ class CompilingSearch(Generic[Way, Made]):
         It ends with the first that keeps the budget, or is far over it. What was compiled before is known.
         The ways come first that took the least of the schedules before.
         """
-        found = [each for each in self.tried if _same(each.schedule, schedule) and each.way in ways]
+        found = [each for each in self.tried if schedule.same_steps(each.schedule) and each.way in ways]
         cost = float(simulate(self.graph, schedule).cost)
         for way in sorted(ways, key=self._wins, reverse=True):
             smallest = min((each.temporary for each in found), default=None)
@@ -227,7 +225,10 @@ class CompilingSearch(Generic[Way, Made]):
         """Return of how many schedules a way took less than another way."""
         others = [each for each in self.tried if each.way != way]
         return sum(
-            any(_same(each.schedule, other.schedule) and each.temporary < other.temporary for other in others)
+            any(
+                each.schedule.same_steps(other.schedule) and each.temporary < other.temporary
+                for other in others
+            )
             for each in self.tried
             if each.way == way
         )
@@ -242,7 +243,3 @@ class CompilingSearch(Generic[Way, Made]):
 
     def _extra(self, way: Way) -> float:
         return self.compiler.extra(way) * self.graph.base_cost
-
-
-def _same(one: Schedule, other: Schedule) -> bool:
-    return np.array_equal(one.steps, other.steps)

@@ -17,6 +17,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,9 @@ import tensorflow as tf
 from checkmate.bench.common.machine import this_machine
 from checkmate.catalog.peers import find_method
 from checkmate.errors import CheckmateError
+from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
+from checkmate.memory.lower import lowered
 from checkmate.pipeline.counted import solve_counted
 from checkmate.pipeline.segments import in_segments
 from checkmate.progress import silent
@@ -38,13 +41,13 @@ from checkmate.solvers.problem import SolveOptions
 from checkmate.tf.models.batch import flatten
 from checkmate.tf.models.load import load_model
 from checkmate.tf.peers.build import build, recomputable_layers
-from checkmate.tf.trace.fusions import fused
+from checkmate.tf.trace.fusions import fused, loose
 from checkmate.tf.training.measure import restored
 from checkmate.tf.training.trace import KerasStep, step_of_fit
 from checkmate.tf.xla.compiled import StepCompilation, compile_step
 from checkmate.tf.xla.costs import costs_for_xla
 from checkmate.tf.xla.emit import tied_step
-from checkmate.tf.xla.fit import XlaFit, fit_compiled
+from checkmate.tf.xla.fit import Solving, XlaFit, fit_compiled
 from checkmate.tf.xla.ties import Tied
 
 NETWORKS = {"dense": 4096, "transformer": 32, "gpt": 16, "vit": 32, "text": 32, "mixer": 32, "resnet": 16}
@@ -181,26 +184,28 @@ def _fit(step: KerasStep, plain: StepCompilation, share: float) -> XlaFit:
     fixed = plain.memory.peak_bytes - plain.memory.temp_bytes
     options = SolveOptions(time_limit_s=_SOLVER_S)
 
-    def solve(asked: int) -> Schedule | None:
-        found = solve_counted(step.graph, asked, options=options, listener=SilentListener())
-        return in_segments(step.graph, found, options=options).schedule
+    def solve(graph: Graph, asked: int) -> Schedule | None:
+        found = solve_counted(graph, asked, options=options, listener=SilentListener())
+        return in_segments(graph, found, options=options).schedule
 
-    def least() -> Schedule:
+    def whole(graph: Graph, asked: int) -> list[Schedule]:
+        return [each.require_schedule() for each in whole_segments(graph, asked)]
+
+    def least(graph: Graph) -> Schedule:
         from checkmate.pipeline import known_minimum
 
-        found = solve(known_minimum(step.graph).bytes)
-        assert found is not None
-        return found
+        known = known_minimum(graph)
+        found = solve(graph, known.bytes) or known.schedule
+        return lowered(graph, found, known.bound.bytes, partial(solve, graph))
 
     return fit_compiled(
         step.graph,
         plain,
         fixed + int(share * plain.memory.temp_bytes),
         compile=lambda schedule, tied: compile_step(_scheduled(step, schedule, tied), step.layout.specs),
-        solve=solve,
-        least=least,
+        solving=Solving(solve, least, whole),
         report=silent,
-        whole=lambda asked: [each.require_schedule() for each in whole_segments(step.graph, asked)],
+        loose=loose(step.folded, step.graph),
     )
 
 

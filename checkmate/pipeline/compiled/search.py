@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from checkmate.errors import BudgetBelowMinimumError
-from checkmate.ir.result import SolveResult
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.lower import lowered
 from checkmate.memory.simulate import simulate
@@ -15,7 +17,7 @@ from checkmate.pipeline.segments import in_segments
 from checkmate.pipeline.solving import StepSolver, keep_everything_peak, solve
 from checkmate.solvers.baselines.whole import whole_segments
 from checkmate.tf.xla.compiled import StepCompilation
-from checkmate.tf.xla.fit import XlaAttempt, XlaFit, fit_compiled, none_fits, smallest_remedy
+from checkmate.tf.xla.fit import Solving, XlaAttempt, XlaFit, fit_compiled, none_fits, smallest_remedy
 from checkmate.tf.xla.ties import ways_to_tie
 from checkmate.units import Budget, plural
 
@@ -52,7 +54,7 @@ class CompiledSearch:
         """Return what arguments, results and temporaries may take in all."""
         least = 0
         if budget == Budget():
-            least = self.step.compiled(self._least()).memory.peak_bytes
+            least = self.step.compiled(self._least(self.step.graph)).memory.peak_bytes
         return budget.resolve(keep_everything_peak=self.plain.memory.peak_bytes, minimum=least)
 
     def fitted(self, goal: int) -> FittedStep:
@@ -77,10 +79,9 @@ class CompiledSearch:
             self.plain,
             goal,
             compile=self.step.compiled,
-            solve=self._solved,
-            least=self._least,
+            solving=Solving(self._solved, self._least, self._whole),
             report=self.step.report,
-            whole=self._whole,
+            loose=self.step.loose,
         )
         self._attempts += fit.attempts
         known = [each for each in self._attempts if each.memory.peak_bytes <= goal]
@@ -106,45 +107,65 @@ class CompiledSearch:
         best = min(tried, key=lambda attempt: attempt.memory.peak_bytes)
         return FittedStep(result, XlaFit(self.plain.memory, allowed, best, tuple(tried), seconds))
 
-    def _solved(self, asked: int) -> Schedule | None:
+    def _solved(self, graph: Graph, asked: int) -> Schedule | None:
         try:
-            return self._kept(self._in_segments(self._solver.solve_above_minimum(self.step.graph, asked)))
+            found = self._solver.solve_above_minimum(graph, asked)
         except BudgetBelowMinimumError:
             return None
+        return self._kept(graph, self._in_segments(graph, found))
 
-    def _in_segments(self, result: SolveResult) -> SolveResult:
+    def _in_segments(self, graph: Graph, result: SolveResult) -> SolveResult:
         solver = self._solver
         if solver.name != "auto":
             return result
-        heard = Following(self.step.graph, solver.report, solver.cancelled)
+        heard = Following(graph, solver.report, solver.cancelled)
         return in_segments(
-            self.step.graph, result, options=solver.options, listener=heard, constraints=solver.constraints
+            graph, result, options=solver.options, listener=heard, constraints=solver.constraints
         )
 
-    def _whole(self, asked: int) -> list[Schedule]:
+    def _whole(self, graph: Graph, asked: int) -> list[Schedule]:
         if self._solver.name != "auto":
             return []
         limits = self._solver.constraints
         if limits is not None and not limits.is_empty:
             return []
-        kept = map(self._kept, whole_segments(self.step.graph, asked))
+        kept = [self._kept(graph, found) for found in whole_segments(graph, asked)]
         return [schedule for schedule in kept if schedule is not None]
 
-    def _least(self) -> Schedule:
-        graph = self.step.graph
-        schedule = self._kept(self._solver.solve(graph, self._solver.minimum_bytes(graph)))
-        known = Schedule.plain(graph) if schedule is None else schedule
-        return lowered(graph, known, self._solver.bound_bytes(graph), self._solved)
+    def _least(self, graph: Graph) -> Schedule:
+        found = self._kept(graph, self._solver.solve(graph, self._solver.minimum_bytes(graph)))
+        known = Schedule.plain(graph) if found is None else found
+        return lowered(graph, known, self._solver.bound_bytes(graph), partial(self._solved, graph))
 
-    def _kept(self, result: SolveResult) -> Schedule | None:
+    def _kept(self, graph: Graph, result: SolveResult) -> Schedule | None:
         """Return the schedule of ``result``, and remember what it is of."""
-        self._results.append(result)
+        self._results.append(result if graph is self.step.graph else _of(self.step.graph, result))
         return result.schedule
 
     def _result_of(self, schedule: Schedule | None) -> SolveResult:
         """Return what solving gave ``schedule``; else it is the plain order."""
         graph = self.step.graph
         for result in self._results:
-            if schedule is not None and result.schedule is schedule:
+            if schedule is not None and schedule.same_steps(result.schedule):
                 return result
         return solve(graph, keep_everything_peak(graph), solver="keep-all")
+
+
+def _of(graph: Graph, result: SolveResult) -> SolveResult:
+    """Return a result as one of ``graph``, which has the same ops.
+
+    What the solver proved was of a graph that counts less, so only the cost of all ops is a bound.
+    """
+    if result.schedule is None:
+        return result
+    schedule = Schedule.of(graph, result.schedule.steps)
+    replayed = simulate(graph, schedule)
+    return replace(
+        result,
+        schedule=schedule,
+        status=SolveStatus.FEASIBLE,
+        budget_bytes=max(result.budget_bytes, replayed.peak_bytes),
+        peak_bytes=replayed.peak_bytes,
+        lower_bound=graph.base_cost,
+        assumptions=(),
+    )

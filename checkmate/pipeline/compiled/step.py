@@ -16,6 +16,7 @@ from checkmate.tf.fresh import run_task
 from checkmate.tf.measure.compiled_memory import compiled_memory
 from checkmate.tf.room import free_room
 from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.tf.trace.fusions import loose
 from checkmate.tf.xla.compiled import StepCompilation
 from checkmate.tf.xla.emission import XlaEmission
 from checkmate.tf.xla.memory import XlaMemory
@@ -42,6 +43,11 @@ class TracedForXla:
     def graph(self) -> Graph:
         """Return the graph that is solved."""
         return self.folded.graph
+
+    @property
+    def loose(self) -> Graph | None:
+        """Return the graph with less scratch; None: there is no less."""
+        return loose(self.folded, self.graph)
 
     def compiled(self, schedule: Schedule | None, tied: Tied = Tied.RUNS) -> StepCompilation:
         """Compile the plain step (None) or a scheduled one, and run nothing.

@@ -11,17 +11,17 @@ What several read stays a value.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import tensorflow as tf
 
-from checkmate.ir.graph import Phase
+from checkmate.ir.graph import Graph, Phase
 from checkmate.tf.trace.clusters import Union, ordered_clusters
 from checkmate.tf.trace.coarsen import FoldedStep, regrouped
 from checkmate.tf.trace.dataflow import TOKEN, Key, Structure
-from checkmate.tf.trace.op_kinds import ELEMENTWISE_TYPES, GRADIENT_OVER_LOGITS, LIGHT_BYTES
+from checkmate.tf.trace.op_kinds import ELEMENTWISE_TYPES, GRADIENT_OVER_LOGITS, LIGHT_BYTES, REDUCTIONS
 
-_REDUCTIONS = frozenset({"Sum", "Mean", "Max", "Min", "Prod", "BiasAddGrad"})
+_SUMS = REDUCTIONS | {"BiasAddGrad"}
 _OF_ROWS = frozenset({"Softmax", "LogSoftmax"})  # each element is of a whole row
 _MOVED = frozenset(
     {"BroadcastTo", "Tile", "Fill", "Pad", "PadV2", "Slice", "StridedSlice", "ConcatV2", "Pack", "Transpose"}
@@ -52,6 +52,36 @@ def _without_reuse(folded: FoldedStep) -> FoldedStep:
         for op, members in zip(folded.graph.ops, folded.nodes, strict=True)
     )
     return dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, ops=changed))
+
+
+def loose(folded: FoldedStep, graph: Graph) -> Graph | None:
+    """Return ``graph`` without scratch for what passes between loops.
+
+    What an op holds by itself was counted as TensorFlow's executor holds it. XLA holds between nothing and
+    that, so what is solved on this graph may take more than it requests. ``graph``: the graph of ``folded``,
+    with costs. None: no op has such scratch.
+    """
+    structure = folded.structure
+    passing = dict.fromkeys(_passing(folded), 0)
+    lighter = dataclasses.replace(structure, bytes_of={**structure.bytes_of, **passing})
+    counted = regrouped(dataclasses.replace(folded, structure=lighter), folded.nodes).graph.ops
+    ops = tuple(
+        dataclasses.replace(op, workspace_bytes=min(op.workspace_bytes, less.workspace_bytes))
+        for op, less in zip(graph.ops, counted, strict=True)
+    )
+    return None if ops == graph.ops else dataclasses.replace(graph, ops=ops)
+
+
+def _passing(folded: FoldedStep) -> Iterator[Key]:
+    """Yield what loops alone make and read, inside of one op."""
+    structure, values = folded.structure, frozenset(folded.values)
+    for members in folded.nodes:
+        made = {key for op in members for key in structure.outputs(op)} - values
+        inside = made.intersection(key for op in members for key in structure.direct_inputs(op))
+        for op in members:
+            if not _reads_in_loop(structure.ops[op]):
+                inside.difference_update(structure.outputs(op), structure.direct_inputs(op))
+        yield from inside
 
 
 def _last_of_fusions(folded: FoldedStep) -> list[int]:
@@ -124,4 +154,4 @@ def _is_fused(op: tf.Operation) -> bool:
 
 
 def _reads_in_loop(op: tf.Operation) -> bool:
-    return _is_fused(op) or op.type in _REDUCTIONS
+    return _is_fused(op) or op.type in _SUMS

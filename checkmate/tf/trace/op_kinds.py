@@ -117,7 +117,7 @@ def source(tensor: tf.Tensor) -> tf.Tensor:
 
 
 _ALIGNED = 64  # bytes
-_REDUCTIONS = frozenset({"Sum", "Mean", "Max", "Min", "Prod"})
+REDUCTIONS = frozenset({"Sum", "Mean", "Max", "Min", "Prod"})
 # Their attributes that read an input transposed.
 _MATRIX_PRODUCTS = {"MatMul": ("transpose_a", "transpose_b"), "BatchMatMulV2": ("adj_x", "adj_y")}
 
@@ -140,7 +140,7 @@ def _reduces_nothing(op: tf.Operation) -> bool:
 
     Gradients of broadcasts often do. TensorFlow turns such a reduction into a reshape.
     """
-    if op.type not in _REDUCTIONS:
+    if op.type not in REDUCTIONS:
         return False
     before, after = op.inputs[0].shape, op.outputs[0].shape
     known = before.is_fully_defined() and after.is_fully_defined()

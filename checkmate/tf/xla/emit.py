@@ -128,7 +128,10 @@ class _TiedEmitter(Copies):
         """Return ``inputs``, some of which wait where XLA:CPU needs that."""
         op, inputs = self.structure.ops[member], list(inputs)
         if self.cpu.helps and is_filter_slope(op) and can_be_tied(inputs[0]) and can_be_tied(inputs[2]):
-            inputs[0] = self._ties.tie(inputs[0], [inputs[2]], self.scope)  # it is transposed: a copy anyhow
+            first, slope = inputs[0], inputs[2]
+            inputs[0] = self._ties.tie(first, [slope], self.scope)  # it is transposed: a copy anyhow
+            if self.tied is Tied.HELD:  # or its copy is made while the value is still computed again
+                inputs[2] = self._ties.tie(slope, [first], self.scope)
         if self._gate.waits(node, op):
             number = self._operand(member, inputs, largest=False)
             if number is not None:

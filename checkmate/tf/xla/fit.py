@@ -10,7 +10,8 @@ tied. So the order alone is tried first, and then the solver's budget is correct
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from checkmate.errors import NoScheduleError
 from checkmate.ir.graph import Graph
@@ -27,8 +28,19 @@ _NEAR_ORDER = 1.6  # of the room: a mixer's plain order took 0.77 of that where 
 _HOLDING = 0.1  # of the step: where all steps wait it took 3 to 15 % more, whatever was computed again
 
 Compile = Callable[[Schedule, Tied], StepCompilation]
-Solve = Callable[[int], Schedule | None]
-Whole = Callable[[int], Sequence[Schedule]]
+
+
+@dataclass(frozen=True, eq=False)
+class Solving:
+    """How schedules of a graph come to be.
+
+    ``solve``: a graph and its bytes → a schedule within them, or None. ``least``: the schedule with the least
+    memory known. ``whole``: a graph and its bytes → schedules of whole segments, which XLA takes less for.
+    """
+
+    solve: Callable[[Graph, int], Schedule | None]
+    least: Callable[[Graph], Schedule]
+    whole: Callable[[Graph, int], Sequence[Schedule]] = lambda graph, asked: ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,63 +128,90 @@ def fit_compiled(
     budget_bytes: int,
     *,
     compile: Compile,
-    solve: Solve,
-    least: Callable[[], Schedule],
+    solving: Solving,
     report: Report,
-    whole: Whole = lambda asked: (),
+    loose: Graph | None = None,
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> XlaFit:
     """Return the cheapest schedule whose compiled step keeps ``budget_bytes``.
 
-    The bytes are arguments, results and temporaries together. ``solve``: bytes of the graph → a schedule
-    within them, or None. ``least``: the schedule with the least memory known; where nothing else keeps the
-    budget it is tried, and then with all its steps tied. Where nothing does, the closest is chosen.
-    ``whole``: bytes of the graph → schedules of whole segments, which XLA takes less for. ``tell``: takes a
-    sentence before the first, where they are slow to compile.
+    The bytes are arguments, results and temporaries together. Where nothing else keeps them, the schedule
+    with the least memory is tried, and then with all its steps tied. ``loose``: the same ops, which count
+    less; where still nothing keeps the budget its schedules are tried. Where those do not either, the closest
+    is chosen. ``tell``: takes a sentence before the first schedule, where they are slow to compile.
     """
     if plain.memory.peak_bytes <= budget_bytes:
         return XlaFit(plain.memory, budget_bytes, None, (), plain.seconds)
-    fixed = plain.memory.peak_bytes - plain.memory.temp_bytes
     seconds = [plain.seconds]
+    fixed = plain.memory.peak_bytes - plain.memory.temp_bytes
+    room = max(1, budget_bytes - fixed)
+    tried: list[Compiled[Tied, XlaMemory]] = []
 
     def compiled(schedule: Schedule, tied: Tied) -> tuple[XlaMemory, int]:
-        number = f"compiling attempt {len(seconds)} of {compiler.most} at most with XLA"
+        number = f"compiling attempt {len(seconds)} of {most} at most with XLA"
         report(Progress("compile", message=f"{number}; the plain step took {plain.seconds:.0f} s"))
-        made = compile(schedule, tied)
+        made = compile(_of(graph, schedule), tied)
         seconds.append(made.seconds)
         return made.memory, made.memory.peak_bytes - fixed
 
-    def solved(asked: int) -> Schedule | None:
-        report(Progress("solve", message=f"solving for {format_bytes(asked)}"))
-        return solve(asked)
-
-    ways, usual, order = ways_to_tie(graph), usual_ways(graph), ways_to_order(graph)
-    compiler = Compiler(
-        ways,
-        usual,
-        lambda tied: tied in order,
-        compiled,
-        solved,
-        least,
-        whole=whole,
-        near_order=_NEAR_ORDER,
-        says_least=True,
-        extra=lambda tied: _HOLDING if tied is Tied.ALL else 0.0,
-    )
-    if slow := slow_to_compile(plain.seconds, compiler.most):
+    graphs = [each for each in (graph, loose) if each is not None]
+    compilers = [_compiler(each, compiled, solving, report) for each in graphs]
+    most = sum(each.most for each in compilers)
+    if slow := slow_to_compile(plain.seconds, most):
         tell(slow)
-    everything = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
-    rate = max(1, plain.memory.temp_bytes) / max(1, everything)
-    search = CompilingSearch(graph, max(1, budget_bytes - fixed), rate, compiler)
-    best = search.run()
-    attempts = {id(each): _attempt(graph, each) for each in search.tried}
+    best = None
+    for each, compiler in zip(graphs, compilers, strict=True):
+        known = [replace(one, schedule=_of(each, one.schedule)) for one in tried]
+        search = CompilingSearch(each, room, _rate(each, plain.memory), compiler, known)
+        best, tried = search.run(), search.tried
+        if search.fitting:
+            break
+    attempts = {id(each): _attempt(graph, each) for each in tried}
     chosen = None if best is None else attempts[id(best)]
     if chosen is not None and chosen.memory.peak_bytes >= plain.memory.peak_bytes:
         chosen = None
     return XlaFit(plain.memory, budget_bytes, chosen, tuple(attempts.values()), sum(seconds))
 
 
+def _compiler(
+    graph: Graph,
+    compiled: Callable[[Schedule, Tied], tuple[XlaMemory, int]],
+    solving: Solving,
+    report: Report,
+) -> Compiler[Tied, XlaMemory]:
+    """Return how schedules of ``graph`` are found and compiled."""
+
+    def solved(asked: int) -> Schedule | None:
+        report(Progress("solve", message=f"solving for {format_bytes(asked)}"))
+        return solving.solve(graph, asked)
+
+    order = ways_to_order(graph)
+    return Compiler(
+        ways_to_tie(graph),
+        usual_ways(graph),
+        lambda tied: tied in order,
+        compiled,
+        solved,
+        partial(solving.least, graph),
+        whole=partial(solving.whole, graph),
+        near_order=_NEAR_ORDER,
+        says_least=True,
+        extra=lambda tied: _HOLDING if tied is Tied.ALL else 0.0,
+    )
+
+
+def _rate(graph: Graph, plain: XlaMemory) -> float:
+    """Return how many bytes XLA takes for each of the graph's, plainly."""
+    everything = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
+    return max(1, plain.temp_bytes) / max(1, everything)
+
+
 def _attempt(graph: Graph, each: Compiled[Tied, XlaMemory]) -> XlaAttempt:
     overhead = each.cost / graph.base_cost - 1 if graph.base_cost else 0.0
     extra = len(each.schedule.steps) - graph.n
-    return XlaAttempt(each.schedule, each.way, extra, overhead, each.made)
+    return XlaAttempt(_of(graph, each.schedule), each.way, extra, overhead, each.made)
+
+
+def _of(graph: Graph, schedule: Schedule) -> Schedule:
+    """Return the schedule as one of ``graph``, which has the same ops."""
+    return Schedule.of(graph, schedule.steps)

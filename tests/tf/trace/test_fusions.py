@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,8 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.tf.models.batch import flatten
 from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.trace.fusions import fused
+from checkmate.tf.trace.fusions import fused, loose
+from checkmate.tf.trace.op_kinds import LIGHT_BYTES
 from checkmate.tf.training.trace import live_step, step_of_fit
 from checkmate.tf.xla.compiled import compile_step
 from checkmate.tf.xla.emit import tied_step
@@ -150,6 +152,31 @@ def test_logits_live_beside_their_gradient() -> None:
     assert 2 * logits <= taken <= 1.05 * peak(found)
 
 
+def test_what_passes_between_loops_may_be_counted_without_bytes(folded: FoldedStep) -> None:
+    """Lower the scratch of some ops, and change nothing else."""
+    found = fused(folded)
+    less = loose(found, found.graph) or found.graph
+    for op, other, members in zip(found.graph.ops, less.ops, found.nodes, strict=True):
+        assert dataclasses.replace(op, workspace_bytes=0) == dataclasses.replace(other, workspace_bytes=0)
+        assert other.workspace_bytes <= op.workspace_bytes
+        kinds = [found.structure.ops[member].type for member in members]
+        if {"Mul", "Sum", "AddN", "Sub"}.issuperset(kinds):
+            assert other.workspace_bytes < LIGHT_BYTES  # a sum for an update
+        if len(members) == 1:
+            assert other.workspace_bytes == op.workspace_bytes
+    assert loose(found, less) is None
+    assert less.values == found.graph.values and less.fixed == found.graph.fixed
+
+
+@pytest.mark.parametrize("name", ["normalized", "pooled"])
+def test_gradients_of_batch_norms_are_looser(name: str) -> None:
+    found = fused(_folded(NETWORKS[name]))
+    less = loose(found, found.graph)
+    assert less is not None
+    peaks = [simulate(graph, Schedule.plain(graph)).peak_bytes for graph in (found.graph, less)]
+    assert peaks[1] < 0.9 * peaks[0]
+
+
 @pytest.mark.heavy
 def test_xla_takes_no_more_for_the_plain_order_of_fusions(folded: FoldedStep) -> None:
     specs = [*folded.traced.loaded.input_specs, *folded.traced.loaded.label_specs]
@@ -160,7 +187,8 @@ def test_xla_takes_no_more_for_the_plain_order_of_fusions(folded: FoldedStep) ->
 
     found = fused(folded)
     assert temporaries(found) <= 1.02 * temporaries(folded)
-    plain, other = (simulate(step.graph, Schedule.plain(step.graph)) for step in (folded, found))
-    # A known fault: in an op of several loops, what TensorFlow's executor would hold at once is counted. For
-    # batch norms and pooling that is up to 28 % too much, though XLA takes no more.
-    assert other.peak_bytes <= 1.3 * plain.peak_bytes
+    # In an op of several loops, what TensorFlow's executor would hold at once is counted. For batch norms and
+    # pooling that is up to 28 % too much, though XLA takes no more; without it, it may be too little.
+    graphs = (folded.graph, found.graph, loose(found, found.graph) or found.graph)
+    plain, other, least = (simulate(graph, Schedule.plain(graph)).peak_bytes for graph in graphs)
+    assert other <= 1.3 * plain and least <= 1.02 * plain

@@ -14,7 +14,7 @@ import pytest
 
 from checkmate import pipeline
 from checkmate.ir.graph import Graph, GraphBuilder
-from checkmate.ir.result import SolveResult
+from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.compiling import MOST_SCHEDULES
 from checkmate.memory.simulate import simulate
@@ -25,7 +25,7 @@ from checkmate.solvers.bounds import below_minimum
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import SolveOptions
 from checkmate.tf.xla.compiled import StepCompilation
-from checkmate.tf.xla.fit import XlaFit, fit_compiled
+from checkmate.tf.xla.fit import Solving, XlaFit, fit_compiled
 from checkmate.tf.xla.memory import XlaMemory
 from checkmate.tf.xla.ties import Tied, ways_to_order
 
@@ -38,7 +38,11 @@ def _compilation(temp_bytes: float) -> StepCompilation:
 
 
 def _fit(
-    graph: Graph, share: float, rate: float, floor: float = 0.0, all_tied: float = 1.0
+    graph: Graph,
+    share: float,
+    rate: float,
+    floor: float = 0.0,
+    all_tied: float = 1.0,
 ) -> tuple[XlaFit, list[int]]:
     """Fit to a share of the plain temporaries.
 
@@ -52,21 +56,26 @@ def _fit(
         taken = rate * (simulate(graph, schedule).peak_bytes - graph.fixed_bytes)
         return _compilation(max(floor, taken) * (all_tied if tied is Tied.ALL else 1.0))
 
-    def solve(bytes_: int) -> Schedule | None:
-        asked.append(bytes_)
-        options = SolveOptions(time_limit_s=1)
-        return solve_counted(graph, bytes_, options=options, listener=SilentListener()).schedule
-
     fit = fit_compiled(
         graph,
         _compilation(max(floor, plain)),
         FIXED + int(share * plain),
         compile=compiled,
-        solve=solve,
-        least=lambda: solve(graph.fixed_bytes + 1000) or Schedule.plain(graph),
+        solving=_solving(asked),
         report=silent,
     )
     return fit, asked
+
+
+def _solving(asked: list[int]) -> Solving:
+    """Solve in a second at most, and note for what."""
+
+    def solve(graph: Graph, bytes_: int) -> Schedule | None:
+        asked.append(bytes_)
+        options = SolveOptions(time_limit_s=1)
+        return solve_counted(graph, bytes_, options=options, listener=SilentListener()).schedule
+
+    return Solving(solve, lambda graph: solve(graph, graph.fixed_bytes + 1000) or Schedule.plain(graph))
 
 
 def test_a_plain_step_that_fits_stays_plain() -> None:
@@ -99,7 +108,7 @@ def test_where_nothing_fits_the_search_ends_and_says_so() -> None:
     fit, asked = _fit(graph, 0.5, 1.0, floor=0.9 * plain)
     assert not fit.fits
     assert fit.memory.peak_bytes <= fit.plain.peak_bytes
-    assert len(fit.attempts) <= MOST_SCHEDULES + 3
+    assert len(fit.attempts) <= MOST_SCHEDULES + len(Tied)  # the smallest is tried in all ways
     assert len(asked) <= 2 * MOST_SCHEDULES
 
 
@@ -139,6 +148,49 @@ def test_the_budget_is_used_up_or_nothing_cheaper_is_known(share: float, rate: f
     assert all(each.memory.peak_bytes > fit.budget_bytes for each in cheaper)
 
 
+def _with_scratch(graph: Graph, bytes_: int) -> Graph:
+    """Return the graph with so much scratch for each gradient."""
+    ops = (replace(op, workspace_bytes=bytes_) if op.name.startswith("b") else op for op in graph.ops)
+    return replace(graph, ops=tuple(ops))
+
+
+def test_where_nothing_fits_a_graph_that_counts_less_is_solved() -> None:
+    """Keep what the graph calls impossible, as XLA takes no scratch."""
+    loose = _long_chain()
+    tight = _with_scratch(loose, 600)
+    rest = (
+        simulate(tight, Schedule.plain(tight)).peak_bytes - simulate(loose, Schedule.plain(loose)).peak_bytes
+    )
+    assert rest > 0
+
+    def taken(schedule: Schedule) -> int:
+        return simulate(loose, Schedule.of(loose, schedule.steps)).peak_bytes
+
+    plain = taken(Schedule.plain(loose))
+
+    def fitted(share: float, second: Graph | None) -> XlaFit:
+        return fit_compiled(
+            tight,
+            _compilation(plain),
+            FIXED + int(share * plain),
+            compile=lambda schedule, tied: _compilation(taken(schedule)),
+            solving=replace(_solving([]), least=Schedule.plain),
+            loose=second,
+            report=silent,
+        )
+
+    found = [fitted(0.3, each) for each in (None, loose)]
+    assert not found[0].fits and found[1].fits
+    schedule = found[1].schedule
+    assert schedule is not None and schedule.graph_fingerprint == tight.fingerprint
+    fitting = [each for each in found[1].attempts if each.memory.peak_bytes <= found[1].budget_bytes]
+    assert found[1].overhead == min(each.overhead for each in fitting)
+    compiled = [(tuple(each.schedule.steps.tolist()), each.tied) for each in found[1].attempts]
+    assert len(compiled) == len(set(compiled))  # what was compiled for the first graph is known
+    enough = [fitted(0.8, each) for each in (None, loose)]
+    assert enough[0].fits and len(enough[0].attempts) == len(enough[1].attempts)  # it is not needed there
+
+
 class _AnswersOnce:
     """A solver that finds a small schedule once, and then none."""
 
@@ -172,12 +224,57 @@ def test_what_was_compiled_for_more_is_known_where_less_is_wanted() -> None:
         return _compilation(simulate(graph, schedule).peak_bytes)
 
     loaded = SimpleNamespace(traced=SimpleNamespace(loaded=SimpleNamespace(name="any")))
-    step: Any = SimpleNamespace(graph=graph, compiled=compiled, report=silent, folded=loaded)
+    step: Any = SimpleNamespace(graph=graph, loose=None, compiled=compiled, report=silent, folded=loaded)
     plain, solver = compiled(Schedule.plain(graph)), _AnswersOnce()
     search = CompiledSearch(step, plain, cast(Any, solver))
     first = search.fitted(FIXED + int(0.8 * plain.memory.temp_bytes))
     again = search.fitted(FIXED + int(0.6 * plain.memory.temp_bytes))
     assert again.result is first.result and again.fit.fits and solver.asked > 1
+
+
+class _SolvesLoosely:
+    """A solver that finds nothing in a graph, but in another of its ops."""
+
+    name = "greedy"
+
+    def __init__(self, loose: Graph) -> None:
+        self.loose = loose
+
+    def solve_above_minimum(self, graph: Graph, asked: int) -> SolveResult:
+        if graph is not self.loose:
+            error = below_minimum(graph, 1)
+            assert error is not None
+            raise error
+        return pipeline.solve(graph, asked, solver="greedy")
+
+    def solve(self, graph: Graph, _: int) -> SolveResult:
+        return pipeline.solve(graph, pipeline.keep_everything_peak(graph), solver="keep-all")
+
+    def minimum_bytes(self, graph: Graph) -> int:
+        return pipeline.keep_everything_peak(graph)
+
+    def bound_bytes(self, graph: Graph) -> int:
+        return graph.fixed_bytes
+
+
+def test_what_a_graph_that_counts_less_gave_is_told_of_the_steps_own() -> None:
+    loose = _long_chain()
+    tight = _with_scratch(loose, 600)
+
+    def compiled(schedule: Schedule, tied: Tied = Tied.RECOMPUTED) -> StepCompilation:
+        return _compilation(simulate(loose, Schedule.of(loose, schedule.steps)).peak_bytes)
+
+    loaded = SimpleNamespace(traced=SimpleNamespace(loaded=SimpleNamespace(name="any")))
+    step: Any = SimpleNamespace(graph=tight, loose=loose, compiled=compiled, report=silent, folded=loaded)
+    plain = compiled(Schedule.plain(tight))
+    search = CompiledSearch(step, plain, cast(Any, _SolvesLoosely(loose)))
+    found = search.fitted(FIXED + int(0.6 * plain.memory.temp_bytes))
+    result, schedule = found.result, found.result.require_schedule()
+    replayed = simulate(tight, schedule)  # it is a schedule of that graph
+    assert found.fit.extra_steps and schedule.same_steps(found.fit.schedule)
+    assert (result.peak_bytes, result.cost) == (replayed.peak_bytes, replayed.cost)
+    assert result.budget_bytes >= replayed.peak_bytes
+    assert result.lower_bound == tight.base_cost and result.status is SolveStatus.FEASIBLE
 
 
 def _long_chain() -> Graph:
@@ -217,8 +314,7 @@ def test_what_compiles_slowly_is_told_of_once_before_schedules_are_compiled(
         plain,
         FIXED + 10**5,
         compile=compile_it,
-        solve=lambda asked: None,
-        least=lambda: Schedule.plain(graph),
+        solving=Solving(lambda each, asked: None, Schedule.plain),
         report=silent,
         tell=said.append,
     )

@@ -166,18 +166,28 @@ def test_pooling_is_compared_only_where_it_is_compiled(compiled: bool) -> None:
     assert [op.type for op in made].count("MaxPoolGrad") == (0 if compiled else 2)
 
 
-def test_each_filters_gradient_waits_for_its_slope() -> None:
+@pytest.mark.parametrize("tied", [Tied.RUNS, Tied.HELD])
+def test_each_filters_gradient_waits_for_its_slope(tied: Tied) -> None:
+    """See, too, that the slope waits for the value, where results are held."""
     step, _ = traced("convolved")
-    schedule = Schedule.plain(step.graph)
-    body = tf.function(lambda *given: tied_step(step.folded, schedule)(*given).loss, autograph=False)
+    emitted = tied_step(step.folded, Schedule.plain(step.graph), tied=tied)
+    body = tf.function(lambda *given: emitted(*given).loss, autograph=False)
     made = body.get_concrete_function(*step.layout.specs).graph.get_operations()
     filters = [op for op in made if is_filter_slope(op)]
     assert len(filters) == 7
     for op in filters:
         assert op.inputs[0].op.type == "SelectV2"
-        predicate = op.inputs[0].op.inputs[0]
-        while predicate.op is not op.inputs[2].op:
-            predicate = predicate.op.inputs[0]
+        slope, value = op.inputs[2], op.inputs[0].op.inputs[1]
+        assert (slope.op.type == "SelectV2" and _waits_for(slope, value)) is (tied is Tied.HELD)
+        assert _waits_for(op.inputs[0], slope.op.inputs[1] if tied is Tied.HELD else slope)
+
+
+def _waits_for(selected: tf.Tensor, value: tf.Tensor) -> bool:
+    """Return whether the predicate of a select is made of ``value``."""
+    made = selected.op.inputs[0]
+    while made.op is not value.op and made.op.inputs:
+        made = made.op.inputs[0]
+    return made.op is value.op
 
 
 @pytest.mark.heavy

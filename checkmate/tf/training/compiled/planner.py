@@ -17,13 +17,13 @@ from checkmate.memory.lower import lowered
 from checkmate.progress import Progress, Report
 from checkmate.request import OnMiss
 from checkmate.tf.models.batch import BatchLayout, Key
-from checkmate.tf.trace.fusions import fused
+from checkmate.tf.trace.fusions import fused, loose
 from checkmate.tf.training.plans.plan import Ask, PlanRequest
 from checkmate.tf.training.trace import LiveStep
 from checkmate.tf.training.wording import not_traced, trains_plainly
 from checkmate.tf.xla.compiled import StepCompilation, compile_step
 from checkmate.tf.xla.costs import costs_for_xla
-from checkmate.tf.xla.fit import XlaFit, fit_compiled, none_fits, smallest_remedy
+from checkmate.tf.xla.fit import Solving, XlaFit, fit_compiled, none_fits, smallest_remedy
 from checkmate.tf.xla.ties import Tied, why_less
 from checkmate.units import format_bytes, format_bytes_apart, plural
 
@@ -129,9 +129,9 @@ class CompiledPlanner:
 
     def _least(self, graph: Graph, report: Report) -> Schedule:
         known = self.request.least(graph, report)
-        return lowered(graph, known.schedule, known.bound_bytes, partial(self._solved, graph, report))
+        return lowered(graph, known.schedule, known.bound_bytes, partial(self._solved, report, graph))
 
-    def _solved(self, graph: Graph, report: Report, asked: int) -> Schedule | None:
+    def _solved(self, report: Report, graph: Graph, asked: int) -> Schedule | None:
         found = self.request.answer(Ask(graph, asked, None, None), report)
         return self.request.segments(graph, found, report).schedule
 
@@ -143,10 +143,11 @@ class CompiledPlanner:
             plain,
             limit,
             compile=lambda schedule, tied: self._compiled(step, schedule, tied),
-            solve=partial(self._solved, graph, report),
-            least=lambda: self._least(graph, report),
+            solving=Solving(
+                partial(self._solved, report), lambda graph: self._least(graph, report), self.request.whole
+            ),
             report=report,
-            whole=lambda asked: self.request.whole(graph, asked),
+            loose=loose(step.folded, graph),
             tell=self.request.tell,
         )
 
