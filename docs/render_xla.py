@@ -35,7 +35,7 @@ and to 5e-6 where results of convolutions are held.
 _FOOT = """\
 Ops that XLA will probably fuse are one op of the graph; XLA decides for itself, so what a schedule takes is
 read from the compiled step. Convolutions on a CPU are a poor stand-in for a GPU: XLA's are slow there. No GPU
-was measured. The GPT ran by itself, a little later.
+was measured. The GPT and the ResNet ran by themselves, later.
 
 To measure again, run `python -m tests.benchmarks.xla -o docs/results/xla/steps.json`, then
 `python docs/render_xla.py`.
