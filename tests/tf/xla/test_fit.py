@@ -232,12 +232,11 @@ def test_what_was_compiled_for_more_is_known_where_less_is_wanted() -> None:
     assert again.result is first.result and again.fit.fits and solver.asked > 1
 
 
-class _SolvesLoosely:
+class _SolvesLoosely(_AnswersOnce):
     """A solver that finds nothing in a graph, but in another of its ops."""
 
-    name = "greedy"
-
     def __init__(self, loose: Graph) -> None:
+        super().__init__()
         self.loose = loose
 
     def solve_above_minimum(self, graph: Graph, asked: int) -> SolveResult:
@@ -246,15 +245,6 @@ class _SolvesLoosely:
             assert error is not None
             raise error
         return pipeline.solve(graph, asked, solver="greedy")
-
-    def solve(self, graph: Graph, _: int) -> SolveResult:
-        return pipeline.solve(graph, pipeline.keep_everything_peak(graph), solver="keep-all")
-
-    def minimum_bytes(self, graph: Graph) -> int:
-        return pipeline.keep_everything_peak(graph)
-
-    def bound_bytes(self, graph: Graph) -> int:
-        return graph.fixed_bytes
 
 
 def test_what_a_graph_that_counts_less_gave_is_told_of_the_steps_own() -> None:
