@@ -8,7 +8,7 @@ from typing import Any
 
 from checkmate.jax.fuse import Fusion
 from checkmate.jax.gate import Gate, ends
-from checkmate.jax.pin import Pin, small_results
+from checkmate.jax.pin import Pin, small_results, sums
 from checkmate.jax.pooling import can_compare, compared
 from checkmate.jax.program import Equation, Program
 
@@ -17,28 +17,29 @@ from checkmate.jax.program import Equation, Program
 class ForCpu:
     """The values of a program that XLA:CPU needs help with.
 
-    ``small`` have to be pinned; ``ends`` have to be made in time.
+    ``kept`` have to be pinned; ``ends`` have to be made in time.
     """
 
     program: Program
-    small: frozenset[int]
+    kept: frozenset[int]
     ends: frozenset[int]
 
     @staticmethod
     def of(program: Program, fused: Sequence[Fusion]) -> ForCpu:
         """Return what a program needs."""
-        return ForCpu(program, small_results(program, fused), ends(program, fused))
+        kept = small_results(program, fused) | sums(program, fused)
+        return ForCpu(program, kept, ends(program, fused))
 
     def traced(self, arguments: Sequence[Any], *, gates: bool) -> OnCpu:
         """Return the help for one trace, on its arguments."""
-        return OnCpu(self.small, Pin(arguments), Gate(self.program, self.ends) if gates else None)
+        return OnCpu(self.kept, Pin(arguments), Gate(self.program, self.ends) if gates else None)
 
 
 @dataclass(frozen=True)
 class OnCpu:
     """Helps XLA:CPU while a schedule is traced."""
 
-    small: frozenset[int]
+    kept: frozenset[int]
     pin: Pin
     gate: Gate | None
 
@@ -47,8 +48,11 @@ class OnCpu:
         return {} if self.gate is None else self.gate.operands(fusion, values)
 
     def keep(self, fusion: Fusion, made: dict[int, Any]) -> None:
-        """Pin what a step has made, if it is small; note what is not waited for."""
-        made.update((value, self.pin.value(made[value])) for value in self.small.intersection(fusion.writes))
+        """Pin what a step has made, if it has to be kept.
+
+        What is not waited for is noted.
+        """
+        made.update((value, self.pin.value(made[value])) for value in self.kept.intersection(fusion.writes))
         if self.gate is not None:
             self.gate.note(fusion, made)
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from checkmate.jax.fuse import fusions
 from checkmate.jax.memory import memory_of
-from checkmate.jax.pin import Pin, small_results
+from checkmate.jax.pin import Pin, small_results, sums
 from checkmate.jax.program import Program, read_program
 from checkmate.jax.ways import ways_on
 from tests.jax.steps import largest_difference, plain_order
@@ -66,6 +66,50 @@ def test_results_and_what_a_product_alone_reads_are_left_as_they_are() -> None:
 
     for step in (result, operand):
         assert shapes_kept(read_program(jax.make_jaxpr(step)(x))) == []
+
+
+def residual(ws: Any, x: Any) -> Any:
+    """Return the gradients of layers that add to a stream, each behind a norm."""
+
+    def loss(ws: Any) -> Any:
+        y = x
+        for w in ws:
+            centred = y - y.mean(-1, keepdims=True)
+            y = y + jnp.tanh(centred @ w)
+        return (y**2).sum()
+
+    return jax.grad(loss)(ws)
+
+
+def test_the_sums_of_a_residual_stream_are_kept() -> None:
+    ws, x, _ = arguments()
+    program = read_program(jax.make_jaxpr(residual)(ws, x))
+    fused = fusions(program)
+    found = sums(program, fused)
+    shapes = [program.avals[value].shape for value in found]
+    assert len(found) >= 5 and set(shapes) == {x.shape}  # each stream has a MiB
+    made = {value: fusion for fusion in fused for value in fusion.writes}
+    kinds = [{each.name for each in made[value].equations} for value in found]
+    assert all({"add", "add_any"}.intersection(each) for each in kinds), kinds
+    halved = read_program(jax.make_jaxpr(residual)(ws, x[:512]))
+    assert not sums(halved, fusions(halved))
+    chain = read_program(jax.make_jaxpr(lambda x, w: (jnp.tanh(jnp.sin(x @ w)) @ w).sum())(x, ws[0]))
+    assert not sums(chain, fusions(chain))  # one value after another: nothing is added up
+
+
+@pytest.mark.heavy
+def test_xla_adds_a_residual_stream_up_once_and_gradients_stay() -> None:
+    ws, x, _ = arguments()
+    ws = [*ws, *ws]
+    emitted, flat = WAYS[0].emitted("cpu"), jax.tree.leaves((ws, x))
+    adds, found = [], []
+    for kept in (False, True):
+        _, compiled = plain_order(residual, (ws, x), replace(emitted, cpu=kept), WAYS[0].options)
+        adds.append(compiled.as_text().count(" add("))
+        found.append(compiled(*flat))
+    assert adds[1] < 0.7 * adds[0], adds
+    for one, other in zip(*found, strict=True):
+        assert float(jnp.linalg.norm(one - other)) <= 1e-5 * float(jnp.linalg.norm(one))
 
 
 @pytest.mark.heavy
