@@ -37,7 +37,8 @@ orders for speed: only the dense network takes less by one. *Memory scheduler* i
 in all but the ResNet. Larger networks were measured [on a GPU](#on-a-gpu).
 
 `python -m tests.benchmarks.jax -o docs/results/jax/NAME.json` measures it, and `python docs/render_jax.py`
-writes this page.
+writes this page. These six networks were measured before residual streams were kept
+([how it works](../jax.md#how-it-works)).
 """
 _COLUMNS = (
     "step",
@@ -127,8 +128,8 @@ array, and a layer that asks `if training` (dropout, normalization, attention) c
   ViT it takes 40.3 MiB at +9 % of time, the schedules 35.3 at -3 % and 22.6 at -5 %; in the GPT 52.9 at
   +3 %, the schedule 30.7 at -16 %; in the text model 40.8 at +8 %, the schedule 28.0 at -12 %; in the
   transformer 88.8 at +13 % (-5 % in a run before), the schedule 78.9 at -3 % (+1 %).
-- The MLP-Mixer ran by itself, later, since residual streams are kept. The schedule within 30 % takes 42.6 MiB at -32 %;
-  `RematScope("full")` 112.8 at -26 %. XLA adds the stream up in each norm in the plain step, and in
+- The MLP-Mixer ran by itself, later, since residual streams are kept. The schedule within 30 % takes 42.6 MiB
+  at -32 %; `RematScope("full")` 112.8 at -26 %. XLA adds the stream up in each norm in the plain step, and in
   `list_of_layers`, and not in `RematScope("full")`. The other networks were measured before that.
 
 `python -m tests.benchmarks.jax_keras -o docs/results/jax/keras-cpu.json` measures the seven networks;
