@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -44,7 +45,7 @@ class TracedForXla:
         """Return the graph that is solved."""
         return self.folded.graph
 
-    @property
+    @cached_property
     def loose(self) -> Graph | None:
         """Return the graph with less scratch; None: there is no less."""
         return loose(self.folded, self.graph)

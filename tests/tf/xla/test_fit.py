@@ -38,11 +38,7 @@ def _compilation(temp_bytes: float) -> StepCompilation:
 
 
 def _fit(
-    graph: Graph,
-    share: float,
-    rate: float,
-    floor: float = 0.0,
-    all_tied: float = 1.0,
+    graph: Graph, share: float, rate: float, floor: float = 0.0, all_tied: float = 1.0
 ) -> tuple[XlaFit, list[int]]:
     """Fit to a share of the plain temporaries.
 
@@ -158,10 +154,6 @@ def test_where_nothing_fits_a_graph_that_counts_less_is_solved() -> None:
     """Keep what the graph calls impossible, as XLA takes no scratch."""
     loose = _long_chain()
     tight = _with_scratch(loose, 600)
-    rest = (
-        simulate(tight, Schedule.plain(tight)).peak_bytes - simulate(loose, Schedule.plain(loose)).peak_bytes
-    )
-    assert rest > 0
 
     def taken(schedule: Schedule) -> int:
         return simulate(loose, Schedule.of(loose, schedule.steps)).peak_bytes
@@ -188,7 +180,8 @@ def test_where_nothing_fits_a_graph_that_counts_less_is_solved() -> None:
     compiled = [(tuple(each.schedule.steps.tolist()), each.tied) for each in found[1].attempts]
     assert len(compiled) == len(set(compiled))  # what was compiled for the first graph is known
     enough = [fitted(0.8, each) for each in (None, loose)]
-    assert enough[0].fits and len(enough[0].attempts) == len(enough[1].attempts)  # it is not needed there
+    assert all(each.fits for each in enough)
+    assert len(enough[0].attempts) == len(enough[1].attempts)  # it is not needed there
 
 
 class _AnswersOnce:
