@@ -37,8 +37,7 @@ orders for speed: only the dense network takes less by one. *Memory scheduler* i
 in all but the ResNet. Larger networks were measured [on a GPU](#on-a-gpu).
 
 `python -m tests.benchmarks.jax -o docs/results/jax/NAME.json` measures it, and `python docs/render_jax.py`
-writes this page. These six networks were measured before residual streams were kept
-([how it works](../jax.md#how-it-works)).
+writes this page.
 """
 _COLUMNS = (
     "step",
@@ -123,14 +122,16 @@ XLA:CPU drops the barriers of `jax.checkpoint`, so what a peer recomputes may be
 array, and a layer that asks `if training` (dropout, normalization, attention) cannot be traced.
 
 - 27 of 28 schedules keep their budget. Over it is the ResNet within 30 %, by a tenth: 14.0 MiB of 12.7.
+- 25 of those 27 take no more time than the plain step: XLA adds residual streams up in each norm there
+  ([how it works](../jax.md#how-it-works)). The others are the ViT within 60 %, +4 %, and the ResNet within 45 %,
+  +7 %.
 - Under XLA's usual scheduler no peer holds as little as the schedule within 60 %, in any network.
 - **Under the memory scheduler `keras.remat` holds less than that, and the schedules are ahead of it**: in the
-  ViT it takes 40.3 MiB at +9 % of time, the schedules 35.3 at -3 % and 22.6 at -5 %; in the GPT 52.9 at
-  +3 %, the schedule 30.7 at -16 %; in the text model 40.8 at +8 %, the schedule 28.0 at -12 %; in the
-  transformer 88.8 at +13 % (-5 % in a run before), the schedule 78.9 at -3 % (+1 %).
-- The MLP-Mixer ran by itself, later, since residual streams are kept. The schedule within 30 % takes 42.6 MiB
-  at -32 %; `RematScope("full")` 112.8 at -26 %. XLA adds the stream up in each norm in the plain step, and in
-  `list_of_layers`, and not in `RematScope("full")`. The other networks were measured before that.
+  ViT it takes 40.3 MiB at +4 % of time, the schedules 35.3 at -8 % and 22.6 at -15 %; in the GPT 52.9 at
+  +6 %, the schedule 36.2 at -24 %; in the text model 40.8 at +8 %, the schedule 28.7 at -19 %; in the
+  transformer 88.8 at +8 %, the schedule 79.0 at -18 %.
+- In the MLP-Mixer `RematScope("full")` takes 112.8 MiB at -27 %, the schedule within 60 % 89.7 at -26 %, and
+  the one within 30 % 42.6 at -33 %.
 
 `python -m tests.benchmarks.jax_keras -o docs/results/jax/keras-cpu.json` measures the seven networks;
 `--networks` and `--shares` choose.
@@ -139,10 +140,11 @@ array, and a layer that asks `if training` (dropout, normalization, attention) c
 A decoder of two blocks of `equinox.nn`, trained by `optax.adamw` (`tests/benchmarks/jax_equinox.py`). The
 state is donated in all rows; the *difference* is relative, as for Keras, and Adam's moments are among the
 state. A policy is around each block by `equinox.filter_checkpoint`. *Memory scheduler* is XLA:CPU's other
-scheduler. It was measured before residual streams were kept.
+scheduler.
 
 No policy saves a byte under XLA:CPU's usual scheduler, so the schedules are compiled with the other one, too.
-Within 75 % its order is enough. The others recompute, and take no more time than the plain step.
+Within 75 % its order is enough. The others recompute, and take no more time than the plain step: 27.8 MiB at
+-18 % within 30 %, where `nothing_saveable` under the memory scheduler takes 35.7 at +3 %.
 
 `pip install equinox optax`, then `python -m tests.benchmarks.jax_equinox -o
 docs/results/jax/equinox-cpu.json` measures it.
