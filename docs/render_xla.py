@@ -35,8 +35,8 @@ and to 5e-6 where results of convolutions are held.
 _FOOT = """\
 Ops that XLA will probably fuse are one op of the graph; XLA decides for itself, so what a schedule takes is
 read from the compiled step. Convolutions on a CPU are a poor stand-in for a GPU: XLA's are slow there. No GPU
-was measured. The MLP-Mixer ran again by itself, in nine rounds. Beside the others all of its ways took 7 to 19
-points more of time, the peers' too: +36 % within 30 %, and +28 % for `recompute_grad` around blocks.
+was measured. The MLP-Mixer ran again by itself, in nine rounds. Beside the others all of its ways took 7 to
+19 points more of time, the peers' too: +36 % within 30 %, and +28 % for `recompute_grad` around blocks.
 
 To measure again, run `python -m tests.benchmarks.xla -o docs/results/xla/steps.json`, then
 `python docs/render_xla.py`.

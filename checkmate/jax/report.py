@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from checkmate.ir.result import SolveStatus
 from checkmate.jax.memory import StepMemory
-from checkmate.units import format_bytes, format_bytes_apart, plural
+from checkmate.units import format_bytes, format_bytes_apart, format_bytes_up, plural
 
 
 @dataclass(frozen=True)
@@ -55,5 +55,7 @@ class JaxReport:
             f"predicted {extra:+.1f} %; temporary {temp}, {plain} (compiled, not run)"
         )
         if self.over_bytes:
-            return f"{whole}, over the budget of {budget} by {format_bytes(self.over_bytes)}: {what}"
+            over, enough = format_bytes(self.over_bytes), format_bytes_up(self.reached.whole)
+            remedy = f"raise the budget to {enough} or more, or use a smaller batch"
+            return f"{whole}, over the budget of {budget} by {over}: {what}; {remedy}"
         return f"{whole} of {budget}: {what}"

@@ -107,3 +107,37 @@ def test_what_cannot_be_scheduled_is_said() -> None:
     print("done")
     """)
     assert out.strip().endswith("done")
+
+
+@pytest.mark.heavy
+def test_what_keras_would_not_compile_is_scheduled_and_said() -> None:
+    out = run("""
+    import contextlib, io
+
+    def zooming(**compiled):
+        keras.utils.set_random_seed(1)
+        h = image = keras.Input((16, 16, 3))
+        h = keras.layers.RandomZoom(0.2, name="closer")(h)
+        for _ in range(4):
+            h = keras.layers.Dense(32, activation="gelu")(h)
+        model = keras.Model(image, keras.layers.Dense(10)(keras.layers.GlobalAveragePooling2D()(h)))
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("sgd", loss, **compiled)
+        return model
+
+    images = made.normal(size=(256, 16, 16, 3)).astype("float32")
+    kinds = made.integers(0, 10, size=256)
+    few = dict(batch_size=64, epochs=2, verbose=0, shuffle=False)
+    plain, ours = zooming(), zooming()
+    assert not plain.jit_compile
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        checkmate.rematerialize(ours, "60%", options=quick["options"])
+        found = ours.fit(images, kinds, **few).history["loss"]
+    assert "because of 'closer'; the scheduled step is compiled by XLA" in said.getvalue()
+    report = checkmate.jax.report_of(ours)
+    assert report.recomputations > 0 and not report.over_bytes, report
+    np.testing.assert_allclose(found, plain.fit(images, kinds, **few).history["loss"], rtol=1e-5)
+    print("done")
+    """)
+    assert out.strip().endswith("done")

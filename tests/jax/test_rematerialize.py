@@ -24,6 +24,7 @@ from checkmate.jax.search import Search
 from checkmate.jax.tie import Waiting
 from checkmate.jax.ways import holds_order, usual_ways, ways_on
 from checkmate.solvers.problem import SolveOptions
+from checkmate.units import format_bytes_up
 from tests.benchmarks.jax_networks import dense as dense_blocks
 from tests.benchmarks.jax_networks import resnet
 from tests.jax.steps import copied, data, dense, dropout, largest_difference, scanned, weights
@@ -234,6 +235,7 @@ def test_a_budget_out_of_reach() -> None:
     found = checkmate.jax.rematerialize(dense, "1%", of="temporary", example=args, **QUICK)
     report = found.report
     assert report.over_bytes > 0 and "over the budget" in report.sentence
+    assert f"raise the budget to {format_bytes_up(report.reached.whole)} or more" in report.sentence
     assert report.reached.temporary < 0.6 * report.plain.temporary
     assert largest_difference(found(*args), jax.jit(dense)(*args)) <= 1e-6
     with pytest.raises(NoScheduleError, match="arguments and results") as caught:
