@@ -245,6 +245,7 @@ def _plan_request(
         quick=None if wait or solver != "auto" else search.quick,
         segments=search.segments,
         whole=search.whole,
+        limit_s=chosen.time_limit_s,
     )
 
 

@@ -10,6 +10,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.lower import lowered
+from checkmate.memory.patience import Patience
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.compiled.step import TracedForXla
 from checkmate.pipeline.following import Following
@@ -49,6 +50,7 @@ class CompiledSearch:
         self.step, self.plain, self._solver = step, plain, solver
         self._results: list[SolveResult] = []
         self._attempts: list[XlaAttempt] = []
+        self._patience = Patience()
 
     def allowed_bytes(self, budget: Budget) -> int:
         """Return what arguments, results and temporaries may take in all."""
@@ -74,6 +76,7 @@ class CompiledSearch:
 
         It is the plain order where no schedule that was compiled takes less.
         """
+        self._patience = Patience()
         fit = fit_compiled(
             self.step.graph,
             self.plain,
@@ -108,10 +111,14 @@ class CompiledSearch:
         return FittedStep(result, XlaFit(self.plain.memory, allowed, best, tuple(tried), seconds))
 
     def _solved(self, graph: Graph, asked: int) -> Schedule | None:
+        options = self._solver.options
+        seconds = self._patience.seconds(options.time_limit_s)
+        solver = replace(self._solver, options=replace(options, time_limit_s=seconds))
         try:
-            found = self._solver.solve_above_minimum(graph, asked)
+            found = solver.solve_above_minimum(graph, asked)
         except BudgetBelowMinimumError:
             return None
+        self._patience.note(found)
         return self._kept(graph, self._in_segments(graph, found))
 
     def _in_segments(self, graph: Graph, result: SolveResult) -> SolveResult:

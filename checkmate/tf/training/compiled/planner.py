@@ -14,6 +14,7 @@ from checkmate.errors import JitCompiledError, OnlySmallTensorsError, TraceError
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.lower import lowered
+from checkmate.memory.patience import Patience
 from checkmate.progress import Progress, Report
 from checkmate.request import OnMiss
 from checkmate.tf.models.batch import BatchLayout, Key
@@ -123,28 +124,34 @@ class CompiledPlanner:
         if self._limit is None:
             budget, least = self.request.budget, 0
             if budget.bytes_ is None and budget.share is None:
-                least = self._compiled(step, self._least(graph, report)).memory.peak_bytes
+                least = self._compiled(step, self._least(Patience(), report, graph)).memory.peak_bytes
             self._limit = budget.resolve(keep_everything_peak=plain.memory.peak_bytes, minimum=least)
         return self._limit
 
-    def _least(self, graph: Graph, report: Report) -> Schedule:
+    def _least(self, patience: Patience, report: Report, graph: Graph) -> Schedule:
         known = self.request.least(graph, report)
-        return lowered(graph, known.schedule, known.bound_bytes, partial(self._solved, report, graph))
+        solve = partial(self._solved, patience, report, graph)
+        return lowered(graph, known.schedule, known.bound_bytes, solve)
 
-    def _solved(self, report: Report, graph: Graph, asked: int) -> Schedule | None:
-        found = self.request.answer(Ask(graph, asked, None, None), report)
+    def _solved(self, patience: Patience, report: Report, graph: Graph, asked: int) -> Schedule | None:
+        ask = Ask(graph, asked, None, patience.seconds(self.request.limit_s))
+        found = self.request.answer(ask, report)
+        patience.note(found)
         return self.request.segments(graph, found, report).schedule
 
     def _fitted(
         self, step: LiveStep, graph: Graph, plain: StepCompilation, limit: int, report: Report
     ) -> XlaFit:
+        patience = Patience()
         return fit_compiled(
             graph,
             plain,
             limit,
             compile=lambda schedule, tied: self._compiled(step, schedule, tied),
             solving=Solving(
-                partial(self._solved, report), lambda graph: self._least(graph, report), self.request.whole
+                partial(self._solved, patience, report),
+                partial(self._least, patience, report),
+                self.request.whole,
             ),
             report=report,
             loose=loose(step.folded, graph),

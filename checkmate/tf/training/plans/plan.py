@@ -6,6 +6,7 @@ holds; schedules count what ops request.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -73,6 +74,7 @@ class PlanRequest:
     ``solve`` would take long to begin. ``bound`` gives bytes that any schedule of a graph requests.
     ``target``: what runs the step; None: what the model says. ``segments`` gives a schedule that XLA makes
     more of than of a result's, or the result; ``whole`` gives more of that kind, within a budget.
+    ``limit_s``: the user's own limit for a solve, as far as it is known.
     """
 
     budget: Budget
@@ -89,6 +91,7 @@ class PlanRequest:
     target: Target | None = None
     segments: Callable[[Graph, SolveResult, Report], SolveResult] = lambda graph, found, report: found
     whole: Callable[[Graph, int], Sequence[Schedule]] = lambda graph, asked: ()
+    limit_s: float = math.inf
 
     def answer(self, ask: Ask, report: Report, cancelled: Cancelled = never) -> SolveResult:
         """Have the solver answer."""
