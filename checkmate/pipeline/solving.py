@@ -230,6 +230,10 @@ class StepSolver:
             constraints=self.constraints,
         )
 
+    def for_a_share(self, share: float) -> StepSolver:
+        """Return the same solver with a share of its time limit."""
+        return replace(self, options=replace(self.options, time_limit_s=share * self.options.time_limit_s))
+
     def solve_above_minimum(self, graph: Graph, budget_bytes: int) -> SolveResult:
         """Solve for a budget in requested bytes that no single op exceeds.
 

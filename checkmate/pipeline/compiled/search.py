@@ -111,9 +111,7 @@ class CompiledSearch:
         return FittedStep(result, XlaFit(self.plain.memory, allowed, best, tuple(tried), seconds))
 
     def _solved(self, graph: Graph, asked: int) -> Schedule | None:
-        options = self._solver.options
-        seconds = self._patience.seconds(options.time_limit_s)
-        solver = replace(self._solver, options=replace(options, time_limit_s=seconds))
+        solver = self._solver.for_a_share(self._patience.share)
         try:
             found = solver.solve_above_minimum(graph, asked)
         except BudgetBelowMinimumError:

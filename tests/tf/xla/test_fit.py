@@ -192,6 +192,9 @@ class _AnswersOnce:
     def __init__(self) -> None:
         self.asked = 0
 
+    def for_a_share(self, share: float) -> _AnswersOnce:
+        return self
+
     def solve_above_minimum(self, graph: Graph, _: int) -> SolveResult:
         self.asked += 1
         if self.asked > 1:
