@@ -132,7 +132,10 @@ def prepare(request: ModelRequest, *, here: bool = False, report: Report, cancel
         loaded = load_model(request)
         stop_if(cancelled)
         report(Progress("trace", message="tracing the training step"))
-        traced = trace_step(loaded) if loaded.own is None else trace_own_step(loaded)
+        if loaded.own is None:
+            traced = trace_step(loaded, for_xla=loaded.jit_compiled)
+        else:
+            traced = trace_own_step(loaded)
     stop_if(cancelled)
     report(Progress("fold", message=f"folding {len(traced.ops)} TensorFlow ops"))
     metadata = _metadata(request, traced, device)

@@ -17,6 +17,7 @@ from checkmate.ir.graph import Phase
 from checkmate.models.error_text import first_line
 from checkmate.tf import private
 from checkmate.tf.models.model import LoadedModel
+from checkmate.tf.trace.loops.trips import is_loop
 from checkmate.tf.trace.variables import tracing_once
 
 
@@ -43,7 +44,8 @@ class TracedStep:
     indices), in the order of the trainable variables. Variables without a gradient are absent.
     ``held``: the variables, where the function itself does not know them all.
     ``unplanned``: given for a step that is not Keras's own.
-    ``unsplit``: the function as it was traced, where the loops of this one were rewritten.
+    ``unsplit``: the function as it was traced, where the loops of this one were rewritten. ``for_xla``: its
+    loops are what XLA compiles, and stay whole.
     """
 
     loaded: LoadedModel
@@ -56,6 +58,7 @@ class TracedStep:
     held: tuple[Any, ...] | None = None
     unplanned: Unplanned | None = None
     unsplit: Any = None
+    for_xla: bool = False
 
     @property
     def graph(self) -> Any:
@@ -139,8 +142,11 @@ class StepMaker(Protocol):
         """Return the step of ``loaded``, a function of flat inputs and labels."""
 
 
-def trace_step(loaded: LoadedModel, make: StepMaker = step_function) -> TracedStep:
+def trace_step(loaded: LoadedModel, make: StepMaker = step_function, *, for_xla: bool = False) -> TracedStep:
     """Trace the training step of ``loaded`` for its batch.
+
+    ``for_xla``: XLA is to compile it. TensorFlow then writes loops in another way: their lists have a length
+    that is known.
 
     Raises:
         TraceError: Keras or TensorFlow could not build the step; the message carries their reason.
@@ -155,9 +161,12 @@ def trace_step(loaded: LoadedModel, make: StepMaker = step_function) -> TracedSt
         outputs[:] = [make(loaded, note=note)(*tensors)]
         return outputs[0][0]
 
-    function = tf.function(tracing_once(traced), autograph=False)
+    specs = (*loaded.input_specs, *loaded.label_specs)
     try:
-        concrete = function.get_concrete_function(*loaded.input_specs, *loaded.label_specs)
+        concrete = tf.function(tracing_once(traced), autograph=False).get_concrete_function(*specs)
+        if for_xla := for_xla and any(map(is_loop, concrete.graph.get_operations())):
+            function = tf.function(tracing_once(traced), autograph=False, jit_compile=True)
+            concrete = function.get_concrete_function(*specs)
     except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError, tf.errors.OpError) as error:
         raise TraceError(
             f"the training step of {loaded.name!r} could not be traced: {first_line(error)}",
@@ -178,6 +187,7 @@ def trace_step(loaded: LoadedModel, make: StepMaker = step_function) -> TracedSt
         loss=loss,
         predictions=tuple(predictions),
         gradients={path: tuple(g) for path, g in zip(paths, gradients, strict=True) if g},
+        for_xla=for_xla,
     )
 
 

@@ -113,7 +113,7 @@ def _on_executor(model: Any, request: PlanRequest, phases: Phases) -> Training:
 
 
 def _tracer(model: Any, *, for_xla: bool = False) -> Callable[[Any, BatchLayout], LiveStep]:
-    return partial(own_train_step, for_xla=for_xla) if has_own_step(model) else step_of_fit
+    return partial(own_train_step if has_own_step(model) else step_of_fit, for_xla=for_xla)
 
 
 def _train_function(training: Training | CompiledTraining) -> Callable[[Iterator[Any]], Logs]:

@@ -210,29 +210,30 @@ class KerasStep:
         self.model.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
 
 
-def step_of_fit(model: Any, layout: BatchLayout) -> KerasStep:
+def step_of_fit(model: Any, layout: BatchLayout, *, for_xla: bool = False) -> KerasStep:
     """Trace and fold what ``fit`` runs on a batch: the step and its metrics.
 
     Metrics of large predictions take memory too. They are left out under a strategy, which creates their
-    variables as it needs them, and where they cannot be traced, scheduled or tried.
+    variables as it needs them, and where they cannot be traced, scheduled or tried. ``for_xla``: as for
+    ``trace_step``.
 
     Raises:
         As ``live_step``.
     """
     if tf.distribute.has_strategy() or model.distribute_strategy is not tf.distribute.get_strategy():
-        return live_step(model, layout)
+        return live_step(model, layout, for_xla=for_xla)
     try:
-        return live_step(model, layout, metrics=True)
+        return live_step(model, layout, metrics=True, for_xla=for_xla)
     except OnlySmallTensorsError:
         raise
     except TraceError:
-        return live_step(model, layout)
+        return live_step(model, layout, for_xla=for_xla)
 
 
-def live_step(model: Any, layout: BatchLayout, *, metrics: bool = False) -> KerasStep:
+def live_step(model: Any, layout: BatchLayout, *, metrics: bool = False, for_xla: bool = False) -> KerasStep:
     """Trace and fold the step of ``model`` for batches of ``layout``.
 
-    ``metrics``: with the update of its metrics.
+    ``metrics``: with the update of its metrics. ``for_xla``: as for ``trace_step``.
 
     Raises:
         TraceError: Keras or TensorFlow could not build it, it has nothing big enough to schedule, or its
@@ -255,7 +256,7 @@ def live_step(model: Any, layout: BatchLayout, *, metrics: bool = False) -> Kera
         )
 
     with strategy.scope() if distributed else nullcontext(), _naming_shapes(layout):
-        traced = trace_step(loaded, make)
+        traced = trace_step(loaded, make, for_xla=for_xla)
     if metrics:
         require_repeatable(traced.ops, str(model.name))
     fixed = {

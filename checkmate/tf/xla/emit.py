@@ -27,7 +27,7 @@ from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.op_kinds import source
 from checkmate.tf.xla.depth import Depths
 from checkmate.tf.xla.gates import Gate
-from checkmate.tf.xla.kinds import is_filter_slope
+from checkmate.tf.xla.kinds import is_filter_slope, is_known_early
 from checkmate.tf.xla.on_cpu import ForCpu, help_for, instead_of
 from checkmate.tf.xla.pins import Pins
 from checkmate.tf.xla.ties import Tied, Ties, can_be_tied
@@ -188,6 +188,8 @@ class _TiedEmitter(Copies):
         ):
             index = self.structure.index[source(original).op.name]
             if index in self._constant or not can_be_tied(tensor):
+                continue
+            if is_known_early(self.structure.ops[member], number):
                 continue
             size = -_bytes(tensor) if largest else _bytes(tensor)
             found.append((not tensor.dtype.is_floating, size, number))

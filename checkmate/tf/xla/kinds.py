@@ -17,6 +17,11 @@ _COMPARED = frozenset(
         "LogicalNot", "Cast",
     }
 )  # fmt: skip
+# Their inputs, by number, that XLA has to know when it compiles: shapes and lengths.
+_KNOWN = {
+    "Fill": (0,), "Reshape": (1,), "BroadcastTo": (1,), "Tile": (1,), "EmptyTensorList": (0, 1),
+    "TensorListReserve": (0, 1),
+}  # fmt: skip
 _DEAR = frozenset(
     {
         "Exp", "Expm1", "Log", "Log1p", "Sin", "Cos", "Tanh", "Sigmoid", "Softplus", "Elu", "Selu", "Erf",
@@ -51,3 +56,8 @@ def is_cheap(op: tf.Operation) -> bool:
 def makes_less(op: tf.Operation) -> bool:
     """Return whether ``op`` makes smaller elements of large ones."""
     return op.type in _COMPARED
+
+
+def is_known_early(op: tf.Operation, number: int) -> bool:
+    """Return whether XLA has to know an input of ``op`` when it compiles."""
+    return number in _KNOWN.get(op.type, ())

@@ -49,6 +49,35 @@ def test_fit_keeps_the_budget_and_the_losses(name: str, capfd: pytest.CaptureFix
     assert model.predict(x[:2], verbose=0).shape == (2, 10)
 
 
+def _recurrent() -> tuple[Any, Any, Any]:
+    """Return a text model with two LSTM layers, compiled for XLA."""
+    keras.utils.set_random_seed(1)
+    words = keras.Input((40,), dtype="int32")
+    h = keras.layers.Embedding(100, 32)(words)
+    h = keras.layers.Bidirectional(keras.layers.LSTM(32, return_sequences=True))(h)
+    for _ in range(3):
+        h = keras.layers.Dense(128, activation="gelu")(h)
+    model = keras.Model(words, keras.layers.Dense(10)(keras.layers.LSTM(32)(h)))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss, jit_compile=True)
+    made = np.random.default_rng(0)
+    return model, made.integers(0, 100, (64, 40)).astype("int32"), made.integers(0, 10, 64)
+
+
+@pytest.mark.heavy
+def test_loops_stay_whole_and_are_compiled(capfd: pytest.CaptureFixture[str]) -> None:
+    model, x, y = _recurrent()
+    assert model.jit_compile
+    checkmate.rematerialize(model, "80%", options=checkmate.SolveOptions(time_limit_s=2), cache=False)
+    found = _losses(model, x, y, 3)
+    said = capfd.readouterr().err
+    assert "compiled by XLA" in said and "cannot compile" not in said
+    (plan,) = model.train_function.training.compiled.planner.plans.values()
+    assert plan.fit.schedule is not None and plan.fit.memory.peak_bytes < plan.fit.plain.peak_bytes
+    plain, x, y = _recurrent()
+    np.testing.assert_allclose(found, _losses(plain, x, y, 3), rtol=1e-6)
+
+
 @pytest.mark.heavy
 def test_a_budget_that_cannot_be_kept_is_missed_or_an_error(capfd: pytest.CaptureFixture[str]) -> None:
     options = checkmate.SolveOptions(time_limit_s=1)
