@@ -164,7 +164,8 @@ def trace_step(loaded: LoadedModel, make: StepMaker = step_function, *, for_xla:
     specs = (*loaded.input_specs, *loaded.label_specs)
     try:
         concrete = tf.function(tracing_once(traced), autograph=False).get_concrete_function(*specs)
-        if for_xla := for_xla and any(map(is_loop, concrete.graph.get_operations())):
+        again = for_xla and any(map(is_loop, concrete.graph.get_operations()))
+        if again:
             function = tf.function(tracing_once(traced), autograph=False, jit_compile=True)
             concrete = function.get_concrete_function(*specs)
     except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError, tf.errors.OpError) as error:
@@ -187,7 +188,7 @@ def trace_step(loaded: LoadedModel, make: StepMaker = step_function, *, for_xla:
         loss=loss,
         predictions=tuple(predictions),
         gradients={path: tuple(g) for path, g in zip(paths, gradients, strict=True) if g},
-        for_xla=for_xla,
+        for_xla=again,
     )
 
 
