@@ -122,8 +122,8 @@ XLA:CPU drops the barriers of `jax.checkpoint`, so what a peer recomputes may be
 array, and a layer that asks `if training` (dropout, normalization, attention) cannot be traced.
 
 - 27 of 28 schedules keep their budget. Over it is the ResNet within 30 %, by a tenth: 14.0 MiB of 12.7.
-- 25 of those 27 take no more time than the plain step: XLA adds residual streams up in each norm there
-  ([how it works](../jax.md#how-it-works)). The others are the ViT within 60 %, +4 %, and the ResNet within
+- 25 of those 27 take no more time than the plain step. Where there are residual streams, the plain step adds
+  them up in each norm ([how it works](../jax.md#how-it-works)). The others are the ViT within 60 %, +4 %, and the ResNet within
   45 %, +7 %.
 - Under XLA's usual scheduler no peer holds as little as the schedule within 60 %, in any network.
 - **Under the memory scheduler `keras.remat` holds less than that, and the schedules are ahead of it**: in the

@@ -15,16 +15,12 @@ _LEAST = 1 / 16  # of the time limit
 
 @dataclass
 class Patience:
-    """Hold how much of its time limit the next solve gets.
+    """Hold what share of its time limit the next solve gets.
 
     A proof that there is no schedule took no more time than it needed, so it changes nothing.
     """
 
     share: float = 1.0
-
-    def seconds(self, limit_s: float) -> float:
-        """Return the seconds for the next solve, of a limit in seconds."""
-        return self.share * limit_s
 
     def note(self, found: SolveResult) -> None:
         """Halve the share where ``found`` has no schedule, and no proof."""

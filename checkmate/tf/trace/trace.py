@@ -44,8 +44,8 @@ class TracedStep:
     indices), in the order of the trainable variables. Variables without a gradient are absent.
     ``held``: the variables, where the function itself does not know them all.
     ``unplanned``: given for a step that is not Keras's own.
-    ``unsplit``: the function as it was traced, where the loops of this one were rewritten. ``for_xla``: its
-    loops are what XLA compiles, and stay whole.
+    ``unsplit``: the function as it was traced, where the loops of this one were rewritten. ``whole_loops``:
+    XLA compiles them, so they are not split.
     """
 
     loaded: LoadedModel
@@ -58,7 +58,7 @@ class TracedStep:
     held: tuple[Any, ...] | None = None
     unplanned: Unplanned | None = None
     unsplit: Any = None
-    for_xla: bool = False
+    whole_loops: bool = False
 
     @property
     def graph(self) -> Any:
@@ -188,7 +188,7 @@ def trace_step(loaded: LoadedModel, make: StepMaker = step_function, *, for_xla:
         loss=loss,
         predictions=tuple(predictions),
         gradients={path: tuple(g) for path, g in zip(paths, gradients, strict=True) if g},
-        for_xla=again,
+        whole_loops=again,
     )
 
 

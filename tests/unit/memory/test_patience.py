@@ -21,10 +21,10 @@ def _ended(status: SolveStatus) -> SolveResult:
 def test_each_solve_that_finds_nothing_halves_the_next_one_s_time() -> None:
     patience, taken = Patience(), 0.0
     for _ in range(11):
-        taken += patience.seconds(20.0)
+        taken += 20.0 * patience.share
         patience.note(_ended(SolveStatus.LIMIT))
     assert taken < 3 * 20.0
-    assert patience.seconds(20.0) == 1.25  # enough for what is found quickly
+    assert 20.0 * patience.share == 1.25  # enough for what is found quickly
 
 
 @pytest.mark.parametrize("status", [SolveStatus.INFEASIBLE, SolveStatus.CANCELLED])

@@ -37,7 +37,7 @@ _NOTABLE = 0.05  # of the bytes that the forward pass makes: what a loop's lists
 def with_split_loops(traced: TracedStep) -> TracedStep:
     """Return ``traced`` with its loops rewritten; the same if it has none.
 
-    What XLA compiles is not split: it has no lists that are scattered or gathered.
+    Loops are not split where XLA compiles them: XLA has no lists that are scattered or gathered.
     """
     needed = frozenset(needed_ops(traced))
     loops = {
@@ -47,7 +47,7 @@ def with_split_loops(traced: TracedStep) -> TracedStep:
     }
     if not loops:
         return traced
-    rewriter = _Rewriter(traced, loops, [] if traced.for_xla else _splits(traced, loops))
+    rewriter = _Rewriter(traced, loops, [] if traced.whole_loops else _splits(traced, loops))
 
     def step(*tensors: tf.Tensor) -> tf.Tensor:
         rewriter.run(tf.compat.v1.get_default_graph(), tensors)

@@ -134,7 +134,7 @@ class CompiledPlanner:
         return lowered(graph, known.schedule, known.bound_bytes, solve)
 
     def _solved(self, patience: Patience, report: Report, graph: Graph, asked: int) -> Schedule | None:
-        ask = Ask(graph, asked, None, patience.seconds(self.request.limit_s))
+        ask = Ask(graph, asked, None, patience.share * self.request.limit_s)
         found = self.request.answer(ask, report)
         patience.note(found)
         return self.request.segments(graph, found, report).schedule
