@@ -123,8 +123,8 @@ array, and a layer that asks `if training` (dropout, normalization, attention) c
 
 - 27 of 28 schedules keep their budget. Over it is the ResNet within 30 %, by a tenth: 14.0 MiB of 12.7.
 - 25 of those 27 take no more time than the plain step. Where there are residual streams, the plain step adds
-  them up in each norm ([how it works](../jax.md#how-it-works)). The others are the ViT within 60 %, +4 %, and the ResNet within
-  45 %, +7 %.
+  them up in each norm ([how it works](../jax.md#how-it-works)). The others are the ViT within 60 %, +4 %, and
+  the ResNet within 45 %, +7 %.
 - Under XLA's usual scheduler no peer holds as little as the schedule within 60 %, in any network.
 - **Under the memory scheduler `keras.remat` holds less than that, and the schedules are ahead of it**: in the
   ViT it takes 40.3 MiB at +4 % of time, the schedules 35.3 at -8 % and 22.6 at -15 %; in the GPT 52.9 at

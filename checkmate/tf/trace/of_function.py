@@ -20,10 +20,10 @@ from checkmate.tf import private
 from checkmate.tf.models.model import LoadedModel, ModelLike
 from checkmate.tf.models.own_step import explained, naming
 from checkmate.tf.trace.inlined import has_calls, inlined
+from checkmate.tf.trace.loops.for_xla import concrete_step
 from checkmate.tf.trace.parts import phases_of
 from checkmate.tf.trace.sizes import tensor_bytes
 from checkmate.tf.trace.trace import TracedStep, Unplanned, execution_order
-from checkmate.tf.trace.variables import tracing_once
 
 # Their effects outlive the step, and no variable tells how to undo them after a trial run.
 _PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc", "NumpyFunction"})
@@ -126,7 +126,7 @@ def trace_function(
         results[:] = [result, leaves, [tf.zeros(()) if loss is None else found[loss], *found], _count(), loss]
         return results[2]  # type: ignore[no-any-return]
 
-    concrete = _concrete(traced, specs, loaded.name)
+    concrete, whole_loops = _concrete(traced, specs, loaded.name, for_xla)
     _require_one_device(concrete.graph, loaded.name)
     function, outputs, count = concrete, results[2], results[3]
     if has_calls(concrete.graph):
@@ -143,6 +143,7 @@ def trace_function(
         predictions=tuple(outputs[1:]),
         gradients={},
         held=private.captured_variables(concrete),
+        whole_loops=whole_loops,
     )
     return step, Returned(_structure(results[0], results[1]), results[4]), concrete
 
@@ -171,11 +172,13 @@ def _loss_of(result: Any, found: Sequence[tf.Tensor]) -> int | None:
     return next((i for i in numbers if found[i] is named), numbers[0] if numbers else None)
 
 
-def _concrete(body: Callable[..., Any], specs: Sequence[tf.TensorSpec], name: str) -> Any:
+def _concrete(
+    body: Callable[..., Any], specs: Sequence[tf.TensorSpec], name: str, for_xla: bool = False
+) -> tuple[Any, bool]:
     with explained(name):
-        concrete = tf.function(tracing_once(body), autograph=False).get_concrete_function(*specs)
+        concrete, whole_loops = concrete_step(body, specs, for_xla=for_xla)
     private.forget_custom_gradients(concrete.graph)
-    return concrete
+    return concrete, whole_loops
 
 
 def _without_calls(
@@ -189,7 +192,7 @@ def _without_calls(
         found[1] = _count()
         return found[0]  # type: ignore[no-any-return]
 
-    function = _concrete(traced, specs, name)
+    function, _ = _concrete(traced, specs, name)
     assert len(found[0]) == len(outputs)
     return function, found[0], found[1]
 

@@ -17,8 +17,7 @@ from checkmate.ir.graph import Phase
 from checkmate.models.error_text import first_line
 from checkmate.tf import private
 from checkmate.tf.models.model import LoadedModel
-from checkmate.tf.trace.loops.trips import is_loop
-from checkmate.tf.trace.variables import tracing_once
+from checkmate.tf.trace.loops.for_xla import concrete_step
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,8 +144,7 @@ class StepMaker(Protocol):
 def trace_step(loaded: LoadedModel, make: StepMaker = step_function, *, for_xla: bool = False) -> TracedStep:
     """Trace the training step of ``loaded`` for its batch.
 
-    ``for_xla``: XLA is to compile it. TensorFlow then writes loops in another way: their lists have a length
-    that is known.
+    ``for_xla``: XLA is to compile it.
 
     Raises:
         TraceError: Keras or TensorFlow could not build the step; the message carries their reason.
@@ -163,11 +161,7 @@ def trace_step(loaded: LoadedModel, make: StepMaker = step_function, *, for_xla:
 
     specs = (*loaded.input_specs, *loaded.label_specs)
     try:
-        concrete = tf.function(tracing_once(traced), autograph=False).get_concrete_function(*specs)
-        again = for_xla and any(map(is_loop, concrete.graph.get_operations()))
-        if again:
-            function = tf.function(tracing_once(traced), autograph=False, jit_compile=True)
-            concrete = function.get_concrete_function(*specs)
+        concrete, whole_loops = concrete_step(traced, specs, for_xla=for_xla)
     except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError, tf.errors.OpError) as error:
         raise TraceError(
             f"the training step of {loaded.name!r} could not be traced: {first_line(error)}",
@@ -188,7 +182,7 @@ def trace_step(loaded: LoadedModel, make: StepMaker = step_function, *, for_xla:
         loss=loss,
         predictions=tuple(predictions),
         gradients={path: tuple(g) for path, g in zip(paths, gradients, strict=True) if g},
-        whole_loops=again,
+        whole_loops=whole_loops,
     )
 
 
