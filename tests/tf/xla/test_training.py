@@ -49,7 +49,7 @@ def test_fit_keeps_the_budget_and_the_losses(name: str, capfd: pytest.CaptureFix
     assert model.predict(x[:2], verbose=0).shape == (2, 10)
 
 
-class _OwnStep(keras.Model):  # type: ignore[misc]  # Keras is untyped here
+class OwnStep(keras.Model):  # type: ignore[misc]  # Keras is untyped here
     """A model that trains by a step of its own."""
 
     def train_step(self, data: Any) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def _recurrent(kind: type) -> tuple[Any, Any, Any]:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("kind", [keras.Model, _OwnStep])
+@pytest.mark.parametrize("kind", [keras.Model, OwnStep])
 def test_loops_stay_whole_and_are_compiled(kind: type, capfd: pytest.CaptureFixture[str]) -> None:
     model, x, y = _recurrent(kind)
     assert model.jit_compile
