@@ -19,6 +19,8 @@ from checkmate.machine.cores import usable_cores
 from checkmate.tf.environment import prepare_own_process
 from tests.graphs_strategies import training_chain
 
+pytest_plugins = ["tests.tiers"]
+
 # Seconds say how busy the machine is, not whether a property holds.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
@@ -66,14 +68,12 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files with heavy tests first, then those with slow tests.
+    """Put the files with heavy tests first.
 
-    Several processes take whole files in this order, so none is left alone with a long one at the end.
+    Several processes take tests in this order, so none is left alone with a long one at the end.
     """
-    heavy, slow = (
-        {item.path for item in items if item.get_closest_marker(name)} for name in ("heavy", "slow")
-    )
-    items.sort(key=lambda item: (item.path not in heavy, item.path not in slow))
+    heavy = {item.path for item in items if item.get_closest_marker("heavy")}
+    items.sort(key=lambda item: item.path not in heavy)
 
 
 @pytest.fixture

@@ -33,9 +33,7 @@ def main(arguments: list[str]) -> int:
                 continue
             raise SystemExit(f"{name} can still be imported")
         # pytest-qt cannot start without Qt, and strict configuration does not know that plugin's option then.
-        lenient = (
-            "addopts=--strict-markers --import-mode=importlib -ra -m 'not slow and not heavy and not long'"
-        )
+        lenient = "addopts=--strict-markers --import-mode=importlib -ra -m 'not heavy and not long'"
         return int(pytest.main(["-p", "no:pytest-qt", "-o", lenient, *arguments]))
 
 

@@ -16,7 +16,6 @@ from tests.certificates.mutate import FIELDS
 FEW, MANY = 100, 1000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_hundred_false_certificates_of_a_kind(kind: str) -> None:
     caught = attack_kind(kind, FEW, 1, (0, 2, 4))
@@ -32,7 +31,6 @@ def test_one_thousand_false_certificates_of_a_kind(kind: str) -> None:
     assert sum(caught.false.values()) == MANY
 
 
-@pytest.mark.slow
 def test_a_checker_that_believes_claims_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     base = base_of(chain(0), (0, 4))
     monkeypatch.setattr("tests.certificates.false.verify", lambda graph, certificate: None)

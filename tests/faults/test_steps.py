@@ -16,7 +16,6 @@ from tests.faults.operations import OPERATIONS
 LEAST = 200  # faults of each operation
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_fault_at_any_step_leaves_the_old_or_the_new(name: str) -> None:
     ended = subprocess.run(

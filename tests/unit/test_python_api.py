@@ -132,7 +132,6 @@ def test_frontier(graph: Graph, file: Path, capsys: pytest.CaptureFixture[str]) 
     assert [row.budget_bytes for row in again.rows] == [row["budget_bytes"] for row in told["budgets"]]
 
 
-@pytest.mark.slow
 def test_sweep(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "other.json"
     write_graph(other, training_chain(5))
@@ -158,7 +157,6 @@ def test_max_batch(graph: Graph, file: Path, capsys: pytest.CaptureFixture[str])
     assert told["proved"] and dear.batch == told["batch"]
 
 
-@pytest.mark.slow
 def test_max_batch_of_a_network_of_the_paper(capsys: pytest.CaptureFixture[str]) -> None:
     """Test a network whose fixed bytes may be given."""
     words = ["--max-overhead", "0%", "--fixed", "1MiB", "--time-limit", 5]

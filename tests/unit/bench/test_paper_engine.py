@@ -23,8 +23,6 @@ from checkmate.sweeps.engine import Engine, Pool, open_pool
 from checkmate.sweeps.journal import open_journal
 from checkmate.sweeps.process_pool import ProcessPool
 
-pytestmark = pytest.mark.slow  # on worker processes
-
 VGG16 = find_network("vgg16")
 # Both are proved optimal in a second. At each budget, the roundings' program is either quick or out of time,
 # in both runs.

@@ -22,8 +22,6 @@ from checkmate.sweeps.engine import Engine, Pool, open_pool
 from checkmate.sweeps.journal import open_journal, read_journal
 from checkmate.units import Budget
 
-pytestmark = pytest.mark.slow  # on worker processes
-
 OPTIONS = SolveOptions(time_limit_s=60.0, moves=2000)
 SOLVERS = ("local-search", "greedy", "chen-sqrt-linear")
 WANTED = [Wanted("80%", Budget(share=0.8)), Wanted("f=0.2", 0.2)]  # no two of the same bytes

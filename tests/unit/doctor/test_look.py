@@ -60,7 +60,6 @@ def test_a_crash_at_the_very_end_does_not_count(module) -> None:
     assert (found.found, found.code, found.stage, found.crashed) == ({"a": 1}, 0, "", False)
 
 
-@pytest.mark.slow
 def test_a_child_that_hangs_is_ended(module) -> None:
     found = probe([module('tell.stage("slow", lambda: time.sleep(600))')], limit_s=1, cancelled=never)
     assert found.code is None and found.crashed and found.why().startswith("no answer within")

@@ -20,8 +20,6 @@ from checkmate.ir import Graph
 from checkmate.pipeline import solve
 from tests.graphs_strategies import random_graph, training_chain
 
-pytestmark = pytest.mark.slow  # writes thousands of files
-
 JUNK: list[Any] = [
     None,
     True,

@@ -27,8 +27,6 @@ from checkmate.units import Budget
 from tests.graphs_strategies import tiny_graphs
 from tests.oracles import optimum
 
-pytestmark = pytest.mark.slow  # on worker processes
-
 OPTIONS = SolveOptions(time_limit_s=300.0, moves=2000)
 ROUNDING = 1e-9
 

@@ -37,8 +37,6 @@ from checkmate.units import Budget
 from tests.graphs_strategies import tiny_graphs, training_chain
 from tests.oracles import optimum
 
-pytestmark = pytest.mark.slow  # whole curves
-
 SVG = "{http://www.w3.org/2000/svg}"
 ROUNDING = 1e-9
 

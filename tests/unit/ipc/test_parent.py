@@ -30,7 +30,6 @@ run_process([sys.executable, "-c", {SLEEPS!r}], message="", report=tell, cancell
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="kills a process")
 def test_a_measuring_process_ends_with_its_parent() -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, cwd=ROOT)

@@ -80,7 +80,6 @@ def test_the_papers_rule_is_one_more_forward_pass() -> None:
     assert math.isinf(cost_limit(graph, math.inf))
 
 
-@pytest.mark.slow
 def test_with_recomputation_the_batch_is_larger_and_no_claim_exceeds_the_proof() -> None:
     graph = training_chain(8, bytes_=12)
     told: list[str] = []

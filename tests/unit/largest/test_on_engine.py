@@ -28,8 +28,6 @@ from checkmate.sweeps.journal import open_journal
 from checkmate.sweeps.run import Data, Task
 from tests.graphs_strategies import training_chain
 
-pytestmark = pytest.mark.slow  # on worker processes
-
 OPTIONS = SolveOptions(time_limit_s=20.0)  # all of these are proved long before
 BUDGET = 800
 

@@ -78,7 +78,6 @@ def test_releases_that_do_not(monkeypatch: pytest.MonkeyPatch, found: dict[str, 
     assert caught.value.hint == "pip install 'tensorflow>=2.19,<2.22' 'keras>=3.12,<4'"
 
 
-@pytest.mark.slow
 def test_the_list_says_why_something_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tensorflow")
     install(monkeypatch, tensorflow="2.18.0")

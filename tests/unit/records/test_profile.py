@@ -50,7 +50,6 @@ def test_a_profile_that_is_cut_off_is_refused_in_a_sentence(tmp_path: Path, cut:
         read_record(path)
 
 
-@pytest.mark.slow
 def test_a_profile_with_flipped_bytes_gives_a_record_or_a_sentence(tmp_path: Path) -> None:
     data, path = PROFILE.read_bytes(), tmp_path / "flipped.xplane.pb"
     for place in range(0, len(data), len(data) // 60):

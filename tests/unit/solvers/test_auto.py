@@ -79,7 +79,6 @@ def test_graphs_with_everything(seed: int) -> None:
             assert result.status in (SolveStatus.LIMIT, SolveStatus.INFEASIBLE)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_warm_prover_brings_no_bound_of_the_budget_before(seed: int) -> None:
     """Solve for several budgets with one prover, and alone, and compare."""
@@ -115,7 +114,6 @@ def test_cancelled_with_a_schedule_keeps_it_and_is_quick() -> None:
     assert time.perf_counter() - seen[0] < 2.0
 
 
-@pytest.mark.slow
 def test_two_workers_share_the_second_core_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = training_dag(3, 70)  # takes far more than seconds to prove at this budget
     turns: list[str] = []

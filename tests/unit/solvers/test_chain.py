@@ -103,7 +103,6 @@ def test_never_dearer_than_revolve_on_uniform_chains(layers: int) -> None:
     assert compared >= 4
 
 
-@pytest.mark.slow
 def test_never_dearer_than_checkpointing_at_even_distances_on_uneven_chains() -> None:
     for seed in range(6):
         graph = uneven_chain(seed, 20)

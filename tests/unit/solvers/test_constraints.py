@@ -124,7 +124,6 @@ def test_json_and_back() -> None:
             Constraints.from_json(data)
 
 
-@pytest.mark.slow
 def test_held_against_exact_search() -> None:
     """Test that no result contradicts exact search.
 

@@ -23,7 +23,6 @@ def steps_of(graph: Graph, budget: int) -> list[int]:
     return [int(step) for step in found.require_schedule().steps]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.75, 0.55])
 def test_a_busy_machine_gives_the_same_schedule(share: float) -> None:
     graph = training_chain(60)

@@ -30,8 +30,6 @@ from checkmate.solvers.problem import Problem, SolveOptions
 from tests.graphs_strategies import random_graph
 from tests.oracles import Order, optimum
 
-pytestmark = pytest.mark.slow  # exact solvers
-
 ROOT = Path(__file__).resolve().parents[3]
 
 

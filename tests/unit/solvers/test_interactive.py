@@ -186,7 +186,6 @@ def large() -> Iterator[LiveSolver]:
         yield live
 
 
-@pytest.mark.slow
 def test_idle_returns_once_something_else_is_to_do(large: LiveSolver) -> None:
     """Test it in the middle of greedy, of a cut, or of any first use."""
     random = Random(2)

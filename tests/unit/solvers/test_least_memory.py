@@ -26,8 +26,6 @@ from checkmate.solvers.problem import SolveOptions
 from tests.graphs_strategies import random_constraints, random_graph, tiny_graphs, training_chain
 from tests.oracles import least_budget
 
-pytestmark = pytest.mark.slow  # exact solvers
-
 BRIEF = SolveOptions(time_limit_s=0.4)
 
 

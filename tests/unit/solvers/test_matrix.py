@@ -82,9 +82,7 @@ def test_standard_problems(name: str, case: str) -> None:
             assert result.status is SolveStatus.LIMIT and "branches" in result.message
 
 
-@pytest.mark.parametrize(
-    "seeds", [range(50), pytest.param(range(50, 200), marks=pytest.mark.slow)], ids=["50", "150"]
-)
+@pytest.mark.parametrize("seeds", [range(50), range(50, 200)], ids=["50", "150"])
 @pytest.mark.parametrize("name", FAST)
 def test_schedules_hold_on_random_graphs(name: str, seeds: range) -> None:
     found = 0

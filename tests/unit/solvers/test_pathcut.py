@@ -28,7 +28,7 @@ from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 from tests.unit.solvers.test_local_search import peak_of, plain_graph
 
-SEEDS = [*range(5), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 15))]
+SEEDS = range(15)
 
 
 def bound_of(graph: Graph, budget: int, rounds: int) -> float:

@@ -154,7 +154,6 @@ def test_auto_cancelled_before_its_search_returns_the_found_schedule(sample: Gra
     assert result.cost == pytest.approx(told.costs[-1])
 
 
-@pytest.mark.slow
 def test_a_moving_slider_is_answered_before_the_search_is_compiled(sample: Graph, cold: Compiling) -> None:
     with LiveSolver(sample, NullFrontierListener(), compilation=cold) as explored:
         explored.begin()

@@ -112,9 +112,7 @@ def test_patterns_are_carried_over_and_decoded() -> None:
     assert dropped_ops(graph, steps).tolist() == again.tolist()
 
 
-@pytest.mark.parametrize(
-    "share", [0.7, *(pytest.param(share, marks=pytest.mark.slow) for share in (0.4, 0.2))]
-)
+@pytest.mark.parametrize("share", [0.7, 0.4, 0.2])
 def test_schedules_of_many_blocks_fit_and_get_cheaper(share: float) -> None:
     graph = training_blocks(40)
     budget = int(share * peak(graph))
@@ -125,7 +123,6 @@ def test_schedules_of_many_blocks_fit_and_get_cheaper(share: float) -> None:
     assert costs and costs == sorted(costs, reverse=True) and len(set(costs)) == len(costs)
 
 
-@pytest.mark.slow
 def test_the_same_seed_gives_the_same_schedules() -> None:
     graph = training_blocks(30)
     one, other = (
@@ -142,7 +139,6 @@ def test_nothing_is_made_without_blocks_or_time() -> None:
     assert schedules(graph, int(0.5 * peak(graph)), cancelled=lambda: True) == []
 
 
-@pytest.mark.slow
 def test_ten_thousand_ops_are_solved_to_a_percent() -> None:
     """The blocks give the schedule, the cut through all of them the bound."""
     graph = training_blocks(115)

@@ -93,7 +93,6 @@ def change(random: Random, graph: Graph, scaled: ScaledModel, state: at.State) -
         move(model, state, x, random.randint(low, high - 1))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_live_bytes_are_exact_after_every_change(seed: int) -> None:
     random = Random(seed)
@@ -109,7 +108,6 @@ def test_live_bytes_are_exact_after_every_change(seed: int) -> None:
             assert_exact(graph, scaled, state)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_undo_takes_every_change_back(seed: int) -> None:
     random = Random(1000 + seed)

@@ -28,8 +28,6 @@ from checkmate.solvers.shared.retention import retained_into_stages, steps_from_
 from tests.graphs_strategies import random_graph, random_steps
 from tests.oracles import Order, optimum
 
-pytestmark = pytest.mark.slow  # exact solvers
-
 PLAIN = ("given order", "the paper's stages")
 
 

@@ -28,8 +28,6 @@ from checkmate.sweeps.journal import open_journal, read_journal
 from checkmate.sweeps.run import Task, run
 from tests.unit.sweeps import counting
 
-pytestmark = pytest.mark.slow  # workers are killed and start again
-
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 60.0
 
