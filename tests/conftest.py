@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from checkmate.formats import write_graph
 from checkmate.ir import Graph
 from checkmate.machine.cores import usable_cores
+from checkmate.solvers.compile.compilation import compile_first
 from checkmate.tf.environment import prepare_own_process
 from tests.graphs_strategies import training_chain
 
@@ -47,6 +48,12 @@ def pytest_configure(config: pytest.Config) -> None:
         if entry.name != own:
             (home / entry.name).symlink_to(entry)
     os.environ["XDG_CACHE_HOME"] = str(home)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile the search before several processes would each compile it for themselves."""
+    if session.config.getoption("numprocesses", None):
+        compile_first()
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -1,7 +1,7 @@
-"""Decide which heavy cases a run takes, and what a test that is not heavy may cost.
+"""Decide which heavy tests a run takes, and what a test that is not heavy may cost.
 
-The cases of a parametrized heavy test are alike, so a run takes a quarter of them: which one, the commit's
-hash decides. ``--shard all`` takes them all. A test that is marked ``whole`` is never divided.
+A run takes a quarter of the heavy tests: of each file, and of each parametrized test's cases. Which one, the
+commit's hash decides; ``--shard all`` takes them all. What is marked ``whole`` is in every run.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--shard",
         choices=[*map(str, range(SHARDS)), "all"],
-        help="which quarter of the heavy parametrized cases to run (default: the commit decides)",
+        help="which quarter of the heavy tests to run (default: the commit decides)",
     )
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     """Say which shard runs."""
     shard = shard_of(config)
-    return "heavy cases: all" if shard is None else f"heavy cases: --shard {shard} of 0 to {SHARDS - 1}"
+    return "heavy tests: all" if shard is None else f"heavy tests: --shard {shard} of 0 to {SHARDS - 1}"
 
 
 def shard_of(config: pytest.Config) -> int | None:
@@ -56,25 +56,20 @@ def _shard_of_commit() -> int:
 
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the heavy parametrized cases of other shards."""
+    """Deselect the heavy tests of other shards."""
     shard = shard_of(config)
     if shard is None:
         return
-    cases = defaultdict(list)
+    alike = defaultdict(list)
     for item in items:
-        if (
-            item.get_closest_marker("heavy")
-            and not item.get_closest_marker("whole")
-            and hasattr(item, "callspec")
-        ):
-            cases[item.nodeid.partition("[")[0]].append(item)
-    # A test of one to three cases still runs one of them.
-    taken = {id(case) for same in cases.values() for case in same[shard % len(same) :: SHARDS]}
-    left = [case for same in cases.values() for case in same if id(case) not in taken]
+        if item.get_closest_marker("heavy") and not item.get_closest_marker("whole"):
+            alike[item.nodeid.partition("[")[0] if hasattr(item, "callspec") else item.path].append(item)
+    # Of one to three that are alike, one still runs.
+    taken = {id(item) for group in alike.values() for item in group[shard % len(group) :: SHARDS]}
+    left = {id(item): item for group in alike.values() for item in group if id(item) not in taken}
     if left:
-        config.hook.pytest_deselected(items=left)
-        gone = set(map(id, left))
-        items[:] = [item for item in items if id(item) not in gone]
+        config.hook.pytest_deselected(items=list(left.values()))
+        items[:] = [item for item in items if id(item) not in left]
 
 
 @pytest.hookimpl(wrapper=True)
