@@ -420,18 +420,16 @@ def keys_page() -> str:
     lines = [
         "# Keys of the window",
         "",
-        f"`{action('view.search').key}` searches everything: commands, layers, ops and schedules.",
+        f"`{action('view.search').key}` searches everything: all commands, layers, ops and schedules.",
         "",
         "This page is written by `python -m app.actions > docs/pages/reference/window-keys.md`.",
         "",
-        "| Command | Keys | Menu | Can be used when |",
-        "|---|---|---|---|",
+        "| Command | Keys | Menu |",
+        "|---|---|---|",
     ]
-    for entry in ACTIONS:
+    for entry in filter(lambda each: each.keys, ACTIONS):
         menu = "–" if entry.menu is None else entry.menu.title
-        lines.append(
-            f"| {_cell(entry.full_words)} | {_key_cells(entry.keys)} | {menu} | {entry.when.value} |"
-        )
+        lines.append(f"| {_cell(entry.full_words)} | {_key_cells(entry.keys)} | {menu} |")
     lines += [
         "",
         "Some views read keys of their own while they have the focus:",
@@ -445,7 +443,7 @@ def keys_page() -> str:
 
 
 def _key_cells(keys: tuple[str, ...]) -> str:
-    return ", ".join(f"`{key}`" for key in keys) or "–"
+    return ", ".join(f"`{key}`" for key in keys)
 
 
 def _cell(text: str) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from page_file import write_or_check
@@ -22,29 +23,32 @@ _HEAD = """\
 
 <!-- Written by docs/generate_commands.py from the program's own parser. Change the parser, not this page. -->
 
-Every command and every option, as `checkmate COMMAND --help` prints them.
+Every command and every option, as `checkmate COMMAND --help` prints them. See also
+[how to write a budget](../command-line.md#budgets), [how to name a model](../command-line.md#models) and the
+[exit codes](../reliability.md#exit-codes).
 
-Three options belong to every command and are not repeated below:
+## Options of several commands
 
-| option | what it does |
+Every command takes the first three. Of the others, a command names those that it takes.
+
+| argument | meaning |
 |---|---|
 | `--json` | print one JSON object on standard output; progress stays on standard error |
 | `--quiet` | no progress on standard error |
 | `--debug` | show tracebacks and logs |
-
-Budgets and models are written alike everywhere: see [how to write a budget](../command-line.md#budgets) and
-[how to name a model](../command-line.md#models). The exit codes are on
-[another page](../reliability.md#exit-codes).
 """
+_SEVERAL = 3  # an option of as many commands is explained once
 _COMMON = {"--json", "--quiet", "--debug", "--help"}
 _Commands = argparse._SubParsersAction  # argparse has no public name for it
 
 
 def page() -> str:
     """Return the page as Markdown."""
-    return "\n".join(
-        [_HEAD, *(section for parser, help in commands(build_parser()) for section in _section(parser, help))]
-    )
+    found = list(commands(build_parser()))
+    counted = Counter(_row(each) for parser, _ in found for each in options(parser) if each.option_strings)
+    shared = [row for row, count in counted.items() if count >= _SEVERAL]
+    parts = [_HEAD + "".join(f"{row}\n" for row in shared)]
+    return "\n".join([*parts, *(text for parser, help in found for text in _section(parser, help, shared))])
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.ArgumentParser, str]]:
@@ -67,12 +71,10 @@ def options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     ]
 
 
-def _section(parser: argparse.ArgumentParser, help: str) -> Iterator[str]:
+def _section(parser: argparse.ArgumentParser, help: str, shared: Collection[str]) -> Iterator[str]:
     depth = "##" if parser.prog.count(" ") == 1 else "###"
     yield f"{depth} {parser.prog}\n"
-    yield f"{_sentence(help)}\n"
-    if parser.description and parser.description != help:
-        yield f"{_sentence(parser.description)}\n"
+    yield f"{_sentence(parser.description or help)}\n"
     parts = [action for action in parser._actions if isinstance(action, _Commands)]
     if parts:
         names = ", ".join(f"`{name}`" for name in parts[0].choices)
@@ -80,12 +82,20 @@ def _section(parser: argparse.ArgumentParser, help: str) -> Iterator[str]:
     if parser.epilog:
         example = parser.epilog.removeprefix("Example: ")
         yield f"Example: `{example}`\n" if example != parser.epilog else f"{_escaped(example)}\n"
-    rows = [f"| {_name(action)} | {_help(action)} |" for action in options(parser)]
+    taken = options(parser)
+    rows = [row for row in map(_row, taken) if row not in shared]
     if rows:
         yield "\n".join(["| argument | meaning |", "|---|---|", *rows, ""])
+    also = [f"`{action.option_strings[-1]}`" for action in taken if _row(action) in shared]
+    if also:
+        yield f"Also {', '.join(also)}.\n"
     for group in parser._action_groups:
         if group.description:
             yield f"*{_escaped((group.title or '').capitalize())}.* {_sentence(group.description)}\n"
+
+
+def _row(action: argparse.Action) -> str:
+    return f"| {_name(action)} | {_help(action)} |"
 
 
 def _sentence(text: str) -> str:

@@ -11,18 +11,16 @@ from mkdocs.exceptions import PluginError
 sys.path.insert(0, str(Path(__file__).parent))
 
 import generate_commands
-import render_examples
+import generate_python
 import render_figures
-import render_results
-from regions import filled
 
 
 def on_pre_build(config: MkDocsConfig) -> None:
     """Compare the generated pages with what they are generated from."""
-    for maker in (generate_commands, render_examples, render_results):
+    for maker in (generate_commands, generate_python):
         if maker.PAGE.read_text(encoding="utf-8") != maker.page():
             raise PluginError(f"{maker.PAGE} is out of date; run: python {maker.__file__}")
     for page in render_figures.pages():
         text = page.read_text(encoding="utf-8")
-        if text != filled(text, render_figures.figures):
+        if text != render_figures.filled(text, render_figures.figures):
             raise PluginError(f"{page} is out of date; run: python {render_figures.__file__}")

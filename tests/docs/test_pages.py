@@ -24,19 +24,7 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _PATH = re.compile(r"`((?:app|checkmate|tests|docs|resources)/[\w/.-]+)`")
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        "generate_commands.py",
-        "render_results.py",
-        "render_examples.py",
-        "render_window.py",
-        "render_figures.py",
-        "render_xla.py",
-        "render_jax.py",
-        "render_house.py",
-    ],
-)
+@pytest.mark.parametrize("script", ["generate_commands.py", "generate_python.py", "render_figures.py"])
 def test_generated_pages_are_up_to_date(script: str) -> None:
     done = subprocess.run(
         [sys.executable, str(DOCS / script), "--check"], env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -58,7 +46,7 @@ def test_every_command_and_option_is_on_the_page() -> None:
 
 def test_every_public_name_is_on_the_page() -> None:
     page = (DOCS / "pages" / "reference" / "python.md").read_text(encoding="utf-8")
-    assert sorted(re.findall(r"^::: checkmate\.(\w+)$", page, re.MULTILINE)) == sorted(checkmate.__all__)
+    assert sorted(re.findall(r"^- `(\w+)", page, re.MULTILINE)) == sorted(checkmate.__all__)
 
 
 def test_every_column_of_the_curve_is_on_the_page() -> None:
@@ -90,7 +78,7 @@ def test_every_exit_code_is_on_the_page() -> None:
 @pytest.mark.parametrize("page", TEXTS, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
     for link in _LINK.findall(prose(page)):
-        if link.startswith(("http://", "https://")):
+        if link.startswith(("http://", "https://", "../../actions/")):  # the last are pages of the host
             continue
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page

@@ -1,6 +1,6 @@
-"""Make wrong calls, and write what each of them says as a page.
+"""Make wrong calls, and write what each of them says as a table.
 
-``python -m tests.tf.wrong_calls > docs/pages/reference/wrong-calls.md`` writes the page. Each call must end
+``python -m tests.tf.wrong_calls > tests/tf/training/wrong_calls.md`` writes it. Each call must end
 with an expected error before anything is measured.
 """
 
@@ -30,8 +30,8 @@ HEAD = """# Wrong calls
 
 What the program says to a wrong call: what is wrong, and what to do. Nothing is measured before.
 
-This page is written by `python -m tests.tf.wrong_calls > docs/pages/reference/wrong-calls.md`, which makes
-each of the calls. `…` stands for what Keras or TensorFlow said, and for names.
+This is written by `python -m tests.tf.wrong_calls > tests/tf/training/wrong_calls.md`, which makes each of
+the calls. `…` stands for what Keras or TensorFlow said, and for names.
 """
 
 PYTHON = (
