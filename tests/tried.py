@@ -1,7 +1,4 @@
-"""Write down what was tried to break the program, and what broke.
-
-The files are ``docs/results/trust/NAME.json``; a table of ``docs/pages/reliability.md`` is made from each.
-"""
+"""Write down what was tried to break the program, and what broke."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Measure a step of Equinox beside ``jax.checkpoint``'s policies.
 
-``python -m tests.benchmarks.jax_equinox -o docs/results/jax/equinox-cpu.json``
+``python -m tests.benchmarks.jax_equinox -o FILE.json``
 
 It needs ``pip install equinox optax``. The network is a decoder of two blocks of ``equinox.nn``, trained by
 ``optax.adamw``; the state of both is donated. A policy is put around each block by

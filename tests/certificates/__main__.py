@@ -1,6 +1,6 @@
 """Have false certificates checked, of graphs of every kind.
 
-``python -m tests.certificates 1000 -o docs/results/trust/certificates.json`` has 1,000 false ones checked for
+``python -m tests.certificates 1000 -o certificates.json`` has 1,000 false ones checked for
 each kind of graph, and writes down how many were caught, by kind and by the field that was changed.
 """
 

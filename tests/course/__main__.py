@@ -1,6 +1,6 @@
 """Use the program for a long time: training, and a window beside it.
 
-``python -m tests.course --minutes 120 -o docs/results/trust/course.json``. A process trains with batches that
+``python -m tests.course --minutes 120 -o course.json``. A process trains with batches that
 change (``tests.course.training``), while this one drives a window as ``tests.benchmarks.long_use`` does. What
 both hold, the steps over the budget and the window's complaints are written down.
 """

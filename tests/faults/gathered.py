@@ -1,6 +1,6 @@
 """Put what was tried of messages into one record.
 
-``python -m tests.faults.gathered PIECE... -o docs/results/trust/messages.json``: the pieces are files that
+``python -m tests.faults.gathered PIECE... -o messages.json``: the pieces are files that
 ``python -m tests.faults.messages NAME -o PIECE`` wrote.
 """
 

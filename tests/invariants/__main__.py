@@ -1,7 +1,7 @@
 """Hold the invariants for as many random graphs as there is time for.
 
 ``python -m tests.invariants FIRST COUNT`` takes seeds from FIRST on, and a graph of ``--ops`` ops after every
-``--each``. With ``-o docs/results/trust/invariants.json`` what was tried is written after every 20 graphs;
+``--each``. With ``-o invariants.json`` what was tried is written after every 20 graphs;
 with ``--onto`` that file, it is added to what is there.
 """
 

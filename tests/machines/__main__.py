@@ -1,6 +1,6 @@
 """Lose machines in the middle of sweeps, and write down what came of it.
 
-``python -m tests.machines --rounds 3 -o docs/results/trust/machines.json``
+``python -m tests.machines --rounds 3 -o machines.json``
 """
 
 from __future__ import annotations

@@ -219,10 +219,7 @@ def test_the_step_of_a_live_model_is_marked() -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize("architecture", ["7.5", "8.0"])
 def test_a_step_folded_after_the_pass_needs_no_marks(architecture: str) -> None:
-    """Test the alternative way to keep a schedule.
-
-    `docs/pages/benchmarks/gpu-layout.md` compares with it.
-    """
+    """Test the alternative way to keep a schedule."""
     folded, _ = scheduled("vgg")
     device = Device("a CPU", "cpu")
     again = fold(
