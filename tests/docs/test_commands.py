@@ -53,7 +53,14 @@ def test_a_pages_commands_run_one_after_the_other(page: Path, tmp_path: Path) ->
                 assert text in done.stdout, f"{block} does not print {text!r}: {done.stdout[-2000:]}"
 
 
-@pytest.mark.parametrize("block", [block for block in PYTHON if block.runs], ids=str)
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(block, id=str(block), marks=[pytest.mark.heavy] if "import jax" in block.code else [])
+        for block in PYTHON
+        if block.runs
+    ],
+)
 def test_marked_python_runs(block: Block, tmp_path: Path) -> None:
     if "import jax" in block.code:
         pytest.importorskip("jax")  # an extra
