@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compile the search before several processes would each compile it for themselves."""
+    """Compile the search once, before each worker would."""
     if session.config.getoption("numprocesses", None):
         compile_first()
 

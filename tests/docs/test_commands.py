@@ -20,6 +20,7 @@ from tests.quick_start import QUICK
 
 SHELL = [block for page in TEXTS for block in blocks(page, "sh")]
 PYTHON = [block for page in TEXTS for block in blocks(page, "python")]
+TRAINS = re.compile("import (jax|keras|tensorflow)")  # they load a backend, trace and train
 RUNNABLE = [page for page in PAGES if any(block.runs for block in blocks(page, "sh"))]
 
 
@@ -56,7 +57,7 @@ def test_a_pages_commands_run_one_after_the_other(page: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "block",
     [
-        pytest.param(block, id=str(block), marks=[pytest.mark.heavy] if "import jax" in block.code else [])
+        pytest.param(block, id=str(block), marks=pytest.mark.heavy if TRAINS.search(block.code) else ())
         for block in PYTHON
         if block.runs
     ],
