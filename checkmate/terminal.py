@@ -14,23 +14,16 @@ from types import FrameType
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.progress import Progress as Bar
+from rich.text import Text
 
 from checkmate.progress import Progress, Report, silent
-
-_TITLES = {
-    "load": "load",
-    "trace": "trace",
-    "fold": "fold",
-    "measure": "measure",
-    "solve": "solve",
-    "export": "export",
-}
+from checkmate.units import format_seconds
 
 _BEFORE = "prepare"  # the work before the search; its last line stays on the screen
 
-_PACE_S, _TICK_S = 10.0, 0.5  # between two lines of a log, and between two looks at the clock
+_PACE_S, _TICK_S = 9.5, 0.5  # between two lines of a log, and two looks at the clock: ten seconds at most
 
 _PATIENCE_S = 1.0  # a stage that has not checked for this long will not check soon
 
@@ -77,55 +70,64 @@ class Interrupt:
 
 
 @contextmanager
-def progress_line(*, quiet: bool) -> Iterator[Report]:
-    """Yield a reporter that draws a progress line on standard error.
+def progress_line(*, quiet: bool, report: Report | None = None) -> Iterator[Report]:
+    """Yield a reporter of progress on standard error.
 
-    The line has a bar, the seconds and the time left. Without a terminal, no bar is drawn.
+    On a terminal it draws a line: a bar, the seconds and the time left. Elsewhere (a pipe, a log, a notebook)
+    it writes lines, one in ten seconds at least: see ``PacedLines``. ``report`` takes its place where it is
+    given.
     """
-    if quiet:
-        yield silent
-        return
-    console = Console(file=sys.stderr)
-    if not console.is_terminal:
-        yield _Lines(console).report
-        return
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Bar(*columns, console=console, transient=True) as bar:
+    if report is not None or quiet:
+        yield report or silent
+    elif sys.stderr.isatty():
+        with _bar() as drawn:
+            yield drawn
+    else:
+        with _lines() as written:
+            yield written
+
+
+@contextmanager
+def _bar() -> Iterator[Report]:
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24), _TimeColumn())
+    with Bar(*columns, console=Console(file=sys.stderr), transient=True) as bar:
         task = bar.add_task("starting", total=None)
         stage = message = ""
 
         def report(progress: Progress) -> None:
             nonlocal stage, message
-            title = _TITLES.get(progress.stage, progress.stage)
             if progress.stage != stage:
                 if stage == _BEFORE:
                     bar.console.print(message, highlight=False, markup=False)
                 bar.reset(task, total=progress.total)
                 stage = progress.stage
-            text = f"[bold]{title}[/bold]  {escape(progress.message)}"
+            text = f"[bold]{stage}[/bold]  {escape(progress.message)}"
             message = progress.message
             bar.update(task, description=text, completed=progress.done, total=progress.total)
 
         yield report
 
 
-@contextmanager
-def progress_here(*, quiet: bool) -> Iterator[Report]:
-    """Yield a reporter for work inside a user's own program.
+class _TimeColumn(ProgressColumn):
+    """Show the seconds of a stage, and about how many are left."""
 
-    On a terminal it draws a line; elsewhere (a log, a notebook) it writes few lines.
-    """
-    if quiet or sys.stderr.isatty():
-        with progress_line(quiet=quiet) as report:
-            yield report
-        return
+    def render(self, task: Task) -> Text:
+        """Return the text for a task."""
+        return Text(time_words(task.elapsed or 0.0, task.time_remaining))
+
+
+def time_words(elapsed_s: float, left_s: float | None) -> str:
+    """Return ``28 s, about 10 s left``; without the end where it is not known."""
+    passed = _whole_seconds(elapsed_s)
+    return passed if left_s is None else f"{passed}, about {_whole_seconds(left_s)} left"
+
+
+def _whole_seconds(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else format_seconds(seconds)
+
+
+@contextmanager
+def _lines() -> Iterator[Report]:
     lines, over = PacedLines(sys.stderr.write), threading.Event()
 
     def keep_time() -> None:
@@ -144,37 +146,38 @@ def progress_here(*, quiet: bool) -> Iterator[Report]:
 class PacedLines:
     """Write progress at a rate that a log bears.
 
-    That is one line for each new stage, and else at most one in ten seconds, with the seconds since the
-    begin. ``write`` takes a whole line; ``clock`` tells seconds.
+    That is one line for each new activity, and else one in ten seconds, with the seconds since the begin. A
+    message that differs in numbers alone is no new activity. ``write`` takes a whole line; ``clock`` tells
+    seconds.
     """
 
     def __init__(self, write: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
         self._write, self._clock = write, clock
-        self._begun, self._written = clock(), -math.inf
-        self._stages: set[str] = set()
-        self._waiting: Progress | None = None  # the newest that was not written
+        self._begun = self._written = clock()
+        self._activities: set[str] = set()
+        self._latest = "starting"
         self._lock = threading.Lock()
 
     def report(self, progress: Progress) -> None:
-        """Write a line if the stage is new, or the last line is ten seconds old."""
+        """Write a line if the activity is new, or the last line is old."""
         if not progress.message:
             return
         with self._lock:
-            self._waiting = progress
-            self._write_waiting(at_once=progress.stage not in self._stages)
+            self._latest = f"{progress.stage}: {progress.message}"
+            activity = "".join(each for each in self._latest if not each.isdigit())
+            self._write_latest(at_once=activity not in self._activities)
+            self._activities.add(activity)
 
     def tick(self) -> None:
-        """Write the newest report that was not written, if its time has come."""
+        """Write the latest report again if the last line is old."""
         with self._lock:
-            self._write_waiting(at_once=False)
+            self._write_latest(at_once=False)
 
-    def _write_waiting(self, *, at_once: bool) -> None:
-        progress, now = self._waiting, self._clock()
-        if progress is None or not (at_once or now - self._written >= _PACE_S):
-            return
-        self._waiting, self._written = None, now
-        self._stages.add(progress.stage)
-        self._write(f"checkmate [{now - self._begun:3.0f} s] {progress.stage}: {progress.message}\n")
+    def _write_latest(self, *, at_once: bool) -> None:
+        now = self._clock()
+        if at_once or now - self._written >= _PACE_S:
+            self._written = now
+            self._write(f"checkmate [{now - self._begun:3.0f} s] {self._latest}\n")
 
 
 @contextmanager
@@ -201,21 +204,3 @@ def without_native_chatter() -> Iterator[None]:
             stream.flush()
             sys.stderr = original
             os.dup2(kept, 2)
-
-
-class _Lines:
-    """Print one plain line per change of activity, for non-terminals."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._last = ("", "")
-
-    def report(self, progress: Progress) -> None:
-        """Print a line where stage or message have changed.
-
-        Numbers in the message do not count as a change.
-        """
-        message = "".join(c for c in progress.message if not c.isdigit())
-        if progress.message and (progress.stage, message) != self._last:
-            self._last = (progress.stage, message)
-            self._console.print(f"{progress.stage}: {progress.message}", highlight=False, markup=False)

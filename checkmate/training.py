@@ -28,7 +28,7 @@ from checkmate.solvers.baselines.whole import whole_segments
 from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.registry import find_solver
-from checkmate.terminal import progress_here
+from checkmate.terminal import progress_line
 from checkmate.units import Budget, plural
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def rematerialize(
 
     ``options`` are for the solver, 20 s by default. ``quiet`` means no progress, and no line for each plan,
     on standard error. Where that is no terminal (a log, a notebook), progress is one line for each new
-    activity, and then at most one in ten seconds.
+    activity, and else one in ten seconds.
 
     Raises:
         UsageError: ``model`` is not compiled, runs eagerly, or an argument cannot be read.
@@ -237,7 +237,7 @@ def _plan_request(
         least=search.least,
         bound=lambda graph: run_once_bound(graph).bytes,
         on_miss=missed,
-        progress=lambda: progress_here(quiet=quiet),
+        progress=lambda: progress_line(quiet=quiet),
         tell=tell,
         store=PlanStore(default_folder()) if cache else None,
         decides={"solver": solver, "on_miss": missed.value, **_facts_of(chosen)},

@@ -431,5 +431,5 @@ def test_solve_reports_the_compilation_before_the_search(
     )  # which only has to load the compiled kernels
     code, text, err = call(capsys, "solve", chain_file, "--budget", "70%", "--time-limit", "5")
     assert code == 0 and "within" in text
-    said = [line for line in err.splitlines() if line.startswith("prepare: ")]
-    assert said and said[-1].startswith("prepare: compiled the search, once for this machine, in ")
+    said = [line for line in err.splitlines() if "] prepare: " in line]
+    assert said and "] prepare: compiled the search, once for this machine, in " in said[-1]

@@ -225,7 +225,7 @@ def test_ctrl_c(tmp_path: Path) -> None:
     )
     assert process.stderr is not None
     for line in process.stderr:
-        if line.startswith("bench: "):
+        if "] bench: " in line:
             break
     process.send_signal(signal.SIGINT)
     text, err = process.communicate(timeout=60)

@@ -123,7 +123,7 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     process = start(*arguments)
     assert process.stderr is not None
     for line in process.stderr:
-        if line.startswith("paper: ResNet50"):
+        if "] paper: ResNet50" in line:
             break
     process.send_signal(signal.SIGINT)
     text, err = process.communicate(timeout=60)

@@ -177,9 +177,9 @@ def test_ctrl_c_leaves_nothing_behind(stage: str, tmp_path: Path) -> None:
     seen: list[str] = []
     for line in process.stderr:
         seen.append(line)
-        if line.startswith(stage):
+        if f"] {stage}" in line:
             break
-    assert seen and seen[-1].startswith(stage), seen
+    assert seen and f"] {stage}" in seen[-1], seen
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     asked = time.monotonic()

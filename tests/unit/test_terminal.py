@@ -5,14 +5,15 @@ from __future__ import annotations
 import io
 import sys
 import threading
+from itertools import pairwise
 
 import pytest
 
 from checkmate.progress import Progress
-from checkmate.terminal import PacedLines, progress_here
+from checkmate.terminal import PacedLines, progress_line, time_words
 
 
-def test_a_line_for_each_new_stage_and_else_one_in_ten_seconds() -> None:
+def test_a_line_for_each_new_activity_and_else_one_in_ten_seconds() -> None:
     now, lines = 100.0, []
     paced = PacedLines(lines.append, lambda: now)
     reports = [
@@ -21,11 +22,11 @@ def test_a_line_for_each_new_stage_and_else_one_in_ten_seconds() -> None:
         (0.6, "solve", "best so far +3 %"),
         (2.0, "measure", "measuring the step"),
         (3.0, "solve", "solving for 81 MiB"),
-        (11.9, "measure", "measuring again"),
+        (11.9, "measure", "measuring the step"),
         (12.0, "solve", "best so far +2 %"),
         (12.1, "solve", "best so far +1 %"),
         (13.0, "solve", ""),
-        (40.0, "solve", "the last"),
+        (40.0, "solve", "solving for 82 MiB"),
     ]
     for seconds, stage, message in reports:
         now = 100.0 + seconds
@@ -33,9 +34,10 @@ def test_a_line_for_each_new_stage_and_else_one_in_ten_seconds() -> None:
     assert lines == [
         "checkmate [  0 s] trace: tracing the step\n",
         "checkmate [  0 s] solve: solving for 80 MiB\n",
+        "checkmate [  1 s] solve: best so far +3 %\n",
         "checkmate [  2 s] measure: measuring the step\n",
-        "checkmate [ 12 s] solve: best so far +2 %\n",
-        "checkmate [ 40 s] solve: the last\n",
+        "checkmate [ 12 s] measure: measuring the step\n",
+        "checkmate [ 40 s] solve: solving for 82 MiB\n",
     ]
 
 
@@ -45,27 +47,66 @@ def test_a_stage_that_is_busy_for_minutes_says_so_now_and_then() -> None:
     for tenth in range(1200):
         now = tenth / 10
         paced.report(Progress("solve", message=f"best so far {tenth}"))
-    assert len(lines) == 12
+    assert 12 <= len(lines) <= 13
 
 
-def test_what_goes_on_is_told_when_its_time_has_come() -> None:
+def test_what_goes_on_is_told_at_least_every_ten_seconds() -> None:
     """Check a report that came too soon, and was the last for a long while."""
-    now, lines = 0.0, []
-    paced = PacedLines(lines.append, lambda: now)
-    for seconds, message in ((0.0, "first"), (1.0, "second"), (2.0, "third")):
-        now = seconds
-        paced.report(Progress("measure", message=message))
-    for tenth in range(20, 600):
-        now = tenth / 10
+    now, lines, written_at = 0.0, [], []
+
+    def write(line: str) -> None:
+        lines.append(line)
+        written_at.append(now)
+
+    paced = PacedLines(write, lambda: now)
+    for half in range(25, 145):  # the clock is looked at twice a second; nothing is reported at first
+        now = half / 2 - 12.5
+        if half in (70, 71, 72):
+            paced.report(Progress("measure", message=f"run {half}"))
         paced.tick()
-    assert lines == ["checkmate [  0 s] measure: first\n", "checkmate [ 10 s] measure: third\n"]
+    assert lines[:3] == [
+        "checkmate [ 10 s] starting\n",
+        "checkmate [ 19 s] starting\n",
+        "checkmate [ 22 s] measure: run 70\n",
+    ]
+    assert set(lines[3:]) == {f"checkmate [ {at:.0f} s] measure: run 72\n" for at in written_at[3:]}
+    gaps = [after - before for before, after in pairwise([0.0, *written_at, now])]
+    assert max(gaps) <= 10.0 and len(lines) < 10
+
+
+def test_the_line_of_a_terminal_says_the_seconds_and_those_left() -> None:
+    assert time_words(28.4, 9.8) == "28 s, about 10 s left"
+    assert time_words(0.0, None) == "0 s"
+    assert time_words(200.0, 3600.0) == "3 min 20 s, about 60 min 0 s left"
+
+
+def test_a_terminal_shows_these_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with progress_line(quiet=False) as report:
+        report(Progress("solve", 1.0, 4.0, "best so far +3 %"))
+    shown = screen.getvalue()
+    assert "best so far +3 %" in shown and " 0 s" in shown and "0:00" not in shown
+
+
+def test_a_reporter_of_ones_own_takes_the_place_of_the_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    heard: list[Progress] = []
+    with progress_line(quiet=False, report=heard.append) as report:
+        report(Progress("solve", message="best so far"))
+    assert [each.message for each in heard] == ["best so far"] and not capsys.readouterr().err
 
 
 @pytest.mark.parametrize("quiet", [False, True])
 def test_a_log_gets_lines_and_no_bar(quiet: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     log = io.StringIO()
     monkeypatch.setattr(sys, "stderr", log)
-    with progress_here(quiet=quiet) as report:
+    with progress_line(quiet=quiet) as report:
         report(Progress("trace", message="tracing the step"))
     assert not [each for each in threading.enumerate() if each.name == "progress lines"]
     assert log.getvalue() == ("" if quiet else "checkmate [  0 s] trace: tracing the step\n")

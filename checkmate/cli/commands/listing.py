@@ -7,7 +7,7 @@ from typing import Any
 
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output
-from checkmate.terminal import Interrupt
+from checkmate.terminal import Interrupt, progress_line
 
 
 def add_list(commands: Any, common: Any) -> None:
@@ -21,6 +21,7 @@ def add_list(commands: Any, common: Any) -> None:
 def _list(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from checkmate import listing
 
-    rows = listing.listing(options.what)
+    with progress_line(quiet=options.quiet):
+        rows = listing.listing(options.what)
     output.show(options.json, {options.what: rows}, output.listing_text(rows))
     return 0

@@ -9,7 +9,7 @@ from typing import Any
 from checkmate.cli.commands.model import info_pair
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output
-from checkmate.terminal import Interrupt
+from checkmate.terminal import Interrupt, progress_line
 
 
 def add_info(commands: Any, common: Any) -> None:
@@ -26,12 +26,14 @@ def add_info(commands: Any, common: Any) -> None:
 def _info(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from checkmate.graphs.by_name import read_or_build
 
-    graph = read_or_build(options.graph)
-    other = None if options.other is None else read_or_build(options.other)
-    facts = output.graph_facts(graph, detailed=True)
-    if other is None:
+    with progress_line(quiet=options.quiet):
+        graph = read_or_build(options.graph)
+        other = None if options.other is None else read_or_build(options.other)
+        facts = output.graph_facts(graph, detailed=True)
+        other_facts = None if other is None else output.graph_facts(other, detailed=True)
+    if other is None or other_facts is None:
         output.show(options.json, facts, output.info_text(graph, facts))
         return 0
-    both = facts, output.graph_facts(other, detailed=True)
+    both = facts, other_facts
     output.show(options.json, info_pair.pair_facts(*both), info_pair.pair_text((graph, other), both))
     return 0
