@@ -1,11 +1,11 @@
 """Solve, see and export rematerialized training steps of Keras models.
 
     >>> import checkmate
-    >>> graph = checkmate.profile(checkmate.ModelRequest("unet", batch_size=8))
+    >>> graph = checkmate.profile("unet", batch_size=8)  # or a Keras model, or a file
     >>> result = checkmate.solve(graph, "60%")
     >>> steps = result.require_schedule().steps
 
-Or all of it, measured and exported: ``checkmate.run(ModelRequest("unet"), "60%", Path("out"))``.
+Or all of it, measured and exported: ``checkmate.run("unet", "60%", "out")``.
 
 Most commands have a function of their name: ``info``, ``solve``, ``frontier``, ``max_batch``, ``plan``,
 ``report``; ``sweep`` is for many graphs. Importing this package loads neither TensorFlow nor a solver. The
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from checkmate.errors import CheckmateError
-    from checkmate.formats import read_schedule, write_graph, write_matrices, write_schedule
     from checkmate.frontiers.summary import TradeOff
     from checkmate.ir import (
         CheckReport,
@@ -47,7 +46,20 @@ if TYPE_CHECKING:
         verify,
     )
     from checkmate.pipeline.graph_info import GraphInfo
-    from checkmate.python_api import frontier, info, max_batch, plan, read_graph, report, solve, sweep
+    from checkmate.python_api import (
+        frontier,
+        info,
+        max_batch,
+        plan,
+        read_graph,
+        read_schedule,
+        report,
+        solve,
+        sweep,
+        write_graph,
+        write_matrices,
+        write_schedule,
+    )
     from checkmate.request import ModelRequest
     from checkmate.solvers.constraints import Constraints
     from checkmate.solvers.portfolio.least_memory import LeastMemory
@@ -90,7 +102,7 @@ _HOMES = {
     "parse_budget": "checkmate.units",
     "profile": "checkmate.pipeline",
     "read_graph": "checkmate.python_api",
-    "read_schedule": "checkmate.formats",
+    "read_schedule": "checkmate.python_api",
     "rematerialize": "checkmate.training",
     "rematerialize_function": "checkmate.training",
     "report": "checkmate.python_api",
@@ -100,9 +112,9 @@ _HOMES = {
     "sweep": "checkmate.python_api",
     "train_step": "checkmate.training",
     "verify": "checkmate.pipeline",
-    "write_graph": "checkmate.formats",
-    "write_matrices": "checkmate.formats",
-    "write_schedule": "checkmate.formats",
+    "write_graph": "checkmate.python_api",
+    "write_matrices": "checkmate.python_api",
+    "write_schedule": "checkmate.python_api",
 }
 
 __all__ = [

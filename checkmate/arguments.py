@@ -1,26 +1,175 @@
-"""Arguments of the Python functions: graphs, budgets, extra costs.
+"""Arguments of the Python functions: models, graphs, schedules, budgets.
 
 They are read as the command line reads them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
-from checkmate.errors import UsageError
+from checkmate.errors import LoadError, ModelReadError, UnsafeModelError, UsageError
+from checkmate.formats import read_schedule
 from checkmate.graphs.by_name import read_or_build
 from checkmate.ir.graph import Graph
-from checkmate.request import OnMiss, Target
+from checkmate.ir.result import SolveResult
+from checkmate.request import ModelRequest, OnMiss, Target, parse_shape
 from checkmate.units import Budget, parse_budget, parse_bytes, parse_overhead
 
+ModelLike = Any  # a keras.Model, str, Path or ModelRequest; Keras is not imported here
 GraphLike = Graph | str | Path
+ResultLike = SolveResult | str | Path
 BudgetLike = Budget | str | int
 
 _BUDGET_HINT = 'for example budget="6GiB"'
+_MODEL_HINT = (
+    'give a Keras model, a name like "unet" or "keras.applications.ResNet50", the path of a .keras or .h5 '
+    'file, "file.py:function", or a checkmate.ModelRequest'
+)
+_GRAPH_HINT = "give a graph, its file, or a bundled graph's name; checkmate.profile makes one of a model"
+_CODE_HINT = 'put a function that returns the model into a file, and give "file.py:function", allow_code=True'
 Value = TypeVar("Value")
+
+
+class TraceOptions(TypedDict, total=False):
+    """How a model is traced, as the fields of ``ModelRequest`` say.
+
+    None leaves what the model or the request says. ``input_shape`` may be written as on the command line.
+    """
+
+    loss: str | None
+    optimizer: str | None
+    input_shape: str | Sequence[int] | None
+    mixed_precision: str | None
+    device: str | None
+    allow_code: bool | None
+
+
+class StepOptions(TraceOptions, total=False):
+    """How a model's step is traced: its batch, and what runs it, too."""
+
+    batch_size: int | None
+    target: Target | str | None
+
+
+def request_of(model: str | Path | ModelRequest, **step: Unpack[StepOptions]) -> ModelRequest:
+    """Return the request for what ``model`` names, with the options given.
+
+    Raises:
+        UsageError: ``model`` is of another type, or an option cannot be read.
+    """
+    if isinstance(model, ModelRequest):
+        request = model
+    elif isinstance(model, str | Path):
+        request = ModelRequest(str(model))
+    else:
+        raise _wrong_type("model", model, _MODEL_HINT)
+    given: dict[str, Any] = {name: value for name, value in step.items() if value is not None}
+    for name in ("loss", "optimizer", "mixed_precision", "device"):
+        if not isinstance(given.get(name, ""), str):
+            raise _wrong_type(name, given[name], "give its name, or compile the model with what is your own")
+    if "input_shape" in given:
+        given["input_shape"] = _shape_of(given["input_shape"])
+    if "target" in given:
+        given["target"] = target_of(given["target"])
+    if "batch_size" in given:
+        if not _is_whole(given["batch_size"]):
+            raise UsageError(f"a batch size cannot be {given['batch_size']!r}", hint="use 1 or more")
+        given |= {"batch_size": int(given["batch_size"]), "batch_chosen": True}
+    return replace(request, **given)
+
+
+@contextmanager
+def as_request(model: ModelLike, **step: Unpack[StepOptions]) -> Iterator[ModelRequest]:
+    """Yield the request for a Keras model, or for what ``model`` names.
+
+    A Keras model is saved for as long as the block runs, with what it is compiled with, so that other
+    processes can load it.
+
+    Raises:
+        UsageError: as ``request_of``. LoadError: the model cannot be saved, or not be loaded where its own
+        classes and functions are not defined: Keras does not save their code.
+    """
+    if not _is_keras_model(model):
+        yield request_of(model, **step)
+        return
+    name = str(model.name)
+    with tempfile.TemporaryDirectory(prefix="checkmate-model-") as folder:
+        file = Path(folder, re.sub(r"[^\w.-]", "_", name) + ".keras")
+        try:
+            model.save(file)
+        except Exception as error:  # code of the user's own may raise anything
+            reason = " ".join(str(error).split()).partition(". ")[0]
+            raise LoadError(f"the model {name!r} cannot be saved: {reason}", hint=_CODE_HINT) from error
+        request = replace(request_of(file, **step), name=name)
+        try:
+            yield request
+        except (ModelReadError, UnsafeModelError) as error:
+            sentence = str(error).replace(str(file), f"the model {name!r}, as Keras saves it,")
+            raise ModelReadError(sentence, hint=_CODE_HINT) from error
+
+
+def request_for(request: ModelRequest, graph: Graph) -> ModelRequest:
+    """Return the request for the step that ``graph`` was profiled from.
+
+    Its batch, loss and shapes are in the graph; ``request`` says where the model is, whether its code may
+    run, and what runs the step if that is to be something else.
+
+    Raises:
+        UsageError: the graph is of no Keras model.
+    """
+    recorded = graph.metadata.get("request")
+    if not isinstance(recorded, dict):
+        raise UsageError(
+            f"{graph.name} was not profiled from a Keras model, so no training step can be made from it",
+            hint="make a graph from the model first: checkmate profile MODEL -o G.json",
+        )
+    known = ModelRequest.from_json(recorded)
+    return replace(
+        known,
+        model=request.model,
+        name=request.name,
+        allow_code=request.allow_code,
+        target=request.target or known.target,
+    )
+
+
+def _is_keras_model(given: object) -> bool:
+    keras = sys.modules.get("keras")
+    return isinstance(given, getattr(keras, "Model", ()))
+
+
+def _shape_of(given: str | Sequence[int]) -> tuple[int, ...]:
+    if isinstance(given, str):
+        return _read(parse_shape, given)
+    if not (isinstance(given, Sequence) and all(map(_is_whole, given))):
+        raise UsageError(f"input_shape={given!r} is not a shape", hint="write it like (224, 224, 3)")
+    return tuple(map(int, given))
+
+
+def result_of(given: ResultLike, graph: Graph) -> SolveResult:
+    """Return the result that is given, or that is in the file ``given``.
+
+    Raises:
+        FormatError: the file is not a valid schedule. FingerprintMismatchError: it is for another graph.
+        UsageError: it is of another type.
+    """
+    if isinstance(given, SolveResult):
+        return given
+    if isinstance(given, str | Path):
+        return read_schedule(Path(given), graph)
+    raise _wrong_type("schedule", given, "give what checkmate.solve returned, or a schedule file")
+
+
+def _wrong_type(what: str, given: object, hint: str) -> UsageError:
+    return UsageError(f"a {what} cannot be of type {type(given).__name__}", hint=hint)
 
 
 def graph_of(given: GraphLike) -> Graph:
@@ -29,9 +178,14 @@ def graph_of(given: GraphLike) -> Graph:
     It is read or built where ``given`` is a file, a bundled graph's name or ``paper.NAME``.
 
     Raises:
-        FormatError: the file is missing or broken. UsageError: there is no such network.
+        FormatError: the file is missing or broken. UsageError: there is no such network, or ``given`` is
+        something else.
     """
-    return given if isinstance(given, Graph) else read_or_build(given)
+    if isinstance(given, Graph):
+        return given
+    if isinstance(given, str | Path):
+        return read_or_build(given)
+    raise _wrong_type("graph", given, _GRAPH_HINT)
 
 
 def budget_of(given: BudgetLike) -> Budget:

@@ -46,7 +46,8 @@ class ModelRequest:
     comes with the model (``file.py``, Lambda layers). ``kernels`` is the library of kernels whose memory
     rules the graph follows (``onednn``, ``eigen``, ``cuda``); None: the one that runs here. ``target``
     is what runs the step, a value of ``Target``; None: XLA where the model has ``jit_compile=True``.
-    ``fused``: whether ops of the graph are what XLA will fuse; None: where XLA compiles the step.
+    ``fused``: whether ops of the graph are what XLA will fuse; None: where XLA compiles the step. ``name`` is
+    what reports call the model, where ``model`` is a file that is there for a while only.
     """
 
     model: str
@@ -61,6 +62,12 @@ class ModelRequest:
     batch_chosen: bool = False
     target: str | None = None
     fused: bool | None = None
+    name: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """Return what progress and reports call the model."""
+        return self.name or self.model
 
     def at_batch(self, size: int) -> ModelRequest:
         """Return the request for batches of ``size`` and no other."""

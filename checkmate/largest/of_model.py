@@ -155,7 +155,7 @@ def largest_batch(
     """
     why = why_not_measured(a_model=isinstance(model, ModelRequest), measure=measure, fixed_bytes=fixed_bytes)
     if measure == "always" and why:
-        name = model.name if isinstance(model, Graph) else model.model
+        name = model.name if isinstance(model, Graph) else model.shown
         raise UsageError(f"{name} cannot be measured: {why}", hint="leave --measure out")
     scaling = scaling_of(
         model, batch_size=batch_size, fixed_bytes=fixed_bytes, report=report, cancelled=cancelled

@@ -15,6 +15,7 @@ import keras
 from checkmate.errors import ModelReadError
 from checkmate.request import ModelRequest
 
+_LAMBDA = "__lambda__"
 _DESERIALIZE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ImportError, RecursionError)
 
 
@@ -77,6 +78,8 @@ def _loss(config: Any) -> Any:
     if isinstance(config, Mapping):
         if config.get("class_name") == "function":
             return _loss(config["config"])
+        if config.get("class_name") == _LAMBDA:  # Keras takes it for a loss of that name
+            raise ValueError("the code of a lambda")
         if "class_name" in config and "config" in config:
             return keras.losses.deserialize(dict(config))
         return {key: _loss(value) for key, value in config.items()}

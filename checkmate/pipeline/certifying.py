@@ -4,44 +4,56 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
+from checkmate.arguments import BudgetLike, GraphLike, graph_of
 from checkmate.certificate.verify import InvalidCertificateError, verify
 from checkmate.errors import VerificationError
+from checkmate.formats.certificate import read_certificate
 from checkmate.formats.graph import graph_to_json
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.progress import Cancelled, Report, never, silent
+from checkmate.pipeline.solving import resolve_budget
+from checkmate.progress import Cancelled, Report, never
 from checkmate.solvers.certificates.make import Certificate, certificate_of
 from checkmate.solvers.tolerances import PROVED
+from checkmate.terminal import progress_line
 
 _SECONDS = 60.0
 _CONFIRM_S, _CONFIRM_OPS = 1.0, 300  # programs of more ops alone take longer
 
 
 def certify(
-    graph: Graph,
-    budget_bytes: int,
+    graph: GraphLike,
+    budget: BudgetLike,
     *,
     known_cost: float = math.inf,
     seconds: float = _SECONDS,
-    report: Report = silent,
+    report: Report | None = None,
+    quiet: bool = False,
     cancelled: Cancelled = never,
 ) -> Certificate | None:
     """Return the best certificate for a budget that there is time for.
 
-    It proves that no schedule within ``budget_bytes`` costs less than its cost, or that none fits. None:
-    there was not enough time for any. ``known_cost``: of a schedule within the budget.
+    It works like the command ``checkmate certify``. It proves that no schedule within ``budget`` costs less
+    than its cost, or that none fits. None: there was not enough time for any. ``known_cost``: of a schedule
+    within the budget. Other arguments are as for ``solve``.
+
+    Raises:
+        UsageError: the budget cannot be read. FormatError: the graph's file is missing or broken.
     """
-    return certificate_of(
-        graph,
-        _content(graph),
-        budget_bytes,
-        known_cost=known_cost,
-        seconds=seconds,
-        report=report,
-        cancelled=cancelled,
-    )
+    graph = graph_of(graph)
+    with progress_line(quiet=quiet, report=report) as told:
+        return certificate_of(
+            graph,
+            _content(graph),
+            resolve_budget(graph, budget),
+            known_cost=known_cost,
+            seconds=seconds,
+            report=told,
+            cancelled=cancelled,
+        )
 
 
 def confirmed(graph: Graph, result: SolveResult, *, cancelled: Cancelled = never) -> bool:
@@ -59,20 +71,27 @@ def confirmed(graph: Graph, result: SolveResult, *, cancelled: Cancelled = never
         return True  # every op runs at least once
     if not claims or graph.n > _CONFIRM_OPS:
         return False
-    made = certify(graph, result.budget_bytes, known_cost=cost, seconds=_CONFIRM_S, cancelled=cancelled)
+    made = certify(
+        graph, result.budget_bytes, known_cost=cost, seconds=_CONFIRM_S, quiet=True, cancelled=cancelled
+    )
     if made is None:
         return False
     return made.cost is None if result.cost is None else (made.cost or 0.0) >= cost * PROVED
 
 
-def check_certificate(graph: Graph, certificate: dict[str, Any]) -> float | None:
+def check_certificate(graph: GraphLike, certificate: dict[str, Any] | str | Path) -> float | None:
     """Return the cost that a certificate proves to be the least possible.
 
-    ``certificate``: the file's content. None: it proves that no schedule fits its budget.
+    It works like the command ``checkmate check --certificate``. ``certificate`` is a file or its content.
+    None: it proves that no schedule fits its budget. ``graph`` is as for ``solve``.
 
     Raises:
-        VerificationError: it does not prove what it claims.
+        VerificationError: it does not prove what it claims. FormatError, ScheduleError: the file is no
+        certificate for this graph.
     """
+    graph = graph_of(graph)
+    if isinstance(certificate, str | Path):
+        certificate = read_certificate(Path(certificate), graph)
     try:
         found = verify(_content(graph), certificate)
     except InvalidCertificateError as error:

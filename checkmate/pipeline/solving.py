@@ -9,8 +9,9 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from checkmate.arguments import BudgetLike, budget_of
+from checkmate.arguments import BudgetLike, GraphLike, ResultLike, budget_of, graph_of, overhead_of, result_of
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import CheckReport
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -18,8 +19,8 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.claims import require_true
-from checkmate.pipeline.following import Following
-from checkmate.progress import Cancelled, Report
+from checkmate.pipeline.following import Following, FollowingMemory
+from checkmate.progress import Cancelled, Report, never
 from checkmate.solvers.bounds import WorkingSet, below_minimum, working_set_bound
 from checkmate.solvers.constraints import (
     ConstrainedListener,
@@ -29,7 +30,7 @@ from checkmate.solvers.constraints import (
     result_for_original,
     start_for_constrained,
 )
-from checkmate.solvers.listeners import SilentListener, SilentMemoryListener
+from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.once_bound import explain_below_bound, run_once_bound
 from checkmate.solvers.portfolio.least_memory import LeastMemory, require_overhead
 from checkmate.solvers.portfolio.least_memory import least_memory as find_least_memory
@@ -40,6 +41,7 @@ from checkmate.solvers.problem import (
     SolveOptions,
 )
 from checkmate.solvers.registry import find_solver
+from checkmate.terminal import progress_line
 from checkmate.units import format_bytes
 
 _MINIMUM_PRECISION = 0.002  # of the span between the working-set bound and keep-everything
@@ -66,11 +68,12 @@ class Minimum:
         return self.bytes <= self.bound.bytes
 
 
-def keep_everything_peak(graph: Graph) -> int:
+def keep_everything_peak(graph: GraphLike) -> int:
     """Return the plain step's peak in bytes.
 
-    The plain step computes everything once, in order.
+    The plain step computes everything once, in order. ``graph`` is a graph, its file or name.
     """
+    graph = graph_of(graph)
     return simulate(graph, Schedule.plain(graph)).peak_bytes
 
 
@@ -116,24 +119,29 @@ def solve(
 
 
 def least_memory(
-    graph: Graph,
+    graph: GraphLike,
     *,
-    max_overhead: float | None = None,
+    max_overhead: str | float | None = None,
     options: SolveOptions | None = None,
     listener: MemoryListener | None = None,
     constraints: Constraints | None = None,
+    report: Report | None = None,
+    quiet: bool = False,
+    cancelled: Cancelled = never,
 ) -> LeastMemory:
     """Return the least memory in which ``graph`` runs at a limited cost.
 
-    The cost is at most ``1 + max_overhead`` times that of computing everything once. ``max_overhead`` is a
-    fraction (0.05 is 5 %); None allows any cost. Both the schedule and the proof improve until the options'
-    time limit, or until they meet; ``gap`` is that of the memory. Constraints are as for ``solve``.
+    It works like the command ``checkmate solve --max-overhead``. The cost is at most ``1 + max_overhead``
+    times that of computing everything once. ``max_overhead`` is a fraction (0.05) or a text (``"5%"``); None
+    allows any cost. Both the schedule and the proof improve until the options' time limit, or until they
+    meet; ``gap`` is that of the memory. Other arguments are as for ``solve``.
 
     Raises:
         UsageError: ``max_overhead`` is below 0, so no schedule could cost as little. UnknownNameError: as for
         ``solve``.
     """
-    asked, heard = options or SolveOptions(), listener or SilentMemoryListener()
+    graph, asked = graph_of(graph), options or SolveOptions()
+    max_overhead = overhead_of(max_overhead)
     require_overhead(max_overhead)
     if max_overhead is not None and math.isinf(max_overhead):
         max_overhead = None
@@ -141,15 +149,18 @@ def least_memory(
     limited = constrained(graph, limits)
     if not limits.is_empty:
         asked = replace(asked, start=start_for_constrained(graph, limited, asked.start))
-        heard = ConstrainedMemoryListener(heard, limits)
-    found = find_least_memory(limited, max_overhead, asked, heard)
+    with progress_line(quiet=quiet or listener is not None, report=report) as told:
+        heard = listener or FollowingMemory(graph, told, cancelled)
+        if not limits.is_empty:
+            heard = ConstrainedMemoryListener(heard, limits)
+        found = find_least_memory(limited, max_overhead, asked, heard)
     result = result_for_original(graph, limited, limits, found.result)
     require_true(graph, result, result.budget_bytes)
     return replace(found, result=result)
 
 
 def known_minimum(
-    graph: Graph,
+    graph: GraphLike,
     *,
     constraints: Constraints | None = None,
     options: SolveOptions | None = None,
@@ -159,9 +170,9 @@ def known_minimum(
 
     It bisects between the lower bound and keep-everything. The result is an upper estimate of the true
     minimum unless it equals the bound; ``least_memory`` takes longer and knows more. ``options`` and
-    ``listener`` are those of each of about ten solves.
+    ``listener`` are those of each of about ten solves. ``graph`` is as for ``solve``.
     """
-    graph = constrained(graph, constraints or Constraints())
+    graph = constrained(graph_of(graph), constraints or Constraints())
     bound = run_once_bound(graph)
     least = Minimum(keep_everything_peak(graph), bound, Schedule.plain(graph))
     asked = low = bound.bytes
@@ -178,15 +189,16 @@ def known_minimum(
     return least
 
 
-def resolve_budget(graph: Graph, budget: BudgetLike, *, constraints: Constraints | None = None) -> int:
+def resolve_budget(graph: GraphLike, budget: BudgetLike, *, constraints: Constraints | None = None) -> int:
     """Return ``budget`` in bytes for ``graph``.
 
-    A share is of the keep-everything peak; an open budget is the known minimum; bytes are as given.
+    A share is of the keep-everything peak; an open budget is the known minimum; bytes are as given. Arguments
+    are as for ``solve``.
 
     Raises:
         UsageError: the budget cannot be read.
     """
-    budget = budget_of(budget)
+    graph, budget = graph_of(graph), budget_of(budget)
     if budget.bytes_ is not None:
         return budget.bytes_
     if budget.share is not None:
@@ -200,9 +212,28 @@ def describe_budget(graph: Graph, budget_bytes: int) -> str:
     return f"{format_bytes(budget_bytes)} ({100 * budget_bytes / peak:.0f} % of keep-everything)"
 
 
-def check_schedule(graph: Graph, steps: Sequence[int], *, budget_bytes: int | None = None) -> CheckReport:
-    """Replay ``steps`` by the independent check."""
-    return check(graph, steps, budget_bytes=budget_bytes)
+def check_schedule(
+    graph: GraphLike,
+    steps: Sequence[int] | Schedule | ResultLike,
+    *,
+    budget: BudgetLike | None = None,
+) -> CheckReport:
+    """Replay a schedule by the independent check.
+
+    It works like the command ``checkmate check``. ``steps`` are ops in the order of execution, a schedule,
+    what ``solve`` returned, or a schedule file. ``graph`` and ``budget`` are as for ``solve``; no budget: the
+    peak may be any.
+
+    Raises:
+        FormatError: a file is missing or broken. FingerprintMismatchError: the schedule file is for another
+        graph. NoScheduleError: the solve found none. UsageError: the budget cannot be read.
+    """
+    graph = graph_of(graph)
+    if isinstance(steps, SolveResult | str | Path):
+        steps = result_of(steps, graph).require_schedule()
+    order = steps.steps.tolist() if isinstance(steps, Schedule) else steps
+    allowed = budget if budget is None or isinstance(budget, int) else resolve_budget(graph, budget)
+    return check(graph, order, budget_bytes=allowed)
 
 
 @dataclass(frozen=True, eq=False)

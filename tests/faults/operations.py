@@ -44,7 +44,7 @@ def _graph(which: str) -> Graph:
 def _result(which: str) -> SolveResult:
     graph = training_chain(30)
     plain = Schedule.plain(graph)
-    found = pipeline.check_schedule(graph, plain.steps.tolist(), budget_bytes=9999)
+    found = pipeline.check_schedule(graph, plain.steps.tolist(), budget=9999)
     return SolveResult(
         SolveStatus.FEASIBLE, which, 9999, graph.base_cost, plain, found.cost, found.peak_bytes, None, 0.0
     )

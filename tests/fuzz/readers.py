@@ -100,7 +100,7 @@ def _read_schedule(folder: Path, data: bytes) -> object:
     graph = asked()
     result = read_schedule(_put(folder / "s.json", data), graph)
     write_schedule(folder / "again.json", graph, result)
-    return pipeline.check_schedule(graph, result.require_schedule().steps.tolist(), budget_bytes=40)
+    return pipeline.check_schedule(graph, result.require_schedule().steps.tolist(), budget=40)
 
 
 def _schedules(folder: Path) -> list[bytes]:

@@ -37,4 +37,4 @@ def test_a_graph_is_written_read_and_solved(tmp_path: Path) -> None:
     assert graph.fingerprint == made.fingerprint
     budget = checkmate.keep_everything_peak(graph) * 7 // 8
     result = checkmate.solve(graph, budget, solver="greedy")
-    assert checkmate.check_schedule(graph, result.require_schedule().steps.tolist(), budget_bytes=budget).ok
+    assert checkmate.check_schedule(graph, result.require_schedule().steps.tolist(), budget=budget).ok

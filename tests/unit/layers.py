@@ -59,7 +59,7 @@ LAYERS: dict[str, str] = {
     "checkmate.solvers.listeners": "solvers.problem",
     "checkmate.solvers.registry": "solvers.problem",
     "checkmate.tf.trace": "machine models tf.kernels tf.models tf.private",
-    "checkmate.arguments": "graphs",
+    "checkmate.arguments": "formats graphs",
     "checkmate.doctor.facts": "machine solvers.compile",
     "checkmate.tf": "machine",
     "checkmate.tf.environment": "machine tf.quick_import",
@@ -130,7 +130,7 @@ LAYERS: dict[str, str] = {
     "checkmate.pipeline.claims": "memory solvers.certify",
     "checkmate.pipeline.solving": (
         "arguments memory pipeline.claims pipeline.following solvers.bounds solvers.constraints "
-        "solvers.listeners solvers.once_bound solvers.portfolio solvers.problem solvers.registry"
+        "solvers.listeners solvers.once_bound solvers.portfolio solvers.problem solvers.registry terminal"
     ),
     "checkmate.pipeline.counted": "pipeline.solving solvers.problem",
     "checkmate.pipeline.segments": "pipeline.solving solvers.constraints solvers.problem",
@@ -149,13 +149,13 @@ LAYERS: dict[str, str] = {
         "arguments catalog certificate formats jax machine memory pipeline.fitting "
         "pipeline.following pipeline.segments pipeline.solving pipeline.verification solvers.baselines "
         "solvers.bounds solvers.certificates solvers.compile solvers.constraints solvers.problem "
-        "solvers.tolerances solvers.warm_up tf.allocator tf.costs tf.emit tf.environment tf.fresh "
+        "solvers.tolerances solvers.warm_up terminal tf.allocator tf.costs tf.emit tf.environment tf.fresh "
         "tf.measure tf.room tf.trace tf.xla"
     ),
     "checkmate.tf.peers": "catalog models tf.costs tf.devices tf.measure tf.models tf.trace tf.xla",
     "checkmate.bench.fidelity": "bench.common catalog machine pipeline solvers.problem text_table",
     "checkmate.cli.shared": (
-        "catalog formats graphs machine pipeline solvers.certificates solvers.constraints solvers.problem "
+        "arguments catalog formats machine pipeline solvers.certificates solvers.constraints solvers.problem "
         "solvers.registry sweeps terminal text_table"
     ),
     "checkmate.doctor.prove": (
@@ -242,8 +242,8 @@ LAYERS: dict[str, str] = {
         "terminal text_table"
     ),
     "checkmate.python_api": (
-        "arguments catalog frontiers largest pipeline reports.recognize reports.write solvers.constraints "
-        "solvers.problem solvers.registry sweeps"
+        "arguments catalog formats frontiers largest pipeline reports.recognize reports.write "
+        "solvers.constraints solvers.problem solvers.registry sweeps terminal"
     ),
     "app.__main__": "app.bootstrap",
     "app.look": "app.bootstrap app.models doctor.tell ipc",

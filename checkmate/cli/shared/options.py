@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 ALLOW_CODE_HELP = "allow the model's own code to run; use it only for a file that you trust"
-DEFAULT_BATCH = 32
 _DIGITS = 18  # of a whole number; nothing is counted with more
 GRAPH_HELP = "a graph file, a bundled graph's name, or paper.NAME (a network of the paper)"
 
@@ -206,10 +205,11 @@ def add_resources(parser: argparse.ArgumentParser) -> None:
 
 def model_request(options: argparse.Namespace) -> ModelRequest:
     """Return the request from the options of ``add_model``."""
-    return ModelRequest(
-        model=options.model,
-        batch_size=DEFAULT_BATCH if options.batch_size is None else options.batch_size,
-        batch_chosen=options.batch_size is not None,
+    from checkmate.arguments import request_of
+
+    return request_of(
+        options.model,
+        batch_size=options.batch_size,
         loss=options.loss,
         optimizer=options.optimizer,
         input_shape=options.input_shape,

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from checkmate.cli.shared import options as cli_options
-from checkmate.errors import UsageError
 from checkmate.request import ModelRequest
 from checkmate.units import Budget
 
@@ -37,19 +36,9 @@ def read_scheduled(options: argparse.Namespace) -> tuple[ModelRequest, Any, Any,
 
     It is for commands that take MODEL, S.json and -g G.json.
     """
-    from checkmate.formats import read_any_graph, read_schedule
-    from checkmate.graphs.by_name import graph_path
+    from checkmate.arguments import graph_of, request_for, request_of, result_of
 
-    graph = read_any_graph(graph_path(options.graph))
-    recorded = graph.metadata.get("request")
-    if not isinstance(recorded, dict):
-        raise UsageError(
-            f"{options.graph} was not profiled from a Keras model, so no training step can be made from it",
-            hint="make a graph from the model first: checkmate profile MODEL -o G.json",
-        )
-    # Batch size, loss and shapes come from the graph; only the model's place comes from the user.
-    recorded = {**recorded, "model": options.model, "allow_code": options.allow_code}
-    if options.target is not None:
-        recorded["target"] = options.target
-    result = read_schedule(options.schedule, graph)
-    return ModelRequest.from_json(recorded), graph, result, options.budget
+    graph = graph_of(options.graph)
+    named = request_of(options.model, target=options.target, allow_code=options.allow_code)
+    request = request_for(named, graph)
+    return request, graph, result_of(options.schedule, graph), options.budget

@@ -47,7 +47,7 @@ def loaded_step(request: ModelRequest, report: Report, cancelled: Cancelled) -> 
     Raises:
         As ``profile``.
     """
-    report(Progress("load", message=f"loading {request.model}"))
+    report(Progress("load", message=f"loading {request.shown}"))
     loaded = load_step(request)
     stop_if(cancelled)
     return loaded

@@ -35,7 +35,7 @@ def verification_report(
     """
     schedule = result.require_schedule()
     return VerificationReport(
-        model=request.model,
+        model=request.shown,
         device=device_here().name,
         batch_size=graph.batch_size,
         budget_bytes=told.budget_bytes,

@@ -79,7 +79,7 @@ def verification_report(
         _bitwise_note(compared),
     )
     return VerificationReport(
-        model=request.model,
+        model=request.shown,
         device=measured.device,
         batch_size=graph.batch_size,
         budget_bytes=budget_bytes,

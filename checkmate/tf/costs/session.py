@@ -126,7 +126,7 @@ def prepare(request: ModelRequest, *, here: bool = False, report: Report, cancel
     """
     device = choose_device(request, here=here)
     kernels = Kernels(request.kernels) if request.kernels else kernels_here(device.kind)
-    report(Progress("load", message=f"loading {request.model}"))
+    report(Progress("load", message=f"loading {request.shown}"))
     # What the user's code prints while it is traced goes to standard error, as when it is loaded.
     with private.keras_sees_gpu() if device.kind == "gpu" else nullcontext(), redirect_stdout(sys.stderr):
         loaded = load_model(request)

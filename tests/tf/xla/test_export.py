@@ -104,7 +104,7 @@ def test_run_export_and_verify_are_compiled(code_file: Callable[[str], Path], tm
     # a search for less, and beside other programs the meter showed 5 % more than the budget once: so it has
     # some room.
     budget = Budget(share=0.7)
-    alone = pipeline.verify(request, outcome.graph, outcome.result, budget_bytes=budget)
+    alone = pipeline.verify(request, outcome.graph, outcome.result, budget=budget)
     assert alone.ok, alone.problems
     assert alone.settings["target"] == "xla" and alone.budget_bytes > found.budget_bytes
     assert alone.peak_bytes["predicted"] == elsewhere.peak_bytes

@@ -107,7 +107,7 @@ def test_sizes_and_costs_are_in_proportion_to_the_batch(network) -> None:
 def test_a_step_fits_its_own_peak(network) -> None:
     graph = training_graph(network.network(SMALL if network.size[0] == 224 else (64, 64, 3)), 2)
     peak = pipeline.keep_everything_peak(graph)
-    assert pipeline.check_schedule(graph, list(range(graph.n)), budget_bytes=peak).ok
+    assert pipeline.check_schedule(graph, list(range(graph.n)), budget=peak).ok
 
 
 def test_the_number_of_parameters_is_the_published_one() -> None:

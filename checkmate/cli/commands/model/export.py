@@ -35,9 +35,7 @@ def _export(options: argparse.Namespace, interrupt: Interrupt) -> int:
     folder = options.output
     with progress_line(quiet=options.quiet) as report:
         if budget is None:
-            found = pipeline.export(
-                request, graph, result, folder, budget_bytes=None, report=report, cancelled=interrupt
-            )
+            found = pipeline.export(request, graph, result, folder, report=report, cancelled=interrupt)
         else:
             found = pipeline.export_within(
                 request, graph, result, budget, folder, report=report, cancelled=interrupt

@@ -30,8 +30,6 @@ def _verify(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
     request, graph, result, budget = scheduled.read_scheduled(options)
     with progress_line(quiet=options.quiet) as report:
-        found = pipeline.verify(
-            request, graph, result, budget_bytes=budget, report=report, cancelled=interrupt
-        )
+        found = pipeline.verify(request, graph, result, budget=budget, report=report, cancelled=interrupt)
     output.show(options.json, report_to_json(found), output.report_text(found, None))
     return ExitCode.DONE if found.ok else ExitCode.NOT_AS_PROMISED

@@ -86,7 +86,7 @@ def _cost_of(graph: Graph, given: SolveResult, budget: int) -> float:
     from checkmate import pipeline
 
     assert given.schedule is not None
-    checked = pipeline.check_schedule(graph, given.schedule.steps.tolist(), budget_bytes=budget)
+    checked = pipeline.check_schedule(graph, given.schedule.steps.tolist(), budget=budget)
     if not checked.ok:
         raise UsageError(
             f"the schedule does not keep {format_bytes(budget)}", hint="checkmate check says what is wrong"

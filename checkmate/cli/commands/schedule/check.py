@@ -70,7 +70,7 @@ def _check(options: argparse.Namespace, interrupt: Interrupt) -> int:
     result = read_schedule(options.schedule, graph)
     assert result.schedule is not None
     budget = result.budget_bytes if options.budget is None else pipeline.resolve_budget(graph, options.budget)
-    found = pipeline.check_schedule(graph, result.schedule.steps.tolist(), budget_bytes=budget)
+    found = pipeline.check_schedule(graph, result.schedule.steps.tolist(), budget=budget)
     claims = false_claims(result, found)
     facts, text = check_facts(found, claims), check_text(found, claims)
     if options.recomputed and found.valid:
