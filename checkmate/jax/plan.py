@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,6 +42,7 @@ class StepRequest:
     """What is wanted of a step.
 
     ``whole``: the budget counts arguments and results, too. ``donated`` is None where the step itself says.
+    ``progress`` is entered while a plan is made, and gives what takes its reports in place of ``report``.
     ``first``: gives a schedule of the graph, which is taken if it keeps the budget; ``as_given``: in any
     case.
     """
@@ -53,6 +55,7 @@ class StepRequest:
     solver: str
     options: SolveOptions
     tell: Callable[[str], None]
+    progress: Callable[[], AbstractContextManager[Report]]
     report: Report = silent
     cancelled: Cancelled = never
     first: Callable[[Graph], SolveResult] | None = None
@@ -132,17 +135,25 @@ class JaxPlanner:
         part = part or are_traced(jax.tree.leaves(_dynamic(args, self.request.static)))
         found = self._known.get(key)
         if found is None or (found.alone and part):
-            found = self._known[key] = self._make(args, alone=not part)
+            with self._reporting() as planner:
+                found = self._known[key] = planner._make(args, alone=not part)
             self.plans.append(found)
         return found
 
+    @contextmanager
+    def _reporting(self) -> Iterator[JaxPlanner]:
+        """Yield this planner as one that reports progress."""
+        with self.request.progress() as report:
+            yield replace(self, request=replace(self.request, report=report))
+
     def graph(self, args: Sequence[Any]) -> Graph:
         """Return the graph of the step for such arguments, costs counted."""
-        traced = self._traced(args)
-        self.request.report(Progress("compile", message="compiling the plain step with XLA"))
-        options = Way(TiedSteps.NONE).trial_options(jax.default_backend())
-        plain = memory_of(compiled_plain(traced, _jitted(traced), options))
-        return self._search(traced, plain, plain.whole, alone=True).graph
+        with self._reporting() as planner:
+            traced = planner._traced(args)
+            planner.request.report(Progress("compile", message="compiling the plain step with XLA"))
+            options = Way(TiedSteps.NONE).trial_options(jax.default_backend())
+            plain = memory_of(compiled_plain(traced, _jitted(traced), options))
+            return planner._search(traced, plain, plain.whole, alone=True).graph
 
     def plain(self, args: Sequence[Any]) -> tuple[Traced, Callable[..., Any]]:
         """Return the traced step, and the plain step as XLA compiles it.

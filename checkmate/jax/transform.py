@@ -23,6 +23,7 @@ from checkmate.progress import Cancelled, Report, never, silent
 from checkmate.request import OnMiss
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.registry import find_solver
+from checkmate.terminal import progress_line
 
 _SECONDS = 5.0  # for each solve; there are several
 
@@ -130,7 +131,7 @@ def rematerialize(
 
     Where no schedule keeps the budget, the one that is least over it is compiled, and a sentence says by how
     much; ``on_miss="raise"`` raises an error instead. ``options`` are for the solver, for each of several
-    solves, 5 s by default. ``quiet`` means no line for each plan on standard error.
+    solves, 5 s by default. ``quiet`` means no progress, and no line for each plan, on standard error.
 
     Raises:
         UsageError: an argument cannot be read. TraceError: the step cannot be traced. NotCompiledError: XLA
@@ -159,18 +160,20 @@ def profile(
     *args: Any,
     donate_argnums: int | Sequence[int] | None = None,
     static_argnums: int | Sequence[int] = (),
+    quiet: bool = False,
 ) -> Graph:
     """Return the graph of a JAX step, to solve or to look at in the window.
 
     ``args`` are what the step is called with, or ``jax.ShapeDtypeStruct``. Ops are what XLA will probably
-    fuse; layers are JAX's name stacks. Costs are counted. Arguments and results are fixed bytes.
+    fuse; layers are JAX's name stacks. Costs are counted. Arguments and results are fixed bytes. ``quiet``
+    means no progress on standard error.
 
     >>> checkmate.write_graph(Path("step.graph.json"), checkmate.jax.profile(train_step, state, batch))
 
     Raises:
         UsageError, TraceError: as for ``rematerialize``.
     """
-    request = request_of("100%", donate_argnums=donate_argnums, static_argnums=static_argnums)
+    request = request_of("100%", donate_argnums=donate_argnums, static_argnums=static_argnums, quiet=quiet)
     return JaxPlanner(step, request).graph(args)
 
 
@@ -184,7 +187,7 @@ def request_of(
     solver: str = "auto",
     options: SolveOptions | None = None,
     quiet: bool = False,
-    report: Report = silent,
+    report: Report | None = None,
     cancelled: Cancelled = never,
     first: Callable[[Graph], SolveResult] | None = None,
     as_given: bool = False,
@@ -217,7 +220,8 @@ def request_of(
         solver=solver,
         options=options or SolveOptions(time_limit_s=_SECONDS),
         tell=tell,
-        report=report,
+        progress=lambda: progress_line(quiet=quiet, report=report),
+        report=report or silent,
         cancelled=cancelled,
         first=first,
         as_given=as_given,

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 import checkmate
 import checkmate.jax
-from tests.jax.steps import data, weights
+from tests.jax.steps import data, dense, weights
 
 
 def test_a_graph_is_written_read_and_solved(tmp_path: Path) -> None:
@@ -38,3 +38,11 @@ def test_a_graph_is_written_read_and_solved(tmp_path: Path) -> None:
     budget = checkmate.keep_everything_peak(graph) * 7 // 8
     result = checkmate.solve(graph, budget, solver="greedy")
     assert checkmate.check_schedule(graph, result.require_schedule().steps.tolist(), budget=budget).ok
+
+
+def test_progress_is_written_unless_it_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    args = (weights(), *data())
+    checkmate.jax.profile(dense, *args, quiet=True)
+    assert not capsys.readouterr().err
+    checkmate.jax.profile(dense, *args)
+    assert "] compile: compiling the plain step with XLA\n" in capsys.readouterr().err

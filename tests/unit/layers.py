@@ -137,7 +137,7 @@ LAYERS: dict[str, str] = {
     "checkmate.jax": (
         "arguments catalog formats machine memory models pipeline.counted pipeline.following "
         "pipeline.segments pipeline.solving solvers.baselines solvers.listeners solvers.problem "
-        "solvers.registry"
+        "solvers.registry terminal"
     ),
     "checkmate.pipeline.fitting": (
         "memory solvers.addresses tf.allocator tf.costs tf.measure tf.room tf.trace"
