@@ -14,9 +14,13 @@ import pytest
 from tests.faults.operations import OPERATIONS
 
 LEAST = 200  # faults of each operation
+FEW = ("graph", "schedule")  # the others are seconds each
+OTHERS = [
+    pytest.param(name, marks=(pytest.mark.heavy, pytest.mark.whole)) for name in OPERATIONS if name not in FEW
+]
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("name", [*FEW, *OTHERS])
 def test_a_fault_at_any_step_leaves_the_old_or_the_new(name: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "tests.faults.hit", name], capture_output=True, text=True, check=False

@@ -139,6 +139,7 @@ def test_nothing_is_made_without_blocks_or_time() -> None:
     assert schedules(graph, int(0.5 * peak(graph)), cancelled=lambda: True) == []
 
 
+@pytest.mark.heavy
 def test_ten_thousand_ops_are_solved_to_a_percent() -> None:
     """The blocks give the schedule, the cut through all of them the bound."""
     graph = training_blocks(115)
