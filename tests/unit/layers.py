@@ -230,9 +230,11 @@ LAYERS: dict[str, str] = {
         "frontiers graphs ipc machine records solvers.constraints workers"
     ),
     "checkmate.reports.write": "formats reports.page reports.recognize",
+    "app.look": "app.models doctor.tell ipc",
     "app.bootstrap": (
-        "app.crash_log app.models app.presenters app.state app.theme app.views.playback app.views.window "
-        "catalog formats machine records"
+        "app.crash_log app.look app.models app.presenters app.state app.theme app.views.playback "
+        "app.views.window catalog doctor.child doctor.diagnosis doctor.facts doctor.lines doctor.tell "
+        "formats machine records"
     ),
     "checkmate.cli.commands": (
         "app.bootstrap app.presenters bench.common bench.fidelity bench.paper bench.peers bench.solvers "
@@ -246,7 +248,6 @@ LAYERS: dict[str, str] = {
         "solvers.problem solvers.registry sweeps"
     ),
     "app.__main__": "app.bootstrap",
-    "app.look": "app.bootstrap app.models doctor.tell ipc",
     "checkmate.cli.main": "cli.commands cli.shared machine terminal tf.environment",
     "checkmate.__main__": "cli.commands cli.main machine",
 }

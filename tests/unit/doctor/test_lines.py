@@ -382,7 +382,7 @@ def test_the_table_of_nvidia_smi() -> None:
                 {"qt": "6.9", "plugin": []}, stage="screen", code=-6, log="could not connect to display :9"
             ),
             {"DISPLAY": ":9"},
-            "Nothing answers at display :9",
+            "Qt cannot reach display :9.",
             "DISPLAY",
         ),
         (
