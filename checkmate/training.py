@@ -16,6 +16,7 @@ from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
+from checkmate.machine.keras_backend import JAX, require_backend
 from checkmate.machine.stores.plan_folder import default_folder
 from checkmate.machine.stores.plan_store import PlanStore
 from checkmate.pipeline import Following, known_minimum, solve
@@ -114,7 +115,7 @@ def rematerialize(
         where no schedule keeps the budget. Like errors of tracing and measuring (TraceError, ProfileError)
         it is raised by ``fit`` where no ``example`` was given.
     """
-    if _keras_backend() == "jax":
+    if require_backend() == JAX:
         from checkmate.jax.keras_model import rematerialize_model
 
         wanted = {"on_miss": on_miss, "solver": solver, "options": options, "quiet": quiet}
@@ -152,7 +153,7 @@ def train_step(
     ``checkmate.tf.training.train_step.TrainStep`` for use inside ``tf.function`` and with distribution
     strategies.
     """
-    if _keras_backend() == "jax":
+    if require_backend() == JAX:
         raise UsageError(
             "with Keras on JAX a step is a function, and has no variables of its own",
             hint="call checkmate.rematerialize(model, budget) and train by fit, or "
@@ -299,22 +300,6 @@ class _ScheduleSearch:
         known = known_minimum(graph)
         found = self.solve(graph, known.bytes, known.schedule, None, report, never).schedule
         return Least(found or known.schedule, known.bound.bytes)
-
-
-def _keras_backend() -> str:
-    """Return what Keras computes with, without importing it.
-
-    Raises:
-        UsageError: it is neither TensorFlow nor JAX.
-    """
-    keras = sys.modules.get("keras")
-    found = "tensorflow" if keras is None else str(keras.backend.backend())
-    if found not in ("tensorflow", "jax"):
-        raise UsageError(
-            f"Keras computes with {found} here, whose steps cannot be scheduled",
-            hint='set KERAS_BACKEND to "tensorflow" or "jax" before Keras is imported',
-        )
-    return found
 
 
 def _budget_of(given: str | int | Budget) -> Budget:

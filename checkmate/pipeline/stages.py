@@ -16,7 +16,7 @@ from checkmate.formats.files import require_output_folder
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
-from checkmate.machine.keras_backend import JAX, is_of_jax, keras_backend
+from checkmate.machine.keras_backend import JAX, is_of_jax, require_backend
 from checkmate.machine.stores.cost_store import CostStore, default_path
 from checkmate.pipeline.report.records import RunOutcome
 from checkmate.pipeline.solving import StepSolver
@@ -40,9 +40,9 @@ def _on_jax(graph: Graph) -> bool:
     """Return whether a graph's step is to be run by JAX.
 
     Raises:
-        UsageError: it is of a JAX step, and Keras is set up for another backend.
+        UsageError: it is of a JAX step, and Keras is set up for another backend; or as ``require_backend``.
     """
-    backend = keras_backend()
+    backend = require_backend()
     if backend != JAX and is_of_jax(graph):
         raise UsageError(
             f"the graph {graph.name!r} is of a JAX step, and Keras is set up for {backend!r} here",
@@ -71,7 +71,7 @@ def profile(
         LoadError, TraceError, ProfileError: with the reason. CancelledError: the user cancelled.
     """
     require_named(request)
-    if keras_backend() == JAX:
+    if require_backend() == JAX:
         from checkmate.pipeline.on_jax import profile as on_jax
 
         return on_jax.profile(request, refresh=refresh, report=report, cancelled=cancelled)
@@ -225,7 +225,7 @@ def run(
     """
     require_named(request)
     require_output_folder(directory)
-    if keras_backend() == JAX:
+    if require_backend() == JAX:
         from checkmate.pipeline.on_jax import run as on_jax
 
         return on_jax.run(
