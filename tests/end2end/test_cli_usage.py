@@ -9,9 +9,13 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.end2end.test_cli import call
 
 ROOT = Path(__file__).resolve().parents[2]
 _CODE = """
@@ -67,3 +71,62 @@ def test_nothing_heavy_is_imported(line: str, said: str, tmp_path: Path) -> None
     assert said in done.stderr
     assert code == 2 and heavy == []
     assert not (tmp_path / "out").exists()
+
+
+def zipped(path: Path, **files: str) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Go to a folder with models of Keras and of PyTorch, new and old."""
+    monkeypatch.chdir(tmp_path)
+    weights = {"model.weights.h5": ""}
+    zipped(tmp_path / "new.keras", **{"config.json": '{"class_name": "Functional"}'}, **weights)
+    (tmp_path / "old.h5").write_bytes(b"\x89HDF\r\n\x1a\n")
+    zipped(tmp_path / "new.pt", **{"archive/data.pkl": ""})
+    (tmp_path / "old.pth").write_bytes(b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M")
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "then"),
+    [
+        ("new.keras", "new.keras is a model, not a graph", "checkmate profile new.keras -o G.json"),
+        ("old.h5", "old.h5 is a model, not a graph", "checkmate profile old.h5 -o G.json"),
+        ("unet", "unet is a model, not a graph", "checkmate profile unet -o G.json"),
+        ("keras.applications.VGG16", "VGG16 is a model, not a graph", "keras.applications.VGG16 -o G.json"),
+        ("new.pt", "new.pt is a PyTorch file", "PyTorch's models are not supported"),
+        ("old.pth", "old.pth is a PyTorch file", "PyTorch's models are not supported"),
+    ],
+)
+@pytest.mark.parametrize(
+    "line",
+    [
+        "info {}",
+        "info unet-b8.graph {}",
+        "solve {} --budget 60%",
+        "check {} s.json",
+        "certify {} --budget 60% -o c.json",
+        "frontier {}",
+        "cards {}",
+        "bench solvers {}",
+        "bench published {}",
+        "export unet s.json -g {} -o out",
+        "verify unet s.json -g {}",
+    ],
+)
+def test_a_model_in_place_of_a_graph(
+    line: str, name: str, said: str, then: str, models: None, capsys: Any
+) -> None:
+    code, _, err = call(capsys, *line.format(name).split(), "--quiet")
+    sentence, hint = err.splitlines()
+    assert code == 2 and said in sentence and then in hint
+
+
+@pytest.mark.parametrize("line", ["profile {} -o g.json", "run {} --budget 60% -o out"])
+@pytest.mark.parametrize("name", ["new.pt", "old.pth"])
+def test_a_model_of_pytorch(line: str, name: str, models: None, capsys: Any) -> None:
+    code, _, err = call(capsys, *line.format(name).split(), "--quiet")
+    assert code == 2 and f"{name} is a PyTorch file" in err and "PyTorch's models are not supported" in err

@@ -37,10 +37,10 @@ def read_scheduled(options: argparse.Namespace) -> tuple[ModelRequest, Any, Any,
 
     It is for commands that take MODEL, S.json and -g G.json.
     """
-    from checkmate.formats import read_any_graph, read_schedule
-    from checkmate.graphs.by_name import graph_path
+    from checkmate.formats import read_schedule
+    from checkmate.graphs.by_name import read_or_build
 
-    graph = read_any_graph(graph_path(options.graph))
+    graph = read_or_build(options.graph)
     recorded = graph.metadata.get("request")
     if not isinstance(recorded, dict):
         raise UsageError(
