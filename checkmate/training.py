@@ -11,7 +11,7 @@ import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from checkmate.arguments import budget_of, on_miss_of, target_of
+from checkmate.arguments import on_miss_of, step_budget_of, target_of
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
@@ -30,7 +30,7 @@ from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.terminal import progress_here
-from checkmate.units import Budget, plural
+from checkmate.units import Budget
 
 if TYPE_CHECKING:
     from checkmate.tf.training.any_step import ScheduledFunction
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from checkmate.tf.training.train_step import TrainStep
 
 _SECONDS = 20.0
-_LEAST_BUDGET = 2**10  # bytes; who writes less means a share or another unit
 
 Model = TypeVar("Model")
 OnMissLike = OnMiss | Literal["closest", "raise"]
@@ -233,7 +232,7 @@ def _plan_request(
             sys.stderr.write(f"checkmate: {sentence}\n")
 
     return PlanRequest(
-        budget=_budget_of(budget),
+        budget=step_budget_of(budget),
         solve=search.solve,
         least=search.least,
         bound=lambda graph: run_once_bound(graph).bytes,
@@ -300,16 +299,6 @@ class _ScheduleSearch:
         known = known_minimum(graph)
         found = self.solve(graph, known.bytes, known.schedule, None, report, never).schedule
         return Least(found or known.schedule, known.bound.bytes)
-
-
-def _budget_of(given: str | int | Budget) -> Budget:
-    found = budget_of(given)
-    if found.bytes_ is not None and found.bytes_ < _LEAST_BUDGET:
-        raise UsageError(
-            f"a budget of {plural(found.bytes_, 'byte')} is less than any step needs",
-            hint=f'write "{found.bytes_}%" for a share of the plain step\'s peak, or "{found.bytes_}GiB"',
-        )
-    return found
 
 
 def _options_of(given: SolveOptions | None) -> SolveOptions:

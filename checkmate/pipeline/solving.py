@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from checkmate.arguments import BudgetLike, budget_of
+from checkmate.arguments import BudgetLike, step_budget_of
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import CheckReport
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -40,7 +40,7 @@ from checkmate.solvers.problem import (
     SolveOptions,
 )
 from checkmate.solvers.registry import find_solver
-from checkmate.units import format_bytes
+from checkmate.units import Budget, format_bytes
 
 _MINIMUM_PRECISION = 0.002  # of the span between the working-set bound and keep-everything
 
@@ -184,13 +184,12 @@ def resolve_budget(graph: Graph, budget: BudgetLike, *, constraints: Constraints
     A share is of the keep-everything peak; an open budget is the known minimum; bytes are as given.
 
     Raises:
-        UsageError: the budget cannot be read.
+        UsageError: the budget cannot be read, or is so few bytes that another unit was meant.
     """
-    budget = budget_of(budget)
-    if budget.bytes_ is not None:
-        return budget.bytes_
-    if budget.share is not None:
-        return budget.resolve(keep_everything_peak=keep_everything_peak(graph), minimum=0)
+    peak = keep_everything_peak(graph)
+    budget = step_budget_of(budget, peak)
+    if budget != Budget():
+        return budget.resolve(keep_everything_peak=peak, minimum=0)
     return known_minimum(graph, constraints=constraints).bytes
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from checkmate.arguments import BudgetLike, budget_of
+from checkmate.arguments import BudgetLike, step_budget_of
 from checkmate.catalog.model_names import require_named
 from checkmate.errors import UsageError
 from checkmate.formats.files import require_output_folder
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 
 def _given(budget: BudgetLike | None) -> int | Budget | None:
-    return budget if budget is None or isinstance(budget, int) else budget_of(budget)
+    return budget if budget is None or isinstance(budget, int) else step_budget_of(budget)
 
 
 def _on_jax(graph: Graph) -> bool:
@@ -100,16 +100,15 @@ def verify(
         OtherStepError: ``graph`` is not this model's. StepTooLargeError: the scheduled step does not fit.
     """
     require_named(request)
+    budget = _given(budget_bytes)
     if _on_jax(graph):
         from checkmate.pipeline.on_jax import run as on_jax
 
         given = on_jax.Given(graph, result, as_given=True)
-        return on_jax.verified(request, _given(budget_bytes), given, None, report, cancelled)
+        return on_jax.verified(request, budget, given, None, report, cancelled)
     from checkmate.pipeline import measured
 
-    return measured.verify(
-        request, graph, result, budget_bytes=_given(budget_bytes), report=report, cancelled=cancelled
-    )
+    return measured.verify(request, graph, result, budget_bytes=budget, report=report, cancelled=cancelled)
 
 
 def export(
@@ -132,11 +131,12 @@ def export(
     """
     require_named(request)
     require_output_folder(directory)
+    budget = _given(budget_bytes)
     if _on_jax(graph):
         from checkmate.pipeline.on_jax import run as on_jax
 
         given = on_jax.Given(graph, result, as_given=True)
-        return on_jax.verified(request, _given(budget_bytes), given, directory, report, cancelled)
+        return on_jax.verified(request, budget, given, directory, report, cancelled)
     from checkmate.pipeline import measured
 
     return measured.export(
@@ -144,7 +144,7 @@ def export(
         graph,
         result,
         directory,
-        budget_bytes=_given(budget_bytes),
+        budget_bytes=budget,
         report=report,
         cancelled=cancelled,
     )
@@ -171,6 +171,7 @@ def export_within(
     Raises:
         OtherStepError: ``graph`` is not this model's. Others as ``run``.
     """
+    budget = step_budget_of(budget)
     require_output_folder(directory)
     if _on_jax(graph):
         from checkmate.pipeline.on_jax import run as on_jax
@@ -178,7 +179,7 @@ def export_within(
         bound = constraints is not None and not constraints.is_empty
         return on_jax.run(
             request,
-            budget_of(budget),
+            budget,
             directory,
             given=on_jax.Given(graph, first, as_given=bound),
             options=options,
@@ -193,7 +194,7 @@ def export_within(
         request,
         graph,
         first,
-        budget_of(budget),
+        budget,
         directory,
         solver=solver,
         report=report,
@@ -224,13 +225,14 @@ def run(
         VerificationError and those of ``profile`` and ``export``.
     """
     require_named(request)
+    budget = step_budget_of(budget)
     require_output_folder(directory)
     if require_backend() == JAX:
         from checkmate.pipeline.on_jax import run as on_jax
 
         return on_jax.run(
             request,
-            budget_of(budget),
+            budget,
             directory,
             refresh=refresh,
             solver=solver,
@@ -244,7 +246,7 @@ def run(
     chosen = options or SolveOptions(time_limit_s=_ATTEMPT_S)
     return measured.run(
         request,
-        budget_of(budget),
+        budget,
         directory,
         costs=CostOptions(costs, CostStore(default_path()), refresh=refresh),
         solver=StepSolver(solver, chosen, report, cancelled),

@@ -163,7 +163,7 @@ LAYERS: dict[str, str] = {
         "tf.environment"
     ),
     "checkmate.frontiers": (
-        "catalog formats machine memory pipeline solvers.constraints solvers.known_frontier "
+        "arguments catalog formats machine memory pipeline solvers.constraints solvers.known_frontier "
         "solvers.listeners solvers.once_bound solvers.portfolio solvers.problem solvers.registry "
         "solvers.tolerances sweeps text_table"
     ),
