@@ -22,6 +22,7 @@ from checkmate.doctor.facts.values import Probe
 from checkmate.doctor.lines.window import window_line
 from checkmate.doctor.tell import sentence_of
 from checkmate.errors import CheckmateError, LoadError, UsageError
+from checkmate.formats.files import require_writable
 from checkmate.machine.desktop_entry import APPLICATION_ID
 from checkmate.progress import never
 from checkmate.records.read import is_record
@@ -69,10 +70,12 @@ def explore(
             answer, or nothing could be drawn.
         LoadError: ``file`` names nothing that can be opened. UnsafeModelError: a picture is wanted of what
             would run code, and nobody has allowed that.
-        UsageError, FormatError: ``animation`` cannot be written.
+        UsageError, FormatError: a picture cannot be written.
     """
     if file is not None:
         require_openable(file)
+    if screenshot is not None:
+        require_writable(screenshot)
     if animation is not None:
         require_film(animation, size, file)
     if figure is not None:
@@ -367,8 +370,6 @@ def require_figure(figure: FigureFile, file: str | None) -> None:
     Raises:
         UsageError: there is nothing to draw. FormatError: its file cannot be written.
     """
-    from checkmate.formats.files import require_writable
-
     if file is None:
         raise UsageError("there is nothing to draw", hint="name a model, a sample or a graph")
     require_writable(figure.path)
@@ -383,7 +384,6 @@ def require_film(path: Path, size: tuple[int, int] | None, file: str | None) -> 
         FormatError: ``path`` cannot be written.
     """
     from checkmate.formats.animation import require_animation
-    from checkmate.formats.files import require_writable
 
     if file is None:
         raise UsageError("there is nothing to play", hint="name a model, a sample or a graph")

@@ -26,6 +26,30 @@ heavy = {"tensorflow", "keras", "h5py", "numba", "highspy", "PySide6"}
 print(json.dumps([code, sorted(heavy & set(sys.modules))]))
 """
 
+UNWRITABLE = [
+    "profile unet -o /proc/out",
+    "run unet --budget 60% -o /proc/out",
+    "run unet --budget 60% -o /proc/out/deeper",
+    "solve unet-b8.graph --budget 60% -o /proc/out",
+    "solve unet-b8.graph --budget 60% --matrices /proc/out",
+    "solve unet-b8.graph --budget 60% --certificate /proc/out",
+    "certify unet-b8.graph --budget 60% -o /proc/out",
+    "frontier unet-b8.graph -o /proc/out.json",
+    "frontier unet-b8.graph --svg /proc/out.svg",
+    "frontier unet-b8.graph --csv /proc/out.csv",
+    "max-batch unet --budget 1GiB -o /proc/out",
+    "bench solvers unet-b8.graph -o /proc/out",
+    "bench published unet-b8.graph -o /proc/out",
+    "bench paper -o /proc/out",
+    "bench fidelity --models gru -o /proc/out",
+    "bench peers --models gru -o /proc/out",
+    "report . -o /proc/out",
+    "explore unet --screenshot /proc/out",
+    "explore unet --figure /proc/out.pdf",
+    "explore unet --animation /proc/out.gif",
+    "doctor --prove -o /proc/out",
+]
+
 
 @pytest.mark.parametrize(
     ("line", "said"),
@@ -58,9 +82,17 @@ print(json.dumps([code, sorted(heavy & set(sys.modules))]))
 def test_nothing_heavy_is_imported(line: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text("raise SystemExit('this must not run')\n")
     (tmp_path / "notes.txt").write_text("no model\n")
+    code, err, heavy = ended(line, tmp_path)
+    assert said in err
+    assert code == 2 and heavy == set()
+    assert not (tmp_path / "out").exists()
+
+
+def ended(line: str, folder: Path) -> tuple[int, str, set[str]]:
+    """Return a command's exit code, standard error and heavy imports."""
     done = subprocess.run(
         [sys.executable, "-c", _CODE, *line.split()],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
@@ -68,9 +100,16 @@ def test_nothing_heavy_is_imported(line: str, said: str, tmp_path: Path) -> None
         timeout=120,
     )
     code, heavy = json.loads(done.stdout.splitlines()[-1])
-    assert said in done.stderr
-    assert code == 2 and heavy == []
-    assert not (tmp_path / "out").exists()
+    return code, done.stderr, set(heavy)
+
+
+# Nobody can make a file in /proc, root included, and permissions do not tell so.
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+@pytest.mark.parametrize("line", UNWRITABLE)
+def test_a_place_that_cannot_be_written_is_said_before_the_work(line: str, tmp_path: Path) -> None:
+    code, err, heavy = ended(line, tmp_path)
+    assert code == 2 and "cannot write /proc/out" in err
+    assert not {"tensorflow", "keras", "PySide6"} & heavy and list(tmp_path.iterdir()) == []
 
 
 def zipped(path: Path, **files: str) -> None:
