@@ -123,8 +123,8 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.tf.xla": "memory models tf.costs tf.emit tf.private tf.trace",
     "checkmate.tf.training": (
-        "machine memory tf.allocator tf.costs tf.devices tf.emit tf.fresh tf.models tf.private tf.profiler "
-        "tf.room tf.trace tf.xla tf.xla_calls"
+        "machine memory models tf.allocator tf.costs tf.devices tf.emit tf.fresh tf.models tf.private "
+        "tf.profiler tf.room tf.trace tf.xla tf.xla_calls"
     ),
     "checkmate.pipeline.following": "solvers.listeners",
     "checkmate.pipeline.claims": "memory solvers.certify",
