@@ -8,14 +8,23 @@ from __future__ import annotations
 import math
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.look import draw_offscreen
 from checkmate.catalog.bundled import find_graph, graph_files, graph_name
 from checkmate.catalog.model_names import require_code
 from checkmate.catalog.samples import SAMPLES, find_sample
+from checkmate.doctor.child import probe
+from checkmate.doctor.diagnosis import Line, PartState
+from checkmate.doctor.facts.values import Probe
+from checkmate.doctor.lines.window import window_line
+from checkmate.doctor.tell import sentence_of
 from checkmate.errors import CheckmateError, LoadError, UsageError
+from checkmate.formats.files import require_writable
 from checkmate.machine.desktop_entry import APPLICATION_ID
+from checkmate.progress import never
 from checkmate.records.read import is_record
 from checkmate.units import Budget
 
@@ -27,16 +36,13 @@ if TYPE_CHECKING:
     from app.theme import CurrentTheme
     from app.views.window.main_window import MainWindow
 
-_SYSTEM_LIBRARIES = (
-    "libegl1 libgl1 libglib2.0-0 libdbus-1-3 libfontconfig1 libxkbcommon0 "
-    "libxcb-cursor0 libxcb-icccm4 libxcb-keysyms1 libxcb-shape0 libxkbcommon-x11-0"
-)
 _WINDOW = (1600, 1000)  # pixels
+_DISPLAY_S = 30.0  # for a display to answer; ssh -X over a slow line takes seconds
 _PATIENCE_MS = 15 * 60 * 1000  # a screenshot waits this long, because a model may have to be profiled first
 
 
 class WindowUnavailableError(CheckmateError):
-    """Qt cannot start here; the hint names the system libraries it needs."""
+    """Qt cannot start here, or has no display; the hint says what to do."""
 
 
 def explore(
@@ -60,13 +66,16 @@ def explore(
     the animation. The window asks before it runs the code of a ``file.py:function``, unless ``allow_code``.
 
     Raises:
-        WindowUnavailableError: Qt's libraries are missing, or nothing could be drawn.
+        WindowUnavailableError: Qt's libraries are missing, there is no display for a window or it does not
+            answer, or nothing could be drawn.
         LoadError: ``file`` names nothing that can be opened. UnsafeModelError: a picture is wanted of what
             would run code, and nobody has allowed that.
-        UsageError, FormatError: ``animation`` cannot be written.
+        UsageError, FormatError: a picture cannot be written.
     """
     if file is not None:
         require_openable(file)
+    if screenshot is not None:
+        require_writable(screenshot)
     if animation is not None:
         require_film(animation, size, file)
     if figure is not None:
@@ -74,8 +83,9 @@ def explore(
     drawing = screenshot is not None or animation is not None or figure is not None
     if drawing and file is not None:
         _require_drawable(file, allow_code=allow_code)
-    choose_platform(drawing=drawing)
-    _require_qt()
+    if drawing:
+        draw_offscreen()
+    _require_qt(drawing=drawing)
     from PySide6.QtCore import QSize, QTimer
 
     settings = None if drawing else _settings()
@@ -118,18 +128,46 @@ def _save_pictures(
         window.explorer.figures.save(figure)
 
 
-def _require_qt() -> None:
-    """Import the window.
+def _require_qt(*, drawing: bool) -> None:
+    """Import the window, and check meanwhile that it can open.
+
+    That it can open is not needed for a picture.
 
     Raises:
-        WindowUnavailableError: one of Qt's libraries is missing.
+        WindowUnavailableError: a system library that Qt needs is missing, or there is no display that
+            answers.
     """
     try:
+        with ThreadPoolExecutor(1) as pool:
+            display = None if drawing else pool.submit(_require_display)
+            from PySide6.QtWidgets import QApplication  # noqa: F401
+        if display is not None:
+            display.result()
         import app.views.window.main_window  # noqa: F401
+    except ModuleNotFoundError:
+        raise  # a package of Python's, which the error names
     except ImportError as error:
-        raise WindowUnavailableError(
-            f"the window cannot start: {error}", hint=f"on Debian or Ubuntu: apt install {_SYSTEM_LIBRARIES}"
-        ) from error
+        looked = Probe(errors={"qt": sentence_of(error)})
+        raise _unavailable(window_line(looked, os.environ)) from error
+
+
+def _require_display() -> None:
+    """Check that Qt can open a window on the display.
+
+    A process of its own starts Qt, because Qt ends the process where it cannot.
+
+    Raises:
+        WindowUnavailableError: as the doctor says.
+    """
+    looked = probe(("app.look", "screen"), limit_s=_DISPLAY_S, cancelled=never)
+    line = window_line(looked, os.environ)
+    chosen = line.state is PartState.LIMITED and os.environ.get("QT_QPA_PLATFORM")
+    if line.state is not PartState.OK and not chosen:
+        raise _unavailable(line)
+
+
+def _unavailable(line: Line) -> WindowUnavailableError:
+    return WindowUnavailableError(f"the window cannot start: {line.text.rstrip('.')}", hint=line.mend)
 
 
 def _settings() -> QSettings:
@@ -204,16 +242,6 @@ def _begin(window: MainWindow, file: str | None) -> None:
     QTimer.singleShot(50, window.prepare)
     QTimer.singleShot(100, window.session.solver.start)
     QTimer.singleShot(150, lambda: window.restore(by_itself=True))
-
-
-def choose_platform(*, drawing: bool) -> None:
-    """Let Qt draw without a screen if there is none or none is wanted.
-
-    Call it before Qt starts.
-    """
-    screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if sys.platform == "linux" and (drawing or not screen):
-        os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 
 def require_openable(file: str) -> None:
@@ -342,8 +370,6 @@ def require_figure(figure: FigureFile, file: str | None) -> None:
     Raises:
         UsageError: there is nothing to draw. FormatError: its file cannot be written.
     """
-    from checkmate.formats.files import require_writable
-
     if file is None:
         raise UsageError("there is nothing to draw", hint="name a model, a sample or a graph")
     require_writable(figure.path)
@@ -358,7 +384,6 @@ def require_film(path: Path, size: tuple[int, int] | None, file: str | None) -> 
         FormatError: ``path`` cannot be written.
     """
     from checkmate.formats.animation import require_animation
-    from checkmate.formats.files import require_writable
 
     if file is None:
         raise UsageError("there is nothing to play", hint="name a model, a sample or a graph")

@@ -1,7 +1,8 @@
 """Check whether the window can open on this machine.
 
-``checkmate doctor`` runs it with ``python -m app.look``. The check may crash, so it has a process of its own.
-It writes what it finds to standard output (``checkmate.doctor.tell``).
+``checkmate doctor`` runs it with ``python -m app.look``, and ``checkmate explore`` with ``python -m app.look
+screen``, which looks at the display alone. The check may crash, so it has a process of its own. It writes
+what it finds to standard output (``checkmate.doctor.tell``).
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from app.bootstrap import choose_platform
 from checkmate.doctor.tell import Teller
 from checkmate.ipc.child import end_with_parent
 
@@ -23,16 +23,29 @@ def main() -> int:
     """Check Qt, its plug-in, the plots and the screen; tell the result."""
     end_with_parent()
     tell = Teller()
-    choose_platform(drawing=False)
+    if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        draw_offscreen()
     if not tell.stage("qt", _qt):
         tell.end()
     tell.stage("plugin", _plugin)
+    if sys.argv[1:] == ["screen"]:
+        tell.stage("screen", _screen)
+        tell.end()
     if tell.stage("widgets", _widgets):
         tell.stage("plotting", _plotting)
         tell.stage("screen", _screen)
     tell.stage("state", _state)
     tell.end()
     return 0
+
+
+def draw_offscreen() -> None:
+    """Let Qt draw without a screen.
+
+    ``QT_QPA_PLATFORM`` may say otherwise. Call it before Qt starts.
+    """
+    if sys.platform == "linux" and not os.environ.get("QT_QPA_PLATFORM"):
+        os.environ["QT_QPA_PLATFORM"] = "offscreen"
 
 
 def _qt() -> str:
@@ -71,9 +84,9 @@ def _plotting() -> str:
 
 def _screen() -> dict[str, Any]:
     """Start Qt on the display there is; Qt ends the process if it cannot."""
-    from PySide6.QtWidgets import QApplication
+    from PySide6.QtGui import QGuiApplication
 
-    application = QApplication(sys.argv[:1])
+    application = QGuiApplication(sys.argv[:1])
     screen = application.primaryScreen()
     size = [screen.size().width(), screen.size().height()] if screen is not None else []
     return {"platform": application.platformName(), "size": size}

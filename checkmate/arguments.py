@@ -21,13 +21,15 @@ from checkmate.graphs.by_name import read_or_build
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.request import ModelRequest, OnMiss, Target, parse_shape
-from checkmate.units import Budget, parse_budget, parse_bytes, parse_overhead
+from checkmate.units import Budget, parse_budget, parse_bytes, parse_overhead, plural
 
 ModelLike = Any  # a keras.Model, str, Path or ModelRequest; Keras is not imported here
 GraphLike = Graph | str | Path
 ResultLike = SolveResult | str | Path
 BudgetLike = Budget | str | int
 
+_LEAST_BUDGET = 2**10  # bytes; who writes less means a share or another unit
+_LARGE_STEP = 2**20  # bytes
 _BUDGET_HINT = 'for example budget="6GiB"'
 _MODEL_HINT = (
     'give a Keras model, a name like "unet" or "keras.applications.ResNet50", the path of a .keras or .h5 '
@@ -202,8 +204,27 @@ def budget_of(given: BudgetLike) -> Budget:
         found = Budget(bytes_=int(given)) if _is_whole(given) else parse_budget(str(given))
     except ValueError as error:
         raise UsageError(str(error), hint=_BUDGET_HINT) from error
-    if (found.bytes_ is not None and found.bytes_ <= 0) or (found.share is not None and found.share <= 0):
+    if found.bytes_ is not None and found.bytes_ <= 0:
         raise UsageError(f"a budget of {given} leaves no memory at all", hint=_BUDGET_HINT)
+    return found
+
+
+def step_budget_of(given: BudgetLike, peak_bytes: int = _LARGE_STEP) -> Budget:
+    """Return the budget that ``given`` stands for, for a step that is no toy.
+
+    ``peak_bytes``: what the step takes where it keeps everything, if that is known. A step of a few bytes may
+    have any budget.
+
+    Raises:
+        UsageError: as for ``budget_of``; or it is so few bytes that another unit was meant.
+    """
+    found = budget_of(given)
+    few = found.bytes_
+    if few is not None and few < _LEAST_BUDGET and peak_bytes >= _LARGE_STEP:
+        share = f'"{few}%" for a share of the plain step\'s peak, or ' if few <= 100 else ""
+        raise UsageError(
+            f"a budget of {plural(few, 'byte')} is less than any step needs", hint=f'write {share}"{few}GiB"'
+        )
     return found
 
 

@@ -29,8 +29,11 @@ raises.
 
 from __future__ import annotations
 
+import os
 import re
+import traceback
 from enum import IntEnum
+from pathlib import Path
 from typing import Any, ClassVar
 
 from checkmate.units import format_bytes_apart, format_bytes_up
@@ -63,6 +66,23 @@ class CheckmateError(Exception):
         self.details: dict[str, Any] = dict(details or {})
         if hint:
             self.add_note(hint)
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows in place of its traceback.
+
+        That is the lines of whoever called, the sentence and the hint, without the lines of libraries and of
+        this program.
+        """
+        theirs = [
+            entry for entry in traceback.extract_tb(self.__traceback__) if not _is_library(entry.filename)
+        ]
+        shown = traceback.format_list(theirs) + traceback.format_exception_only(self)
+        return "".join(shown).rstrip().splitlines()
+
+
+def _is_library(file: str) -> bool:
+    packages = {"site-packages", "dist-packages"} & set(Path(file).parts)
+    return bool(packages) or file.startswith((os.path.dirname(__file__), os.path.dirname(os.__file__)))
 
 
 class ContentError(CheckmateError):

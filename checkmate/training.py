@@ -11,11 +11,12 @@ import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from checkmate.arguments import budget_of, on_miss_of, target_of
+from checkmate.arguments import on_miss_of, step_budget_of, target_of
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
+from checkmate.machine.keras_backend import JAX, require_backend
 from checkmate.machine.stores.plan_folder import default_folder
 from checkmate.machine.stores.plan_store import PlanStore
 from checkmate.pipeline import Following, known_minimum, solve
@@ -29,7 +30,7 @@ from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.terminal import progress_line
-from checkmate.units import Budget, plural
+from checkmate.units import Budget
 
 if TYPE_CHECKING:
     from checkmate.tf.training.any_step import ScheduledFunction
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from checkmate.tf.training.train_step import TrainStep
 
 _SECONDS = 20.0
-_LEAST_BUDGET = 2**10  # bytes; who writes less means a share or another unit
 
 Model = TypeVar("Model")
 OnMissLike = OnMiss | Literal["closest", "raise"]
@@ -114,7 +114,7 @@ def rematerialize(
         where no schedule keeps the budget. Like errors of tracing and measuring (TraceError, ProfileError)
         it is raised by ``fit`` where no ``example`` was given.
     """
-    if _keras_backend() == "jax":
+    if require_backend() == JAX:
         from checkmate.jax.keras_model import rematerialize_model
 
         wanted = {"on_miss": on_miss, "solver": solver, "options": options, "quiet": quiet}
@@ -152,7 +152,7 @@ def train_step(
     ``checkmate.tf.training.train_step.TrainStep`` for use inside ``tf.function`` and with distribution
     strategies.
     """
-    if _keras_backend() == "jax":
+    if require_backend() == JAX:
         raise UsageError(
             "with Keras on JAX a step is a function, and has no variables of its own",
             hint="call checkmate.rematerialize(model, budget) and train by fit, or "
@@ -232,7 +232,7 @@ def _plan_request(
             sys.stderr.write(f"checkmate: {sentence}\n")
 
     return PlanRequest(
-        budget=_budget_of(budget),
+        budget=step_budget_of(budget),
         solve=search.solve,
         least=search.least,
         bound=lambda graph: run_once_bound(graph).bytes,
@@ -299,32 +299,6 @@ class _ScheduleSearch:
         known = known_minimum(graph)
         found = self.solve(graph, known.bytes, known.schedule, None, report, never).schedule
         return Least(found or known.schedule, known.bound.bytes)
-
-
-def _keras_backend() -> str:
-    """Return what Keras computes with, without importing it.
-
-    Raises:
-        UsageError: it is neither TensorFlow nor JAX.
-    """
-    keras = sys.modules.get("keras")
-    found = "tensorflow" if keras is None else str(keras.backend.backend())
-    if found not in ("tensorflow", "jax"):
-        raise UsageError(
-            f"Keras computes with {found} here, whose steps cannot be scheduled",
-            hint='set KERAS_BACKEND to "tensorflow" or "jax" before Keras is imported',
-        )
-    return found
-
-
-def _budget_of(given: str | int | Budget) -> Budget:
-    found = budget_of(given)
-    if found.bytes_ is not None and found.bytes_ < _LEAST_BUDGET:
-        raise UsageError(
-            f"a budget of {plural(found.bytes_, 'byte')} is less than any step needs",
-            hint=f'write "{found.bytes_}%" for a share of the plain step\'s peak, or "{found.bytes_}GiB"',
-        )
-    return found
 
 
 def _options_of(given: SolveOptions | None) -> SolveOptions:

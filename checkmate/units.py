@@ -20,6 +20,8 @@ _UNITS = {
 _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*")
 _FRACTION = re.compile(r"\s*([0-9]*\.[0-9]+)\s*")  # without a unit
 _PERCENT = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*%\s*")
+_NEGATIVE = re.compile(r"\s*-\s*[0-9.]")
+_AS_BUDGETS = "write it like 6.5GiB, 16GB, 60% (of the plain peak) or min"
 
 
 def plural(number: int, word: str, several: str = "") -> str:
@@ -76,19 +78,26 @@ def parse_budget(text: str) -> Budget:
     if text.strip().lower() == "min":
         return Budget()
     percent = _PERCENT.fullmatch(text)
-    if percent is not None:
-        return Budget(share=float(percent.group(1)) / 100)
+    found = Budget(_budget_bytes(text)) if percent is None else Budget(share=float(percent.group(1)) / 100)
+    if found.bytes_ == 0 or found.share == 0:
+        raise ValueError(f"a budget of {text} leaves no memory at all; {_AS_BUDGETS}")
+    if found.share is not None and found.share > 1:
+        raise ValueError(f"a budget of {text} is more than keeping everything takes; write 100% or less")
+    return found
+
+
+def _budget_bytes(text: str) -> int:
     bare = _FRACTION.fullmatch(text)
     if bare is not None:
         number = bare.group(1)
         share = f"{float(number):.0%} for a share of the plain peak, or " if float(number) <= 1 else ""
         raise ValueError(f"{number} is neither a size nor a share; write {share}{number}GiB")
+    if _NEGATIVE.match(text):
+        raise ValueError(f"a budget of {text} is not positive; {_AS_BUDGETS}")
     try:
-        return Budget(bytes_=parse_bytes(text))
+        return parse_bytes(text)
     except ValueError:
-        raise ValueError(
-            f"cannot read {text!r} as a budget; write it like 6.5GiB, 16GB, 60% (of the plain peak) or min"
-        ) from None
+        raise ValueError(f"cannot read {text!r} as a budget; {_AS_BUDGETS}") from None
 
 
 def parse_overhead(text: str) -> float:

@@ -18,7 +18,8 @@ from PySide6.QtCore import QBuffer, QEventLoop, QTimer
 from PySide6.QtGui import QPixmap
 from PySide6.QtWidgets import QApplication
 
-from app.bootstrap import _choose, choose_platform
+from app.bootstrap import _choose
+from app.look import draw_offscreen
 from app.models.session import Session
 from app.presenters.rows.hotspot_rows import View
 from app.theme import CurrentTheme, ThemeChoice, apply_theme, load_fonts
@@ -219,7 +220,7 @@ def main() -> None:
     unknown = [name for name in wanted if name not in _PARTS]
     if unknown:
         raise SystemExit(f"no picture {unknown[0]!r}; there are: {', '.join(_PARTS)}")
-    choose_platform(drawing=True)
+    draw_offscreen()
     window = open_solved()
     for name in wanted:
         _PARTS[name](window)

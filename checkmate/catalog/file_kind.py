@@ -13,6 +13,8 @@ KERAS, HDF5 = ".keras", ".h5"
 MOST_UNPACKED, MOST_TIMES = 64 * 2**20, 100  # bytes, or times the file
 
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_TORCH = "a PyTorch file"
+_TORCH_HINT = "PyTorch's models are not supported; use a Keras model, on TensorFlow or JAX"
 _SAVE_HINT = "save it with model.save('model.keras')"
 _AGAIN_HINT = "save or copy the model again"
 # (offset, magic bytes, what the file is, hint)
@@ -26,8 +28,21 @@ _FOREIGN = (
         "JSON text",
         "a graph file goes to checkmate info, solve or explore; a model is a .keras or .h5 file",
     ),
+    (0, b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.", _TORCH, _TORCH_HINT),  # before PyTorch 1.6
     (0, b"\x80", "a Python pickle, which is never opened", _SAVE_HINT),
 )
+
+
+def begins_as_model(path: Path) -> bool:
+    """Return whether the file begins as models do, and as no graph does.
+
+    They may be models of other libraries.
+    """
+    try:
+        with path.open("rb") as file:
+            return file.read(8).startswith((_HDF5_SIGNATURE, b"PK", b"\x80"))
+    except OSError:
+        return False
 
 
 def model_file_kind(path: Path) -> str:
@@ -73,9 +88,9 @@ def keras_config(path: Path) -> dict[str, object]:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             if "config.json" not in names:
-                raise UnsupportedFormatError(
-                    f"{path} is {_archive(names)}, not a .keras model", hint=_SAVE_HINT
-                )
+                what = _archive(names)
+                hint = _TORCH_HINT if what == _TORCH else _SAVE_HINT
+                raise UnsupportedFormatError(f"{path} is {what}, not a .keras model", hint=hint)
             _require_plain_archive(path, archive)
             config = json.loads(archive.read("config.json"))
     except RecursionError as error:
@@ -118,7 +133,7 @@ def _require_plain_archive(path: Path, archive: zipfile.ZipFile) -> None:
 
 def _archive(names: list[str]) -> str:
     if any(name.endswith("data.pkl") for name in names):
-        return "a PyTorch file"
+        return _TORCH
     return (
         "a zip archive without config.json "
         f"({', '.join(names[:3]) or 'empty'}{', …' if len(names) > 3 else ''})"

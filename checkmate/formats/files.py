@@ -159,17 +159,18 @@ def require_writable(path: Path) -> None:
         )
     if path.is_dir():
         raise FormatError(f"cannot write {path}: it is a folder", hint="name a file")
-    if not os.access(parent, os.W_OK):
-        raise FormatError(f"cannot write {path}: no permission in {parent}", hint="choose another place")
+    problem = _why_not_writable(path.name, parent)
+    if problem:
+        raise FormatError(f"cannot write {path}: {problem}", hint="choose another place")
 
 
 def require_output_folder(directory: Path) -> None:
     """Raise if ``directory`` cannot be used, before minutes of work.
 
-    Nothing is created.
+    Nothing is left there.
 
     Raises:
-        ExportError: ``directory`` cannot be made, or holds something that is no earlier export.
+        ExportError: ``directory`` cannot be made or written to, or holds something that is no earlier export.
     """
     hint = "choose another output folder"
     if directory.exists() and not directory.is_dir():
@@ -179,8 +180,23 @@ def require_output_folder(directory: Path) -> None:
     above = next(folder for folder in directory.absolute().parents if folder.exists())
     if not above.is_dir():
         raise ExportError(f"cannot write {directory}: {above} is a file, not a folder", hint=hint)
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise ExportError(f"cannot write {directory}: no permission in {above}", hint=hint)
+    for folder in (above, directory) if directory.is_dir() else (above,):
+        problem = _why_not_writable(directory.name, folder)
+        if problem:
+            raise ExportError(f"cannot write {directory}: {problem}", hint=hint)
+
+
+def _why_not_writable(name: str, folder: Path) -> str:
+    """Return why nothing called ``name`` can be made in ``folder``.
+
+    Empty where it can. It is tried: permissions tell nothing of file systems that are full, read-only or no
+    store of files.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder):
+            return ""
+    except OSError as error:
+        return f"{error.strerror or error} in {folder}"
 
 
 class Fields:

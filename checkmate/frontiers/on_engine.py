@@ -55,7 +55,8 @@ def trade_offs_on(
     for name in (solver, *baselines):
         find_solver(name)
     find_solver(solver).load()
-    require_budgets(budgets)
+    for graph in graphs:
+        require_budgets(budgets, pipeline.keep_everything_peak(graph))
     began = time.perf_counter()
     asked = options or SolveOptions()
     first, least = _least(graphs, budgets, pool, journal, report, cancelled)

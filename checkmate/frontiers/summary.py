@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from checkmate.arguments import step_budget_of
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -80,18 +81,23 @@ def gap_between(cost: float, lower_bound: float) -> float:
     return max(0.0, (cost - lower_bound) / cost) if cost > 0 else 0.0
 
 
-def require_budgets(budgets: int | Sequence[Budget]) -> None:
-    """Raise unless there are enough budgets for a curve.
+def require_budgets(budgets: int | Sequence[Budget], plain: int) -> None:
+    """Raise unless there are enough budgets for a curve, that can be meant.
+
+    ``plain`` is the keep-everything peak, in bytes.
 
     Raises:
-        UsageError: fewer than two budgets, or none.
+        UsageError: fewer than two budgets, or none; or one is so few bytes that another unit was meant.
     """
-    if isinstance(budgets, int) and budgets < 2:
-        raise UsageError(
-            "a curve needs at least two budgets", hint="give --budgets 8, or a list like 40%,60%,80%"
-        )
-    if not isinstance(budgets, int) and not budgets:
-        raise UsageError("no budget was given", hint="give --budgets 8, or a list like 40%,60%,80%")
+    hint = "give --budgets 8, or a list like 40%,60%,80%"
+    if isinstance(budgets, int):
+        if budgets < 2:
+            raise UsageError("a curve needs at least two budgets", hint=hint)
+        return
+    if not budgets:
+        raise UsageError("no budget was given", hint=hint)
+    for budget in budgets:
+        step_budget_of(budget, plain)
 
 
 def resolved(budgets: int | Sequence[Budget], least: int, plain: int) -> list[int]:

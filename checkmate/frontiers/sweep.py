@@ -66,13 +66,13 @@ def trade_off(
     once per machine, is not counted. Cancelling (also Ctrl-C) keeps what was found.
 
     Raises:
-        SolverUnavailableError: the solver or a baseline is unknown or not installed. UsageError: fewer than
-        two budgets, or none.
+        SolverUnavailableError: the solver or a baseline is unknown or not installed. UsageError: as
+        ``require_budgets``.
     """
     for name in (solver, *baselines):
         find_solver(name)
     find_solver(solver).load()
-    require_budgets(budgets)
+    require_budgets(budgets, pipeline.keep_everything_peak(graph))
     asked = options or SolveOptions()
     with _explored(graph, solver, asked.workers) as live:
         sweep = _CurveSweep(graph, live, solver, asked, report, cancelled)

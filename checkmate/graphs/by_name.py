@@ -11,6 +11,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from checkmate.catalog.bundled import find_graph
+from checkmate.catalog.file_kind import begins_as_model, model_file_kind
+from checkmate.catalog.model_names import is_built_here
 from checkmate.errors import UsageError
 from checkmate.formats import read_any_graph
 from checkmate.formats.graph import ENDINGS
@@ -26,18 +28,29 @@ def read_or_build(given: Path | str) -> Graph:
 
     Raises:
         FormatError: the file is missing or broken.
-        UsageError: there is no such network, its batch is not a number, or it is code that makes a model.
+        UsageError: there is no such network, its batch is not a number, or it is a model.
+        UnsupportedFormatError, ModelReadError: it is a model that cannot be opened.
     """
     name = str(given)
-    if ".py:" in name and not Path(name).exists():
-        raise UsageError(
-            f"{name} is code that makes a model or a training step, not a graph",
-            hint=f"make a graph of it first: checkmate profile {name} --allow-code -o G.json",
-        )
+    _refuse_model(name)
     if Path(name).exists() or not is_paper_name(name):
         return read_any_graph(graph_path(name))
     name, at, batch = name.partition(_AT)
     return build_paper_graph(name, _number(batch) if at else None)
+
+
+def _refuse_model(name: str) -> None:
+    """Raise where ``name`` is a model, which is not yet a graph."""
+    is_file = Path(name).is_file() and begins_as_model(Path(name))
+    if is_file:
+        model_file_kind(Path(name))
+    elif Path(name).exists() or not is_built_here(name):
+        return
+    code = ".py:" in name and not is_file
+    raise UsageError(
+        f"{name} is {'code that makes a model or a training step' if code else 'a model'}, not a graph",
+        hint=f"make a graph of it first: checkmate profile {name}{' --allow-code' * code} -o G.json",
+    )
 
 
 def graph_path(given: Path | str) -> Path:

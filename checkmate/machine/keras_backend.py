@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
+from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
 
 JAX, TENSORFLOW = "jax", "tensorflow"
@@ -24,6 +26,26 @@ def keras_backend() -> str:
     if keras is not None and hasattr(keras, "config"):
         return str(keras.config.backend())
     return os.environ.get("KERAS_BACKEND") or _configured() or TENSORFLOW
+
+
+def require_backend() -> str:
+    """Return the name of Keras's backend, whose steps can be scheduled.
+
+    Raises:
+        UsageError: it is neither TensorFlow nor JAX, or it is JAX, which is not installed.
+    """
+    backend = keras_backend()
+    if backend not in (JAX, TENSORFLOW):
+        raise UsageError(
+            f"Keras is set up for the backend {backend!r}, but schedules are for TensorFlow and JAX",
+            hint="set KERAS_BACKEND=tensorflow, before Keras is imported",
+        )
+    if backend == JAX and find_spec("jax") is None:
+        raise UsageError(
+            f"Keras is set up for the backend {backend!r}, which is not installed",
+            hint="pip install 'checkmate-explorer[jax]', or set KERAS_BACKEND=tensorflow",
+        )
+    return backend
 
 
 def is_of_jax(graph: Graph) -> bool:

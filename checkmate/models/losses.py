@@ -36,6 +36,8 @@ def compile_defaults(model: Any, request: ModelRequest, outputs: Sequence[Any]) 
         loss = default_losses(model, outputs) if wanted_loss is None else wanted_loss
         model.compile(optimizer=wanted_optimizer or _OPTIMIZER, loss=loss, jit_compile=False)
         return [f"not compiled: {wording(loss)} and {wording(model.optimizer)} are used"]
+    if wanted_loss is None and type(model).train_step is keras.Model.train_step:
+        require_losses(model.loss)
     notes = []
     if wanted_loss is not None and model.loss != wanted_loss:
         own = "no loss" if model.loss is None else wording(model.loss)
@@ -126,16 +128,29 @@ def _activation(operation: Any) -> str:
     return str(getattr(activation, "__name__", "") or type(operation).__name__).lower()
 
 
-def _requested_losses(names: str, count: int) -> Any:
-    losses = [name.strip() for name in names.split(",")]
-    for name in losses:
+def require_losses(losses: Any, *, option: str = "") -> None:
+    """Raise unless Keras knows the ``losses`` that are given by name.
+
+    ``losses`` are as ``compile`` takes them. ``option`` is what a name is written after.
+
+    Raises:
+        UsageError: Keras does not know one; the hint has one that is meant, or all.
+    """
+    for name in keras.tree.flatten(losses):
+        if not isinstance(name, str):
+            continue
         try:
             known = keras.losses.get(name)
         except ValueError:
             known = None
         if known is None:
             known_names = [*_SHORT_LOSSES, *_names(keras.losses, lower=True)]
-            raise UsageError(f"Keras has no loss {name!r}", hint=_suggest(name, known_names, "loss"))
+            raise UsageError(f"Keras has no loss {name!r}", hint=_suggest(name, known_names, option))
+
+
+def _requested_losses(names: str, count: int) -> Any:
+    losses = [name.strip() for name in names.split(",")]
+    require_losses(losses, option="--loss ")
     if len(losses) == 1:
         return losses[0]
     if len(losses) != count:
@@ -152,7 +167,7 @@ def _requested_optimizer(name: str) -> Any:
     except (ValueError, TypeError) as error:
         known = [each.lower() for each in _names(keras.optimizers, lower=False)]
         raise UsageError(
-            f"Keras has no optimizer {name!r}", hint=_suggest(name, known, "optimizer")
+            f"Keras has no optimizer {name!r}", hint=_suggest(name, known, "--optimizer ")
         ) from error
 
 
@@ -164,4 +179,4 @@ def _names(module: Any, *, lower: bool) -> list[str]:
 
 def _suggest(name: str, known: Sequence[str], option: str) -> str:
     close = get_close_matches(name.lower(), known, n=1)
-    return f"did you mean --{option} {close[0]}?" if close else f"there are: {', '.join(known)}"
+    return f"did you mean {option}{close[0]}?" if close else f"there are: {', '.join(known)}"

@@ -27,16 +27,6 @@ from checkmate.tf.measure.fresh_step import FreshMeasurement
 from checkmate.tf.trace.coarsen import FoldedStep
 
 
-def require_writable(directory: Path) -> None:
-    """Require a folder that can be written, before minutes of measuring.
-
-    Raises:
-        ExportError: it cannot be written.
-    """
-    with staging(directory):
-        pass
-
-
 def write_folder(
     step: MeasuredStep,
     result: SolveResult,

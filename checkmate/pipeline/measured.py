@@ -13,7 +13,7 @@ from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
 from checkmate.pipeline.compiled.export import export_compiled, export_compiled_within, run_compiled
 from checkmate.pipeline.compiled.verify import verify_compiled
-from checkmate.pipeline.export_folder import require_writable, write_folder
+from checkmate.pipeline.export_folder import write_folder
 from checkmate.pipeline.fitting.fit_budget import BudgetFit, fit
 from checkmate.pipeline.measured_step import MeasuredStep, retrace
 from checkmate.pipeline.report.notes import (
@@ -149,7 +149,6 @@ def export_within(
     Raises:
         OtherStepError: ``graph`` is not this model's. Others as ``run``.
     """
-    require_writable(directory)
     traced = retrace(request, graph, first, report, cancelled)
     if traced.for_xla:
         return export_compiled_within(
@@ -181,7 +180,6 @@ def run(
         fits, or wrong gradients. Others as ``export``.
     """
     folded = session.prepare(request, report=report, cancelled=cancelled)
-    require_writable(directory)
     request = session.with_kernels_of(request, folded.graph)
     if folded.traced.loaded.jit_compiled:
         return run_compiled(

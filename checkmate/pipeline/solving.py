@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from checkmate.arguments import BudgetLike, GraphLike, ResultLike, budget_of, graph_of, overhead_of, result_of
+from checkmate.arguments import (
+    BudgetLike,
+    GraphLike,
+    ResultLike,
+    graph_of,
+    overhead_of,
+    result_of,
+    step_budget_of,
+)
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import CheckReport
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -42,7 +50,7 @@ from checkmate.solvers.problem import (
 )
 from checkmate.solvers.registry import find_solver
 from checkmate.terminal import progress_line
-from checkmate.units import format_bytes
+from checkmate.units import Budget, format_bytes
 
 _MINIMUM_PRECISION = 0.002  # of the span between the working-set bound and keep-everything
 
@@ -196,13 +204,13 @@ def resolve_budget(graph: GraphLike, budget: BudgetLike, *, constraints: Constra
     are as for ``solve``.
 
     Raises:
-        UsageError: the budget cannot be read.
+        UsageError: the budget cannot be read, or is so few bytes that another unit was meant.
     """
-    graph, budget = graph_of(graph), budget_of(budget)
-    if budget.bytes_ is not None:
-        return budget.bytes_
-    if budget.share is not None:
-        return budget.resolve(keep_everything_peak=keep_everything_peak(graph), minimum=0)
+    graph = graph_of(graph)
+    peak = keep_everything_peak(graph)
+    budget = step_budget_of(budget, peak)
+    if budget != Budget():
+        return budget.resolve(keep_everything_peak=peak, minimum=0)
     return known_minimum(graph, constraints=constraints).bytes
 
 

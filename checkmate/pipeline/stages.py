@@ -17,10 +17,10 @@ from checkmate.arguments import (
     ResultLike,
     StepOptions,
     as_request,
-    budget_of,
     graph_of,
     request_for,
     result_of,
+    step_budget_of,
 )
 from checkmate.catalog.model_names import require_named
 from checkmate.errors import UsageError
@@ -28,7 +28,7 @@ from checkmate.formats.files import require_output_folder
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
-from checkmate.machine.keras_backend import JAX, is_of_jax, keras_backend
+from checkmate.machine.keras_backend import JAX, is_of_jax, require_backend
 from checkmate.machine.stores.cost_store import CostStore, default_path
 from checkmate.pipeline.report.records import RunOutcome
 from checkmate.pipeline.solving import StepSolver
@@ -46,16 +46,16 @@ Row = dict[str, Any]
 
 
 def _given(budget: BudgetLike | None) -> int | Budget | None:
-    return budget if budget is None or isinstance(budget, int) else budget_of(budget)
+    return budget if budget is None or isinstance(budget, int) else step_budget_of(budget)
 
 
 def _on_jax(graph: Graph) -> bool:
     """Return whether a graph's step is to be run by JAX.
 
     Raises:
-        UsageError: it is of a JAX step, and Keras is set up for another backend.
+        UsageError: it is of a JAX step, and Keras is set up for another backend; or as ``require_backend``.
     """
-    backend = keras_backend()
+    backend = require_backend()
     if backend != JAX and is_of_jax(graph):
         raise UsageError(
             f"the graph {graph.name!r} is of a JAX step, and Keras is set up for {backend!r} here",
@@ -98,7 +98,7 @@ def profile(
     """
     with as_request(model, **step) as request, progress_line(quiet=quiet, report=report) as told:
         require_named(request)
-        if keras_backend() == JAX:
+        if require_backend() == JAX:
             from checkmate.pipeline.on_jax import profile as on_jax
 
             return on_jax.profile(request, refresh=refresh, report=told, cancelled=cancelled)
@@ -227,7 +227,7 @@ def export_within(
             bound = constraints is not None and not constraints.is_empty
             return on_jax.run(
                 request,
-                budget_of(budget),
+                step_budget_of(budget),
                 folder,
                 given=on_jax.Given(read, solved, as_given=bound),
                 options=options,
@@ -241,7 +241,7 @@ def export_within(
             request,
             read,
             solved,
-            budget_of(budget),
+            step_budget_of(budget),
             folder,
             solver=StepSolver("auto", chosen, told, cancelled, constraints),
             report=told,
@@ -293,11 +293,11 @@ def run(
 
     >>> checkmate.run("unet", "60%", "out", batch_size=8).report.peak_bytes["measured"]
     """
-    allowed, folder = budget_of(budget), Path(directory)
+    allowed, folder = step_budget_of(budget), Path(directory)
     with as_request(model, **step) as request, progress_line(quiet=quiet, report=report) as told:
         require_named(request)
         require_output_folder(folder)
-        if keras_backend() == JAX:
+        if require_backend() == JAX:
             from checkmate.pipeline.on_jax import run as on_jax
 
             return on_jax.run(

@@ -351,7 +351,10 @@ def test_the_doctor(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
-def test_a_picture_of_the_window(folder: Path) -> None:
+def test_a_picture_of_the_window(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Test that it needs no display."""
+    monkeypatch.setenv("DISPLAY", ":987")
+    monkeypatch.delenv("QT_QPA_PLATFORM", raising=False)
     process = start(
         "explore", "g.json", "--budget", "60", "--screenshot", "w.png", "--json", "--quiet", cwd=folder
     )

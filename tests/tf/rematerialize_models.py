@@ -177,9 +177,16 @@ def uncompiled() -> Any:
     return keras.Model(inputs, layers.Dense(1)(inputs), name="raw")
 
 
+def wrong_loss() -> Any:
+    model = conv_model()
+    model.compile("adam", {"dense": "sparse_crossentropy"})
+    return model
+
+
 REFUSED: tuple[tuple[Callable[[], Any], str, type[CheckmateError], str], ...] = (
     (uncompiled, "1GiB", UsageError, "'raw' is not compiled"),
     (lambda: conv_model(run_eagerly=True), "1GiB", UsageError, "runs eagerly"),
+    (wrong_loss, "1GiB", UsageError, "Keras has no loss 'sparse_crossentropy'"),
     (lambda: "model", "1GiB", UsageError, "str is not a keras.Model"),
     (conv_model, "lots", UsageError, "cannot read 'lots' as a budget"),
     (conv_model, "0", UsageError, "leaves no memory at all"),

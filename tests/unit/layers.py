@@ -123,8 +123,8 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.tf.xla": "memory models tf.costs tf.emit tf.private tf.trace",
     "checkmate.tf.training": (
-        "machine memory tf.allocator tf.costs tf.devices tf.emit tf.fresh tf.models tf.private tf.profiler "
-        "tf.room tf.trace tf.xla tf.xla_calls"
+        "machine memory models tf.allocator tf.costs tf.devices tf.emit tf.fresh tf.models tf.private "
+        "tf.profiler tf.room tf.trace tf.xla tf.xla_calls"
     ),
     "checkmate.pipeline.following": "solvers.listeners",
     "checkmate.pipeline.claims": "memory solvers.certify",
@@ -163,7 +163,7 @@ LAYERS: dict[str, str] = {
         "tf.environment"
     ),
     "checkmate.frontiers": (
-        "catalog formats machine memory pipeline solvers.constraints solvers.known_frontier "
+        "arguments catalog formats machine memory pipeline solvers.constraints solvers.known_frontier "
         "solvers.listeners solvers.once_bound solvers.portfolio solvers.problem solvers.registry "
         "solvers.tolerances sweeps text_table"
     ),
@@ -230,9 +230,11 @@ LAYERS: dict[str, str] = {
         "frontiers graphs ipc machine records solvers.constraints workers"
     ),
     "checkmate.reports.write": "formats reports.page reports.recognize",
+    "app.look": "app.models doctor.tell ipc",
     "app.bootstrap": (
-        "app.crash_log app.models app.presenters app.state app.theme app.views.playback app.views.window "
-        "catalog formats machine records"
+        "app.crash_log app.look app.models app.presenters app.state app.theme app.views.playback "
+        "app.views.window catalog doctor.child doctor.diagnosis doctor.facts doctor.lines doctor.tell "
+        "formats machine records"
     ),
     "checkmate.cli.commands": (
         "app.bootstrap app.presenters bench.common bench.fidelity bench.paper bench.peers bench.solvers "
@@ -246,7 +248,6 @@ LAYERS: dict[str, str] = {
         "solvers.constraints solvers.problem solvers.registry sweeps terminal"
     ),
     "app.__main__": "app.bootstrap",
-    "app.look": "app.bootstrap app.models doctor.tell ipc",
     "checkmate.cli.main": "cli.commands cli.shared machine terminal tf.environment",
     "checkmate.__main__": "cli.commands cli.main machine",
 }

@@ -23,6 +23,7 @@ from checkmate.errors import (
 )
 from checkmate.formats import write_graph
 from checkmate.graphs.generate import training_chain
+from checkmate.python_api import solve
 
 
 def kinds(base: type[CheckmateError] = CheckmateError) -> Iterator[type[CheckmateError]]:
@@ -50,6 +51,20 @@ def test_errors_with_a_sentence_of_their_own_have_one_remedy() -> None:
     for error in (low, other):
         assert error.__notes__ == [error.hint] and ending(error) == error.hint
     assert str(other).endswith("or of this program") and "checkmate run unet -b 2 --budget 3" in other.hint
+
+
+def test_a_notebook_shows_the_users_own_lines_and_the_remedy() -> None:
+    cell = compile("def work(call):\n    return call()\nwork(call)", "<cell>", "exec")
+    with pytest.raises(UsageError) as caught:
+        exec(cell, {"call": lambda: solve("unet-b8.graph", "-1GiB")})
+    shown = caught.value._render_traceback_()  # what IPython calls
+    assert [line.strip() for line in shown if "<cell>" in line] == [
+        'File "<cell>", line 3, in <module>',
+        'File "<cell>", line 2, in work',
+    ]
+    assert shown[-2].startswith("checkmate.errors.UsageError: a budget of -1GiB is not positive")
+    ours = str(Path(errors.__file__).parent)
+    assert shown[-1] == caught.value.hint and not any(ours in line for line in shown)
 
 
 def test_the_remedy_is_added_once() -> None:

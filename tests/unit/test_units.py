@@ -83,6 +83,22 @@ def test_a_budget_in_potatoes() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("-3GiB", "a budget of -3GiB is not positive; write it like 6.5GiB"),
+        ("-60%", "a budget of -60% is not positive"),
+        ("0", "a budget of 0 leaves no memory at all"),
+        ("0%", "a budget of 0% leaves no memory at all"),
+        ("110%", "a budget of 110% is more than keeping everything takes; write 100% or less"),
+    ],
+)
+def test_sizes_and_shares_that_are_no_budget(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse_budget(text)
+    assert parse_budget("100%") == Budget(share=1.0)
+
+
 def test_resolving_a_budget() -> None:
     ends = {"keep_everything_peak": 1000, "minimum": 300}
     assert parse_budget("60%").resolve(**ends) == 600

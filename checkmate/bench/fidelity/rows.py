@@ -17,7 +17,7 @@ from checkmate.bench.common.machine import Machine
 from checkmate.bench.common.rows import Row, Save, file_of_rows, saving
 from checkmate.catalog.zoo import ZOO, find_zoo_model
 from checkmate.errors import UsageError
-from checkmate.machine.keras_backend import JAX, keras_backend
+from checkmate.machine.keras_backend import JAX, require_backend
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
@@ -42,9 +42,10 @@ def subjects(
     A name is one of the zoo, or anything else that a model can be given as.
 
     Raises:
-        UsageError: a model outside the zoo is named without a batch size, or Keras is set up for JAX.
+        UsageError: a model outside the zoo is named without a batch size, or Keras is not set up for
+            TensorFlow.
     """
-    if keras_backend() == JAX:
+    if require_backend() == JAX:
         raise UsageError(
             "this benchmark measures TensorFlow's steps, and Keras is set up for JAX here",
             hint="set KERAS_BACKEND=tensorflow",

@@ -14,6 +14,7 @@ from typing import Any
 
 from checkmate.errors import UsageError
 
+_NEGATIVE = re.compile(r"-\.?[0-9]")
 _CHOICE = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?P<choices>.*)\)")
 
 
@@ -23,6 +24,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._has_commands = False
+        # argparse takes -3 for a value, and -3GiB for an option.
+        vars(self)["_negative_number_matcher"] = _NEGATIVE
 
     def add_subparsers(self, **options: Any) -> Any:
         """Add commands, as ``argparse`` does."""

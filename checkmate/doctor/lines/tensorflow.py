@@ -5,6 +5,7 @@ The parts are Keras, kernels, the memory meter, the profiler and XLA.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from checkmate.doctor.diagnosis import Line, PartState
@@ -13,7 +14,10 @@ from checkmate.units import format_bytes
 
 _INSTALL = "pip install --force-reinstall checkmate-explorer"
 _KERNELS = {"onednn": "oneDNN's", "eigen": "Eigen's", "cuda": "CUDA's"}
-_BACKENDS = ("jax", "torch", "openvino")
+# Keras's own words where it cannot import what it should run on.
+_ABSENT = re.compile(r"(?:No module named '(?=jax|torch|openvino)|Unable to import backend : )(\w+)")
+_USE_TENSORFLOW = "export KERAS_BACKEND=tensorflow, or set it in ~/.keras/keras.json"
+_INSTALL_JAX = f"pip install 'checkmate-explorer[jax]'; or {_USE_TENSORFLOW}"
 _WHERE = {
     "": "while it ended",
     "tensorflow": "while it was imported",
@@ -92,15 +96,16 @@ def _keras(probe: Probe) -> Line:
     def line(state: PartState, text: str, mend: str = "") -> Line:
         return Line("keras", "Keras", state, text, mend, needed=True)
 
-    backend = probe.found.get("keras", {}).get("backend") or _absent_backend(probe)
+    absent = _ABSENT.search(probe.errors.get("keras", ""))
+    if absent is not None and absent[1] == "jax":
+        return line(PartState.MISSING, "Keras is set up for JAX, which is not installed.", _INSTALL_JAX)
+    backend = absent[1] if absent is not None else probe.found.get("keras", {}).get("backend")
     if backend == "jax":
         text = "Keras is set up for JAX: profile, run, export and verify are for JAX's steps."
         return line(PartState.OK, text)
     if backend and backend != "tensorflow":
         text = f"Keras is set up for the backend {backend}, but training steps need TensorFlow."
-        return line(
-            PartState.MISSING, text, "export KERAS_BACKEND=tensorflow, or set it in ~/.keras/keras.json"
-        )
+        return line(PartState.MISSING, text, _USE_TENSORFLOW)
     if "keras" in probe.errors:
         return line(
             PartState.MISSING,
@@ -113,15 +118,6 @@ def _keras(probe: Probe) -> Line:
             PartState.MISSING, f"Version {found['version']} is too old.", "pip install --upgrade keras"
         )
     return line(PartState.OK, f"Version {found['version']} on TensorFlow, dtype policy {found['policy']}.")
-
-
-def _absent_backend(probe: Probe) -> str:
-    """Return the library that Keras should run on but that is missing.
-
-    Empty where that is not the problem.
-    """
-    error = probe.errors.get("keras", "")
-    return next((name for name in _BACKENDS if f"No module named '{name}" in error), "")
 
 
 def _kernels(settings: dict[str, Any], facts: Facts) -> Line:

@@ -26,6 +26,10 @@ _PACKAGES = {
     "libxkbcommon.so.0": "libxkbcommon0",
 }
 _ALL = "libegl1 libgl1 libglib2.0-0 libdbus-1-3 libfontconfig1 libxkbcommon0 libxcb-cursor0"
+_CONNECT = "connect by ssh -X, or export DISPLAY=:0 on the machine itself"
+_WITHOUT = (
+    "without a window: checkmate explore unet --screenshot a.png, or checkmate run unet --budget 60% -o out"
+)
 
 
 def window_line(probe: Probe, environment: Mapping[str, str]) -> Line:
@@ -48,8 +52,8 @@ def window_line(probe: Probe, environment: Mapping[str, str]) -> Line:
         if chosen:
             text = f"Qt {version} draws without a screen, by QT_QPA_PLATFORM={chosen}."
             return _line(PartState.LIMITED, text, "unset QT_QPA_PLATFORM")
-        text = f"Qt {version} can draw pictures; no display for a window."
-        return _line(PartState.LIMITED, text, "ssh -X, or: checkmate explore unet --screenshot a.png")
+        text = f"Qt {version} has no display to open a window on, and can only draw pictures."
+        return _line(PartState.LIMITED, text, f"{_CONNECT}; {_WITHOUT}")
     size = " × ".join(str(side) for side in screen.get("size", ()))
     return _line(PartState.OK, f"Qt {version} on {platform}{f', screen {size}' if size else ''}.")
 
@@ -95,7 +99,8 @@ def _crashed(probe: Probe, environment: Mapping[str, str]) -> Line:
         text = f"Qt ended its process while it was imported ({probe.why()})."
         return _line(PartState.MISSING, text, "pip install --force-reinstall PySide6-Essentials")
     missing = list(probe.found.get("plugin", ()))
-    if "xcb-cursor0" in probe.log and not missing:
+    unanswered = probe.code is None or "could not connect to display" in probe.log
+    if "xcb-cursor0" in probe.log and not missing and not unanswered:  # Qt names it without a display, too
         missing = ["libxcb-cursor.so.0"]
     display = environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY") or ""
     if missing:
@@ -103,10 +108,8 @@ def _crashed(probe: Probe, environment: Mapping[str, str]) -> Line:
         return _line(
             PartState.MISSING, f"Qt cannot open display {display}: {names} not there.", install(missing)
         )
-    if "could not connect to display" in probe.log:
-        return _line(
-            PartState.MISSING, f"Nothing answers at display {display}.", "export DISPLAY=:0, or ssh -X"
-        )
+    if unanswered:
+        return _line(PartState.MISSING, f"Qt cannot reach display {display}.", f"{_CONNECT}; {_WITHOUT}")
     if "Could not find the Qt platform plugin" in probe.log:
         chosen = environment.get("QT_QPA_PLATFORM", "")
         return _line(

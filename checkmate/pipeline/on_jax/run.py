@@ -82,9 +82,6 @@ def run(
             f"the graph {given.graph.name!r} is not of a JAX step, and Keras is set up for JAX here",
             hint="make a graph of the JAX step: checkmate profile MODEL; or set KERAS_BACKEND=tensorflow",
         )
-    if directory is not None:
-        with staging(directory):
-            pass  # a folder that cannot be written is said before minutes of compiling
     loaded = loaded_step(request, report, cancelled)
 
     def first(traced: Graph) -> SolveResult:

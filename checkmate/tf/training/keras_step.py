@@ -16,6 +16,7 @@ import keras
 import tensorflow as tf
 
 from checkmate.errors import CheckmateError, TraceError, UsageError
+from checkmate.models.losses import require_losses
 from checkmate.tf import private
 from checkmate.tf.models.batch import BatchLayout
 from checkmate.tf.models.own_step import explained
@@ -27,7 +28,7 @@ def require_trainable(model: Any) -> None:
     XLA may compile it.
 
     Raises:
-        UsageError: it is no Keras model, not compiled, or runs eagerly.
+        UsageError: it is no Keras model, not compiled, runs eagerly, or Keras does not know its loss.
         CheckmateError: Keras runs on another backend.
     """
     if keras.config.backend() != "tensorflow":
@@ -48,6 +49,8 @@ def require_trainable(model: Any) -> None:
             f"the model {model.name!r} runs eagerly, and only a traced step can be scheduled",
             hint="compile it with run_eagerly=False",
         )
+    if not own:  # a step of its own may mean anything by a loss's name
+        require_losses(model.loss)
     require_graphs()
 
 

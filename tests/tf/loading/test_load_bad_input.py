@@ -34,6 +34,7 @@ pytestmark = pytest.mark.heavy  # many tests of a second or two
 
 AGAIN = "save or copy the model again"
 SAVE = "save it with model.save('model.keras')"
+TORCH = "PyTorch's models are not supported; use a Keras model, on TensorFlow or JAX"
 
 
 def saved(path: Path, model: Any = None) -> Path:
@@ -146,7 +147,7 @@ FILES = (
         lambda p: zipped(p, **{"archive/data.pkl": ""}),
         UnsupportedFormatError,
         "{path} is a PyTorch file, not a .keras model",
-        SAVE,
+        TORCH,
     ),
     BadFile(
         "config.keras",

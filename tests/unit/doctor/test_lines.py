@@ -189,17 +189,25 @@ def test_another_release_of_tensorflow() -> None:
             without=("keras", "program"),
             errors={"keras": "ModuleNotFoundError: No module named 'torch'", "program": "x"},
         ),
+        tensorflow(
+            without=("keras", "program"), errors={"keras": "ValueError: Unable to import backend : torch"}
+        ),
     ],
 )
 def test_keras_on_another_backend(facts: Facts) -> None:
     found = line(facts, "keras")
-    assert found.blocks and "torch" in found.text and "KERAS_BACKEND=tensorflow" in found.mend
+    assert found.blocks and "the backend torch" in found.text and "KERAS_BACKEND=tensorflow" in found.mend
     assert not line(facts, "tensorflow").blocks
 
 
 def test_keras_on_jax_blocks_nothing() -> None:
     found = line(tensorflow(found={**FOUND, "keras": {**FOUND["keras"], "backend": "jax"}}), "keras")
     assert not found.blocks and "set up for JAX" in found.text
+
+
+def test_keras_on_a_jax_that_is_not_installed() -> None:
+    found = line(tensorflow(without=("keras",), errors={"keras": "x: No module named 'jax'"}), "keras")
+    assert found.blocks and "JAX, which is not installed" in found.text and "[jax]" in found.mend
 
 
 def test_no_meter_blocks_and_a_meter_with_a_threshold_does_not() -> None:
@@ -382,7 +390,7 @@ def test_the_table_of_nvidia_smi() -> None:
                 {"qt": "6.9", "plugin": []}, stage="screen", code=-6, log="could not connect to display :9"
             ),
             {"DISPLAY": ":9"},
-            "Nothing answers at display :9",
+            "Qt cannot reach display :9.",
             "DISPLAY",
         ),
         (
