@@ -50,7 +50,8 @@ def test_a_schedule_is_for_the_target_of_its_graph(
     assert with_target_of(ModelRequest("any", target=asked), graph).target == used
 
 
-@pytest.mark.parametrize("of_file", [pytest.param(True, marks=pytest.mark.heavy), False, None])
+@pytest.mark.heavy
+@pytest.mark.parametrize("of_file", [True, False, None])
 def test_a_step_is_folded_as_the_graph_of_a_file_was(
     of_file: bool | None, code_file: Callable[[str], Path]
 ) -> None:
