@@ -284,12 +284,13 @@ class LiveSolver:
     def _answer_while_compiling(
         self, problem: Problem, options: SolveOptions, listener: Listener
     ) -> SolveOptions:
-        """Solve without compiled code until the search can run."""
+        """Solve without compiled code until the search can run, however long that takes."""
         assert self._compilation is not None
-        found = answer_while_compiling(self._compilation, problem, options, listener)
-        if found.start is not None and found.start is not options.start:
-            self._take(found.start.steps.tolist(), _AUTO, problem.budget_bytes)
-        return found
+        patient = replace(options, time_limit_s=math.inf)
+        start = answer_while_compiling(self._compilation, problem, patient, listener).start
+        if start is not None and start is not options.start:
+            self._take(start.steps.tolist(), _AUTO, problem.budget_bytes)
+        return replace(options, start=start)
 
     def _compiling(self) -> bool:
         """Return whether the search cannot run yet; the prover starts when it can."""

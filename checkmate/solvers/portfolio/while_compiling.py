@@ -25,8 +25,8 @@ from checkmate.solvers.registry import find_solver
 STRATEGIES = ("chen-greedy-linear", "chen-greedy-ap", "griewank")
 _STRATEGY_S = 2.0  # the time limit of each
 _UNSEARCHED = (
-    "found by simple strategies while the search was being compiled, once for this machine: "
-    "solve again in some seconds for a better one"
+    "by simple strategies, as the search was still being compiled, once for this machine: "
+    "solve again in some seconds for a better schedule"
 )
 
 
