@@ -21,7 +21,6 @@ from checkmate.machine.stores.plan_folder import default_folder
 from checkmate.machine.stores.plan_store import PlanStore
 from checkmate.pipeline import Following, known_minimum, solve
 from checkmate.pipeline.counted import solve_counted
-from checkmate.pipeline.quick import schedule_before_compiling
 from checkmate.pipeline.segments import in_segments
 from checkmate.progress import Cancelled, Report, never
 from checkmate.request import OnMiss, Target
@@ -242,7 +241,6 @@ def _plan_request(
         store=PlanStore(default_folder()) if cache else None,
         decides={"solver": solver, "on_miss": missed.value, **_facts_of(chosen)},
         wait=wait,
-        quick=None if wait or solver != "auto" else search.quick,
         segments=search.segments,
         whole=search.whole,
         limit_s=chosen.time_limit_s,
@@ -287,10 +285,6 @@ class _ScheduleSearch:
         if self.solver != "auto":
             return []
         return [found.require_schedule() for found in whole_segments(graph, budget_bytes)]
-
-    def quick(self, graph: Graph, budget_bytes: int) -> Schedule | None:
-        """Return what is found without the compiled search."""
-        return schedule_before_compiling(graph, budget_bytes, options=self.options)
 
     def least(self, graph: Graph, report: Report) -> Least:
         """Return a schedule of the least memory, and the proved bound."""

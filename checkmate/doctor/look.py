@@ -24,7 +24,7 @@ from checkmate.progress import Cancelled, Progress, Report
 
 LIMIT_S = 90.0  # for a child; importing TensorFlow takes seconds, or a minute on a busy machine
 _POLL_S = 0.1
-_SOLVERS = ("numpy", "numba", "highspy", "pulp")
+_SOLVERS = ("numpy", "llvmlite", "highspy", "pulp")
 _INTERVALS = ("ortools.sat.python.cp_model",)  # in its own process: its HiGHS conflicts with highspy's
 _WATCHED = (
     "CUDA_VISIBLE_DEVICES",

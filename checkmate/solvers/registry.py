@@ -72,7 +72,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
         F.PROVES_OPTIMALITY,
         F.PROVES_INFEASIBILITY,
         F.STREAMS,
-        requires=("numba", "highspy"),
+        requires=("llvmlite", "highspy"),
     ),
     _entry(
         "local-search",
@@ -82,7 +82,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
         F.STREAMS,
         F.ANYTIME,
         F.COUNTS_MOVES,
-        requires=("numba",),
+        requires=("llvmlite",),
     ),
     _entry(
         "path-cut",
@@ -100,7 +100,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
         "greedy",
         "sequence.greedy_solver:GreedySolver",
         "a feasible schedule in milliseconds",
-        requires=("numba",),
+        requires=("llvmlite",),
     ),
     _entry(
         "chain",
@@ -108,7 +108,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
         "dynamic programming over the forward pass's segments: best where a network is nearly a chain and "
         "memory is tight",
         F.STREAMS,
-        requires=("numba",),
+        requires=("llvmlite",),
     ),
     _entry(
         "milp",
@@ -127,7 +127,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
         F.PROVES_OPTIMALITY,
         F.LOWER_BOUND,
         F.STREAMS,
-        requires=("numba", "highspy"),
+        requires=("llvmlite", "highspy"),
     ),
     _entry(
         "intervals",
@@ -137,7 +137,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
         F.PROVES_OPTIMALITY,
         F.LOWER_BOUND,
         F.STREAMS,
-        requires=("numba", "ortools"),
+        requires=("llvmlite", "ortools"),
     ),
     _entry(
         "lp-rounding",

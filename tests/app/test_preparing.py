@@ -8,7 +8,7 @@ from __future__ import annotations
 from checkmate.workers.messages.solver import Prepared, Preparing
 from tests.graphs_strategies import training_chain
 
-SENTENCE = "compiling the search, once for this machine: 3 s, 7 of 43 parts"
+SENTENCE = "compiling the search, once for this machine: 3 s"
 
 
 def test_the_panel_shows_the_progress(window, qtbot) -> None:

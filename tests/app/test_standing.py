@@ -24,7 +24,7 @@ from tests.app.windows import open_chain, training_chain
 
 pytestmark = pytest.mark.heavy  # each solves in a process of its own
 
-COMPILING = "compiling the search, once for this machine: 3 s, 7 of 43 parts"
+COMPILING = "compiling the search, once for this machine: 3 s"
 
 
 def enter(window, qtbot, text: str) -> None:

@@ -113,8 +113,8 @@ def use_compiled(home: Path) -> None:
     """
     kernels = home / "checkmate-explorer" / "kernels"
     kernels.parent.mkdir()
-    cache_folder().parent.mkdir(parents=True, exist_ok=True)  # what one compiles, the next one finds
-    kernels.symlink_to(cache_folder().parent)
+    cache_folder().mkdir(parents=True, exist_ok=True)  # what one compiles, the next one finds
+    kernels.symlink_to(cache_folder())
 
 
 def exact_row(name: str, small: bool, compiled: bool) -> dict[str, Any]:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from tests.faults.devices import certify, export, make_films, profile, trace_sizes
-from tests.faults.protocols import Protocol, answer_first, auto, compile_kernels, prove
+from tests.faults.protocols import Protocol, auto, prove
 from tests.faults.windows import check_elsewhere, explore, find_batch, look_for_less, place_buffers
 
 _CUTS, _WINDOW = "checkmate.solvers.pathcut", "app.workers.process"
-_COMPILE, _FIRST = "checkmate.solvers.compile", "checkmate.solvers.warm_up"
 _ASK, _DEVICE = "app.models.questions", "checkmate.workers.device"
 
 PROTOCOLS: dict[str, Protocol] = {
     "prover": Protocol(f"{_CUTS}.child", f"{_CUTS}.in_process", f"{_CUTS}.in_process", prove),
     "auto": Protocol(f"{_CUTS}.child", f"{_CUTS}.in_process", f"{_CUTS}.in_process", auto),
-    "compiler": Protocol(
-        f"{_COMPILE}.child", f"{_COMPILE}.compilation", f"{_COMPILE}.compilation", compile_kernels
-    ),
-    "first answers": Protocol(f"{_FIRST}.plain_greedy_child", f"{_FIRST}.plain_greedy", "", answer_first),
     "solver": Protocol("checkmate.workers.solver", _WINDOW, f"{_ASK}.solver_client", explore),
     "checker": Protocol("checkmate.workers.checker", _WINDOW, f"{_ASK}.checker_client", check_elsewhere),
     "placer": Protocol("checkmate.workers.placer", _WINDOW, f"{_ASK}.placing", place_buffers),

@@ -20,8 +20,6 @@ from tests.tried import Record, Tried
 TITLES = {
     "prover": "the prover and its process",
     "auto": "a whole solve by auto, with the prover's process",
-    "compiler": "the compilation of the search and its process",
-    "first answers": "first answers while the search is compiled",
     "solver": "the window and its solver: three budgets",
     "least memory": "the window and its solver: the least memory at three costs",
     "checker": "the window and its checker",

@@ -26,15 +26,13 @@ import psutil
 
 from checkmate.errors import CheckmateError
 from checkmate.machine.own_modules import module_command
-from checkmate.solvers.compile.messages import COMPILE_MESSAGES
 from checkmate.solvers.pathcut.messages import PROVER_MESSAGES
-from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES
 from checkmate.workers.messages.table import WINDOW_MESSAGES
 from tests.faults.conversations import PROTOCOLS
 from tests.faults.protocols import Protocol
 from tests.faults.relay import CLAIMS, DIRECTIONS, FAULTS, LIE, STEPS
 
-_TABLES = (WINDOW_MESSAGES, PROVER_MESSAGES, PLAIN_GREEDY_MESSAGES, COMPILE_MESSAGES)
+_TABLES = (WINDOW_MESSAGES, PROVER_MESSAGES)
 _NONE = "none"
 _RECORDED, _RECORDING_S, _PLAYED_SILENT_S = "tests.faults.recorded", 600.0, 8.0
 _BROKEN = re.compile(r"(.*), (to|from) the child, (\d+) \(\w+\): .*", re.DOTALL)

@@ -11,10 +11,8 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
-from unittest import mock
 
 import numpy as np
 
@@ -23,12 +21,8 @@ from checkmate.errors import CheckmateError, WorkerDiedError
 from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, SolveResult, SolveStatus
 from checkmate.memory.check import check
-from checkmate.solvers.compile import compilation as compiling
-from checkmate.solvers.compile.parts import KernelParts, find_parts
-from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.pathcut.in_process import ProverProcess
-from checkmate.solvers.problem import Problem, SolveOptions
-from checkmate.solvers.warm_up.preliminary import PreliminarySolver
+from checkmate.solvers.problem import SolveOptions
 from tests.graphs_strategies import training_chain
 
 LARGE = 130  # ops: more than the prover takes in a thread
@@ -149,91 +143,3 @@ def auto(patience: float) -> str:
         if thread.is_alive():
             return f"the solve for {budget} never ended"
     return "".join(said)
-
-
-@dataclass(eq=False)
-class _FewParts:
-    """Three kernels, counted when they are compiled here."""
-
-    parts: KernelParts
-    here: list[str] = field(default_factory=list)
-
-    @property
-    def kernels(self) -> dict[str, Any]:
-        names = [name for name in self.parts.kernels if not self.parts.needs[name]][:3]
-        return {name: self.parts.kernels[name] for name in names}
-
-    @property
-    def needs(self) -> dict[str, frozenset[str]]:
-        return {name: frozenset() for name in self.kernels}
-
-    @property
-    def heights(self) -> dict[str, int]:
-        return dict.fromkeys(self.kernels, 0)
-
-    def compile(self, name: str) -> None:
-        self.here.append(name)
-
-    def load(self) -> None:
-        """Load nothing."""
-
-
-@cache
-def _parts() -> KernelParts:
-    return find_parts()
-
-
-def compile_kernels(patience: float) -> str:
-    """Have a process compile three kernels; what it does not is done here."""
-    few = _FewParts(_parts())
-    with (
-        mock.patch("checkmate.solvers.compile.parts.find_parts", return_value=few),
-        mock.patch.object(compiling, "note_compiled") as note,
-    ):
-        made = compiling.Compilation(processes=1)
-        end = time.monotonic() + patience
-        compiling.wait_for(made, compiling.say_nothing, lambda: time.monotonic() > end)
-        ended = not made.running
-        made.close()
-        made.wait(5.0)
-    if not ended:
-        return "the compilation never ended"
-    if not note.called:
-        return "it ended without a word that it is compiled"
-    return "" if len(made._done) == 3 or len(few.here) == 3 else "a kernel is compiled nowhere"
-
-
-class _Compiling:
-    """A compilation that takes three seconds."""
-
-    sentence = "compiling"
-
-    def __init__(self) -> None:
-        self._until = time.monotonic() + 3.0
-
-    @property
-    def running(self) -> bool:
-        return time.monotonic() < self._until
-
-    @property
-    def seconds(self) -> float:
-        return 0.0
-
-    def wait(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-
-def answer_first(patience: float) -> str:
-    """Answer two budgets with greedy's process while the search is compiled."""
-    graph = training_chain(20)
-    for budget in (150, 90):
-        solver = PreliminarySolver(graph, _Compiling())  # type: ignore[arg-type]
-        try:
-            found = solver.answer(Problem(graph, budget), SolveOptions(time_limit_s=9.0), SilentListener())
-        finally:
-            solver.close()
-        if found.start is not None:
-            report = check(graph, found.start.steps.tolist(), budget_bytes=budget)
-            if not report.ok:
-                return "its schedule does not hold"
-    return ""

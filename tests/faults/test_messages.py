@@ -19,8 +19,6 @@ from checkmate.ipc.messages import Hello, Message, MessageTable
 from checkmate.ipc.protocol import FrameDecoder, ProtocolError
 from checkmate.progress import Progress
 from checkmate.request import ModelRequest
-from checkmate.solvers.compile import compilation as compiling
-from checkmate.solvers.compile.messages import COMPILE_MESSAGES, KernelDone
 from checkmate.solvers.pathcut import in_process
 from checkmate.solvers.pathcut.in_process import ProverProcess
 from checkmate.workers.messages.device import DeviceProgress, Profile, ProfiledGraph
@@ -49,35 +47,6 @@ def test_the_harness_damages_what_it_says(part: str) -> None:
     assert type_of(frame) == "Hello"
     with pytest.raises(ProtocolError):
         list(FrameDecoder().feed(damaged(frame, part)))
-
-
-def compiled(frames: bytes, tmp_path: Path) -> bool:
-    """Return whether a process that says only ``frames`` compiles "x"."""
-    (tmp_path / "said").write_bytes(frames)
-    with subprocess.Popen(
-        ["cat", str(tmp_path / "said"), "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
-    ) as child:
-        made = compiling._compiled_by(child, COMPILE_MESSAGES.reader(), "x")
-        child.kill()
-    return made
-
-
-@pytest.mark.parametrize(
-    ("said", "made"),
-    [
-        (["x"], True),
-        (["y", "x"], True),  # an answer that comes late is not the next one's
-        (["y"], False),
-        ([], False),
-    ],
-)
-def test_a_compiler_that_does_not_answer_is_given_up(
-    said: list[str], made: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compiling, "_SILENT_S", 0.3)
-    frames = b"".join(COMPILE_MESSAGES.encode(KernelDone(name, None)) for name in said)
-    assert compiled(frames, tmp_path) is made
-    assert not compiled(frames[:-1], tmp_path)
 
 
 def test_a_prover_whose_end_is_lost_is_over(

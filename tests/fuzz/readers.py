@@ -29,11 +29,9 @@ from checkmate.records.read import read_record
 from checkmate.reports.page.html import sections_page
 from checkmate.reports.recognize import gather
 from checkmate.request import parse_shape
-from checkmate.solvers.compile.messages import COMPILE_MESSAGES
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.pathcut.messages import PROVER_MESSAGES
 from checkmate.solvers.problem import SolveOptions
-from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES
 from checkmate.sweeps.engine import parse_engine
 from checkmate.sweeps.journal import open_journal, read_entries
 from checkmate.workers.messages.table import WINDOW_MESSAGES
@@ -318,8 +316,6 @@ READERS: dict[str, Reader] = {
     "kept plan": Reader(_read_plan, _plans),
     "window frames": Reader(_read_frames(WINDOW_MESSAGES), _frames(WINDOW_MESSAGES)),
     "prover frames": Reader(_read_frames(PROVER_MESSAGES), _frames(PROVER_MESSAGES)),
-    "compile frames": Reader(_read_frames(COMPILE_MESSAGES), _frames(COMPILE_MESSAGES)),
-    "greedy frames": Reader(_read_frames(PLAIN_GREEDY_MESSAGES), _frames(PLAIN_GREEDY_MESSAGES)),
     "values": Reader(_read_value, _values),
 }
 

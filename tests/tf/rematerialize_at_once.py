@@ -26,14 +26,14 @@ import checkmate
 from checkmate import training
 from checkmate.errors import SolverCrashedError
 from checkmate.machine.stores.plan_folder import default_folder
-from checkmate.solvers.compile.cache import cache_folder
+from checkmate.solvers.compile.cache import machine_code_file
 from checkmate.tf.devices import peak_bytes, reset_peak
 from checkmate.tf.training.plans import trials
 from tests.quick_start import QUICK
 from tests.tf.rematerialized import plans, within
 
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-cache_folder()  # compiled kernels are taken from where they are, whatever the cache folder of a test is
+machine_code_file()  # compiled kernels are taken from where they are, whatever the cache folder of a test is
 
 KERNELS = os.environ.get("XDG_CACHE_HOME")
 BEGINS, MEANWHILE = "training begins with ", "; a better schedule is sought meanwhile"

@@ -23,7 +23,7 @@ from checkmate.ir.graph import CostUnit
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.stores.plan_folder import default_folder
 from checkmate.machine.stores.plan_store import KeptPlan, PlanStore
-from checkmate.solvers.compile.cache import cache_folder
+from checkmate.solvers.compile.cache import machine_code_file
 from checkmate.tf import room
 from checkmate.tf.models.batch import flatten, flatten_arguments
 from checkmate.tf.training.any_step import AnyStep
@@ -43,7 +43,7 @@ from checkmate.units import format_bytes
 from tests.tf.rematerialize_files import EARLIER, X, Y, files, scheduled_file, told, trained
 from tests.tf.rematerialized import FAST, conv_model, data, plans, recomputations, within
 
-cache_folder()  # compiled kernels are taken from where they are, whatever the cache folder of a test is
+machine_code_file()  # compiled kernels are taken from where they are, whatever the cache folder of a test is
 
 
 @dataclass(frozen=True)

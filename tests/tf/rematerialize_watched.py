@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 
 from checkmate.errors import ProfileError
-from checkmate.solvers.compile.cache import cache_folder
+from checkmate.solvers.compile.cache import machine_code_file
 from checkmate.tf.devices import held_bytes, reset_peak
 from checkmate.tf.models.batch import flatten
 from checkmate.tf.training.plans import planner as planner_module
@@ -30,7 +30,7 @@ from tests.tf.example_steps import Peaks
 from tests.tf.rematerialize_files import EARLIER, X, Y, files, scheduled_file, told, trained
 from tests.tf.rematerialized import conv_model, data, plans, reader, recomputations, within
 
-cache_folder()  # compiled kernels are taken from where they are, whatever the cache folder of a test is
+machine_code_file()  # compiled kernels are taken from where they are, whatever the cache folder of a test is
 
 
 @pytest.fixture(autouse=True)

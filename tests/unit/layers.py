@@ -50,7 +50,7 @@ LAYERS: dict[str, str] = {
     "checkmate.machine": "catalog formats",
     "checkmate.models": "catalog machine",
     "checkmate.tf.models": "catalog models tf.private",
-    "checkmate.solvers.compile": "ipc machine",
+    "checkmate.solvers.compile": "machine",
     "app.workers": "ipc machine",
     "checkmate.reports.grouping": "formats reports.loaded",
     "checkmate.sweeps": "formats",
@@ -98,10 +98,6 @@ LAYERS: dict[str, str] = {
     "checkmate.tf.allocator": "memory tf.profiler tf.room tf.trace tf.xla_calls",
     "checkmate.doctor.look": "doctor.child doctor.facts",
     "app.state": "app.layout formats memory solvers.constraints solvers.known_frontier",
-    "checkmate.solvers.warm_up": (
-        "ipc machine memory solvers.compile solvers.listeners solvers.pathcut solvers.problem "
-        "solvers.registry solvers.sequence"
-    ),
     "checkmate.tf.emit": "memory tf.allocator tf.environment tf.fresh tf.private tf.room tf.trace",
     "app.presenters": (
         "app.layout app.state axis catalog machine memory records reports.page solvers.bounds "
@@ -110,7 +106,7 @@ LAYERS: dict[str, str] = {
     "checkmate.solvers.portfolio": (
         "memory solvers.baselines solvers.bounds solvers.certify solvers.chain solvers.compile "
         "solvers.known_frontier solvers.listeners solvers.once_bound solvers.pathcut solvers.problem "
-        "solvers.registry solvers.repeats solvers.sequence solvers.tolerances solvers.warm_up"
+        "solvers.registry solvers.repeats solvers.sequence solvers.tolerances"
     ),
     "checkmate.tf.costs": (
         "machine memory tf.allocator tf.devices tf.emit tf.environment tf.fresh tf.kernels tf.models "
@@ -148,8 +144,8 @@ LAYERS: dict[str, str] = {
     "checkmate.pipeline": (
         "arguments catalog certificate formats jax machine memory pipeline.fitting "
         "pipeline.following pipeline.segments pipeline.solving pipeline.verification solvers.baselines "
-        "solvers.bounds solvers.certificates solvers.compile solvers.constraints solvers.problem "
-        "solvers.tolerances solvers.warm_up terminal tf.allocator tf.costs tf.emit tf.environment tf.fresh "
+        "solvers.bounds solvers.certificates solvers.constraints solvers.problem "
+        "solvers.tolerances terminal tf.allocator tf.costs tf.emit tf.environment tf.fresh "
         "tf.measure tf.room tf.trace tf.xla"
     ),
     "checkmate.tf.peers": "catalog models tf.costs tf.devices tf.measure tf.models tf.trace tf.xla",

@@ -67,6 +67,11 @@ def test_every_module_is_inside(wheel: dict[str, bytes]) -> None:
     }
 
 
+def test_the_kernels_translation_is_inside(wheel: dict[str, bytes]) -> None:
+    name = "checkmate/solvers/compile/kernels.bc.xz"
+    assert wheel[name] == (ROOT / name).read_bytes()
+
+
 def test_resources_and_licences_are_inside_and_pictures_for_readers_are_not(wheel: dict[str, bytes]) -> None:
     folders = ("fonts", "graphs", "icons", "desktop", "report", "tables")
     wanted = {

@@ -172,6 +172,7 @@ def solve_text(graph: Graph, result: SolveResult, path: Path | None) -> str:
         f"over computing everything once ({origin_words(graph)})",
         f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them recomputed",
         *assumption_lines(result),
+        *([f"  {result.message}"] if result.message else []),
         f"  solved by {result.solver} in {format_seconds(result.solve_seconds)}",
     ]
     if path is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 from checkmate.doctor.facts.values import Folder
@@ -43,9 +42,9 @@ def _kernels() -> Folder:
 
     try:
         note = "compiled" if is_compiled() else "the first search compiles them, once"
-        return folder_at("kernel-cache", "Kernel cache", cache_folder().parent, note=note)
-    except PackageNotFoundError:  # numba: the solvers' line says so
-        return folder_at("kernel-cache", "Kernel cache", default_path().parent.parent / "kernels")
+    except ImportError:  # llvmlite: the solvers' line says so
+        note = ""
+    return folder_at("kernel-cache", "Kernel cache", cache_folder(), note=note)
 
 
 def folder_at(name: str, title: str, path: Path, *, note: str = "", counted: bool = True) -> Folder:

@@ -13,7 +13,7 @@ from checkmate.doctor.lines.window import window_line
 from checkmate.units import format_bytes
 
 _LEAST_FREE = 2**30  # a trace and an exported step take tens of megabytes, now and then hundreds
-_NEEDED_TO_SOLVE = ("numpy", "numba", "highspy")  # by ``auto``; other libraries are for single solvers
+_NEEDED_TO_SOLVE = ("numpy", "llvmlite", "highspy")  # by ``auto``; other libraries are for single solvers
 _SOLVERS = {"pulp": "milp", "ortools.sat.python.cp_model": "intervals"}
 _ORDER = (
     "python",
@@ -34,7 +34,7 @@ _ORDER = (
     "sessions",
     "temporary",
 )
-_SHOWN = ("numpy", "numba", "highspy")  # the libraries to show where all have the wanted versions
+_SHOWN = ("numpy", "llvmlite", "highspy")  # the libraries to show where all have the wanted versions
 
 
 def diagnose(facts: Facts, seconds: float) -> Diagnosis:

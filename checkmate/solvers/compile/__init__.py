@@ -1,1 +1,1 @@
-"""Compile the search's kernels, once per machine, in several processes."""
+"""Run the search's kernels as machine code, compiled once per machine."""

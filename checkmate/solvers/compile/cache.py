@@ -1,68 +1,93 @@
-"""Where compiled kernels are kept, and whether they are there.
+"""Where kernels are kept, and whether they are there.
 
-Asking imports nothing heavy.
+Their translation lies beside the sources, and machine code in the user's cache. Both count only for the
+sources that they were made from, machine code also for its processor and compiler.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 
 import platformdirs
 
-_READY = "ready"  # an empty file which says that the folder has all kernels
+_SOLVERS = Path(__file__).resolve().parents[1]
+KEPT = _SOLVERS / "compile" / "kernels.bc.xz"
+# Every file that the translation depends on: kernels, the constants that they read, and what translates them.
+SOURCES = (
+    "addresses/kernel_types.py",
+    "addresses/memory.py",
+    "addresses/replay.py",
+    "addresses/search.py",
+    "chain/kernel.py",
+    "chain/kernel_types.py",
+    "chain/modes.py",
+    "compile/jit.py",
+    "compile/translate.py",
+    "sequence/anneal.py",
+    "sequence/edit.py",
+    "sequence/fit_budget.py",
+    "sequence/kernel_types.py",
+    "sequence/live_bytes.py",
+    "sequence/model.py",
+    "sequence/moves.py",
+    "sequence/perturb.py",
+    "sequence/state.py",
+)
+_DIGEST = hashlib.sha256
 
 
 @cache
-def cache_folder() -> Path:
-    """Return the folder of this version of the kernels in the user's cache.
+def source_key() -> str:
+    """Return what identifies the kernels' sources."""
+    digest = _DIGEST()
+    for name in SOURCES:
+        digest.update(_DIGEST((_SOLVERS / name).read_bytes()).digest())
+    return digest.hexdigest()
 
-    It may not exist yet. Its name depends on the content of all kernel sources: numba does not notice that a
-    *called* kernel in another file has changed, but a new folder makes it compile again. The name also
-    depends on the place and age of the sources, since numba does not use what was compiled from another copy.
-    """
-    home = Path(__file__).resolve().parents[1]
-    digest = hashlib.sha256(f"{version('numba')} {home}".encode())
-    kernels = [
-        home / "compile" / "jit.py",
-        home / "compile" / "parts.py",
-        *home.glob("sequence/*.py"),
-        home / "chain" / "kernel.py",
-        home / "chain" / "modes.py",
-        home / "chain" / "kernel_types.py",
-        *home.glob("addresses/*.py"),
-    ]
-    for source in sorted(kernels):
-        digest.update(f"{source.stat().st_mtime_ns} ".encode() + source.read_bytes())
-    return Path(platformdirs.user_cache_dir("checkmate-explorer")) / "kernels" / digest.hexdigest()[:16]
+
+def cache_folder() -> Path:
+    """Return the user's folder of machine code; it may not exist yet."""
+    return Path(platformdirs.user_cache_dir("checkmate-explorer")) / "kernels"
+
+
+@cache
+def machine_code_file() -> Path:
+    """Return where these kernels' machine code for this processor is kept."""
+    import llvmlite
+    from llvmlite import binding
+
+    host = f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
+    name = _DIGEST(f"{source_key()} {llvmlite.__version__} {host}".encode()).hexdigest()[:16]
+    return cache_folder() / f"{name}.o"
 
 
 def is_compiled() -> bool:
-    """Return whether the kernels were compiled on this machine before.
-
-    Loading them then takes only a moment.
-    """
-    return (cache_folder() / _READY).exists()
+    """Return whether the kernels were compiled on this machine before."""
+    return machine_code_file().exists()
 
 
-def make_folder() -> bool:
-    """Make the folder; return False if it cannot be written to.
-
-    Every process compiles for itself then.
-    """
+def read_whole(path: Path) -> bytes | None:
+    """Return what ``write_whole`` wrote; None if it is not there or not whole."""
     try:
-        cache_folder().mkdir(parents=True, exist_ok=True)
+        written = path.read_bytes()
     except OSError:
-        return False
-    return os.access(cache_folder(), os.W_OK)
+        return None
+    size = _DIGEST().digest_size
+    return written[size:] if _DIGEST(written[size:]).digest() == written[:size] else None
 
 
-def note_compiled() -> None:
-    """Record that the kernels are compiled, if the folder can be written to."""
-    if make_folder():
-        with suppress(OSError):
-            (cache_folder() / _READY).touch()
+def write_whole(path: Path, content: bytes) -> None:
+    """Keep ``content`` if the folder can be written to.
+
+    Other readers see all of it or nothing.
+    """
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(_DIGEST(content).digest() + content)
+        os.replace(file.name, path)

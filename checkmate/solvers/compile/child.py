@@ -1,32 +1,24 @@
-"""Compile kernels into the cache, as a process of its own.
+"""Compile the kernels into the user's cache, as a process of its own.
 
-In: ``Compile``. Out: ``KernelDone``. What a kernel needs is loaded from the cache where it was compiled
-before, here or by another such process.
+In the parent, translating would hold Python's global lock, and LLVM could not be interrupted. The process
+ends by itself, also after its parent, so that the next solve finds what this one did not wait for.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
-from checkmate.ipc.child import Inbox, begin
-from checkmate.solvers.compile.messages import COMPILE_MESSAGES, Compile, KernelDone
-from checkmate.solvers.compile.parts import find_parts
+from checkmate.solvers.compile.cache import machine_code_file, write_whole
+from checkmate.solvers.compile.machine_code import make
+from checkmate.solvers.compile.translate import NUMBA
 
 
 def main() -> int:
-    """Serve until the parent is gone."""
-    channel, inbox = begin("compiler", COMPILE_MESSAGES, nicer=0), Inbox()
-    channel.listen(inbox.put)
-    parts = find_parts()
-    while True:
-        message, error = inbox.tasks.get(), None
-        if not isinstance(message, Compile):
-            continue
-        try:
-            parts.compile(message.name)
-        except Exception as failure:  # the process's edge: the parent compiles for itself then
-            error = f"{type(failure).__name__}: {failure}"
-        channel.send(KernelDone(message.name, error))
+    """Compile; the parent loads what is in the cache."""
+    os.environ.update(NUMBA)
+    write_whole(machine_code_file(), make())
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,87 +1,74 @@
-"""Compile kernels with numba, once per machine.
+"""Mark the functions that run as machine code.
 
-The compiled code is cached. numba would write its cache beside the sources, which often cannot be written to
-once installed, or where an environment variable says. Here the folder is the user's own (``compile.cache``).
-numba reads the setting when a function is decorated, so it is changed for that moment only. Other users of
-numba in this process are not affected.
-
-Only the kernels of ``solvers.sequence``, ``solvers.chain`` and ``solvers.addresses`` use this. The functions
-that need them import them lazily, because importing numba takes a third of a second. In the first two,
-``kernel_types`` names the kernels that Python calls and the types of their arguments; ``compile.parts`` finds
-the rest. Those of ``solvers.addresses`` are compiled when they are first called: no solve waits for them.
+They are written in the part of Python that numba can translate. Their translation is kept beside this file
+(``compile.translate``), and becomes machine code once per machine (``compile.machine_code``); so neither
+needs numba. A marked function stays a Python function: ``Kernel.plain`` and the parts run as they are read.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
-
-import numba
-from numba.core.cpu import CPUTargetOptions
-
-from checkmate.solvers.compile.cache import cache_folder
+from typing import Any, NamedTuple, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def kernel(function: Function) -> Function:
-    """Compile ``function`` on its first call and cache the code.
+class Marks(NamedTuple):
+    """How a kernel is translated.
 
-    It runs without Python's global lock.
+    ``inlined``: it becomes part of its callers. ``sums``: its sums are exact in any order.
     """
-    return _compiled(function, "never")
+
+    inlined: bool = False
+    sums: bool = False
+
+
+class Kernel:
+    """A kernel that Python calls. It runs without Python's global lock.
+
+    ``plain``: the function itself.
+    """
+
+    def __init__(self, plain: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, plain)
+        self.plain = plain
+        self.name = f"{plain.__module__.removeprefix('checkmate.solvers.')}.{plain.__name__}"
+        self._run: Callable[..., Any] | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self._run is None:
+            from checkmate.solvers.compile.machine_code import machine_code
+
+            self._run = machine_code().function(self.name)
+        return self._run(*arguments)
+
+
+def kernel(function: Function) -> Function:
+    """Mark a kernel that Python calls; its first call loads machine code."""
+    return cast(Function, Kernel(part(function)))
 
 
 def part(function: Function) -> Function:
-    """Mark a kernel that only kernels call.
-
-    Python must not call it: the process would end. numba compiles no wrapper for Python, which saves a
-    quarter of the time.
-    """
-    return _compiled(function, "never", called_by_kernels_only=True)
+    """Mark a kernel that only kernels call."""
+    return _marked(function, Marks())
 
 
 def summing(function: Function) -> Function:
-    """Mark a part that sums whole numbers.
-
-    Such a sum is exact in any order, so several are added at a time.
-    """
-    return _compiled(function, "never", fastmath={"reassoc", "nnan", "nsz"}, called_by_kernels_only=True)
+    """Mark a part that sums whole numbers: several are added at a time."""
+    return _marked(function, Marks(sums=True))
 
 
 def inlined(function: Function) -> Function:
-    """Mark a kernel that becomes part of its callers.
-
-    With only one caller, this saves compiling one kernel.
-    """
-    return _compiled(function, "always")
+    """Mark a part that becomes part of its callers."""
+    return _marked(function, Marks(inlined=True))
 
 
-def _compiled(
-    function: Function,
-    inline: str,
-    fastmath: set[str] | bool = False,
-    *,
-    called_by_kernels_only: bool = False,
-) -> Function:
-    """Return ``function`` with numba's decorator."""
-    # Kernels allocate nothing, and every array they are passed outlives the call, so references need no
-    # counting. numba would count them with locked instructions at each access to a field, which took half of
-    # the search's time. The option has no public name yet.
-    uncounted = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
-    wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": called_by_kernels_only}
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(cache_folder())
-    try:
-        compiled: Function = numba.njit(
-            cache=True,
-            nogil=True,
-            error_model="numpy",
-            inline=inline,
-            fastmath=fastmath,
-            **wrappers,
-            **uncounted,
-        )(function)
-    finally:
-        numba.config.CACHE_DIR = before
-    return compiled
+def marks_of(function: Any) -> Marks | None:
+    """Return how ``function`` is translated; None if it is no kernel."""
+    return getattr(function, "kernel_marks", None)
+
+
+def _marked(function: Function, marks: Marks) -> Function:
+    function.__dict__["kernel_marks"] = marks
+    return function

@@ -13,19 +13,17 @@ import time
 from dataclasses import replace
 
 from checkmate.ir.result import SolveResult
-from checkmate.memory.check import check
 from checkmate.solvers.baselines.keep_all import KeepAllSolver
 from checkmate.solvers.bounds import below_working_set
-from checkmate.solvers.certify import cancelled_before, with_schedule
 from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.compile.compilation import Compilation
 from checkmate.solvers.pathcut.in_process import BackgroundProver
 from checkmate.solvers.pathcut.in_thread import background_prover
 from checkmate.solvers.portfolio.run import NAME, Run
+from checkmate.solvers.portfolio.while_compiling import answer_while_compiling, without_search
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.repeats.start import BlocksOf
 from checkmate.solvers.sequence.local_search import warm_up
-from checkmate.solvers.warm_up.preliminary import PreliminarySolver
 
 
 class AutoSolver:
@@ -41,9 +39,10 @@ class AutoSolver:
         if settled is not None:
             return settled
         if not is_compiled():
-            options = _while_compiling(problem, options, listener)
-            if listener.cancelled():
-                return cancelled_while_compiling(problem, options, time.perf_counter() - started)
+            compilation = Compilation()  # once per machine; this does not count as solving
+            options = answer_while_compiling(compilation, problem, options, listener)
+            if compilation.running:  # it goes on for the next solve
+                return without_search(problem, options, NAME, seconds=time.perf_counter() - started)
         with background_prover(problem.graph) as prover:
             return solve_with(problem, options, listener, prover)
 
@@ -90,28 +89,3 @@ def _settle(
         return None
     listener.incumbent(plain.schedule.steps.tolist(), graph.base_cost)
     return replace(plain, solver=NAME, solve_seconds=time.perf_counter() - started)
-
-
-def _while_compiling(problem: Problem, options: SolveOptions, listener: Listener) -> SolveOptions:
-    """Compile the search; solvers without compiled code answer meanwhile.
-
-    This happens once per machine and does not count as solving. Returns when compiled or cancelled, with the
-    best schedule so far as the options' start.
-    """
-    compilation = Compilation()
-    preliminary = PreliminarySolver(problem.graph, compilation)
-    try:
-        return preliminary.answer(problem, options, listener)
-    finally:
-        preliminary.close()
-        compilation.close()
-
-
-def cancelled_while_compiling(problem: Problem, options: SolveOptions, seconds: float) -> SolveResult:
-    """Return the schedule found by then, the options' start, or CANCELLED."""
-    base = problem.graph.base_cost
-    if options.start is not None:
-        report = check(problem.graph, options.start.steps.tolist(), budget_bytes=problem.budget_bytes)
-        if report.ok:
-            return with_schedule(problem, NAME, options.start.steps, lower_bound=base, seconds=seconds)
-    return cancelled_before(problem, NAME, seconds)

@@ -35,16 +35,16 @@ from checkmate.solvers.listeners import CancelListener, ForwardingListener, Forw
 from checkmate.solvers.once_bound import explain_below_bound, run_once_bound
 from checkmate.solvers.pathcut.in_thread import background_prover
 from checkmate.solvers.pathcut.prover import Prover
-from checkmate.solvers.portfolio.auto import cancelled_while_compiling, solve_with
+from checkmate.solvers.portfolio.auto import solve_with
 from checkmate.solvers.portfolio.baseline_points import baseline_points
 from checkmate.solvers.portfolio.least_memory import LeastMemory, least_memory
+from checkmate.solvers.portfolio.while_compiling import answer_while_compiling, without_search
 from checkmate.solvers.problem import Listener, MemoryListener, Problem, SolveOptions
 from checkmate.solvers.repeats.start import BlocksOf, repeated_schedules
 from checkmate.solvers.sequence.greedy_solver import QUICK, greedy_steps
 from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.solvers.sequence.model import ScaledModel, build_model
 from checkmate.solvers.tolerances import PROVED, ROUNDING
-from checkmate.solvers.warm_up.preliminary import PreliminarySolver
 
 # Budgets between the least possible and keep-everything; the number of those done first.
 _POINTS, _COARSE = 64, 16
@@ -56,7 +56,7 @@ _FEW_ROUNDS = 2  # with equal blocks, for one budget
 _REFINE_S, _REFINED = 2.0, 0.005  # seconds per solve while idle; the gap that is good enough
 _ROUNDS = 3  # the most rounds of refinement
 _POLL_S = 0.02
-_LEAST = "auto"  # the solver that makes the schedules of a search for the least memory
+_AUTO = "auto"  # what is said to have made the schedules of several solvers
 
 
 class FrontierListener(Protocol):
@@ -104,8 +104,7 @@ class LiveSolver:
         # The budget that the descent has not reached yet, and the steps where it is.
         self._reached: tuple[int, Steps] | None = None
         self._blocks = BlocksOf(graph)
-        self._compilation, self._own_compilation = compilation, False
-        self._preliminary: PreliminarySolver | None = None  # used until the search can run
+        self._compilation = compilation  # until the search can run
         self._todo: Iterator[None] = self._idle_work()
         self._baselines = baseline_points(graph, self._plain, self._least, lambda: self._busy())
         self._busy: Cancelled = lambda: False
@@ -117,11 +116,8 @@ class LiveSolver:
         self.close()
 
     def close(self) -> None:
-        """End the prover's process, and those that stand in for the search."""
+        """End the prover's process."""
         self._prover.close()
-        self._end_preliminary()
-        if self._own_compilation and self._compilation is not None:
-            self._compilation.close()
 
     def begin(self, *, fill: bool = True) -> None:
         """Add what is known without search, and a first, coarse frontier.
@@ -132,11 +128,10 @@ class LiveSolver:
         self._take(range(self.graph.n), "keep-all", self._plain)
         if self._least > 0:
             self._take_bound(self._least - 1, float("inf"))
-        if not is_compiled():
-            if self._compilation is None:
-                self._compilation, self._own_compilation = Compilation(), True
-            self._preliminary = PreliminarySolver(self.graph, self._compilation)
-            return  # the prover has to wait, because both cores are busy
+        if self._compilation is None and not is_compiled():
+            self._compilation = Compilation()
+        if self._compiling():
+            return
         self._prover.start()
         warm_up()
         until = time.perf_counter() + _OPEN_S
@@ -146,7 +141,7 @@ class LiveSolver:
     @property
     def compiling(self) -> bool:
         """Return whether the search still has to wait for its compilation."""
-        return self._preliminary is not None and self._preliminary.running
+        return self._compilation is not None and self._compilation.running
 
     def solve(self, budget_bytes: int, options: SolveOptions, listener: Listener) -> SolveResult:
         """Return the best schedule for ``budget_bytes`` within the time limit.
@@ -164,9 +159,9 @@ class LiveSolver:
         if known.infeasible:
             return self._infeasible(budget_bytes)
         if self._compiling():
-            options = self._answer_preliminarily(problem, options, listener)
-            if listener.cancelled():
-                return cancelled_while_compiling(problem, options, 0.0)
+            options = self._answer_while_compiling(problem, options, listener)
+            if self._compiling():
+                return without_search(problem, options, _AUTO, seconds=0.0)
         both = _BoundRecorder(self.frontier, budget_bytes, listener)
         result = solve_with(
             problem, options, both, self._prover, bound=known.lower_bound, blocks=self._blocks
@@ -226,7 +221,7 @@ class LiveSolver:
         cap = float("inf") if max_overhead is None else found.cost_cap * (1 + ROUNDING)
         self._take_bound(found.lower_bound_bytes - 1, cap)
         for steps in both.found:
-            self._take(steps, _LEAST, None)
+            self._take(steps, _AUTO, None)
         point = self.frontier.add_result(found.result)
         if point is not None:
             self._listener.point(point)
@@ -270,15 +265,9 @@ class LiveSolver:
 
     def _before_search(self) -> Iterator[None]:
         """Fill the frontier without compiled code, until the search can run."""
-        budgets = iter(self._budgets()[:_COARSE])
         while self._compiling():
-            self._fit_preliminarily(budgets)
             if not self._next_baseline():
-                break
-            yield
-        while self._compiling():
-            self._fit_preliminarily(budgets)
-            time.sleep(_POLL_S)
+                time.sleep(_POLL_S)
             yield
 
     def _next_baseline(self) -> bool:
@@ -292,40 +281,23 @@ class LiveSolver:
             self._take(point.schedule.steps.tolist(), point.solver, point.budget_bytes)
         return True
 
-    def _fit_preliminarily(self, budgets: Iterator[int]) -> None:
-        """Take what greedy has found; give it the next budget if it is idle."""
-        if self._preliminary is None:
-            return
-        for budget, steps in self._preliminary.take():
-            if check(self.graph, steps.tolist(), budget_bytes=budget).ok:
-                self._take(steps.tolist(), "greedy", budget)
-        if not self._preliminary.fitting:
-            following = next(budgets, None)
-            if following is not None:
-                self._preliminary.begin_fit(following)
-
-    def _answer_preliminarily(
+    def _answer_while_compiling(
         self, problem: Problem, options: SolveOptions, listener: Listener
     ) -> SolveOptions:
-        """Solve without compiled code until the search can run."""
-        assert self._preliminary is not None
-        found = self._preliminary.answer(problem, options, listener)
-        if found.start is not None and found.start is not options.start:
-            self._take(found.start.steps.tolist(), "greedy", problem.budget_bytes)
-        return found
+        """Solve without compiled code until the search can run, however long that takes."""
+        assert self._compilation is not None
+        patient = replace(options, time_limit_s=math.inf)
+        start = answer_while_compiling(self._compilation, problem, patient, listener).start
+        if start is not None and start is not options.start:
+            self._take(start.steps.tolist(), _AUTO, problem.budget_bytes)
+        return replace(options, start=start)
 
     def _compiling(self) -> bool:
-        """Return whether the search cannot run yet; note it when it can."""
-        if self._preliminary is not None and not self._preliminary.running:
-            self._end_preliminary()
+        """Return whether the search cannot run yet; the prover starts when it can."""
+        if self._compilation is not None and not self._compilation.running:
+            self._compilation = None
             self._prover.start()
-        return self._preliminary is not None
-
-    def _end_preliminary(self) -> None:
-        """End what answers in place of the search."""
-        preliminary, self._preliminary = self._preliminary, None
-        if preliminary is not None:
-            preliminary.close()
+        return self._compilation is not None
 
     def _budgets(self) -> list[int]:
         """Return budgets from keep-everything down, coarse ones first.
@@ -386,7 +358,7 @@ class LiveSolver:
         ):
             if check(self.graph, steps.tolist(), budget_bytes=budget).ok:
                 found = True
-                self._take(steps.tolist(), _LEAST, budget)
+                self._take(steps.tolist(), _AUTO, budget)
         return found
 
     def _single_cut(self, budget: int) -> None:

@@ -329,5 +329,4 @@ def load(g: Model, s: State, steps: NDArray[np.integer[Any]], budget: float) -> 
     s.ops[:] = -1
     s.ops[COUNT] = 0
     s.real[EXCESS], s.real[BUDGET], s.real[COST] = 0.0, budget, 0.0
-    loaded: bool = _load(g, s, np.ascontiguousarray(steps, np.int64), budget)
-    return loaded
+    return bool(_load(g, s, np.ascontiguousarray(steps, np.int64), budget))

@@ -1,10 +1,8 @@
-"""The kernels of the sequence search that Python calls, and their types."""
+"""The search's kernels that Python calls, and examples of arguments."""
 
 from __future__ import annotations
 
 from typing import Any
-
-import numba
 
 from checkmate.ir.graph import GraphBuilder
 from checkmate.solvers.sequence import anneal, edit, fit_budget, perturb
@@ -16,12 +14,12 @@ ENTRIES = (edit._load, fit_budget.fit, fit_budget.trim, anneal.anneal, perturb.k
 
 
 def examples() -> dict[Any, Any]:
-    """Return numba's type for each annotation, read off a graph of one op."""
+    """Return an example for each annotation, of a graph of one op."""
     tiny = GraphBuilder()
     tiny.op("a", (), (tiny.value("a", 2),), cost=1.0)
     model = build_model(tiny.build()).model
     return {
-        Model: numba.typeof(model),
-        State: numba.typeof(new_state(model, steps=1, seed=0)),
-        Scores: numba.typeof(new_scores(model)),
+        Model: model,
+        State: new_state(model, steps=1, seed=0),
+        Scores: new_scores(model),
     }

@@ -58,7 +58,13 @@ HEALTHY = Facts(
     tensorflow=Probe(FOUND, seconds=4.0),
     without_gpu=None,
     solvers=Probe(
-        {"numpy": "2.1.0", "numba": "0.61", "highspy": "", "pulp": "3.3", "ortools.sat.python.cp_model": ""}
+        {
+            "numpy": "2.1.0",
+            "llvmlite": "0.50",
+            "highspy": "",
+            "pulp": "3.3",
+            "ortools.sat.python.cp_model": "",
+        }
     ),
     window=Probe(WINDOW),
     nvidia=Nvidia(installed=False),
@@ -420,7 +426,7 @@ def test_no_display() -> None:
 
 
 def test_solvers() -> None:
-    broken = Probe(errors={"numba": "ImportError: Numba needs NumPy 2.3 or less"})
+    broken = Probe(errors={"llvmlite": "OSError: Could not find libllvmlite.so"})
     assert line(replace(HEALTHY, solvers=broken), "solvers").blocks
     assert line(replace(HEALTHY, solvers=Probe(stage="highspy", code=-11)), "solvers").blocks
     less = line(

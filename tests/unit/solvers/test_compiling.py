@@ -1,128 +1,224 @@
-"""Test that processes share the work of compiling each kernel once.
-
-What fails there is done in this process.
-"""
+"""Test that kernels become machine code once per machine."""
 
 from __future__ import annotations
 
-import json
+import ast
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from checkmate.solvers.compile import cache as compile_cache
-from checkmate.solvers.compile import compilation as compile_all
-from checkmate.solvers.compile.cache import is_compiled
-from checkmate.solvers.compile.compilation import Compilation, compile_first, wait_for
-from checkmate.solvers.compile.parts import find_parts
-from checkmate.solvers.sequence.local_search import warm_up
-
-ROOT = Path(__file__).resolve().parents[3]
-
-# Run in a process with an empty cache folder: compile, and search. It prints what was reported, and what was
-# compiled during the search.
-_FIRST = """
-import json
+from checkmate.formats import read_graph, write_graph
 from checkmate.graphs.generate import training_dag
-from checkmate.ir import Schedule
-from checkmate.solvers.compile.compilation import compile_first
-from checkmate.solvers.compile.cache import is_compiled
-from checkmate.solvers.compile.parts import find_parts
-from checkmate.solvers.sequence.local_search import LocalSearchSolver
-from checkmate.solvers.chain.solver import warm_up as chain_warm_up
+from checkmate.ir import Graph
+from checkmate.progress import never
+from checkmate.solvers.chain.solver import tiny_table
+from checkmate.solvers.compile import cache, compilation, machine_code
+from checkmate.solvers.compile.cache import KEPT, SOURCES, read_whole, write_whole
+from checkmate.solvers.compile.compilation import Compilation, compile_first, wait_for
+from checkmate.solvers.compile.jit import Kernel
+from checkmate.solvers.compile.machine_code import MachineCode, Translation, make
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import Problem, SolveOptions
-from checkmate.memory.simulate import simulate
+from checkmate.solvers.sequence import edit
+from checkmate.solvers.sequence.local_search import LocalSearchSolver, warm_up
+from checkmate.solvers.sequence.model import build_model
+from checkmate.solvers.sequence.state import new_state
+from tests.graphs_strategies import training_chain
+from tests.unit.solvers.test_local_search import peak_of
 
-before, said = is_compiled(), []
-compile_first(said.append)
-graph = training_dag(3, 40)
-peak = simulate(graph, Schedule.plain(graph)).peak_bytes
-options = SolveOptions(time_limit_s=60.0, moves=60000)
-result = LocalSearchSolver().solve(Problem(graph, int(0.6 * peak)), options, SilentListener())
-chain_warm_up()
-parts = find_parts()
-print(json.dumps({
-    "before": before, "after": is_compiled(), "said": said, "moves": result.statistics["moves"],
-    "types": {name: len(parts.kernels[name].signatures) for name in parts.entries},
-    "compiled here": sum(sum(kernel.stats.cache_misses.values()) for kernel in parts.kernels.values()),
-}))
-"""
+ROOT = Path(__file__).resolve().parents[3]
+SAMPLE = ROOT / "resources" / "graphs" / "unet-b8.json.gz"
 
 
-def test_a_kernel_comes_after_the_kernels_that_it_needs() -> None:
-    parts = find_parts()
-    done: set[str] = set()
-    for name in parts.kernels:
-        assert parts.needs[name] <= done
-        done.add(name)
-    assert set(parts.entries) <= done
-    waiting = {needed for needs in parts.needs.values() for needed in needs}
-    assert {name for name in parts.kernels if parts.heights[name] == 0} == set(parts.kernels) - waiting
+def test_the_kept_translation_is_of_the_sources_as_they_are() -> None:
+    assert Translation.kept() is not None, "run python -m checkmate.solvers.compile.translate"
 
 
-def test_the_types_that_kernels_are_compiled_with_are_those_they_are_called_with() -> None:
-    warm_up()
-    parts = find_parts()
-    for name in parts.entries:
-        kernel = parts.kernels[name]
-        assert all(tuple(types) == parts._types(kernel.py_func) for types in kernel.signatures), name
+def test_the_sources_are_all_that_kernels_depend_on() -> None:
+    solvers = ROOT / "checkmate" / "solvers"
+    for name in SOURCES:
+        if name.startswith("compile/") or name.endswith("kernel_types.py"):
+            continue
+        for node in ast.walk(ast.parse((solvers / name).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("checkmate.solvers."):
+                used = node.module.removeprefix("checkmate.solvers.").replace(".", "/") + ".py"
+                assert used in SOURCES, f"{name} uses {used}"
 
 
-def test_processes_that_cannot_start_are_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    warm_up()
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    compilation = Compilation(processes=2)
-    said: list[str] = []
-    wait_for(compilation, said.append, lambda: False)
-    assert not compilation.running and compilation._serving == []
-    assert said[-1].startswith("compiled the search, once for this machine, in ")
-
-
-def test_a_compilation_that_is_given_up_ends_its_processes_and_notes_nothing(
+def test_what_other_sources_or_no_sources_were_translated_from_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        compile_all, "note_compiled", lambda: pytest.fail("a compilation that was given up was noted")
-    )
-    monkeypatch.setattr(compile_all, "is_compiled", lambda: False)
-    said: list[str] = []
-    compile_first(said.append, cancelled=lambda: bool(said))
-    assert said and said[0].startswith("compiling the search, once for this machine: ")
+    for path, content in (("none", None), ("cut", KEPT.read_bytes()[:-9]), ("other", b"no archive")):
+        monkeypatch.setattr(machine_code, "KEPT", tmp_path / path)
+        if content is not None:
+            (tmp_path / path).write_bytes(content)
+        assert Translation.kept() is None
+    monkeypatch.setattr(machine_code, "KEPT", KEPT)
+    monkeypatch.setattr(machine_code, "source_key", lambda: "of an edited kernel")
+    assert Translation.kept() is None
 
 
-def test_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("no folder")
-    monkeypatch.setattr(compile_cache, "cache_folder", lambda: blocked / "kernels")
-    assert not compile_cache.make_folder()
-    compile_cache.note_compiled()
-    assert not is_compiled()
+def search(graph: Graph, moves: int) -> list[int]:
+    options = SolveOptions(time_limit_s=600.0, moves=moves)
+    found = LocalSearchSolver().solve(Problem(graph, int(0.6 * peak_of(graph))), options, SilentListener())
+    assert found.schedule is not None and found.statistics["moves"] == moves
+    return found.schedule.steps.tolist()
+
+
+def test_machine_code_finds_what_the_functions_find_as_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, table, plain = training_dag(3, 12), tiny_table(), tiny_table()
+    warm_up()
+    compiled = search(graph, 3000)
+    assert table.fill(never)
+    monkeypatch.setattr(Kernel, "__call__", lambda self, *arguments: self.plain(*arguments))
+    with np.errstate(over="ignore"):  # random numbers
+        assert search(graph, 3000) == compiled
+    assert plain.fill(never)
+    np.testing.assert_array_equal(table.costs, plain.costs)
 
 
 @pytest.mark.heavy
-def test_from_an_empty_cache(tmp_path: Path) -> None:
-    def run() -> dict[str, object]:
-        done = subprocess.run(
-            [sys.executable, "-c", _FIRST],
-            cwd=ROOT,
-            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=900,
-        )
-        found = json.loads(done.stdout)
-        assert isinstance(found, dict)
-        return found
+def test_edited_kernels_are_translated_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, again = tiny_table(), tiny_table()
+    assert table.fill(never)
+    monkeypatch.setattr(Translation, "kept", lambda: None)
+    fill = MachineCode(make()).function("chain.kernel.fill")
+    least = again.least_slots()
+    for t in range(again.count):
+        fill(again.sizes, again.costs, least, t)
+    np.testing.assert_array_equal(table.costs, again.costs)
 
-    first, second = run(), run()
-    assert not first["before"] and first["after"] and second["before"]
-    assert str(first["said"][0]).startswith("compiling the search") and second["said"] == []
-    assert str(first["said"][-1]).startswith("compiled the search")
-    for found in (first, second):
-        assert found["compiled here"] == 0, "all was in the cache"
-        assert set(found["types"].values()) == {1} and found["moves"] == 60000
+
+def test_arguments_of_other_types_are_refused() -> None:
+    model = build_model(training_chain(3)).model
+    state, steps = new_state(model, steps=40, seed=0), np.arange(len(model.price[0]) - 1)
+    for wrong in ((steps.astype(np.int32), 9.0), (np.repeat(steps, 2)[::2], 9.0), (steps, 9)):
+        with pytest.raises(TypeError, match=r"edit\._load was called with"):
+            edit._load(model, state, *wrong)
+    assert edit._load(model, state, steps, 9.0)
+
+
+def test_what_is_kept_for_another_processor_or_changed_sources_has_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def name() -> str:
+        for function in (cache.source_key, cache.machine_code_file):
+            function.cache_clear()
+        return cache.machine_code_file().name
+
+    from llvmlite import binding
+
+    try:
+        before = name()
+        with monkeypatch.context() as there:
+            there.setattr(binding, "get_host_cpu_name", lambda: "another")
+            assert name() != before
+        shutil.copytree(ROOT / "checkmate" / "solvers", tmp_path / "solvers")
+        monkeypatch.setattr(cache, "_SOLVERS", tmp_path / "solvers")
+        assert name() == before
+        with (tmp_path / "solvers" / SOURCES[-1]).open("a") as file:
+            file.write("# edited\n")
+        assert name() != before
+    finally:
+        monkeypatch.undo()
+        name()
+
+
+def test_a_file_that_is_not_whole_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "code"
+    assert read_whole(path) is None
+    write_whole(path, b"content")
+    assert read_whole(path) == b"content" and len(list(path.parent.iterdir())) == 1
+    whole = path.read_bytes()
+    for harmed in (whole[:-1], b"", whole[:40] + b"?" + whole[41:]):
+        path.write_bytes(harmed)
+        assert read_whole(path) is None
+    write_whole(path / "below a file", b"content")
+
+
+def test_machine_code_that_is_not_whole_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warm_up()
+    content = read_whole(cache.machine_code_file())
+    assert content is not None
+    code = tmp_path / "code"
+    write_whole(code, content)
+    code.write_bytes(code.read_bytes()[:-1])
+    monkeypatch.setattr(machine_code, "machine_code_file", lambda: code)
+    monkeypatch.setattr(machine_code, "make", lambda: content)
+    assert machine_code.machine_code.__wrapped__().function("chain.kernel.fill")
+    assert read_whole(code) == content
+
+
+def test_without_processes_the_first_call_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
+    made, said = Compilation(), []
+    wait_for(made, said.append, never)
+    assert not made.running and said[-1].startswith("compiled the search, once for this machine, in ")
+    assert MachineCode(make()).function("chain.kernel.fill")
+
+
+def test_a_compilation_that_is_cancelled_ends_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compilation, "is_compiled", lambda: False)
+    monkeypatch.setattr(compilation, "module_command", lambda name: ["sleep", "600"])
+    said: list[str] = []
+    compile_first(said.append, cancelled=lambda: bool(said))
+    assert said and said[0].startswith("compiling the search, once for this machine: ")
+    made = Compilation()
+    made.close()
+    made.wait(60.0)
+    assert not made.running
+
+
+def solve_as_users_do(
+    graph: Path, folder: Path, *words: str, home: Path = ROOT
+) -> tuple[subprocess.CompletedProcess[str], float]:
+    """Return what ``checkmate solve`` says, and its processor seconds."""
+    before = os.times()
+    command = [sys.executable, "-m", "checkmate", "solve", str(graph), "--budget", "60%", *words]
+    with subprocess.Popen(
+        command,
+        cwd=home,
+        env={**os.environ, "XDG_CACHE_HOME": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        out, err = running.communicate(timeout=600)
+    with suppress(ProcessLookupError):
+        os.killpg(running.pid, signal.SIGKILL)  # a compilation that goes on
+    after = os.times()
+    used = after.children_user + after.children_system - before.children_user - before.children_system
+    return subprocess.CompletedProcess(command, running.returncode, out, err), used
+
+
+def test_a_first_solve_compiles(tmp_path: Path) -> None:
+    graph, caches = tmp_path / "small.json", tmp_path / "caches"
+    write_graph(graph, training_chain(8))
+    found, used = solve_as_users_do(graph, caches, "--time-limit", "60")
+    assert found.returncode == 0 and "optimal, proved" in found.stdout and used < 30.0
+    assert "compiled the search" in found.stderr
+    [code] = (caches / "checkmate-explorer" / "kernels").iterdir()
+    assert read_whole(code) is not None
+
+
+def test_a_time_limit_ends_before_a_long_compilation(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "checkmate", tmp_path / "checkmate", symlinks=True)
+    with (tmp_path / "checkmate" / "solvers" / "sequence" / "anneal.py").open("a") as file:
+        file.write("# edited, so numba translates all kernels again\n")
+    begun = time.monotonic()
+    found, used = solve_as_users_do(SAMPLE, tmp_path / "caches", "--time-limit", "2", home=tmp_path)
+    assert found.returncode == 0 and "the search was still being compiled" in found.stdout
+    assert time.monotonic() - begun < 60.0 and used < 30.0
+    assert "compiled the search" not in found.stderr
+    assert read_graph(SAMPLE).name in found.stdout

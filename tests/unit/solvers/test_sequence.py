@@ -6,50 +6,20 @@ It is compared after every change, on graphs with everything that memory depends
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
-import numba
 import numpy as np
 import pytest
 
 from checkmate.ir import Graph, GraphBuilder, Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
-from checkmate.solvers.compile.cache import cache_folder
-from checkmate.solvers.compile.parts import find_parts
 from checkmate.solvers.sequence import edit
 from checkmate.solvers.sequence import state as at
-from checkmate.solvers.sequence.anneal import _first_read
-from checkmate.solvers.sequence.live_bytes import source
+from checkmate.solvers.sequence.anneal import _first_read as first_read
+from checkmate.solvers.sequence.edit import insert, movable, move, remove, undo
+from checkmate.solvers.sequence.live_bytes import source as find_source
 from checkmate.solvers.sequence.model import IN, ScaledModel, build_model
 from tests.graphs_strategies import random_graph
-
-
-def for_python(part: Any) -> Any:
-    """Compile a kernel once more, so that Python can call it.
-
-    Only other kernels call it else. The code is kept beside that of the kernels, whose folder changes with
-    their sources.
-    """
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(cache_folder() / "tests")
-    try:
-        return numba.njit(error_model="numpy", cache=True)(part.py_func)
-    finally:
-        numba.config.CACHE_DIR = before
-
-
-insert, remove, move, movable, undo, first_read, find_source = map(
-    for_python, (edit.insert, edit.remove, edit.move, edit.movable, edit.undo, _first_read, source)
-)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_parts() -> None:
-    """Compile the parts with the types that they are always compiled with."""
-    parts = find_parts()
-    for name in parts.kernels:
-        parts.compile(name)
 
 
 def assert_exact(graph: Graph, scaled: ScaledModel, state: at.State) -> None:

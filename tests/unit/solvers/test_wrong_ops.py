@@ -13,13 +13,10 @@ from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.pathcut import in_process
 from checkmate.solvers.pathcut.in_process import ProverProcess
 from checkmate.solvers.pathcut.messages import PROVER_MESSAGES, DescribedSchedule
+from checkmate.solvers.portfolio.while_compiling import _Best
 from checkmate.solvers.problem import Problem, SolveOptions
-from checkmate.solvers.warm_up import plain_greedy
-from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES, Fitted
-from checkmate.solvers.warm_up.plain_greedy import PlainGreedy
-from checkmate.solvers.warm_up.preliminary import _Best
 from tests.graphs_strategies import training_chain
-from tests.unit.solvers.test_preliminary import until
+from tests.unit.solvers.test_prover_process import until
 
 GRAPH = training_chain(8)
 WRONG = [[99], [-1], [*range(GRAPH.n), GRAPH.n], [2**31 - 1], [-(2**31)]]
@@ -53,17 +50,6 @@ def test_no_first_answer_is_made_of_them(steps: list[int]) -> None:
     assert best.options.start is None
     best.offer(range(GRAPH.n))
     assert best.options.start is not None
-
-
-@wrong
-def test_a_greedy_process_that_sends_them_is_given_up(steps: list[int], saying) -> None:
-    saying(plain_greedy, PLAIN_GREEDY_MESSAGES.encode(Fitted(1, 60, True, pack_steps(steps))))
-    greedy = PlainGreedy(GRAPH)
-    try:
-        greedy.ask(60)
-        assert until(lambda: not greedy.busy) and greedy.take() == []
-    finally:
-        greedy.close()
 
 
 @wrong

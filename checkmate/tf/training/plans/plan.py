@@ -70,8 +70,7 @@ class PlanRequest:
     that is known for a graph. ``progress`` shows progress while it is open. ``tell`` writes one line per
     decision. ``on_miss`` is what to do where nothing keeps the budget. ``store`` keeps plans for later runs;
     None: none are kept. ``decides``: what else decides a plan, such as the solver and its options. ``wait``:
-    training waits until the search is over. ``quick`` may give a first schedule within a budget where
-    ``solve`` would take long to begin. ``bound`` gives bytes that any schedule of a graph requests.
+    training waits until the search is over. ``bound`` gives bytes that any schedule of a graph requests.
     ``target``: what runs the step; None: what the model says. ``segments`` gives a schedule that XLA makes
     more of than of a result's, or the result; ``whole`` gives more of that kind, within a budget.
     ``limit_s``: the user's own limit for a solve, as far as it is known.
@@ -86,7 +85,6 @@ class PlanRequest:
     store: PlanStore | None = None
     decides: Mapping[str, Any] = field(default_factory=dict)
     wait: bool = True
-    quick: Callable[[Graph, int], Schedule | None] | None = None
     bound: Callable[[Graph], int] = lambda graph: 0
     target: Target | None = None
     segments: Callable[[Graph, SolveResult, Report], SolveResult] = lambda graph, found, report: found

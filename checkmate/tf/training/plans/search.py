@@ -284,9 +284,6 @@ class PlanSearch:
         known = "what is known of its ops" if self.trials.carried else "operation counts"
         for tried_rate, self.cautious in ((rate, True), (rate, False), (1.0, False)):
             target = self._target(tried_rate)
-            quick = self._quick(target)
-            if quick is not None:
-                return quick
             result = self._solve(target, None, _QUICK_S, f"on {known}")
             if result.schedule is not None:
                 return result.schedule
@@ -295,11 +292,6 @@ class PlanSearch:
         if self.proved and self.request.on_miss is OnMiss.RAISE:
             raise self._impossible(None)
         return schedule
-
-    def _quick(self, target: int) -> Schedule | None:
-        """Return a schedule that needs no search, if there should and can be one."""
-        quick = self.request.quick
-        return None if quick is None or self.trials.carried else quick(self.trials.graph, target)
 
     def _find_least(self) -> Least:
         """Find the schedule that requests the least, as is known now."""

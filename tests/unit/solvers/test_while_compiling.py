@@ -1,7 +1,4 @@
-"""Test the first use: schedules come before the search is compiled.
-
-The time limit begins after that.
-"""
+"""Test the first use: schedules come before the search is compiled."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 
 from checkmate.formats import read_graph
@@ -23,16 +19,15 @@ from checkmate.progress import never
 from checkmate.solvers.chain import solver as chain_solver
 from checkmate.solvers.chain.solver import ChainSolver
 from checkmate.solvers.listeners import SilentListener, SilentMemoryListener
+from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.portfolio import auto, interactive
 from checkmate.solvers.portfolio.auto import AutoSolver
 from checkmate.solvers.portfolio.interactive import LiveSolver
+from checkmate.solvers.portfolio.while_compiling import answer_while_compiling
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.sequence import greedy_solver, local_search
-from checkmate.solvers.sequence.greedy_solver import QUICK, GreedySolver, greedy_steps
+from checkmate.solvers.sequence.greedy_solver import GreedySolver
 from checkmate.solvers.sequence.local_search import LocalSearchSolver, warm_up
-from checkmate.solvers.sequence.model import build_model
-from checkmate.solvers.warm_up.plain_greedy import PlainGreedy
-from checkmate.solvers.warm_up.preliminary import PreliminarySolver
 from tests.graphs_strategies import training_chain
 from tests.unit.solvers.test_local_search import peak_of
 from tests.unit.solvers.test_prover_process import until
@@ -106,44 +101,31 @@ def cold(monkeypatch: pytest.MonkeyPatch) -> Compiling:
     return compiling
 
 
-@pytest.mark.parametrize("share", [0.8, 0.5])
-def test_greedy_in_plain_python_makes_the_same_schedule_as_compiled(sample: Graph, share: float) -> None:
-    budget = int(share * peak_of(sample))
-    plain = PlainGreedy(sample)
-    try:
-        plain.ask(budget)
-        assert until(lambda: not plain.busy)
-        [(found_for, steps)] = plain.take()
-    finally:
-        plain.close()
-    compiled = greedy_steps(build_model(sample), budget, until=float("inf"), cancelled=never, further=QUICK)
-    assert found_for == budget and compiled.fits
-    np.testing.assert_array_equal(steps, compiled.steps)
-
-
-def test_a_process_that_died_is_not_waited_for(sample: Graph) -> None:
-    plain = PlainGreedy(sample)
-    plain.ask(peak_of(sample) // 2)
-    plain._child.kill()
-    assert until(lambda: not plain.busy) and plain.take() == []
-    plain.close()
-
-
 def test_schedules_come_while_the_search_is_compiled(sample: Graph) -> None:
-    budget = peak_of(sample) // 2
-    compiling = Compiling()
-    preliminary = PreliminarySolver(sample, compiling)
+    budget, compiling = peak_of(sample) // 2, Compiling()
     told = RecordingListener(sample, budget)
-    told._stop = lambda kind: len(told.costs) > 1  # the strategies' and greedy's
-    try:
-        options = preliminary.answer(Problem(sample, budget), SolveOptions(), told)
-    finally:
-        preliminary.close()
+    told._stop = lambda kind: bool(told.costs)
+    options = answer_while_compiling(compiling, Problem(sample, budget), SolveOptions(), told)
     assert compiling.running and told.kinds[0] == "preparing"
     assert told.costs == sorted(told.costs, reverse=True)
-    assert options.start is not None and sample.cost[options.start.steps].sum() == pytest.approx(
-        told.costs[-1]
-    )
+    assert options.start is not None
+    assert sample.cost[options.start.steps].sum() == pytest.approx(told.costs[-1])
+
+
+def test_the_time_limit_of_auto_ends_its_wait_for_the_compilation(sample: Graph, cold: Compiling) -> None:
+    told = RecordingListener(sample, peak_of(sample) // 2)
+    result = AutoSolver().solve(Problem(sample, told.budget), SolveOptions(time_limit_s=0.0), told)
+    assert cold.running and result.status is SolveStatus.FEASIBLE
+    assert result.cost == pytest.approx(told.costs[-1])
+    assert "the search was still being compiled" in result.message
+
+
+def test_without_a_schedule_the_time_limit_does_not(sample: Graph, cold: Compiling) -> None:
+    budget = run_once_bound(sample).bytes  # where no strategy finds any
+    cold._until = time.monotonic() + 1.5
+    told = RecordingListener(sample, budget)
+    AutoSolver().solve(Problem(sample, budget), SolveOptions(time_limit_s=0.0), told)
+    assert not cold.running
 
 
 def test_auto_cancelled_before_its_search_returns_the_found_schedule(sample: Graph, cold: Compiling) -> None:
@@ -173,7 +155,7 @@ def test_a_moving_slider_is_answered_before_the_search_is_compiled(sample: Graph
 
 
 def test_the_time_limit_of_auto_begins_when_it_can_search(sample: Graph, cold: Compiling) -> None:
-    cold._until = time.monotonic() + 1.5 * LIMIT_S
+    cold._until = time.monotonic() + 0.5 * LIMIT_S
     told = RecordingListener(sample, peak_of(sample) // 2)
     result = AutoSolver().solve(Problem(sample, told.budget), SolveOptions(time_limit_s=LIMIT_S), told)
     assert not cold.running and "preparing" in told.kinds

@@ -1,0 +1,171 @@
+"""Make machine code from the kernels' translation, and call it.
+
+The translation holds for every processor; here it is optimized for this one, by LLVM alone. That takes about
+a second, and the result stays in the user's cache.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import lzma
+import struct
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from llvmlite import binding
+
+from checkmate.solvers.compile.cache import KEPT, machine_code_file, read_whole, source_key, write_whole
+
+_RESULT = 2  # slots before the first argument: the result, and numba's note of an error
+
+
+@dataclass(frozen=True)
+class Translation:
+    """The kernels in LLVM's language.
+
+    ``key``: of the sources that it was made from. ``types``: the slots of each kernel that Python calls.
+    """
+
+    key: str
+    types: dict[str, str]
+    bitcode: bytes
+
+    def packed(self) -> bytes:
+        """Return what a file holds."""
+        header = json.dumps({"key": self.key, "types": self.types}).encode()
+        return lzma.compress(header + b"\n" + self.bitcode)
+
+    @classmethod
+    def kept(cls) -> Translation | None:
+        """Return the one that is kept.
+
+        The result is None if it is of other sources, or cannot be read.
+        """
+        try:
+            header, _, bitcode = lzma.decompress(KEPT.read_bytes()).partition(b"\n")
+        except (OSError, lzma.LZMAError):
+            return None
+        found = cls(**json.loads(header), bitcode=bitcode)
+        return found if found.key == source_key() else None
+
+
+class Optimization:
+    """Optimize for a processor; "" is any of this machine's kind."""
+
+    def __init__(self, processor: str = "", features: str = "", *, vectorized: bool) -> None:
+        binding.initialize_native_target()
+        binding.initialize_native_asmprinter()
+        target = binding.Target.from_triple(binding.get_process_triple())
+        self.machine = target.create_target_machine(
+            cpu=processor, features=features, opt=3, reloc="static", codemodel="jitdefault", jit=True
+        )
+        self._options = binding.create_pipeline_tuning_options(speed_level=3)
+        self._options.loop_vectorization = self._options.slp_vectorization = vectorized
+        self._options.loop_unrolling = self._options.loop_interleaving = vectorized
+
+    @classmethod
+    def for_this_processor(cls) -> Optimization:
+        """Return the one that uses all that this processor can do."""
+        features = binding.get_host_cpu_features().flatten()
+        return cls(binding.get_host_cpu_name(), features, vectorized=True)
+
+    def run(self, module: Any) -> None:
+        """Optimize ``module`` as a whole."""
+        builder = binding.create_pass_builder(self.machine, self._options)
+        builder.getModulePassManager().run(module, builder)
+
+
+def make() -> bytes:
+    """Return the kernels' types and their machine code for this processor.
+
+    If the sources have changed since they were translated, numba translates them again.
+    """
+    translation = Translation.kept()
+    if translation is None:
+        from checkmate.solvers.compile.translate import translate
+
+        translation = translate()
+    optimization = Optimization.for_this_processor()
+    module = binding.parse_bitcode(translation.bitcode)
+    module.triple, module.data_layout = binding.get_process_triple(), str(optimization.machine.target_data)
+    optimization.run(module)
+    code: bytes = optimization.machine.emit_object(module)
+    return json.dumps(translation.types).encode() + b"\n" + code
+
+
+class MachineCode:
+    """The kernels in this process's memory."""
+
+    def __init__(self, made: bytes) -> None:
+        types, _, code = made.partition(b"\n")
+        self._types: dict[str, str] = json.loads(types)
+        machine = Optimization.for_this_processor().machine
+        self._engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
+        self._engine.add_object_file(binding.ObjectFileRef.from_data(code))
+        self._engine.finalize_object()
+
+    def function(self, name: str) -> Callable[..., int]:
+        """Return a kernel as a function of numbers, arrays and tuples of arrays.
+
+        A truth value is returned as a number.
+        """
+        wanted = self._types[name]
+        call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._engine.get_function_address(name))
+
+        def run(*arguments: Any) -> int:
+            given = slot_types(arguments)
+            if given != wanted:
+                raise TypeError(f"{name} was called with {given} instead of {wanted}")
+            slots = array("q", [0] * _RESULT)
+            for value in _leaves(arguments):
+                slots.extend(_slots(value))
+            call(slots.buffer_info()[0])
+            return slots[0]
+
+        return run
+
+
+@cache
+def machine_code() -> MachineCode:
+    """Return the kernels; compile them if the cache does not have them."""
+    made = read_whole(machine_code_file())
+    if made is None:
+        made = make()
+        write_whole(machine_code_file(), made)
+    return MachineCode(made)
+
+
+def slot_types(arguments: tuple[Any, ...]) -> str:
+    """Return the types of what a kernel is called with."""
+    return " ".join([_type(value) for value in _leaves(arguments)])
+
+
+def _leaves(arguments: tuple[Any, ...]) -> Iterator[Any]:
+    """Yield the arguments, with tuples taken apart."""
+    for value in arguments:
+        if isinstance(value, tuple):
+            yield from value
+        else:
+            yield value
+
+
+def _type(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype.char}{value.ndim}" if value.flags.c_contiguous else "strided"
+    return "float" if isinstance(value, float) else "int"
+
+
+def _slots(value: Any) -> tuple[int, ...]:
+    """Return what numba passes for a value.
+
+    An array has two owners that nobody asks for, and its facts.
+    """
+    if isinstance(value, np.ndarray):
+        address: int = value.__array_interface__["data"][0]
+        return (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)
+    return struct.unpack("q", struct.pack("d", value)) if isinstance(value, float) else (int(value),)

@@ -1,0 +1,90 @@
+"""Answer while the search is being compiled.
+
+The published strategies need no compiled code.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from checkmate.ir.arrays import Steps
+from checkmate.ir.result import SolveResult
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.check import check
+from checkmate.solvers.certify import cancelled_before, with_schedule
+from checkmate.solvers.compile.compilation import Compilation, wait_for
+from checkmate.solvers.listeners import CancelListener
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.registry import find_solver
+
+STRATEGIES = ("chen-greedy-linear", "chen-greedy-ap", "griewank")
+_STRATEGY_S = 2.0  # the time limit of each
+_UNSEARCHED = (
+    "by simple strategies, as the search was still being compiled, once for this machine: "
+    "solve again in some seconds for a better schedule"
+)
+
+
+def answer_while_compiling(
+    compilation: Compilation, problem: Problem, options: SolveOptions, listener: Listener
+) -> SolveOptions:
+    """Look for schedules until the search can run, or until cancelled.
+
+    The time limit ends it too, if there is a schedule by then. Returns the options with the best schedule as
+    the start; that schedule fits the budget.
+    """
+    best, until = _Best(problem, options, listener), time.perf_counter() + options.time_limit_s
+
+    def over() -> bool:
+        late = math.isfinite(best.cost) and time.perf_counter() > until
+        return late or listener.cancelled() or not compilation.running
+
+    listener.preparing(compilation.sentence)
+    for name in STRATEGIES:
+        if over():
+            break
+        brief = replace(options, time_limit_s=_STRATEGY_S, start=None)
+        found = find_solver(name).load().solve(problem, brief, CancelListener(over))
+        if found.schedule is not None:
+            best.offer(found.schedule.steps)
+    wait_for(compilation, listener.preparing, over)
+    return best.options
+
+
+def without_search(problem: Problem, options: SolveOptions, solver: str, *, seconds: float) -> SolveResult:
+    """Return the schedule found by then, the options' start, or CANCELLED."""
+    base = problem.graph.base_cost
+    if options.start is not None:
+        report = check(problem.graph, options.start.steps.tolist(), budget_bytes=problem.budget_bytes)
+        if report.ok:
+            found = with_schedule(problem, solver, options.start.steps, lower_bound=base, seconds=seconds)
+            return replace(found, message=_UNSEARCHED)
+    return cancelled_before(problem, solver, seconds)
+
+
+class _Best:
+    """Hold the best schedule so far, checked, and report it to the listener."""
+
+    def __init__(self, problem: Problem, options: SolveOptions, listener: Listener) -> None:
+        self._problem, self._listener = problem, listener
+        self.options, self.cost = options, math.inf
+        if options.start is not None:
+            report = check(problem.graph, options.start.steps.tolist(), budget_bytes=problem.budget_bytes)
+            self.cost = report.cost if report.ok else math.inf
+
+    def offer(self, steps: Steps | Sequence[int]) -> None:
+        """Keep the schedule if it is better and holds."""
+        plan = np.asarray(steps, np.int32).tolist()
+        graph = self._problem.graph
+        if not all(0 <= op < graph.n for op in plan) or float(graph.cost[plan].sum()) >= self.cost:
+            return
+        report = check(graph, plan, budget_bytes=self._problem.budget_bytes)
+        if report.ok:
+            self.cost = report.cost
+            self.options = replace(self.options, start=Schedule.of(graph, plan))
+            self._listener.incumbent(plan, report.cost)

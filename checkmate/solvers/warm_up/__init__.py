@@ -1,1 +1,0 @@
-"""Give first answers while the search is being compiled."""
