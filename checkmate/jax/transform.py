@@ -30,11 +30,14 @@ _SECONDS = 5.0  # for each solve; there are several
 class Rematerialized:
     """A training step within a budget; it is called like the step itself.
 
-    Each layout of arguments (structure, shapes, types) has its plan, made at its first call.
+    Each layout of arguments (structure, shapes, types) has its plan, made at its first call. Where planning
+    fails, ``plain`` runs as before.
     """
 
-    def __init__(self, step: Callable[..., Any], request: StepRequest) -> None:
-        self._planner = JaxPlanner(step, request)
+    def __init__(
+        self, step: Callable[..., Any], request: StepRequest, plain: Callable[..., Any] | None = None
+    ) -> None:
+        self._planner, self._plain = JaxPlanner(step, request), plain or _jitted(step, request)
         self._ran: set[int] = set()  # plans that ran, by their places
         self.__wrapped__ = step
         self.__name__ = getattr(step, "__name__", "step")
@@ -45,7 +48,9 @@ class Rematerialized:
         The first call of a plan waits for its results: XLA may still make machine code then, on threads of
         its own, and a program had better not end meanwhile.
         """
-        plan = self._planner.plan(args)
+        plan = self._planner.plan_to_train(args)
+        if plan is None:
+            return self._plain(*args)
         result = plan.call(args)
         number = self._planner.plans.index(plan)
         if number not in self._ran and not are_traced(jax.tree.leaves(result)):
@@ -53,12 +58,13 @@ class Rematerialized:
             jax.block_until_ready(result)
         return result
 
-    def prepare(self, *args: Any) -> JaxReport:
-        """Make the plan for such arguments now.
+    def prepare(self, *args: Any) -> JaxReport | None:
+        """Make the plan for such arguments now; None: their step runs as before.
 
         They may be ``jax.ShapeDtypeStruct``.
         """
-        return self._planner.plan(args).report
+        plan = self._planner.plan_to_train(args, example=True)
+        return None if plan is None else plan.report
 
     def portable_plan(self, *args: Any) -> JaxPlan:
         """Return the plan for such arguments that holds in any program.
@@ -94,6 +100,15 @@ class Rematerialized:
     def plans(self) -> tuple[JaxPlan, ...]:
         """Return the plans of all layouts, in the order in which they were made."""
         return tuple(self._planner.plans)
+
+
+def _jitted(step: Callable[..., Any], request: StepRequest) -> Callable[..., Any]:
+    if hasattr(step, "lower") and request.donated is None and not request.static:
+        return step  # it is under jax.jit already
+    made: Callable[..., Any] = jax.jit(
+        step, static_argnums=request.static, donate_argnums=request.donated or ()
+    )
+    return made
 
 
 def rematerialize(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from checkmate.errors import CheckmateError, DynamicShapeError, NoScheduleError, UsageError
+from checkmate.errors import NoScheduleError, UsageError
 from checkmate.ir.graph import Graph
 from checkmate.memory.simulate import simulate
-from checkmate.request import OnMiss
 from checkmate.tf.models.batch import BatchLayout
 from checkmate.tf.training.elsewhere import HOW_TO_METER
 from checkmate.tf.training.measure import PeakSource, StepMeasurement
@@ -175,23 +174,13 @@ def remedy(peak_bytes: int) -> str:
 
 
 def not_planned(layout: BatchLayout, hint: str) -> UsageError:
-    """Return the error for a step without a plan in a traced function."""
+    """Return the error for a step without a plan in a traced function.
+
+    Raises:
+        TraceError: there can be no plan for it.
+    """
+    layout.require_plannable()
     return UsageError(
         f"the step was called inside a tf.function with a {layout.describe()} that it has no plan for",
         hint=hint,
     )
-
-
-def not_traced(layout: BatchLayout, error: CheckmateError) -> str:
-    """Say that the step trains as before because it was not traced."""
-    way_out = f"; to change that, {error.hint}" if error.hint else ""
-    return f"{layout.describe()}: no schedule was looked for: {error}; it trains as before{way_out}"
-
-
-def trains_plainly(error: CheckmateError, on_miss: OnMiss, *, training: bool) -> bool:
-    """Return whether a step that ``error`` left untraced trains as before.
-
-    Not where the user asks for a plan by an example, which may be a wrong one, unless it is only its sizes
-    that are not known.
-    """
-    return on_miss is not OnMiss.RAISE and (training or isinstance(error, DynamicShapeError))

@@ -224,7 +224,7 @@ def test_a_compiled_part_on_the_executor_aborts_no_script(capfd: pytest.CaptureF
     checkmate.rematerialize(model, "70%", target="executor")
     assert np.isfinite(model.train_on_batch(x, y)).all()
     said = capfd.readouterr().err
-    assert "is compiled with jit_compile=True" in said and "it trains as before; to change that" in said
+    assert "is compiled with jit_compile=True" in said and "It trains as before. To change that" in said
     model, x, y = _with_compiled_step()
     checkmate.rematerialize(model, "70%", target="executor", on_miss="raise", quiet=True)
     with pytest.raises(JitCompiledError):

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from checkmate.errors import JitCompiledError, OnlySmallTensorsError, TraceError
+from checkmate.errors import CheckmateError, NotCompiledError, OnlySmallTensorsError
+from checkmate.fallback import planned, unplanned
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.lower import lowered
@@ -21,7 +22,6 @@ from checkmate.tf.models.batch import BatchLayout, Key
 from checkmate.tf.trace.fusions import fused, loose
 from checkmate.tf.training.plans.plan import Ask, PlanRequest
 from checkmate.tf.training.trace import LiveStep
-from checkmate.tf.training.wording import not_traced, trains_plainly
 from checkmate.tf.xla.compiled import StepCompilation, compile_step
 from checkmate.tf.xla.costs import costs_for_xla
 from checkmate.tf.xla.fit import Solving, XlaFit, fit_compiled, none_fits, smallest_remedy
@@ -73,29 +73,31 @@ class CompiledPlanner:
     def plan(self, layout: BatchLayout, *, training: bool = False) -> CompiledPlan:
         """Return the plan for ``layout``; make it now if there is none.
 
-        ``training``: training waits for it, so a step that cannot be traced trains as before, if a miss is no
-        error.
+        ``training``: training waits for it. Where planning fails, the step trains as before.
 
         Raises:
-            NotCompiledError: XLA cannot compile the step.
-            NoScheduleError: no schedule keeps the budget, and that is wanted.
-            TraceError, JitCompiledError: it could not be traced, and that is an error.
+            NotCompiledError: XLA cannot compile the step. CheckmateError: as ``checkmate.fallback.planned``.
         """
         found = self.planned(layout)
         if found is None:
             with self.request.progress() as report:
-                try:
-                    found = self._made(layout, report)
-                except (TraceError, JitCompiledError) as error:
-                    if not trains_plainly(error, self.request.on_miss, training=training):
-                        raise
-                    found = CompiledPlan(layout, None, None, not_traced(layout, error))
+                found = planned(
+                    lambda: self._made(layout, report),
+                    lambda error: self._without_plan(layout, error),
+                    self.request.on_miss,
+                    example=not training,
+                    passes=(NotCompiledError,),
+                )
             self.plans[layout.key] = found
             self.request.tell(found.sentence)
         return found
 
+    def _without_plan(self, layout: BatchLayout, error: CheckmateError) -> CompiledPlan:
+        return CompiledPlan(layout, None, None, f"{layout.describe()}: {unplanned(error)}")
+
     def _made(self, layout: BatchLayout, report: Report) -> CompiledPlan:
         report(Progress("trace", message=f"tracing the training step, {layout.describe()}"))
+        layout.require_plannable()
         try:
             traced = self._trace(self.model, layout)
             step = traced.with_folded(fused(traced.folded))

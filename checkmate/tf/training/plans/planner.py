@@ -12,19 +12,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from checkmate.errors import (
-    CheckmateError,
-    CycleError,
-    JitCompiledError,
-    NoScheduleError,
-    OnlySmallTensorsError,
-    ProfileError,
-    TraceError,
-)
+from checkmate.errors import CheckmateError, OnlySmallTensorsError
+from checkmate.fallback import planned, unplanned
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.garbage import only_newer_garbage
 from checkmate.machine.stores.plan_store import KeptPlan
 from checkmate.progress import Progress, Report
+from checkmate.request import OnMiss
 from checkmate.tf.devices import warms_up
 from checkmate.tf.emit.region import fetch_region
 from checkmate.tf.emit.small_chunks import SmallChunks
@@ -40,7 +34,6 @@ from checkmate.tf.training.plans.plan import PlanRequest, StepPlan, meter_of
 from checkmate.tf.training.plans.search import PlanSearch
 from checkmate.tf.training.plans.trials import Trials
 from checkmate.tf.training.trace import LiveStep, live_step
-from checkmate.tf.training.wording import not_traced, trains_plainly
 from checkmate.units import format_bytes, format_bytes_apart
 
 _CORRECTIONS = 3
@@ -96,26 +89,45 @@ class Planner:
 
         It is made by measuring steps on ``tensors``. ``at_once``: training waits for it. Then it may become
         better from call to call, if that is wanted: it is the first that fits, and what is found meanwhile is
-        measured here. And a step that cannot be traced trains as before, if a miss is no error.
+        measured here. Where planning fails, the step trains as before.
 
         Raises:
-            NoScheduleError: nothing that was tried runs; or no schedule keeps the budget, and that is wanted.
-            TraceError, ProfileError, CycleError: the step could not be traced, run or measured.
+            CheckmateError: as ``checkmate.fallback.planned``.
         """
         early = at_once and not self.request.wait
         self._go_on(layout, tensors, early)
         found = self.planned(layout)
         if found is None:
+            # Training has begun, so a step that is a little over the budget is better than none.
+            on_miss = OnMiss.CLOSEST if layout.key in self._exceeding else self.request.on_miss
             with self.request.progress() as report:
-                try:
-                    found = self._within_limit(layout, tensors, report, early)
-                except (TraceError, JitCompiledError) as error:
-                    if not trains_plainly(error, self.request.on_miss, training=at_once):
-                        raise
-                    found = StepPlan(layout, None, None, 0, not_traced(layout, error))
+                found = planned(
+                    lambda: self._within_limit(layout, tensors, report, early),
+                    lambda error: self._without_plan(layout, error),
+                    on_miss,
+                    example=not at_once,
+                )
             self._plans[layout.key] = found
             self._announce(found)
         return found
+
+    def give_up(self, layouts: Sequence[BatchLayout], error: CheckmateError) -> None:
+        """Train ``layouts`` as before: their schedules cannot be emitted."""
+        for layout in {layout.key: layout for layout in layouts}.values():
+            plan = self._plans[layout.key]
+            if plan.schedule is not None:
+                self._exceeding.pop(layout.key, None)
+                self._plans[layout.key] = self._without_plan(layout, error)
+                self.request.tell(self._plans[layout.key].sentence)
+
+    def _without_plan(self, layout: BatchLayout, error: CheckmateError) -> StepPlan:
+        """Return how ``layout`` trains where it could not be planned."""
+        self._seek_no_better(layout.key)
+        earlier = self._exceeding.get(layout.key)
+        if earlier is not None:
+            then = "The earlier plan is kept."
+            return self._again(earlier, f"{layout.describe()}: {unplanned(error, 'no other plan', then)}")
+        return StepPlan(layout, None, None, 0, f"{layout.describe()}: {unplanned(error)}")
 
     def _as_seen(self, plan: StepPlan) -> StepPlan:
         """Return ``plan`` as over the budget by what it was seen at.
@@ -147,30 +159,32 @@ class Planner:
             return
         if better.layout.key != layout.key and self.planned(layout) is not None:
             return
-        if between_batches:
-            took = self._took(better, lambda _: better.go_on(tensors))
-        else:
-            took = self._took(better, better.finish)
-        if not took:
-            return
-        if better.over:
-            self._change(better.search)
-        else:
-            self._better = better
+        self._improve(better, (lambda _: better.go_on(tensors)) if between_batches else better.finish)
 
-    def _took(self, better: Improvement, measure: Callable[[Report], None]) -> bool:
-        """Let ``better`` measure what was found; return whether it could."""
+    def _improve(
+        self, better: Improvement, measure: Callable[[Report], None], *, ended: bool = False
+    ) -> None:
+        """Let ``better`` measure what was found, and train by it where it is over or training has ended."""
         self._better = None  # also where it is interrupted
-        mark = Mark(meter_of(better.search.trials.graph))
-        try:
-            with only_newer_garbage(), self.request.progress() as report:
-                measure(report)
-        except CheckmateError as error:
-            self.request.tell(f"{better.layout.describe()}: no better schedule is sought any longer: {error}")
-            return False
-        finally:
-            mark.start_anew_over(better.search.limit.bytes)
-        return True
+
+        def improve() -> None:
+            mark = Mark(meter_of(better.search.trials.graph))
+            try:
+                with only_newer_garbage(), self.request.progress() as report:
+                    measure(report)
+            finally:
+                mark.start_anew_over(better.search.limit.bytes)
+            key = better.layout.key
+            if better.over or (ended and _steps(better.search.chosen()) != _steps(self._plans[key])):
+                self._change(better.search)
+            self._better = None if better.over else better
+
+        def stop(error: CheckmateError) -> None:
+            better.stop()
+            what = f"{better.layout.describe()}: no better schedule is sought any longer"
+            self.request.tell(unplanned(error, what, "The present plan is kept."))
+
+        planned(improve, stop, OnMiss.CLOSEST)
 
     def _change(self, search: PlanSearch) -> None:
         """Train by the best plan of ``search`` from now on."""
@@ -198,11 +212,7 @@ class Planner:
         if not well:
             better.stop()
             return
-        if not self._took(better, better.rest):
-            return
-        if better.over or _steps(better.search.chosen()) != _steps(self._plans[better.layout.key]):
-            self._change(better.search)
-        self._better = None if better.over else better
+        self._improve(better, better.rest, ended=True)
 
     def exceeded(self, layout: BatchLayout, peak_bytes: int) -> None:
         """Forget the plan of ``layout``, which exceeded the budget, and aim lower.
@@ -298,14 +308,8 @@ class Planner:
         self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report, at_once: bool
     ) -> StepPlan:
         earlier = self._exceeding.get(layout.key)
-        if earlier is None:
-            return self._make(layout, tensors, report, at_once)
-        # Training has begun, so a step that is a little over the budget is better than none.
-        try:
-            plan = self._make(layout, tensors, report, False)
-        except (NoScheduleError, ProfileError, CycleError) as error:
-            return self._again(earlier, f"{error}; the earlier plan is kept")
-        if not plan.over_bytes:
+        plan = self._make(layout, tensors, report, at_once and earlier is None)
+        if earlier is None or not plan.over_bytes:
             return plan
         if plan.peak_bytes - plan.held_bytes >= earlier.peak_bytes - earlier.held_bytes:
             why = f"{layout.describe()}: nothing that takes less was found; the earlier plan is kept"
@@ -335,6 +339,7 @@ class Planner:
         self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report, at_once: bool
     ) -> StepPlan:
         report(Progress("trace", message=f"tracing the training step, {layout.describe()}"))
+        layout.require_plannable()
         try:
             step = self._trace(self.model, layout)
         except OnlySmallTensorsError:
