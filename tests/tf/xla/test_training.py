@@ -97,7 +97,7 @@ def test_a_budget_that_cannot_be_kept_is_missed_or_an_error(capfd: pytest.Captur
     model, x, y = _model("normalized")
     checkmate.rematerialize(model, "1MiB", options=options)
     assert np.isfinite(_losses(model, x, y, 1)).all()
-    assert "no schedule that was compiled keeps the budget" in capfd.readouterr().err
+    assert "over the budget of 1.00 MiB; raise the budget to" in capfd.readouterr().err
     model, x, y = _model("normalized")
     with pytest.raises(NoScheduleError, match="the least that was compiled takes") as caught:
         checkmate.rematerialize(model, "1MiB", options=options, on_miss="raise", example=(x, y))

@@ -34,6 +34,7 @@ from checkmate.tf.training.plans.plan import PlanRequest, StepPlan, meter_of
 from checkmate.tf.training.plans.search import PlanSearch
 from checkmate.tf.training.plans.trials import Trials
 from checkmate.tf.training.trace import LiveStep, live_step
+from checkmate.tf.training.wording import tell_plan
 from checkmate.units import format_bytes, format_bytes_apart
 
 _CORRECTIONS = 3
@@ -140,7 +141,7 @@ class Planner:
 
     def _announce(self, plan: StepPlan) -> None:
         """Say what was planned, and keep it for later runs."""
-        self.request.tell(plan.sentence)
+        tell_plan(self.request, plan.layout, plan.sentence)
         if self._limit.now is not None:
             self._memory.keep(plan, self._limit.now)
 
@@ -254,7 +255,7 @@ class Planner:
             what = "the step itself keeps to its plan" if stays else "planning again for what they leave"
             self.request.tell(
                 f"{layout.describe()}: the allocator held {peak} of {budget}, because others hold "
-                f"{format_bytes(more_bytes)} more than was foreseen, such as a data set's batches; {what}"
+                f"{format_bytes(more_bytes)} more than was foreseen; {what}"
             )
         if stays:
             self._stays.add(key)
