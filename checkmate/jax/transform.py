@@ -37,7 +37,7 @@ class Rematerialized:
     def __init__(
         self, step: Callable[..., Any], request: StepRequest, plain: Callable[..., Any] | None = None
     ) -> None:
-        self._planner, self._plain = JaxPlanner(step, request), plain or _jitted(step, request)
+        self._planner, self._plain = JaxPlanner(step, request), plain
         self._ran: set[int] = set()  # plans that ran, by their places
         self.__wrapped__ = step
         self.__name__ = getattr(step, "__name__", "step")
@@ -50,6 +50,7 @@ class Rematerialized:
         """
         plan = self._planner.plan_to_train(args)
         if plan is None:
+            self._plain = self._plain or _jitted(self._planner)
             return self._plain(*args)
         result = plan.call(args)
         number = self._planner.plans.index(plan)
@@ -102,12 +103,11 @@ class Rematerialized:
         return tuple(self._planner.plans)
 
 
-def _jitted(step: Callable[..., Any], request: StepRequest) -> Callable[..., Any]:
-    if hasattr(step, "lower") and request.donated is None and not request.static:
+def _jitted(planner: JaxPlanner) -> Callable[..., Any]:
+    step, static, donated = planner.step, planner.request.static, planner.request.donated
+    if hasattr(step, "lower") and donated is None and not static:
         return step  # it is under jax.jit already
-    made: Callable[..., Any] = jax.jit(
-        step, static_argnums=request.static, donate_argnums=request.donated or ()
-    )
+    made: Callable[..., Any] = jax.jit(step, static_argnums=static, donate_argnums=donated or ())
     return made
 
 
@@ -144,12 +144,14 @@ def rematerialize(
     prints) run once, in their order. Loops (``scan``, ``while_loop``) and branches are one op each.
 
     Where no schedule keeps the budget, the one that is least over it is compiled, and a sentence says by how
-    much; ``on_miss="raise"`` raises an error instead. ``options`` are for the solver, for each of several
-    solves, 5 s by default. ``quiet`` means no line for each plan on standard error.
+    much. Where the step cannot be planned, it runs as before, and the sentence says why. ``on_miss="raise"``
+    raises an error instead, and so does a wrong ``example``. ``options`` are for the solver, for each of
+    several solves, 5 s by default. ``quiet`` means no line for each plan on standard error.
 
     Raises:
-        UsageError: an argument cannot be read. TraceError: the step cannot be traced. NotCompiledError: XLA
-        cannot compile it as it is. NoScheduleError: no schedule keeps the budget, and ``on_miss="raise"``.
+        UsageError: an argument cannot be read. TraceError: the step cannot be traced with the ``example``.
+        CheckmateError: with ``on_miss="raise"``, what kept it from being planned, such as a NotCompiledError
+        or a NoScheduleError.
     """
     if not callable(step):
         raise UsageError(f"{step!r} is no function", hint="pass the training step itself, not its result")

@@ -91,11 +91,10 @@ class BatchLayout:
         Token ids have a length. Of sequences of features both sizes are told.
         """
         first = next((spec for spec in self.specs if spec.shape.rank), None)
-        if first is None or not first.shape.is_fully_defined():
-            return f"batch of {self.batch_size}"
-        if first.shape.rank == 2 and first.dtype.is_integer:
+        rank = first.shape.rank if first is not None and first.shape.is_fully_defined() else 0
+        if first is not None and rank == 2 and first.dtype.is_integer:
             return f"batch of {self.batch_size}, length {first.shape[1]}"
-        if first.shape.rank == 3:
+        if first is not None and rank == 3:
             return f"batch of {self.batch_size} × {first.shape[1]} × {first.shape[2]}"
         return f"batch of {self.batch_size}"
 

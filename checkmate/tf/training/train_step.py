@@ -43,8 +43,7 @@ class TrainStep:
         """Make the plan for batches like this one; leave the model as it is.
 
         Raises:
-            NoScheduleError: as for ``Planner.plan``. NotCompiledError: XLA is to compile it, and cannot.
-            TraceError, ProfileError: the step cannot be traced or run.
+            NotCompiledError: XLA is to compile it, and cannot. Others as ``Planner.plan``.
         """
         layout, tensors = flatten((x, y, sample_weight))
         require_examples(layout)
