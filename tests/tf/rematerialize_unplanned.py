@@ -169,12 +169,9 @@ STAGES = (
     "checkmate.tf.training.trace.analytic_costs",
     "checkmate.tf.training.plans.planner.fetch_region",
     "checkmate.tf.training.measure.trace_run",
-    "checkmate.tf.training.plans.limit.simulate",
     "checkmate.training._ScheduleSearch.solve",
     "checkmate.tf.training.ready.step_from_schedule",
-    "checkmate.tf.training.measure.learned_workspace",
-    "checkmate.tf.training.plans.search.PlanSearch.chosen",
-    "checkmate.tf.training.plans.memory.facts_of",
+    "checkmate.tf.training.plans.memory.PlanMemory.keep",
 )
 
 

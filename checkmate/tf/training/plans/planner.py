@@ -99,17 +99,16 @@ class Planner:
         self._go_on(layout, tensors, early)
         found = self.planned(layout)
         if found is None:
-            # Training has begun, so a step that is a little over the budget is better than none.
-            on_miss = OnMiss.CLOSEST if layout.key in self._exceeding else self.request.on_miss
+            begun = layout.key in self._exceeding  # so a step a little over the budget is better than none
             with self.request.progress() as report:
                 found = planned(
-                    lambda: self._within_limit(layout, tensors, report, early),
+                    lambda: self._kept(self._within_limit(layout, tensors, report, early)),
                     lambda error: self._without_plan(layout, error),
-                    on_miss,
-                    example=not at_once,
+                    OnMiss.CLOSEST if begun else self.request.on_miss,
+                    example=not at_once and not begun,
                 )
             self._plans[layout.key] = found
-            self._announce(found)
+            tell_plan(self.request, layout, found.sentence)
         return found
 
     def give_up(self, layouts: Sequence[BatchLayout], error: CheckmateError) -> None:
@@ -127,7 +126,8 @@ class Planner:
         earlier = self._exceeding.get(layout.key)
         if earlier is not None:
             then = "The earlier plan is kept."
-            return self._again(earlier, f"{layout.describe()}: {unplanned(error, 'no other plan', then)}")
+            said = f"{layout.describe()}: {unplanned(error, 'no other plan', then)}"
+            return self._kept(self._again(earlier, said))
         return StepPlan(layout, None, None, 0, f"{layout.describe()}: {unplanned(error)}")
 
     def _as_seen(self, plan: StepPlan) -> StepPlan:
@@ -139,11 +139,11 @@ class Planner:
         over = self._seen.get(plan.layout.key, 0) - self.allowed_bytes
         return dataclasses.replace(plan, over_bytes=max(plan.over_bytes, over))
 
-    def _announce(self, plan: StepPlan) -> None:
-        """Say what was planned, and keep it for later runs."""
-        tell_plan(self.request, plan.layout, plan.sentence)
+    def _kept(self, plan: StepPlan) -> StepPlan:
+        """Return ``plan``, which is then kept for later runs."""
         if self._limit.now is not None:
             self._memory.keep(plan, self._limit.now)
+        return plan
 
     def _go_on(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], at_once: bool) -> None:
         """Go on with what makes a plan better and need not be waited for.
@@ -197,9 +197,9 @@ class Planner:
         self._memory.note(search)
         if _steps(plan) == _steps(before):  # what runs it need not be made anew
             plan = dataclasses.replace(plan, schedule=before.schedule, ready=before.ready)
-        self._plans[key] = plan
+        self._plans[key] = self._kept(plan)
         self._last = plan.schedule or self._last
-        self._announce(plan)
+        tell_plan(self.request, plan.layout, plan.sentence)
 
     def end(self, *, well: bool) -> None:
         """Stop the solve that goes on beside training, which ended.
