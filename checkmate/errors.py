@@ -18,6 +18,7 @@ Each has a sentence, a hint, machine-readable details and an exit code.
     ├─ VerificationError*
     ├─ NotApplicableError
     ├─ FormatError*: SchemaVersionError
+    ├─ PlanningError
     ├─ WorkerDiedError
     ├─ EngineUnavailableError
     ├─ UnsupportedVersionError
@@ -344,6 +345,12 @@ class FormatError(ContentError):
 
 class SchemaVersionError(FormatError):
     """The file was written by a newer version."""
+
+
+class PlanningError(CheckmateError):
+    """Planning a step failed by a fault of this program, which is the cause."""
+
+    exit_code = ExitCode.UNEXPECTED
 
 
 class WorkerDiedError(CheckmateError):

@@ -89,7 +89,9 @@ def rematerialize(
     ``target`` (``"executor"`` or ``"xla"``) is for another choice than the model's own.
 
     Where no schedule keeps the budget, it trains with the one whose measured peak is closest. A sentence says
-    by how much that is over, why, and what to do. With ``on_miss="raise"`` it raises an error instead.
+    by how much that is over, and what to do. Where a step cannot be planned, it trains as before, and the
+    sentence says why. With ``on_miss="raise"`` both are errors instead. Each sentence is one short line; the
+    rest (why, what a share is of) is logged at level INFO, and the traceback of a failure at level DEBUG.
 
     With Keras on JAX the budget counts what XLA's compiled step holds: see ``checkmate.jax.rematerialize``.
     ``cache`` and ``wait`` then mean nothing: no step is run for a plan, and none is kept.
@@ -109,9 +111,9 @@ def rematerialize(
 
     Raises:
         UsageError: ``model`` is not compiled, runs eagerly, or an argument cannot be read.
-        NoScheduleError: nothing that was tried runs in the device's memory; with ``on_miss="raise"`` also
-        where no schedule keeps the budget. Like errors of tracing and measuring (TraceError, ProfileError)
-        it is raised by ``fit`` where no ``example`` was given.
+        TraceError: the ``example`` is no batch of the model's.
+        CheckmateError: with ``on_miss="raise"``, what kept the step from being planned, such as a
+        NoScheduleError. ``fit`` raises it where no ``example`` was given.
     """
     if require_backend() == JAX:
         from checkmate.jax.keras_model import rematerialize_model
@@ -197,10 +199,11 @@ def rematerialize_function(
     The budget is then for what XLA assigns, as for ``rematerialize``, and no step is run for it.
 
     Raises:
-        UsageError: ``step`` is no function of tensors, or the budget cannot be read. TraceError: it cannot be
-        traced, or it calls Python, takes data from an iterator or keeps state outside of variables.
-        JitCompiledError: XLA compiles a part of it and not the whole, or it is for XLA and runs on replicas.
-        NotCompiledError: XLA is to compile it, and cannot. NoScheduleError: as for ``rematerialize``.
+        UsageError: ``step`` is no function of tensors, or the budget cannot be read.
+        NotCompiledError: XLA is to compile it, and cannot.
+        TraceError, JitCompiledError: of an ``example`` the step cannot be traced, calls Python, takes data
+        from an iterator, keeps state outside of variables, or is compiled by XLA in part or on replicas.
+        CheckmateError: with ``on_miss="raise"``, as for ``rematerialize``.
     """
     from checkmate.tf.training.any_step import ScheduledFunction
 

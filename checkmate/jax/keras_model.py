@@ -65,7 +65,7 @@ def _named(model: Any, request: StepRequest) -> Rematerialized:
         return model.train_step(state, data)
 
     train_step.__name__ = str(model.name)
-    return Rematerialized(train_step, request)
+    return Rematerialized(train_step, request, plain=None if model.jit_compile else train_step)
 
 
 def _prepare(model: Any, example: Any) -> None:

@@ -27,8 +27,7 @@ def lost_gpu() -> str | None:
         return None
     if "tensorflow" in sys.modules:
         return (
-            "JAX runs on the CPU, though there is a GPU: TensorFlow was imported before JAX looked for it, "
-            "and JAX then takes CUDA for too old; call jax.devices() first, before "
-            "keras.utils.set_random_seed, which imports TensorFlow"
+            "JAX runs on the CPU, though there is a GPU: TensorFlow was imported before JAX looked for it; "
+            "call jax.devices() first, before keras.utils.set_random_seed, which imports TensorFlow"
         )
     return "JAX runs on the CPU, though there is a GPU; what JAX printed above says why"

@@ -11,7 +11,8 @@ from typing import Any
 import jax
 from jax.extend.core import jaxpr_as_fun
 
-from checkmate.errors import NoScheduleError, NotCompiledError, TraceError, UsageError
+from checkmate.errors import CheckmateError, NoScheduleError, NotCompiledError, TraceError, UsageError
+from checkmate.fallback import planned, unplanned
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.jax.emit import TiedSteps
@@ -125,6 +126,23 @@ class JaxPlanner:
     request: StepRequest
     plans: list[JaxPlan] = field(default_factory=list)
     _known: dict[Hashable, JaxPlan] = field(default_factory=dict)
+    _unplanned: set[Hashable] = field(default_factory=set)  # layouts that run as before
+
+    def plan_to_train(self, args: Sequence[Any], *, example: bool = False) -> JaxPlan | None:
+        """Return the plan for such arguments; None: their step runs as before.
+
+        Raises:
+            CheckmateError: as ``checkmate.fallback.planned``.
+        """
+        key = _layout(args, self.request.static)
+        if key in self._unplanned:
+            return None
+
+        def as_before(error: CheckmateError) -> None:
+            self._unplanned.add(key)
+            self.request.tell(unplanned(error))
+
+        return planned(lambda: self.plan(args), as_before, self.request.on_miss, example=example)
 
     def plan(self, args: Sequence[Any], *, part: bool = False) -> JaxPlan:
         """Return the plan for such arguments.
@@ -348,11 +366,18 @@ def are_traced(leaves: Sequence[Any]) -> bool:
 
 def _layout(args: Sequence[Any], static: tuple[int, ...]) -> Hashable:
     leaves, structure = jax.tree.flatten(_dynamic(args, static))
+    return (
+        structure,
+        tuple(map(_kind, leaves)),
+        tuple(args[number] for number in static if number < len(args)),
+    )
+
+
+def _kind(leaf: Any) -> Any:
     try:
-        kinds = tuple(_aval(leaf) if _is_shape(leaf) else jax.typeof(leaf) for leaf in leaves)
-    except TypeError as error:
-        raise _untraceable(error) from error
-    return structure, kinds, tuple(args[number] for number in static if number < len(args))
+        return _aval(leaf) if _is_shape(leaf) else jax.typeof(leaf)
+    except TypeError:
+        return type(leaf)  # it is no array: tracing says so
 
 
 def _is_shape(leaf: Any) -> bool:

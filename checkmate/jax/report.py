@@ -50,12 +50,10 @@ class JaxReport:
             return f"{whole} of {budget}: training plainly fits (compiled, not run)"
         temp = f"{format_bytes(self.plain.temporary)} to {format_bytes(self.reached.temporary)}"
         extra = max(0.0, 100 * self.predicted_overhead)
-        what = (
-            f"{plural(self.recomputations, 'recomputation')} among {plural(self.ops, 'op')}, "
-            f"predicted {extra:+.1f} %; temporary {temp}, {plain} (compiled, not run)"
-        )
+        count = plural(self.recomputations, "recomputation")
         if self.over_bytes:
             over, enough = format_bytes(self.over_bytes), format_bytes_up(self.reached.whole)
-            remedy = f"raise the budget to {enough} or more, or use a smaller batch"
-            return f"{whole}, over the budget of {budget} by {over}: {what}; {remedy}"
-        return f"{whole} of {budget}: {what}"
+            said = f"{whole}, over the budget of {budget} by {over}: {count}, predicted {extra:+.1f} %"
+            return f"{said}; raise the budget to {enough} or more, or use a smaller batch"
+        what = f"{count} among {plural(self.ops, 'op')}, predicted {extra:+.1f} %"
+        return f"{whole} of {budget}: {what}; temporary {temp}, {plain} (compiled, not run)"

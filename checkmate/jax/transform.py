@@ -31,11 +31,14 @@ _SECONDS = 5.0  # for each solve; there are several
 class Rematerialized:
     """A training step within a budget; it is called like the step itself.
 
-    Each layout of arguments (structure, shapes, types) has its plan, made at its first call.
+    Each layout of arguments (structure, shapes, types) has its plan, made at its first call. Where planning
+    fails, ``plain`` runs as before.
     """
 
-    def __init__(self, step: Callable[..., Any], request: StepRequest) -> None:
-        self._planner = JaxPlanner(step, request)
+    def __init__(
+        self, step: Callable[..., Any], request: StepRequest, plain: Callable[..., Any] | None = None
+    ) -> None:
+        self._planner, self._plain = JaxPlanner(step, request), plain
         self._ran: set[int] = set()  # plans that ran, by their places
         self.__wrapped__ = step
         self.__name__ = getattr(step, "__name__", "step")
@@ -46,7 +49,10 @@ class Rematerialized:
         The first call of a plan waits for its results: XLA may still make machine code then, on threads of
         its own, and a program had better not end meanwhile.
         """
-        plan = self._planner.plan(args)
+        plan = self._planner.plan_to_train(args)
+        if plan is None:
+            self._plain = self._plain or _jitted(self._planner)
+            return self._plain(*args)
         result = plan.call(args)
         number = self._planner.plans.index(plan)
         if number not in self._ran and not are_traced(jax.tree.leaves(result)):
@@ -54,12 +60,13 @@ class Rematerialized:
             jax.block_until_ready(result)
         return result
 
-    def prepare(self, *args: Any) -> JaxReport:
-        """Make the plan for such arguments now.
+    def prepare(self, *args: Any) -> JaxReport | None:
+        """Make the plan for such arguments now; None: their step runs as before.
 
         They may be ``jax.ShapeDtypeStruct``.
         """
-        return self._planner.plan(args).report
+        plan = self._planner.plan_to_train(args, example=True)
+        return None if plan is None else plan.report
 
     def portable_plan(self, *args: Any) -> JaxPlan:
         """Return the plan for such arguments that holds in any program.
@@ -97,6 +104,14 @@ class Rematerialized:
         return tuple(self._planner.plans)
 
 
+def _jitted(planner: JaxPlanner) -> Callable[..., Any]:
+    step, static, donated = planner.step, planner.request.static, planner.request.donated
+    if hasattr(step, "lower") and donated is None and not static:
+        return step  # it is under jax.jit already
+    made: Callable[..., Any] = jax.jit(step, static_argnums=static, donate_argnums=donated or ())
+    return made
+
+
 def rematerialize(
     step: Callable[..., Any],
     budget: BudgetLike,
@@ -130,12 +145,14 @@ def rematerialize(
     prints) run once, in their order. Loops (``scan``, ``while_loop``) and branches are one op each.
 
     Where no schedule keeps the budget, the one that is least over it is compiled, and a sentence says by how
-    much; ``on_miss="raise"`` raises an error instead. ``options`` are for the solver, for each of several
-    solves, 5 s by default. ``quiet`` means no progress, and no line for each plan, on standard error.
+    much. Where the step cannot be planned, it runs as before, and the sentence says why. ``on_miss="raise"``
+    raises an error instead, and so does a wrong ``example``. ``options`` are for the solver, for each of
+    several solves, 5 s by default. ``quiet`` means no progress, and no line for each plan, on standard error.
 
     Raises:
-        UsageError: an argument cannot be read. TraceError: the step cannot be traced. NotCompiledError: XLA
-        cannot compile it as it is. NoScheduleError: no schedule keeps the budget, and ``on_miss="raise"``.
+        UsageError: an argument cannot be read. TraceError: the step cannot be traced with the ``example``.
+        CheckmateError: with ``on_miss="raise"``, what kept it from being planned, such as a NotCompiledError
+        or a NoScheduleError.
     """
     if not callable(step):
         raise UsageError(f"{step!r} is no function", hint="pass the training step itself, not its result")

@@ -141,3 +141,27 @@ def test_what_keras_would_not_compile_is_scheduled_and_said() -> None:
     print("done")
     """)
     assert out.strip().endswith("done")
+
+
+@pytest.mark.heavy
+def test_a_fault_while_a_step_is_planned_trains_as_before() -> None:
+    out = run("""
+    import contextlib, io
+    from checkmate.jax import plan
+
+    def fail(*_, **__):
+        raise KeyError("seeded")
+
+    plain, ours = build(), build()
+    few = {**fit, "epochs": 1}
+    expected = plain.fit(x, y, **few).history
+    plan.read_program, said = fail, io.StringIO()
+    with contextlib.redirect_stderr(said):
+        checkmate.rematerialize(ours, "50%", options=quick["options"], example=(x[:1024], y[:1024]))
+        found = ours.fit(x, y, **few).history
+    np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-6)
+    (line,) = [line for line in said.getvalue().splitlines() if line.startswith("checkmate: ")]
+    assert "cannot be scheduled: KeyError: 'seeded'. It trains as before." in line, line
+    print("done")
+    """)
+    assert out.strip().endswith("done")

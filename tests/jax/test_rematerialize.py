@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 import checkmate.jax
-from checkmate.errors import InfeasibleError, NoScheduleError, TraceError, UsageError
+from checkmate.errors import InfeasibleError, NoScheduleError, PlanningError, TraceError, UsageError
 from checkmate.jax import ways
 from checkmate.jax.emit import TiedSteps
 from checkmate.jax.memory import memory_of
@@ -242,6 +242,37 @@ def test_a_budget_out_of_reach() -> None:
         checkmate.jax.rematerialize(dense, "1%", of="temporary", on_miss="raise", example=args, **QUICK)
     assert "smaller batch" in caught.value.hint
     assert not isinstance(caught.value, InfeasibleError)  # nothing is proved of XLA
+
+
+def fail(*_: Any, **__: Any) -> Any:
+    raise KeyError("seeded")
+
+
+@pytest.mark.parametrize("stage", ["trace", "memory_of", "read_program", "graph_of", "Search.run"])
+def test_a_fault_at_any_stage_runs_as_before(
+    stage: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    args = args_of(dense)
+    expected = jax.jit(dense)(*args)
+    monkeypatch.setattr(f"checkmate.jax.plan.{stage}", fail)
+    found = checkmate.jax.rematerialize(dense, "60%", donate_argnums=0, options=QUICK["options"])
+    given = copied(args[0])
+    for params in (given, copied(args[0])):
+        assert largest_difference(found(params, *args[1:]), expected) == 0
+    assert all(leaf.is_deleted() for leaf in jax.tree.leaves(given))
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if "checkmate: " in line]
+    assert "this step cannot be scheduled: KeyError: 'seeded'. It trains as before. " in line
+    with pytest.raises(PlanningError) as caught:
+        checkmate.jax.rematerialize(dense, "60%", on_miss="raise", **QUICK)(*args)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_what_jax_cannot_trace_is_its_own_error() -> None:
+    def wrong(x: Any) -> Any:
+        return jnp.zeros((3, 3)) @ x
+
+    with pytest.raises(TypeError, match="dot_general"):
+        checkmate.jax.rematerialize(wrong, "60%", **QUICK)(jnp.zeros(4))
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_what_is_no_function_of_tensors_is_refused() -> None:
     with pytest.raises(UsageError, match="traced for one layout already"):
         within(tf.function(mean_of).get_concrete_function(IMAGES))
     with pytest.raises(TraceError, match="an argument of the step is a set"):
-        within(lambda x, names: mean_of(x))(IMAGES, {"a"})
+        within(lambda x, names: mean_of(x), on_miss="raise")(IMAGES, {"a"})
 
 
 def test_the_bare_step_is_keras_own_alone() -> None:

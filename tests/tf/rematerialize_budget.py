@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import re
 from typing import Any
 
@@ -55,7 +56,7 @@ def test_a_share_is_of_what_the_plain_step_was_measured_to_take(capfd: pytest.Ca
     # The mark is that of training: measuring the plain step leaves none.
     peak = int(tf.config.experimental.get_memory_info("CPU:0")["peak"])
     (line,) = told(capfd)
-    own, held = size(line, r"\(75 % of the plain step's measured peak of"), size(line, ", and the")
+    own, held = size(line, "75 % of the plain"), size(line, r", \+")
     assert held >= int(tf.size(others)) and own + held == pytest.approx(plain, rel=0.15)
     allowed = model.train_function.training.planner.allowed_bytes
     assert allowed == pytest.approx(0.75 * own + held, rel=0.01)
@@ -87,17 +88,19 @@ def test_an_impossible_budget_trains_to_the_end_and_says_so(capfd: pytest.Captur
     (line,) = told(capfd)
     (plan,) = plans(model)
     assert recomputations(model) > 0 and plan.over_bytes == plan.peak_bytes - 2**20 > 0
-    assert "no schedule can keep the budget, so the one with the least memory known trains" in line
-    assert "over the budget of 1.00 MiB" in line and "it is proved that the ops of any schedule" in line
+    assert "over the budget of 1.00 MiB" in line
+    assert "no schedule can keep the budget, so the one with the least memory known trains" in plan.sentence
+    assert "it is proved that the ops of any schedule" in plan.sentence
     again = within(conv_model(), advised(line), quiet=False, example=(x[:16], y[:16]))
     assert plans(again)[0].over_bytes == 0, told(capfd)
 
 
 def test_raise_is_for_those_who_want_it() -> None:
     model = conv_model()
-    with pytest.raises(NoScheduleError, match=r"batch of 16 within 1\.00 MiB: it is proved") as caught:
+    with pytest.raises(NoScheduleError, match=r"no schedule keeps .* within 1\.00 MiB") as caught:
         within(model, "1MiB", on_miss="raise", example=data(16))
     needed = caught.value.details["needed_bytes"]
+    assert caught.value.details["why"].startswith("it is proved")
     assert caught.value.details["budget_bytes"] == 2**20 < needed
     # fit raises the same error at the first batch, and the budget that it names is possible.
     with pytest.raises(NoScheduleError):
@@ -110,7 +113,7 @@ def test_the_bare_step_trains_too_where_the_budget_is_missed(capfd: pytest.Captu
     step = checkmate.train_step(conv_model(), "1MiB", solver="greedy")
     losses, plain = [float(step(x, y)[0]) for _ in range(3)], conv_model()
     assert losses == pytest.approx([plain.train_on_batch(x, y)[0] for _ in range(3)], rel=1e-2)
-    assert "no schedule can keep the budget" in told(capfd)[0]
+    assert "over the budget of 1.00 MiB" in told(capfd)[0]
     with pytest.raises(NoScheduleError):
         checkmate.train_step(conv_model(), "1MiB", solver="greedy", on_miss="raise", quiet=True)(x, y)
 
@@ -130,12 +133,13 @@ def recurrent() -> Any:
     return model
 
 
-def test_a_loop_at_the_peak_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_loop_at_the_peak_is_named() -> None:
     x, y = data(16)
-    model = within(recurrent(), "4MiB", quiet=False)
+    model = within(recurrent(), "4MiB")
     model.fit(x, y, batch_size=16, verbose=0)
-    assert plans(model)[0].over_bytes > 0
-    assert re.search(r"the peak is in the loop '\S*while\S*', whose inside is not scheduled", told(capfd)[0])
+    (plan,) = plans(model)
+    assert plan.over_bytes > 0
+    assert re.search(r"the peak is in the loop '\S*while\S*', whose inside is not scheduled", plan.sentence)
 
 
 def fine_tuned(*, frozen: bool) -> Any:
@@ -155,7 +159,7 @@ def test_a_share_in_a_frozen_phase_does_not_end_the_script(capfd: pytest.Capture
     model = within(fine_tuned(frozen=True), "50%", quiet=False)
     model.fit(x, y, batch_size=16, verbose=0)
     assert plans(model)[0].over_bytes > 0
-    assert "which saves nothing here" in told(capfd)[0]
+    assert "recomputation saves nothing here" in told(capfd)[0]
     model.layers[0].trainable = True
     model.compile("adam", "sparse_categorical_crossentropy")
     model.fit(x, y, batch_size=16, verbose=0)
@@ -189,19 +193,21 @@ def test_the_minimum_is_what_was_kept_on_the_meter(capfd: pytest.CaptureFixture[
     model = within(conv_model(), "min", quiet=False)
     peak = peak_of(model)
     (line,) = told(capfd)
-    assert "(the least that was kept on the meter, with room for its variation)" in line
+    assert "the least that was kept on the meter, with room to vary" in line
     assert plans(model)[0].over_bytes == 0 and recomputations(model) > 0
     assert peak <= model.train_function.training.planner.allowed_bytes
 
 
 def test_it_says_so_where_the_plain_step_cannot_be_measured(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Leave so little memory to this process that the plain step has no room."""
     x, y = data(16)
     step = checkmate.train_step(conv_model(), "60%", solver="greedy", options=FAST)
     monkeypatch.setattr(room, "free_bytes", lambda kind: 2**20)
+    caplog.set_level(logging.INFO, "checkmate")
     step.prepare(x, y)
     (line,) = told(capfd)
-    assert "(60 % of the " in line and "that keeping everything requests" in line
-    assert "because the plain step's peak was not measured: it does not fit the device's memory" in line
+    assert re.search("60 % of the [0-9.]+ MiB requested", line)
+    why = "batch of 16: the plain step's peak was not measured: it does not fit the device's memory"
+    assert why in [record.getMessage() for record in caplog.records]

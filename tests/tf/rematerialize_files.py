@@ -11,7 +11,7 @@ import pytest
 from checkmate.machine.stores.plan_folder import default_folder
 from tests.tf.rematerialized import conv_model, data, within
 
-EARLIER = "from an earlier run's plan (measured then, "
+EARLIER = "from an earlier run's plan"
 X, Y = data(16 + 6)
 
 

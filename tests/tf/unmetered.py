@@ -6,6 +6,7 @@ It adds one line, then trains. ``test_unmetered.py`` runs it.
 from __future__ import annotations
 
 import json
+import logging
 
 import keras
 import numpy as np
@@ -16,6 +17,7 @@ from checkmate.tf.devices import has_meter
 
 
 def main() -> None:
+    logging.basicConfig(level="INFO")
     keras.utils.set_random_seed(5)
     inputs = x = keras.Input((64, 64, 3))
     for _ in range(4):

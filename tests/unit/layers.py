@@ -8,7 +8,7 @@ that fits a module counts. Its value names, separated by spaces, what it may imp
 from __future__ import annotations
 
 # Everyone may import these; each of them may import only others of them.
-VALUES = ("checkmate", "errors", "units", "progress", "request", "ir")
+VALUES = ("checkmate", "errors", "units", "progress", "request", "fallback", "ir")
 
 LAYERS: dict[str, str] = {
     "app": "",
@@ -37,6 +37,7 @@ LAYERS: dict[str, str] = {
     "checkmate.ipc": "",
     "checkmate.ir": "errors",
     "checkmate.progress": "errors",
+    "checkmate.fallback": "errors request",
     "checkmate.tf.devices": "tf.kernels tf.private",
     "checkmate.tf.profiler": "tf.private",
     "app.theme": "catalog",

@@ -68,7 +68,8 @@ class CompiledSearch:
         found = self.closest(goal)
         if not found.fit.fits:
             what = f"a training step of {self.step.folded.traced.loaded.name!r}"
-            raise none_fits(what, found.fit, f"{smallest_remedy(found.fit)}; or add --target executor")
+            remedy = f"{smallest_remedy(found.fit)}, use a smaller batch, or add --target executor"
+            raise none_fits(what, found.fit, remedy)
         return found
 
     def closest(self, goal: int) -> FittedStep:

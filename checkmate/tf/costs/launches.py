@@ -20,9 +20,8 @@ from checkmate.tf.xla_calls import position_of
 _LONGEST_INTERVAL = 50e-6
 
 NO_KERNEL_TIMES = (
-    "TensorFlow's profiler saw no GPU kernels, so the measured time of the whole step was shared out "
-    "among the ops by their operation counts; a container needs the right to profile "
-    "(--cap-add=SYS_ADMIN, or the driver's option NVreg_RestrictProfilingToAdminUsers=0)"
+    "TensorFlow's profiler saw no GPU kernels, so ops share the step's time by operation counts; a container "
+    "needs the right to profile (--cap-add=SYS_ADMIN, or NVreg_RestrictProfilingToAdminUsers=0)"
 )
 
 

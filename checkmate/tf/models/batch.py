@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
@@ -34,12 +34,24 @@ class BatchLayout:
     ``structure``: that of the batch, such as (x, y, sample weights), with the number of a tensor at every
     leaf, -1 where there is None.
     ``specs``: shape and dtype per tensor. ``key``: the same in a form that can be looked up; two batches with
-    equal keys run the same traced step.
+    equal keys run the same traced step. ``problem``: why no step can be planned for it, if that is so.
     """
 
     structure: Any
     specs: tuple[tf.TensorSpec, ...]
     key: Key
+    problem: TraceError | None = None
+
+    def require_plannable(self) -> None:
+        """Raise an error if no step can be planned for such a batch.
+
+        Raises:
+            DynamicShapeError: the shape of a tensor is not known.
+            TraceError: it holds text, a sparse or ragged tensor, or what is no tensor.
+        """
+        if self.problem is not None:
+            # A new one each time: its frames would keep the batch.
+            raise type(self.problem)(str(self.problem), hint=self.problem.hint)
 
     @property
     def batch_size(self) -> int:
@@ -47,7 +59,8 @@ class BatchLayout:
 
         It is the first dimension of the first tensor, 1 where it has none.
         """
-        return next((int(spec.shape[0]) for spec in self.specs if spec.shape.rank), 1)
+        first = (spec.shape[0] for spec in self.specs if spec.shape.rank)
+        return next((size for size in first if size is not None), 1)
 
     def pack(self, tensors: Sequence[tf.Tensor]) -> Any:
         """Return the batch in its structure."""
@@ -78,9 +91,10 @@ class BatchLayout:
         Token ids have a length. Of sequences of features both sizes are told.
         """
         first = next((spec for spec in self.specs if spec.shape.rank), None)
-        if first is not None and first.shape.rank == 2 and first.dtype.is_integer:
+        rank = first.shape.rank if first is not None and first.shape.is_fully_defined() else 0
+        if first is not None and rank == 2 and first.dtype.is_integer:
             return f"batch of {self.batch_size}, length {first.shape[1]}"
-        if first is not None and first.shape.rank == 3:
+        if first is not None and rank == 3:
             return f"batch of {self.batch_size} × {first.shape[1]} × {first.shape[2]}"
         return f"batch of {self.batch_size}"
 
@@ -88,19 +102,18 @@ class BatchLayout:
 def flatten(data: Any) -> tuple[BatchLayout, list[tf.Tensor]]:
     """Return the layout and the tensors of ``data``.
 
-    ``data`` is a batch as Keras hands it to ``train_step``. Arrays become tensors.
-
-    Raises:
-        DynamicShapeError: the shape of a tensor is not known.
-        TraceError: the batch holds text, or a sparse or ragged tensor.
+    ``data`` is a batch as Keras hands it to ``train_step``. Arrays become tensors. Where no step can be
+    planned for it, its layout says why.
     """
     try:
         parts = keras.utils.unpack_x_y_sample_weight(data)
-    except ValueError as error:
-        raise TraceError(
+    except ValueError:
+        layout, tensors = flatten_data(data)
+        problem = TraceError(
             f"a batch of {len(data)} parts is not what fit takes",
             hint="give it as (x, y) or (x, y, sample_weight)",
-        ) from error
+        )
+        return replace(layout, problem=problem), tensors
     return flatten_data(parts)
 
 
@@ -117,24 +130,19 @@ def require_examples(layout: BatchLayout) -> None:
 def flatten_data(data: Any) -> tuple[BatchLayout, list[tf.Tensor]]:
     """Return the layout and the tensors of ``data`` as it is.
 
-    That is how a ``train_step`` of a model's own takes it. Arrays become tensors.
-
-    Raises:
-        As ``flatten``.
+    That is how a ``train_step`` of a model's own takes it. Else as ``flatten``.
     """
     layout, tensors = _flattened(data, lambda leaf: True)
-    if not tensors:
-        raise TraceError("the batch holds no tensors", hint="give it as (x, y) or (x, y, sample_weight)")
-    return layout, tensors
+    if tensors or layout.problem is not None:
+        return layout, tensors
+    problem = TraceError("the batch holds no tensors", hint="give it as (x, y) or (x, y, sample_weight)")
+    return replace(layout, problem=problem), tensors
 
 
 def flatten_arguments(data: Any) -> tuple[BatchLayout, list[tf.Tensor]]:
     """Return the layout and the tensors of a function's arguments.
 
-    Tensors and arrays count as tensors. Everything else is a part of the layout.
-
-    Raises:
-        As ``flatten``; TraceError too for an argument that cannot be looked up again (is not hashable).
+    Tensors and arrays count as tensors. Everything else is a part of the layout. Else as ``flatten``.
     """
     return _flattened(data, lambda leaf: isinstance(leaf, (np.ndarray, np.generic)) or _is_tensor(leaf))
 
@@ -147,55 +155,75 @@ def _is_tensor(leaf: Any) -> bool:
 def _flattened(data: Any, counts: Callable[[Any], bool]) -> tuple[BatchLayout, list[tf.Tensor]]:
     tensors: list[tf.Tensor] = []
     key: list[tuple[tuple[Any, ...], tuple[int, ...], str]] = []
+    problems: list[TraceError] = []
 
     def number(leaf: Any) -> Any:
         if leaf is None:
             return -1
-        if not counts(leaf):
+        found = _tensor(leaf) if counts(leaf) else None
+        problem = _problem_of(leaf, found) if counts(leaf) else _problem_of_constant(leaf)
+        if problem is not None:
+            problems.append(problem)
+        if found is None:
             return Constant(leaf)
-        tensors.append(_tensor(leaf))
+        tensors.append(found)
         return len(tensors) - 1
 
     structure = keras.tree.map_structure(number, data)
     for path, found in keras.tree.flatten_with_path(structure):
         if isinstance(found, Constant):
-            key.append(((*path, type(found.value), _hashable(found.value)), (), "constant"))
+            key.append(((*path, type(found.value), _identity(found.value)), (), "constant"))
         elif found >= 0:
-            key.append((tuple(path), tuple(tensors[found].shape), tensors[found].dtype.name))
+            shape = tensors[found].shape
+            key.append((tuple(path), () if shape.rank is None else tuple(shape), tensors[found].dtype.name))
     specs = tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors)
-    return BatchLayout(structure, specs, tuple(key)), tensors
+    return BatchLayout(structure, specs, tuple(key), problems[0] if problems else None), tensors
 
 
-def _hashable(value: Any) -> Any:
+def _identity(value: Any) -> Any:
+    """Return what a constant is looked up by; None where it cannot be."""
     try:
         hash(value)
-    except TypeError as error:
-        if isinstance(value, (tf.Variable, keras.Variable)):
-            return id(value)
-        raise TraceError(
-            f"an argument of the step is a {type(value).__name__}, which is neither a tensor nor a constant",
-            hint="hand tensors, arrays, numbers or texts to the step, in lists, tuples or dictionaries",
-        ) from error
+    except TypeError:
+        return id(value) if isinstance(value, (tf.Variable, keras.Variable)) else None
     return value
 
 
-def _tensor(leaf: Any) -> tf.Tensor:
+def _problem_of_constant(value: Any) -> TraceError | None:
+    if value is None or _identity(value) is not None:
+        return None
+    return TraceError(
+        f"an argument of the step is a {type(value).__name__}, which is neither a tensor nor a constant",
+        hint="hand tensors, arrays, numbers or texts to the step, in lists, tuples or dictionaries",
+    )
+
+
+def _tensor(leaf: Any) -> Any:
+    """Return ``leaf`` as a tensor, sparse or ragged if it is so; None where it cannot be one."""
     if isinstance(leaf, (tf.SparseTensor, tf.RaggedTensor)):
-        kind = "sparse" if isinstance(leaf, tf.SparseTensor) else "ragged"
-        raise TraceError(f"the batch holds a {kind} tensor, whose size is not known", hint="make it dense")
+        return leaf
     try:
-        tensor = tf.convert_to_tensor(leaf)
-    except (TypeError, ValueError) as error:
+        return tf.convert_to_tensor(leaf)
+    except (TypeError, ValueError):
+        return None
+
+
+def _problem_of(leaf: Any, tensor: Any) -> TraceError | None:
+    """Return why no step can be planned for ``leaf``, which is ``tensor``."""
+    if tensor is None:
         name = type(leaf).__name__
-        raise TraceError(
+        return TraceError(
             f"the batch holds {'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}, which is no tensor",
             hint="give one batch of tensors or arrays, such as next(iter(dataset))",
-        ) from error
+        )
+    if isinstance(tensor, (tf.SparseTensor, tf.RaggedTensor)):
+        kind = "sparse" if isinstance(tensor, tf.SparseTensor) else "ragged"
+        return TraceError(f"the batch holds a {kind} tensor, whose size is not known", hint="make it dense")
     if tensor.dtype == tf.string:
-        raise TraceError("the batch holds text, which has no size to plan with", hint="feed token ids")
+        return TraceError("the batch holds text, which has no size to plan with", hint="feed token ids")
     if not tensor.shape.is_fully_defined():
-        raise DynamicShapeError(
+        return DynamicShapeError(
             f"the batch holds a tensor of shape {tensor.shape}, so its size is not known before it runs",
             hint="call the step outside of other tf.functions, or give it tensors of fixed shape",
         )
-    return tensor
+    return None

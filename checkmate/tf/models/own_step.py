@@ -108,6 +108,7 @@ def _load_function(found: FromCode, request: ModelRequest, notes: list[str]) -> 
     require_no_options(request)
     example = found.example if isinstance(found.example, tuple) else (found.example,)
     layout, tensors = flatten_arguments((_with_values(example), {}))
+    layout.require_plannable()
     if not tensors:
         raise TraceError(
             f"the example of {request.model} holds no tensors",
@@ -239,6 +240,7 @@ def _labels(model: Any, inputs: Inputs, batch_size: int) -> Labels:
 
 def _train_step(model: Any, request: ModelRequest, data: Any, *, sized: bool) -> OwnStep:
     layout, tensors = flatten_data(data)
+    layout.require_plannable()
 
     def call(*flat: tf.Tensor) -> Any:
         return model.train_step(layout.pack(flat))

@@ -33,7 +33,7 @@ from checkmate.tf.trace.replica import (
 from checkmate.tf.training.compiled.training import CompiledSteps
 from checkmate.tf.training.functions import Functions
 from checkmate.tf.training.keras_step import require_graphs
-from checkmate.tf.training.plans.plan import PlanRequest, StepPlan
+from checkmate.tf.training.plans.plan import PlanRequest
 from checkmate.tf.training.plans.planner import Planner
 from checkmate.tf.training.trace import Emit, folded_here
 from checkmate.tf.training.watch import reading_of, went_over
@@ -220,10 +220,7 @@ class ScheduledFunction:
         if self.compiled is not None:
             return self.compiled.call(layout, tensors, _PREPARE)
         if not tf.executing_eagerly():
-            plan = self.planner.planned(layout)
-            if plan is None:
-                raise not_planned(layout, _PREPARE)
-            return self._emit(plan, tensors)
+            return self._emit(layout, tensors)
         plan = self.planner.plan(layout, tensors, at_once=True)
         before = reading_of(self.planner, layout)
         if plan.schedule is None:
@@ -231,15 +228,18 @@ class ScheduledFunction:
         elif plan.ready is not None:
             found = plan.ready.step.returned(*plan.ready.run(tensors))
         else:
-            found = self._functions.of([layout], lambda *given: self._emit(plan, given))(*tensors)
+            found = self._functions.run([layout], lambda *given: self._emit(layout, given), *tensors)
         went_over(self.planner, [layout], before)
         return found
 
-    def _emit(self, plan: StepPlan, tensors: Sequence[tf.Tensor]) -> Any:
+    def _emit(self, layout: BatchLayout, tensors: Sequence[tf.Tensor]) -> Any:
+        plan = self.planner.planned(layout)
+        if plan is None:
+            raise not_planned(layout, _PREPARE)
         # Replicas that exchange gradients inside their schedules need the same one.
         apart = this_replica() is not None and not same_on_all(plan)
         if plan.step is None or plan.schedule is None or apart:
-            return self._plainly(plan.layout, tensors)
+            return self._plainly(layout, tensors)
         return plan.step.run(plan.schedule, tensors)[0]
 
     def _plainly(self, layout: BatchLayout, tensors: Sequence[tf.Tensor]) -> Any:

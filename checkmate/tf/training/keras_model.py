@@ -179,7 +179,7 @@ class Training:
         if len(shares) == 1 and plan is not None and (ready := _ready(plan)) is not None:
             logs = ready(tensors)
         else:
-            logs = self._functions.of(layouts, partial(self._one_step, apart))(data)
+            logs = self._functions.run(layouts, partial(self._one_step, apart), data)
         if self._watched:
             went_over(self.planner, layouts, before)
         return logs

@@ -75,12 +75,6 @@ class StepMeasurement:
     least_bytes: int = 0
     constant_bytes: int = 0
 
-    def peak_words(self, peak: str) -> str:
-        """Return a peak, already in words, with how it is known."""
-        if self.source is PeakSource.FRESH_PROCESS:
-            return f"peak of {peak}, {self.source.value}"
-        return f"{self.source.value} peak of {peak}"
-
 
 def measure_scheduled(
     ready: ReadyStep,

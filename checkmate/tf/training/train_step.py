@@ -14,7 +14,7 @@ from checkmate.tf.training.compiled.training import CompiledSteps, why_executor
 from checkmate.tf.training.functions import Functions
 from checkmate.tf.training.keras_step import chosen_by_keras, require_keras_step, require_trainable
 from checkmate.tf.training.plans.limit import Phases
-from checkmate.tf.training.plans.plan import PlanRequest, StepPlan
+from checkmate.tf.training.plans.plan import PlanRequest
 from checkmate.tf.training.plans.planner import Planner
 from checkmate.tf.training.trace import StepParts, live_step, whole_step
 from checkmate.tf.training.wording import not_planned
@@ -43,8 +43,7 @@ class TrainStep:
         """Make the plan for batches like this one; leave the model as it is.
 
         Raises:
-            NoScheduleError: as for ``Planner.plan``. NotCompiledError: XLA is to compile it, and cannot.
-            TraceError, ProfileError: the step cannot be traced or run.
+            NotCompiledError: XLA is to compile it, and cannot. Others as ``Planner.plan``.
         """
         layout, tensors = flatten((x, y, sample_weight))
         require_examples(layout)
@@ -70,10 +69,7 @@ class TrainStep:
             self._trained = _trained(self.model)
             return result
         if not tf.executing_eagerly():
-            plan = self._planner.planned(layout)
-            if plan is None:
-                raise not_planned(layout, _PREPARE)
-            return self._emit(plan, tensors)
+            return self._emit(layout, tensors)
         if self.model.distribute_strategy.num_replicas_in_sync > 1:
             raise UsageError(
                 f"the model {self.model.name!r} is distributed, so its step runs on replicas",
@@ -86,7 +82,7 @@ class TrainStep:
         if plan.ready is not None:
             found = plan.ready.step.returned(*plan.ready.run(tensors))
         else:
-            found = self._functions.of([layout], lambda *given: self._emit(plan, given))(*tensors)
+            found = self._functions.run([layout], lambda *given: self._emit(layout, given), *tensors)
         return found
 
     def _begin_phase(self) -> None:
@@ -106,12 +102,15 @@ class TrainStep:
         self._functions = Functions(self._planner)
         self._trained = None
 
-    def _emit(self, plan: StepPlan, tensors: Any) -> tuple[tf.Tensor, Any]:
+    def _emit(self, layout: BatchLayout, tensors: Any) -> tuple[tf.Tensor, Any]:
+        plan = self._planner.planned(layout)
+        if plan is None:
+            raise not_planned(layout, _PREPARE)
         if plan.step is not None and (plan.schedule is not None or plan.step.distributed):
             schedule = plan.schedule if plan.schedule is not None else plan.step.everything
             found: tuple[tf.Tensor, Any] = plan.step.run(schedule, tensors)[0]
             return found
-        plainly: tuple[tf.Tensor, Any] = self._plainly(plan.layout)(*tensors)
+        plainly: tuple[tf.Tensor, Any] = self._plainly(layout)(*tensors)
         return plainly
 
     def _plainly(self, layout: BatchLayout) -> Callable[..., Any]:

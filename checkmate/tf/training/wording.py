@@ -1,56 +1,72 @@
-"""Say in one sentence what was planned, and why nothing better was found."""
+"""Say what was planned, and why nothing better was found.
+
+The first line is for all; the further ones are for who asks.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Iterator
 
-from checkmate.errors import CheckmateError, DynamicShapeError, NoScheduleError, UsageError
+from checkmate.errors import NoScheduleError, UsageError
 from checkmate.ir.graph import Graph
 from checkmate.memory.simulate import simulate
-from checkmate.request import OnMiss
 from checkmate.tf.models.batch import BatchLayout
 from checkmate.tf.training.elsewhere import HOW_TO_METER
 from checkmate.tf.training.measure import PeakSource, StepMeasurement
 from checkmate.tf.training.plans.limit import NOTABLE, Limit
-from checkmate.tf.training.plans.plan import Least
+from checkmate.tf.training.plans.plan import Least, PlanRequest
 from checkmate.tf.training.plans.trials import Trials, TriedStep
 from checkmate.units import format_bytes, format_bytes_apart, format_bytes_up, format_overhead, plural
 
+_LOG = logging.getLogger(__name__)
 _LOOPS = frozenset(("While", "StatelessWhile"))
 _PART = re.compile(r"_\d+_of_\d+$")  # how the name of a part of a split loop ends
 _MARGIN = 1.02  # of a measured peak: what a budget should allow, since the peak varies
 
 
+def tell_plan(request: PlanRequest, layout: BatchLayout, sentence: str) -> None:
+    """Tell the first line of what is said of a plan, and log the further ones."""
+    line, *further = sentence.splitlines()
+    request.tell(line)
+    for each in further:
+        _LOG.info("%s: %s", layout.describe(), each)
+
+
 def sentence_of(trials: Trials, tried: TriedStep, limit: Limit, proof: Least | None, what: str) -> str:
-    """Say what was planned.
+    """Say what was planned: in one line, and in further lines all else.
 
     ``what``: what runs. ``proof``: no schedule requests as few bytes as the budget.
     """
-    if tried.peak_bytes > limit.bytes:
-        miss = "no schedule that was tried keeps the budget, so the closest one trains"
-        if proof is not None:
-            miss = "no schedule can keep the budget, so the one with the least memory known trains"
-        why = why_missed(trials.graph, tried, allowed=limit.bytes, held=trials.held, proof=proof)
-        said = f"{miss}: {_over(tried, limit.bytes)}{_base(trials, limit)}; {what}; {why}; "
-        said += remedy(tried.peak_bytes)
-    else:
-        said = f"{what}; {_peak(tried.found, limit.bytes)}{_base(trials, limit)}"
-    how = "" if trials.metered else f"; this process has no memory meter: {HOW_TO_METER}"
-    return f"{trials.step.layout.describe()}: {said}{how}"
+    layout = trials.step.layout.describe()
+    if tried.peak_bytes <= limit.bytes:
+        peak, budget = format_bytes_apart(tried.peak_bytes, limit.bytes)
+        said = f"{layout}: {what}; {_known(tried.found)} peak {peak} of {budget}"
+        line = f"{said} ({_base(trials, limit, budget)})"
+        return "\n".join([line, *_further(trials, tried, limit)])
+    line = f"{layout}: {_over(tried, limit.bytes)}; {what}; {remedy(tried.peak_bytes)}"
+    miss = "no schedule that was tried keeps the budget, so the closest one trains"
+    if proof is not None:
+        miss = "no schedule can keep the budget, so the one with the least memory known trains"
+    why = why_missed(trials.graph, tried, allowed=limit.bytes, held=trials.held, proof=proof)
+    return "\n".join([line, miss, why, *_further(trials, tried, limit)])
 
 
 def nothing_to_save(trials: Trials, plain: TriedStep, limit: Limit, bound: int) -> str:
-    """Say that plain training goes on over the budget.
+    """Say that plain training goes on over the budget: as ``sentence_of``.
 
     ``bound``: it is proved that any schedule requests at least as many bytes.
     """
-    kept, least = format_bytes(trials.everything), format_bytes(bound)
-    how = "" if trials.metered else f"; this process has no memory meter: {HOW_TO_METER}"
-    return (
-        f"{trials.step.layout.describe()}: plain training, without recomputation, which saves nothing here: "
-        f"keeping everything requests {kept}, and it is proved that any schedule requests at least {least}; "
-        f"{_over(plain, limit.bytes)}{_base(trials, limit)}; a smaller batch takes less{how}"
+    line = (
+        f"{trials.step.layout.describe()}: plain training, since recomputation saves nothing here; "
+        f"{_over(plain, limit.bytes)}; use a smaller batch"
     )
+    why = (
+        f"keeping everything requests {format_bytes(trials.everything)}, and it is proved that any schedule "
+        f"requests at least {format_bytes(bound)}"
+    )
+    return "\n".join([line, why, *_further(trials, plain, limit)])
 
 
 def impossible(
@@ -76,20 +92,33 @@ def impossible(
     why = why_missed(trials.graph, closest, allowed=allowed, held=trials.held, proof=proof)
     return NoScheduleError(
         f"{'no schedule keeps' if proved else 'no schedule was found that keeps'} a training step of "
-        f"{trials.step.name!r} with a {trials.step.layout.describe()} within {format_bytes(allowed)}: "
-        f"{why}; the least that is known takes about {format_bytes(needed)} ({how})",
-        hint=remedy(needed),
-        details={"budget_bytes": allowed, "needed_bytes": needed},
+        f"{trials.step.name!r} with a {trials.step.layout.describe()} within {format_bytes(allowed)}; "
+        f"the least that is known takes about {format_bytes(needed)}",
+        hint=f"{remedy(needed)}, or use a smaller batch",
+        details={"budget_bytes": allowed, "needed_bytes": needed, "source": how, "why": why},
     )
 
 
-def _base(trials: Trials, limit: Limit) -> str:
-    """Say what the budget is of, or what there is to compare it with."""
+def _base(trials: Trials, limit: Limit, budget: str) -> str:
+    """Say what the ``budget`` is of, or what there is to compare it with."""
     if limit.words:
-        return f" ({limit.words})"
+        own = format_bytes(limit.own)
+        if own == budget or not limit.others:
+            return limit.words
+        return f"{own}, {limit.words}, + {format_bytes(limit.others)} of others"
     if trials.plain is not None and trials.plain.measured:
-        return f" (the plain step's {trials.plain.found.peak_words(format_bytes(trials.plain.peak_bytes))})"
-    return f" (keeping everything requests {format_bytes(trials.everything)})"
+        return f"plain {format_bytes(trials.plain.peak_bytes)}"
+    return f"keeping everything requests {format_bytes(trials.everything)}"
+
+
+def _further(trials: Trials, tried: TriedStep, limit: Limit) -> Iterator[str]:
+    """Yield what need not be said at once."""
+    if tried.peak_bytes > limit.bytes and limit.words:
+        yield f"the budget is {_base(trials, limit, format_bytes(limit.bytes))}"
+    yield from limit.further
+    if not trials.metered:
+        yield f"the peak is {tried.found.source.value}"
+        yield f"this process has no memory meter: {HOW_TO_METER}"
 
 
 def what_runs(graph: Graph, tried: TriedStep) -> str:
@@ -100,22 +129,17 @@ def what_runs(graph: Graph, tried: TriedStep) -> str:
     return f"{count}, {format_overhead(tried.cost(graph), graph.base_cost)} computation"
 
 
-def _peak(found: StepMeasurement, allowed: int) -> str:
-    """Return the peak beside the budget in words, and how it is known."""
-    peak, budget = format_bytes_apart(found.peak_bytes, allowed)
-    if found.source is PeakSource.FRESH_PROCESS:
-        return f"peak {peak}, {found.source.value}, of {budget}"
-    return f"{found.source.value} peak {peak} of {budget}"
-
-
 def _over(tried: TriedStep, allowed: int) -> str:
     """Say by how much the closest step is over the budget."""
     peak, budget = format_bytes_apart(tried.peak_bytes, allowed)
     over = tried.peak_bytes - allowed
     share = f"{100 * over / max(1, allowed):.1f} %"
-    how = tried.found.source
-    said = f"peak {peak} {how.value}" if how is PeakSource.FRESH_PROCESS else f"{how.value} peak {peak}"
-    return f"{said}, {format_bytes(over)} ({share}) over the budget of {budget}"
+    return f"{_known(tried.found)} peak {peak}, {format_bytes(over)} ({share}) over the budget of {budget}"
+
+
+def _known(found: StepMeasurement) -> str:
+    source = PeakSource.HERE if found.source is PeakSource.FRESH_PROCESS else found.source
+    return str(source.value)
 
 
 def why_missed(graph: Graph, tried: TriedStep | None, *, allowed: int, held: int, proof: Least | None) -> str:
@@ -165,33 +189,23 @@ def _loop(graph: Graph, tried: TriedStep | None) -> str:
     if _LOOPS.isdisjoint(op.type.split("+")):
         return ""
     if _PART.search(op.name):
-        return f"; the peak is in {op.name!r}, a part of a loop"
-    return f"; the peak is in the loop {op.name!r}, whose inside is not scheduled"
+        return f"\nthe peak is in {op.name!r}, a part of a loop"
+    return f"\nthe peak is in the loop {op.name!r}, whose inside is not scheduled"
 
 
 def remedy(peak_bytes: int) -> str:
     """Say what budget would do."""
-    return f"raise the budget to {format_bytes_up(int(peak_bytes * _MARGIN))} or more, or use a smaller batch"
+    return f"raise the budget to {format_bytes_up(int(peak_bytes * _MARGIN))} or more"
 
 
 def not_planned(layout: BatchLayout, hint: str) -> UsageError:
-    """Return the error for a step without a plan in a traced function."""
+    """Return the error for a step without a plan in a traced function.
+
+    Raises:
+        TraceError: there can be no plan for it.
+    """
+    layout.require_plannable()
     return UsageError(
         f"the step was called inside a tf.function with a {layout.describe()} that it has no plan for",
         hint=hint,
     )
-
-
-def not_traced(layout: BatchLayout, error: CheckmateError) -> str:
-    """Say that the step trains as before because it was not traced."""
-    way_out = f"; to change that, {error.hint}" if error.hint else ""
-    return f"{layout.describe()}: no schedule was looked for: {error}; it trains as before{way_out}"
-
-
-def trains_plainly(error: CheckmateError, on_miss: OnMiss, *, training: bool) -> bool:
-    """Return whether a step that ``error`` left untraced trains as before.
-
-    Not where the user asks for a plan by an example, which may be a wrong one, unless it is only its sizes
-    that are not known.
-    """
-    return on_miss is not OnMiss.RAISE and (training or isinstance(error, DynamicShapeError))

@@ -119,7 +119,7 @@ def none_fits(what: str, fit: XlaFit, remedy: str) -> NoScheduleError:
 
 def smallest_remedy(fit: XlaFit) -> str:
     """Return what to do where no schedule keeps the budget."""
-    return f"raise the budget to {format_bytes_up(fit.memory.peak_bytes)} or more, or use a smaller batch"
+    return f"raise the budget to {format_bytes_up(fit.memory.peak_bytes)} or more"
 
 
 def fit_compiled(

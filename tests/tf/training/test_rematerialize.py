@@ -29,6 +29,7 @@ HERE = Path(__file__).parents[1]
         "rematerialize_at_once",
         "rematerialize_lives",
         "rematerialize_phases",
+        "rematerialize_unplanned",
     ],
 )
 def test_one_line_in_user_code(subject: str) -> None:

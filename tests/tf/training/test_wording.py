@@ -1,19 +1,118 @@
-"""Test what is said of a budget that was missed."""
+"""Test what is said of a plan: short lines, with figures that add up."""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import re
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
 
 from checkmate.graphs.generate import training_chain
 from checkmate.ir.schedule import Schedule
-from checkmate.tf.training.measure import StepMeasurement
+from checkmate.tf.models.batch import flatten
+from checkmate.tf.training.measure import PeakSource, StepMeasurement
+from checkmate.tf.training.plans.limit import Limit, limit_of
 from checkmate.tf.training.plans.trials import TriedStep
-from checkmate.tf.training.wording import why_missed
+from checkmate.tf.training.wording import impossible, nothing_to_save, sentence_of, what_runs, why_missed
+from checkmate.units import parse_budget, parse_bytes
 
 MIB = 2**20
+MOST = 30  # words in a line
+SIZE = r"([\d.,]+ [KMGT]?i?B)"
+BUDGET = re.compile(
+    rf"peak {SIZE} of {SIZE} \((?:{SIZE}, )?60 % of the plain {SIZE}(?:, \+ {SIZE} of others)?\)"
+)
+
+
+def words(line: str) -> int:
+    return len(re.findall(r"\S*\w\S*", line))
+
+
+def trials_of(**known: Any) -> Any:
+    graph = known.pop("graph", training_chain(4))
+    layout, _ = flatten((tf.zeros((16, 32, 64)), None))
+    step = SimpleNamespace(layout=layout, name="model")
+    known = {"held": 5 * MIB, "metered": True, "plain": None, "everything": 293 * MIB, **known}
+    return SimpleNamespace(step=step, graph=graph, rate=1.1, all=(), why_not_plain="", **known)
+
+
+def in_a_loop() -> Any:
+    """Return a graph whose peak is in a loop."""
+    graph = training_chain(4)
+    ops = (dataclasses.replace(op, type="While", name=f"model/lstm/while_{op.name}") for op in graph.ops)
+    return dataclasses.replace(graph, ops=tuple(ops))
+
+
+def every_case() -> list[str]:
+    """Return all that is said of plans."""
+    found: list[str] = []
+    limits = (
+        Limit(197 * MIB),
+        Limit(197 * MIB, "60 % of the plain 293 MiB", 21 * MIB, ("the highest was 310 MiB",)),
+        Limit(197 * MIB, "60 % of the 293 MiB requested", 21 * MIB),
+        Limit(197 * MIB, "as in an earlier phase", 21 * MIB),
+        Limit(197 * MIB, "the least that was kept on the meter, with room to vary"),
+    )
+    proofs: tuple[Any, ...] = (None, SimpleNamespace(bound_bytes=90), SimpleNamespace(bound_bytes=189 * MIB))
+    sources = [source for source in PeakSource if source is not PeakSource.EXHAUSTED]
+    for graph, source, (peak, metered) in itertools.product(
+        (training_chain(4), in_a_loop()), sources, ((190, True), (240, True), (240, False))
+    ):
+        for limit, proof in itertools.product(limits, proofs if peak == 240 else (None,)):
+            trials = trials_of(graph=graph, metered=metered, held=limit.others)
+            measured = StepMeasurement(peak * MIB, limit.others, source=source)
+            tried = TriedStep(Schedule.of(graph, [*range(graph.n), 0]), measured, limit.others)
+            plain = TriedStep(None, measured, limit.others)
+            found.append(sentence_of(trials, tried, limit, proof, what_runs(graph, tried)))
+        found.append(sentence_of(trials, plain, limit, proof, what_runs(graph, plain)))
+        found.append(nothing_to_save(trials, plain, limit, 280 * MIB))
+        for closest, proved in ((tried, False), (plain, True), (None, False)):
+            error = impossible(trials, closest, limit.bytes, None, proved=proved)
+            found += [str(error), error.hint, error.details["why"]]
+    return found
+
+
+def test_no_line_has_more_than_thirty_words() -> None:
+    lines = {line for text in every_case() for line in text.splitlines()}
+    assert len(lines) > 40
+    longest = max(lines, key=words)
+    assert words(longest) <= MOST, longest
+
+
+def number(text: str) -> tuple[float, float]:
+    """Return the bytes that ``text`` says, and by how much they may be off."""
+    figure, unit = text.replace(",", "").split()
+    digits, scale = len(figure.partition(".")[2]), parse_bytes(f"1 {unit}")
+    return float(figure) * scale, 0.5001 * 10**-digits * scale + 1
+
+
+def adds_up(whole: str, *parts: str, share: float = 1.0) -> bool:
+    (total, wrong), found = number(whole), [number(part) for part in parts]
+    gap = abs(total - share * sum(each for each, _ in found))
+    return gap <= wrong + share * sum(each for _, each in found)
+
+
+@given(own=st.integers(2**10, 2**45), others=st.one_of(st.just(0), st.integers(0, 2**45)))
+def test_the_figures_of_a_budget_add_up(own: int, others: int) -> None:
+    plain = TriedStep(None, StepMeasurement(own + others, others, least_bytes=own + others), others)
+    trials = trials_of(plain=plain, held=others, run_plain=lambda what: plain)
+    request: Any = SimpleNamespace(budget=parse_budget("60%"))
+    limit = limit_of(request, trials)
+    fits = TriedStep(Schedule.plain(trials.graph), StepMeasurement(limit.bytes - 1, others), others)
+    line = sentence_of(trials, fits, limit, None, "").splitlines()[0]
+    match = BUDGET.search(line)
+    assert match is not None, line
+    _, whole, share, of, beside = match.groups()
+    if beside is None:
+        assert share is None and adds_up(whole, of, share=0.6), line
+    else:
+        assert adds_up(whole, share, beside) and adds_up(share, of, share=0.6), line
 
 
 @pytest.mark.parametrize(("own", "proved"), [(60, False), (70, True)])

@@ -97,7 +97,7 @@ def test_a_budget_that_cannot_be_kept_is_missed_or_an_error(capfd: pytest.Captur
     model, x, y = _model("normalized")
     checkmate.rematerialize(model, "1MiB", options=options)
     assert np.isfinite(_losses(model, x, y, 1)).all()
-    assert "no schedule that was compiled keeps the budget" in capfd.readouterr().err
+    assert "over the budget of 1.00 MiB; raise the budget to" in capfd.readouterr().err
     model, x, y = _model("normalized")
     with pytest.raises(NoScheduleError, match="the least that was compiled takes") as caught:
         checkmate.rematerialize(model, "1MiB", options=options, on_miss="raise", example=(x, y))
@@ -224,7 +224,7 @@ def test_a_compiled_part_on_the_executor_aborts_no_script(capfd: pytest.CaptureF
     checkmate.rematerialize(model, "70%", target="executor")
     assert np.isfinite(model.train_on_batch(x, y)).all()
     said = capfd.readouterr().err
-    assert "is compiled with jit_compile=True" in said and "it trains as before; to change that" in said
+    assert "is compiled with jit_compile=True" in said and "It trains as before. To change that" in said
     model, x, y = _with_compiled_step()
     checkmate.rematerialize(model, "70%", target="executor", on_miss="raise", quiet=True)
     with pytest.raises(JitCompiledError):

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from checkmate.errors import JitCompiledError, OnlySmallTensorsError, TraceError
+from checkmate.errors import CheckmateError, NotCompiledError, OnlySmallTensorsError
+from checkmate.fallback import planned, unplanned
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.lower import lowered
@@ -21,7 +22,7 @@ from checkmate.tf.models.batch import BatchLayout, Key
 from checkmate.tf.trace.fusions import fused, loose
 from checkmate.tf.training.plans.plan import Ask, PlanRequest
 from checkmate.tf.training.trace import LiveStep
-from checkmate.tf.training.wording import not_traced, trains_plainly
+from checkmate.tf.training.wording import tell_plan
 from checkmate.tf.xla.compiled import StepCompilation, compile_step
 from checkmate.tf.xla.costs import costs_for_xla
 from checkmate.tf.xla.fit import Solving, XlaFit, fit_compiled, none_fits, smallest_remedy
@@ -73,29 +74,31 @@ class CompiledPlanner:
     def plan(self, layout: BatchLayout, *, training: bool = False) -> CompiledPlan:
         """Return the plan for ``layout``; make it now if there is none.
 
-        ``training``: training waits for it, so a step that cannot be traced trains as before, if a miss is no
-        error.
+        ``training``: training waits for it. Where planning fails, the step trains as before.
 
         Raises:
-            NotCompiledError: XLA cannot compile the step.
-            NoScheduleError: no schedule keeps the budget, and that is wanted.
-            TraceError, JitCompiledError: it could not be traced, and that is an error.
+            NotCompiledError: XLA cannot compile the step. CheckmateError: as ``checkmate.fallback.planned``.
         """
         found = self.planned(layout)
         if found is None:
             with self.request.progress() as report:
-                try:
-                    found = self._made(layout, report)
-                except (TraceError, JitCompiledError) as error:
-                    if not trains_plainly(error, self.request.on_miss, training=training):
-                        raise
-                    found = CompiledPlan(layout, None, None, not_traced(layout, error))
+                found = planned(
+                    lambda: self._made(layout, report),
+                    lambda error: self._without_plan(layout, error),
+                    self.request.on_miss,
+                    example=not training,
+                    passes=(NotCompiledError,),
+                )
             self.plans[layout.key] = found
-            self.request.tell(found.sentence)
+            tell_plan(self.request, layout, found.sentence)
         return found
+
+    def _without_plan(self, layout: BatchLayout, error: CheckmateError) -> CompiledPlan:
+        return CompiledPlan(layout, None, None, f"{layout.describe()}: {unplanned(error)}")
 
     def _made(self, layout: BatchLayout, report: Report) -> CompiledPlan:
         report(Progress("trace", message=f"tracing the training step, {layout.describe()}"))
+        layout.require_plannable()
         try:
             traced = self._trace(self.model, layout)
             step = traced.with_folded(fused(traced.folded))
@@ -109,7 +112,7 @@ class CompiledPlanner:
         fit = self._fitted(step, graph, plain, limit, report)
         if not fit.fits and self.request.on_miss is OnMiss.RAISE:
             what = f"a training step of {step.name!r} with a {layout.describe()}"
-            raise none_fits(what, fit, smallest_remedy(fit))
+            raise none_fits(what, fit, f"{smallest_remedy(fit)}, or use a smaller batch")
         return CompiledPlan(layout, step, fit, _sentence(step, fit))
 
     def _compiled(self, step: LiveStep, schedule: Schedule | None, tied: Tied = Tied.RUNS) -> StepCompilation:
@@ -160,20 +163,22 @@ class CompiledPlanner:
 
 
 def _sentence(step: LiveStep, fit: XlaFit) -> str:
-    """Say what was planned."""
+    """Say what was planned: in one line, and in further lines all else."""
     peak, budget = format_bytes_apart(fit.memory.peak_bytes, fit.budget_bytes)
-    plain = f"the plain step compiles to {format_bytes(fit.plain.peak_bytes)}"
+    further = [f"{plural(len(fit.attempts), 'schedule')} compiled in {fit.compile_seconds:.0f} s"]
     if fit.schedule is None:
         what = "plain training, without recomputation"
     elif not fit.extra_steps:
-        what = f"nothing recomputed: {why_less(fit.tied)}"
+        what = "nothing recomputed"
+        further.append(why_less(fit.tied))
     else:
         count = plural(fit.extra_steps, "recomputation")
         what = f"{count}, {100 * fit.overhead:+.1f} % time, estimated"
-    tried = f"{plural(len(fit.attempts), 'schedule')} compiled in {fit.compile_seconds:.0f} s"
-    said = f"{step.layout.describe()}, compiled by XLA: {what}; {peak} of {budget} ({plain}); {tried}"
+    said = f"{step.layout.describe()}, compiled by XLA: {what}; {peak}"
     if fit.fits:
-        return said
-    over = format_bytes(fit.memory.peak_bytes - fit.budget_bytes)
-    remedy = smallest_remedy(fit)
-    return f"{said}; no schedule that was compiled keeps the budget, this one is {over} over it; {remedy}"
+        line = f"{said} of {budget} (plain {format_bytes(fit.plain.peak_bytes)})"
+    else:
+        over = format_bytes(fit.memory.peak_bytes - fit.budget_bytes)
+        line = f"{said}, {over} over the budget of {budget}; {smallest_remedy(fit)}"
+        further.append("no schedule that was compiled keeps the budget")
+    return "\n".join([line, *further])

@@ -113,7 +113,7 @@ def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | str:
         return not_used(search, why)
     search.leave_room(more)
     now = search.plan_of(tried)
-    sentence = f"{plan.sentence}; its step held {format_bytes(now.peak_bytes)} now"
+    sentence = f"{plan.sentence}\nits step held {format_bytes(now.peak_bytes)} now"
     return dataclasses.replace(now, sentence=sentence, ready=trials.ready)
 
 
@@ -188,7 +188,7 @@ def _as_it_was(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
     if tried is None or tried.peak_bytes > max(kept.peak_bytes, kept.limit_bytes):
         return None
     how = "measured" if kept.measured else "predicted"
-    sentence = f"{kept.sentence}{WHENCE} ({how} then, {kept.date})"
+    sentence = _from_before(kept.sentence, f"it was {how} then, {kept.date}")
     return dataclasses.replace(search.plan_of(tried), sentence=sentence)
 
 
@@ -210,10 +210,15 @@ def _chosen_anew(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
         return found
     more = shift_of(kept, trials)
     beside = f"others hold {format_bytes(abs(more))} {'more' if more > 0 else 'less'} than then"
-    why = (
-        f"chosen among what was measured then, {kept.date}, since {beside if more else 'the budget changed'}"
-    )
-    return dataclasses.replace(found, sentence=f"{found.sentence}{WHENCE}s ({why})")
+    since = beside if more else "the budget changed"
+    why = f"it was chosen among what was measured then, {kept.date}, since {since}"
+    return dataclasses.replace(found, sentence=_from_before(found.sentence, why))
+
+
+def _from_before(sentence: str, how: str) -> str:
+    """Return what is said of a plan, and that an earlier run made it."""
+    line, *further = sentence.splitlines()
+    return "\n".join([f"{line}{WHENCE}", *further, how])
 
 
 def _good_enough(search: PlanSearch, kept: KeptPlan, best: TriedStep) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress
@@ -10,7 +10,7 @@ from checkmate.tf.models.batch import Key
 from checkmate.tf.training.plans.plan import HEADROOM, PlanRequest, foreseen
 from checkmate.tf.training.plans.trials import Trials, TriedStep
 from checkmate.tf.training.trace import LiveStep
-from checkmate.units import Budget, format_bytes
+from checkmate.units import format_bytes
 
 NOTABLE = 0.01  # of the budget: what others hold beside the step, if it is worth a word
 _ALIKE = 1.02  # peaks of a plain step that differ by less are one, in words
@@ -20,13 +20,14 @@ _ALIKE = 1.02  # peaks of a plain step that differ by less are one, in words
 class Limit:
     """Hold what the allocator may show, in bytes.
 
-    ``words`` say what that is of, where the user gave no bytes. ``others``: what of it was added to a share
-    for what others held when it was told.
+    ``words`` say what ``own`` is, where the user gave no bytes; ``further``: what else is to say of it.
+    ``others``: what of it was added to a share for what others held when it was told.
     """
 
     bytes: int
     words: str = ""
     others: int = 0
+    further: tuple[str, ...] = ()
 
     @property
     def own(self) -> int:
@@ -35,7 +36,7 @@ class Limit:
 
     def beside(self, more: int) -> Limit:
         """Return the limit where others hold ``more`` bytes."""
-        return Limit(self.bytes + more, self.words, self.others + more)
+        return replace(self, bytes=self.bytes + more, others=self.others + more)
 
 
 @dataclass
@@ -65,8 +66,7 @@ class Phases:
             return limit
         if not limit.own < plain.peak_bytes - limit.others <= most.own:
             return limit
-        words = "what an earlier phase of this training may hold"
-        return Limit(most.own + limit.others, words, limit.others)
+        return Limit(most.own + limit.others, "as in an earlier phase", limit.others)
 
 
 class RisingLimit:
@@ -128,30 +128,24 @@ def limit_of(request: PlanRequest, trials: Trials) -> Limit:
     plain = trials.run_plain(f": the budget is {share} of its peak")
     if plain is None or not plain.measured:
         why = trials.why_not_plain or "no meter sees its tensors"
-        allowed, beside = _share_of(budget, trials.everything, trials.held)
         return Limit(
-            allowed,
-            f"{share} of the {format_bytes(trials.everything)} that keeping everything requests{beside}, "
-            f"because the plain step's peak was not measured: {why}",
+            trials.held + budget.resolve(keep_everything_peak=trials.everything, minimum=0),
+            f"{share} of the {format_bytes(trials.everything)} requested",
             trials.held,
+            (
+                "what keeping everything requests counts",
+                f"the plain step's peak was not measured: {why}",
+            ),
         )
     others, most = plain.others_bytes, plain.own_bytes
     own = most if budget.share >= 1 else plain.least_bytes - others  # all that plain training takes
-    words = f"{share} of the plain step's {plain.found.peak_words(format_bytes(own))}"
-    if most > _ALIKE * own:
-        words += f", the lowest of several runs (the highest was {format_bytes(most)})"
-    allowed, beside = _share_of(budget, own, others)
-    return Limit(allowed, words + beside, others)
-
-
-def _share_of(budget: Budget, own: int, others: int) -> tuple[int, str]:
-    """Return a share of ``own`` bytes plus ``others``, in bytes.
-
-    Also return words that name ``others``, where that is worth it.
-    """
-    allowed = others + budget.resolve(keep_everything_peak=own, minimum=0)
-    beside = f", and the {format_bytes(others)} that others hold" if others > NOTABLE * allowed else ""
-    return allowed, beside
+    further = f"the plain step's lowest peak of several runs counts; the highest was {format_bytes(most)}"
+    return Limit(
+        others + budget.resolve(keep_everything_peak=own, minimum=0),
+        f"{share} of the plain {format_bytes(own)}",
+        others,
+        (further,) if most > _ALIKE * own else (),
+    )
 
 
 def _least(request: PlanRequest, trials: Trials) -> Limit:
@@ -173,5 +167,5 @@ def _least(request: PlanRequest, trials: Trials) -> Limit:
     how = "kept on the meter" if least.measured else "predicted"
     return Limit(
         int((least.own_bytes + foreseen(trials.step, trials.held)) / HEADROOM),
-        f"the least that was {how}, with room for its variation",
+        f"the least that was {how}, with room to vary",
     )

@@ -102,13 +102,14 @@ class StepPlan:
 
     It runs by ``schedule``, or as TensorFlow would run it by itself where ``schedule`` is None. ``step`` is
     None where the step has nothing to schedule. ``peak_bytes`` was measured on the allocator; it is 0 where
-    the allocator shows nothing. ``over_bytes`` is by how much that is over the budget, where nothing better
-    was found. ``held_bytes`` of the peak were not the step's own; ``foreseen_bytes`` is how much others may
-    come to hold in training. ``small_chunks`` stay as long as the plan does. ``name`` is the plan's for later
-    runs; it is empty where there is nothing new to keep. ``measured``: the peak was read off a meter; else it
-    was predicted. ``constant_bytes``: what the step's function goes on holding between its runs. ``ready``:
-    that function, where the one that was measured trains. ``came_bytes``: what others came to hold after a
-    share was told; the allocator may show so much more.
+    the allocator shows nothing. ``sentence``: its first line is for all, the further ones are for the log.
+    ``over_bytes`` is by how much the peak is over the budget, where nothing better was found. ``held_bytes``
+    of the peak were not the step's own; ``foreseen_bytes`` is how much others may come to hold in training.
+    ``small_chunks`` stay as long as the plan does. ``name`` is the plan's for later runs; it is empty where
+    there is nothing new to keep. ``measured``: the peak was read off a meter; else it was predicted.
+    ``constant_bytes``: what the step's function goes on holding between its runs. ``ready``: that function,
+    where the one that was measured trains. ``came_bytes``: what others came to hold after a share was told;
+    the allocator may show so much more.
     """
 
     layout: BatchLayout

@@ -12,19 +12,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from checkmate.errors import (
-    CheckmateError,
-    CycleError,
-    JitCompiledError,
-    NoScheduleError,
-    OnlySmallTensorsError,
-    ProfileError,
-    TraceError,
-)
+from checkmate.errors import CheckmateError, OnlySmallTensorsError
+from checkmate.fallback import planned, unplanned
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.garbage import only_newer_garbage
 from checkmate.machine.stores.plan_store import KeptPlan
 from checkmate.progress import Progress, Report
+from checkmate.request import OnMiss
 from checkmate.tf.devices import warms_up
 from checkmate.tf.emit.region import fetch_region
 from checkmate.tf.emit.small_chunks import SmallChunks
@@ -40,7 +34,7 @@ from checkmate.tf.training.plans.plan import PlanRequest, StepPlan, meter_of
 from checkmate.tf.training.plans.search import PlanSearch
 from checkmate.tf.training.plans.trials import Trials
 from checkmate.tf.training.trace import LiveStep, live_step
-from checkmate.tf.training.wording import not_traced, trains_plainly
+from checkmate.tf.training.wording import tell_plan
 from checkmate.units import format_bytes, format_bytes_apart
 
 _CORRECTIONS = 3
@@ -96,26 +90,45 @@ class Planner:
 
         It is made by measuring steps on ``tensors``. ``at_once``: training waits for it. Then it may become
         better from call to call, if that is wanted: it is the first that fits, and what is found meanwhile is
-        measured here. And a step that cannot be traced trains as before, if a miss is no error.
+        measured here. Where planning fails, the step trains as before.
 
         Raises:
-            NoScheduleError: nothing that was tried runs; or no schedule keeps the budget, and that is wanted.
-            TraceError, ProfileError, CycleError: the step could not be traced, run or measured.
+            CheckmateError: as ``checkmate.fallback.planned``.
         """
         early = at_once and not self.request.wait
         self._go_on(layout, tensors, early)
         found = self.planned(layout)
         if found is None:
+            begun = layout.key in self._exceeding  # so a step a little over the budget is better than none
             with self.request.progress() as report:
-                try:
-                    found = self._within_limit(layout, tensors, report, early)
-                except (TraceError, JitCompiledError) as error:
-                    if not trains_plainly(error, self.request.on_miss, training=at_once):
-                        raise
-                    found = StepPlan(layout, None, None, 0, not_traced(layout, error))
+                found = planned(
+                    lambda: self._kept(self._within_limit(layout, tensors, report, early)),
+                    lambda error: self._without_plan(layout, error),
+                    OnMiss.CLOSEST if begun else self.request.on_miss,
+                    example=not at_once and not begun,
+                )
             self._plans[layout.key] = found
-            self._announce(found)
+            tell_plan(self.request, layout, found.sentence)
         return found
+
+    def give_up(self, layouts: Sequence[BatchLayout], error: CheckmateError) -> None:
+        """Train ``layouts`` as before: their schedules cannot be emitted."""
+        for layout in {layout.key: layout for layout in layouts}.values():
+            plan = self._plans[layout.key]
+            if plan.schedule is not None:
+                self._exceeding.pop(layout.key, None)
+                self._plans[layout.key] = self._without_plan(layout, error)
+                self.request.tell(self._plans[layout.key].sentence)
+
+    def _without_plan(self, layout: BatchLayout, error: CheckmateError) -> StepPlan:
+        """Return how ``layout`` trains where it could not be planned."""
+        self._seek_no_better(layout.key)
+        earlier = self._exceeding.get(layout.key)
+        if earlier is not None:
+            then = "The earlier plan is kept."
+            said = f"{layout.describe()}: {unplanned(error, 'no other plan', then)}"
+            return self._kept(self._again(earlier, said))
+        return StepPlan(layout, None, None, 0, f"{layout.describe()}: {unplanned(error)}")
 
     def _as_seen(self, plan: StepPlan) -> StepPlan:
         """Return ``plan`` as over the budget by what it was seen at.
@@ -126,11 +139,11 @@ class Planner:
         over = self._seen.get(plan.layout.key, 0) - self.allowed_bytes
         return dataclasses.replace(plan, over_bytes=max(plan.over_bytes, over))
 
-    def _announce(self, plan: StepPlan) -> None:
-        """Say what was planned, and keep it for later runs."""
-        self.request.tell(plan.sentence)
+    def _kept(self, plan: StepPlan) -> StepPlan:
+        """Return ``plan``, which is then kept for later runs."""
         if self._limit.now is not None:
             self._memory.keep(plan, self._limit.now)
+        return plan
 
     def _go_on(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], at_once: bool) -> None:
         """Go on with what makes a plan better and need not be waited for.
@@ -147,30 +160,32 @@ class Planner:
             return
         if better.layout.key != layout.key and self.planned(layout) is not None:
             return
-        if between_batches:
-            took = self._took(better, lambda _: better.go_on(tensors))
-        else:
-            took = self._took(better, better.finish)
-        if not took:
-            return
-        if better.over:
-            self._change(better.search)
-        else:
-            self._better = better
+        self._improve(better, (lambda _: better.go_on(tensors)) if between_batches else better.finish)
 
-    def _took(self, better: Improvement, measure: Callable[[Report], None]) -> bool:
-        """Let ``better`` measure what was found; return whether it could."""
+    def _improve(
+        self, better: Improvement, measure: Callable[[Report], None], *, ended: bool = False
+    ) -> None:
+        """Let ``better`` measure what was found, and train by it where it is over or training has ended."""
         self._better = None  # also where it is interrupted
-        mark = Mark(meter_of(better.search.trials.graph))
-        try:
-            with only_newer_garbage(), self.request.progress() as report:
-                measure(report)
-        except CheckmateError as error:
-            self.request.tell(f"{better.layout.describe()}: no better schedule is sought any longer: {error}")
-            return False
-        finally:
-            mark.start_anew_over(better.search.limit.bytes)
-        return True
+
+        def improve() -> None:
+            mark = Mark(meter_of(better.search.trials.graph))
+            try:
+                with only_newer_garbage(), self.request.progress() as report:
+                    measure(report)
+            finally:
+                mark.start_anew_over(better.search.limit.bytes)
+            key = better.layout.key
+            if better.over or (ended and _steps(better.search.chosen()) != _steps(self._plans[key])):
+                self._change(better.search)
+            self._better = None if better.over else better
+
+        def stop(error: CheckmateError) -> None:
+            better.stop()
+            what = f"{better.layout.describe()}: no better schedule is sought any longer"
+            self.request.tell(unplanned(error, what, "The present plan is kept."))
+
+        planned(improve, stop, OnMiss.CLOSEST)
 
     def _change(self, search: PlanSearch) -> None:
         """Train by the best plan of ``search`` from now on."""
@@ -182,9 +197,9 @@ class Planner:
         self._memory.note(search)
         if _steps(plan) == _steps(before):  # what runs it need not be made anew
             plan = dataclasses.replace(plan, schedule=before.schedule, ready=before.ready)
-        self._plans[key] = plan
+        self._plans[key] = self._kept(plan)
         self._last = plan.schedule or self._last
-        self._announce(plan)
+        tell_plan(self.request, plan.layout, plan.sentence)
 
     def end(self, *, well: bool) -> None:
         """Stop the solve that goes on beside training, which ended.
@@ -198,11 +213,7 @@ class Planner:
         if not well:
             better.stop()
             return
-        if not self._took(better, better.rest):
-            return
-        if better.over or _steps(better.search.chosen()) != _steps(self._plans[better.layout.key]):
-            self._change(better.search)
-        self._better = None if better.over else better
+        self._improve(better, better.rest, ended=True)
 
     def exceeded(self, layout: BatchLayout, peak_bytes: int) -> None:
         """Forget the plan of ``layout``, which exceeded the budget, and aim lower.
@@ -244,7 +255,7 @@ class Planner:
             what = "the step itself keeps to its plan" if stays else "planning again for what they leave"
             self.request.tell(
                 f"{layout.describe()}: the allocator held {peak} of {budget}, because others hold "
-                f"{format_bytes(more_bytes)} more than was foreseen, such as a data set's batches; {what}"
+                f"{format_bytes(more_bytes)} more than was foreseen; {what}"
             )
         if stays:
             self._stays.add(key)
@@ -298,14 +309,8 @@ class Planner:
         self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report, at_once: bool
     ) -> StepPlan:
         earlier = self._exceeding.get(layout.key)
-        if earlier is None:
-            return self._make(layout, tensors, report, at_once)
-        # Training has begun, so a step that is a little over the budget is better than none.
-        try:
-            plan = self._make(layout, tensors, report, False)
-        except (NoScheduleError, ProfileError, CycleError) as error:
-            return self._again(earlier, f"{error}; the earlier plan is kept")
-        if not plan.over_bytes:
+        plan = self._make(layout, tensors, report, at_once and earlier is None)
+        if earlier is None or not plan.over_bytes:
             return plan
         if plan.peak_bytes - plan.held_bytes >= earlier.peak_bytes - earlier.held_bytes:
             why = f"{layout.describe()}: nothing that takes less was found; the earlier plan is kept"
@@ -335,6 +340,7 @@ class Planner:
         self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report, at_once: bool
     ) -> StepPlan:
         report(Progress("trace", message=f"tracing the training step, {layout.describe()}"))
+        layout.require_plannable()
         try:
             step = self._trace(self.model, layout)
         except OnlySmallTensorsError:

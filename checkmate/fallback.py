@@ -1,0 +1,75 @@
+"""Train as before where a step cannot be planned.
+
+Whatever plans a step that trains is entered by ``planned``, so no fault in it ends a training.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from checkmate.errors import (
+    CheckmateError,
+    DynamicShapeError,
+    JitCompiledError,
+    PlanningError,
+    TraceError,
+    UsageError,
+    one_line,
+)
+from checkmate.request import OnMiss
+
+Plan = TypeVar("Plan")
+_LOG = logging.getLogger(__name__)
+_OF_AN_EXAMPLE = (JitCompiledError, TraceError, UsageError)  # it may be a wrong one
+
+
+def planned(
+    make: Callable[[], Plan],
+    otherwise: Callable[[CheckmateError], Plan],
+    on_miss: OnMiss,
+    *,
+    example: bool = False,
+    passes: tuple[type[CheckmateError], ...] = (),
+) -> Plan:
+    """Return what ``make`` returns.
+
+    Where it fails, return what ``otherwise`` makes of the error; the log has the traceback, at level DEBUG.
+    ``example``: it plans for an example, before training.
+
+    Raises:
+        CheckmateError: ``make`` failed, and ``on_miss`` is to raise, the error is one of ``passes``, or the
+        example may be wrong. What was not expected is the cause of a PlanningError.
+    """
+    try:
+        return make()
+    except Exception as error:  # the edge of planning: training needs no plan
+        known = error if isinstance(error, CheckmateError) else _unexpected(error)
+        about_example = isinstance(known, _OF_AN_EXAMPLE) and not isinstance(known, DynamicShapeError)
+        _LOG.debug("a step could not be planned", exc_info=error)  # Keras cuts what it raises again
+        if on_miss is OnMiss.RAISE or isinstance(known, passes) or (example and about_example):
+            raise known from (error if known is not error else error.__cause__)
+    return otherwise(known.with_traceback(None))  # its frames hold the tensors of the batch
+
+
+def _unexpected(error: Exception) -> PlanningError:
+    said = f"{type(error).__name__}: {error}".splitlines()[0].partition(". ")[0]
+    return PlanningError(
+        said.rstrip(": "),
+        hint="please report this fault of checkmate, with the traceback that "
+        'logging.basicConfig(level="DEBUG") shows',
+    )
+
+
+def unplanned(
+    error: CheckmateError,
+    what: str = "this step cannot be scheduled",
+    then: str = "It trains as before.",
+) -> str:
+    """Say ``what`` could not be planned, and why.
+
+    Say also what happens ``then``, and what to do.
+    """
+    way_out = f" To change that, {error.hint.rstrip('.')}." if error.hint else ""
+    return f"{what}: {one_line(str(error)).rstrip('. ')}. {then}{way_out}"

@@ -1,0 +1,61 @@
+"""Run programs after public reports that once ended inside ``fit``.
+
+They lie beside the repository; where they do not, they are skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+CASES = ROOT.parent / "shared" / "cases"
+LINE = re.compile(r"^checkmate: batch of .*", re.MULTILINE)
+
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.skipif(not CASES.exists(), reason="no programs lie beside the repository"),
+]
+
+
+def run(program: str, **environment: str) -> tuple[str, list[str]]:
+    """Return what ``program`` prints, and the lines that ``rematerialize`` says."""
+    name, *words = program.split()
+    chosen = {"PYTHONPATH": str(ROOT), "TF_CPU_ALLOCATOR_USE_BFC": "true", "TF_ENABLE_ONEDNN_OPTS": "0"}
+    ran = subprocess.run(
+        [sys.executable, str(CASES / name), *words],
+        env={**os.environ, **chosen, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return ran.stdout, LINE.findall(ran.stderr)
+
+
+def test_a_sparse_input_trains_as_before() -> None:
+    expected, _ = run("12_sparse_lstm.py plain")
+    found, (line,) = run("12_sparse_lstm.py remat 60%")
+    losses = [re.findall(r"losses (.*)", text) for text in (expected, found)]
+    assert losses[0] == losses[1] != []
+    assert "the batch holds a sparse tensor, whose size is not known. It trains as before." in line
+
+
+def test_labels_without_places_train_as_before() -> None:
+    found, (line,) = run("ctc_dense.py keras 70%")
+    assert "'loss'" in found and "It trains as before." in line
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "program", ["03_vae_recompute_grad_xla.py remat 60%", "recompute_up.py residual 2 60% upsub sgd"]
+)
+def test_what_is_recomputed_by_hand_trains(program: str) -> None:
+    # With a schedule or without: that depends on the order of ops.
+    _, lines = run(program, JIT="0")
+    assert len(lines) == 1
