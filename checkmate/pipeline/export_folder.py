@@ -18,7 +18,7 @@ from checkmate.pipeline.measured_step import MeasuredStep
 from checkmate.pipeline.report.records import write_records
 from checkmate.pipeline.verification.comparing import compare_where_it_fits
 from checkmate.pipeline.verification.report import Measurements, verification_report
-from checkmate.progress import Cancelled, Progress, Report
+from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import session
 from checkmate.tf.emit.example import example_script
@@ -114,5 +114,6 @@ def write_verified(
             )
         (staged / "train_example.py").write_text(example_script(step.folded, batch), encoding="utf-8")
         write_records(staged, graph, result, found)
+        stop_if(step.cancelled)
         put_in_place(staged, directory)
     return found

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from checkmate import errors
 from checkmate.errors import CancelledError, CheckmateError, StepTooLargeError, WorkerDiedError
-from checkmate.machine.own_modules import module_command
+from checkmate.machine.own_modules import beyond_ctrl_c, module_command
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.tf.environment import measuring_environment
 from checkmate.tf.forks import NotForkedError, Process, fork_servers
@@ -154,13 +154,14 @@ _Start = Callable[[IO[str], Mapping[str, str], ExitStack], Process]
 
 def _started(command: Sequence[str]) -> _Start:
     def start(output: IO[str], environment: Mapping[str, str], stack: ExitStack) -> Process:
-        process = subprocess.Popen(
-            list(command),
-            stdin=subprocess.PIPE,  # closes when this process ends, and the child ends with it
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=dict(environment),
-        )
+        with beyond_ctrl_c():
+            process = subprocess.Popen(
+                list(command),
+                stdin=subprocess.PIPE,  # closes when this process ends, and the child ends with it
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=dict(environment),
+            )
         assert process.stdin is not None
         stack.callback(process.stdin.close)
         return process

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from checkmate.errors import CheckmateError
 from checkmate.ipc.messages import MessageReader
 from checkmate.machine.cores import usable_cores
-from checkmate.machine.own_modules import module_command
+from checkmate.machine.own_modules import beyond_ctrl_c, module_command
 from checkmate.progress import Cancelled, never
 from checkmate.solvers.compile.cache import is_compiled, make_folder, note_compiled
 from checkmate.solvers.compile.messages import COMPILE_MESSAGES, Compile, KernelDone
@@ -125,13 +125,14 @@ class Compilation:
         with self._lock:
             if self._given_up:
                 return
-            child = subprocess.Popen(
-                module_command("checkmate.solvers.compile.child"),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                bufsize=0,
-            )
+            with beyond_ctrl_c():
+                child = subprocess.Popen(
+                    module_command("checkmate.solvers.compile.child"),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    bufsize=0,
+                )
             self._serving.append(child)
         answers = COMPILE_MESSAGES.reader()
         try:

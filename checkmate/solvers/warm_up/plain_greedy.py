@@ -18,7 +18,7 @@ from checkmate.ipc.messages import Message
 from checkmate.ipc.steps import unpack_ops
 from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
-from checkmate.machine.own_modules import module_command
+from checkmate.machine.own_modules import beyond_ctrl_c, module_command
 from checkmate.solvers.pathcut.in_process import feed_child
 from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES, FitBudget, Fitted
 
@@ -33,14 +33,16 @@ class PlainGreedy:
         self._found: deque[tuple[int, Steps]] = deque()
         self._ops = graph.n
         self._asked = self._answered = 0
-        self._child = child = subprocess.Popen(
-            module_command("checkmate.solvers.warm_up.plain_greedy_child"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            env={**os.environ, "NUMBA_DISABLE_JIT": "1"},  # numba's own switch; kernels stay Python functions
-        )
+        with beyond_ctrl_c():
+            self._child = child = subprocess.Popen(
+                module_command("checkmate.solvers.warm_up.plain_greedy_child"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                # numba's own switch; kernels stay Python functions
+                env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+            )
         self._outbox = outbox = queue.SimpleQueue[Message | None]()
         threading.Thread(target=self._listen, daemon=True, name="plain greedy").start()
         threading.Thread(
