@@ -55,7 +55,13 @@ def write_folder(
     """
     schedule = result.require_schedule()
     compared = compare_where_it_fits(
-        step.request, step.folded, schedule, step.plain, report=step.report, cancelled=step.cancelled
+        step.request,
+        step.folded,
+        schedule,
+        step.plain,
+        usual=measured.compared,
+        report=step.report,
+        cancelled=step.cancelled,
     )
     found = Measurements(step.plain, measured, compared, predicted_bytes=step.predicted_peak(result))
     save = partial(save_step, step.folded, schedule)

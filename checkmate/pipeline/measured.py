@@ -85,7 +85,13 @@ def verify(
     step, result, retraced = traced.measured(report, cancelled)
     measured = step.measure(result)
     compared = compare_where_it_fits(
-        step.request, step.folded, result.require_schedule(), step.plain, report=report, cancelled=cancelled
+        step.request,
+        step.folded,
+        result.require_schedule(),
+        step.plain,
+        usual=measured.compared,
+        report=report,
+        cancelled=cancelled,
     )
     budget, notes = step.metered_budget(budget_bytes, result)
     return verification_report(
@@ -298,6 +304,7 @@ def _fitted(step: MeasuredStep, goal: int, solver: StepSolver, first: SolveResul
         goal,
         solve=solver.solve_above_minimum,
         first=first,
+        compare=step.plain.measured is not None,
         report=step.report,
         cancelled=step.cancelled,
     )
