@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 from checkmate.ipc.child import end_with_parent
 from checkmate.tf.child import Work, do, imported
 
-_IDLE_S = 60  # between two measurements there may be a solve; a server holds about 250 MB meanwhile
+_IDLE_S = 300  # a solve or another measurement may come between two; a server holds about 250 MB meanwhile
 _PR_SET_PDEATHSIG = 1
 
 

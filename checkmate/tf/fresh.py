@@ -24,7 +24,7 @@ from checkmate.errors import CancelledError, CheckmateError, StepTooLargeError, 
 from checkmate.machine.own_modules import beyond_ctrl_c, module_command
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.tf.environment import measuring_environment
-from checkmate.tf.forks import NotForkedError, Process, fork_servers
+from checkmate.tf.forks import ForkServers, NotForkedError, Process, fork_servers
 
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 # The signals that end TensorFlow on a CPU that has no more memory.
@@ -73,6 +73,17 @@ def run_task(
         raise _as_same_type(answer["error"])
     found: dict[str, Any] = answer["ok"]
     return found
+
+
+def expect_tasks(environment: Mapping[str, str] = {}) -> None:
+    """Have TensorFlow imported for tasks to come.
+
+    That goes on beside what this process does, where a process that has imported it forks one for each task.
+    ``environment``: as for ``run_task``.
+    """
+    servers, own = fork_servers(), _own_environment(environment)
+    if isinstance(servers, ForkServers) and (server := servers.take(own)) is not None:
+        servers.give_back(server, own)
 
 
 class _ProgressRelay:
