@@ -37,7 +37,7 @@ class Following(SilentListener):
 
 
 class UntilSettled(Following):
-    """Follows a solve for a step that is measured, and ends it when it has settled.
+    """Follows a solve for a step that is measured, until it has settled.
 
     It has when less than a thousandth of the step's cost can be gained, as the bound proves, or when no such
     gain was found for ``patience_s`` seconds: a step's time varies by far more from run to run.
