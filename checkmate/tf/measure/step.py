@@ -124,7 +124,7 @@ class _ReadyStep:
 
 
 def _made(task: Mapping[str, Any]) -> _ReadyStep:
-    """Return the step of ``task`` with its small chunks made; nothing has run it yet."""
+    """Return the step of ``task`` as it is before its first run."""
     request, steps, xla = ModelRequest.from_json(task["request"]), task.get("steps"), emission_of(task)
     made: list[_ReadyStep] = []
 
