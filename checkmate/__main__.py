@@ -17,6 +17,9 @@ def main() -> int:
         from checkmate.cli.main import main as run
     except ImportError as error:
         return _doctor_alone(error)
+    except KeyboardInterrupt:  # imports take a second
+        sys.stderr.write("checkmate: interrupted; nothing was written\n")
+        return 130
     from checkmate.machine.garbage import hide_all
 
     try:

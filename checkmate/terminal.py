@@ -43,21 +43,24 @@ class Interrupt:
     """Handle Ctrl-C.
 
     The first press asks the running stage to stop, if the stage checks for it. Any other stage is stopped at
-    once, as is every stage at the second press.
+    once, as is every stage at the second press. What is stopped may clean up undisturbed.
     """
 
     def __init__(self) -> None:
         self.asked = False
         self._heard = -math.inf  # when the running stage last checked
+        self._stopped = -math.inf  # when it was last stopped at once
 
     def __call__(self) -> bool:
         self._heard = time.monotonic()
         return self.asked
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked or time.monotonic() - self._heard > _PATIENCE_S:
+        again, self.asked = self.asked, True
+        now = time.monotonic()
+        if now - self._stopped > _PATIENCE_S and (again or now - self._heard > _PATIENCE_S):
+            self._stopped = now
             raise KeyboardInterrupt
-        self.asked = True
 
     @contextmanager
     def listening(self) -> Iterator[None]:

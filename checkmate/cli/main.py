@@ -11,8 +11,8 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from checkmate import __version__
@@ -52,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with interrupt.listening():
             command: Callable[[argparse.Namespace, Interrupt], int] = options.command
             with (
-                nullcontext() if options.debug or not _uses_tensorflow(options) else without_native_chatter()
+                _interrupted_by(interrupt),
+                nullcontext() if options.debug or not _uses_tensorflow(options) else without_native_chatter(),
             ):
                 return command(options, interrupt)
     except (CancelledError, KeyboardInterrupt) as error:
@@ -71,6 +72,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except Exception as error:  # the outermost level: one sentence; the traceback with --debug
         return _unexpected(options, error)
+
+
+@contextmanager
+def _interrupted_by(interrupt: Interrupt) -> Iterator[None]:
+    """Take it that what fails after Ctrl-C fails because of it.
+
+    A library may turn the interrupt into any error.
+    """
+    try:
+        yield
+    except Exception as error:
+        if interrupt.asked and not isinstance(error, CancelledError):
+            raise KeyboardInterrupt from error
+        raise
 
 
 def _uses_tensorflow(options: argparse.Namespace) -> bool:

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from checkmate.doctor.facts.values import Probe
 from checkmate.errors import CancelledError
-from checkmate.machine.own_modules import module_command
+from checkmate.machine.own_modules import beyond_ctrl_c, module_command
 from checkmate.progress import Cancelled
 
 _POLL_S = 0.05
@@ -40,13 +40,14 @@ def probe(
         CancelledError: the user cancelled; the child is gone.
     """
     started = time.monotonic()
-    process = subprocess.Popen(
-        module_command(*module),
-        stdin=subprocess.PIPE,  # closes when this process ends, and then the child ends
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, **environment},
-    )
+    with beyond_ctrl_c():
+        process = subprocess.Popen(
+            module_command(*module),
+            stdin=subprocess.PIPE,  # closes when this process ends, and then the child ends
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **environment},
+        )
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     told, log = _PipeReader(process.stdout), _PipeReader(process.stderr)
     late = False

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +21,6 @@ class Teller:
     """
 
     def __init__(self) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
         self._out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
         os.dup2(2, 1)
 

@@ -6,7 +6,10 @@ program, would be imported instead of what this process runs with.
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -19,6 +22,20 @@ def module_command(name: str, *arguments: str) -> list[str]:
     is not installed.
     """
     return [sys.executable, *_safe_path(), "-m", name, *arguments]
+
+
+@contextmanager
+def beyond_ctrl_c() -> Iterator[None]:
+    """Start processes in this block that Ctrl-C does not reach.
+
+    A terminal sends SIGINT to all processes of a command; whoever starts one of these ends it. A process
+    inherits what is blocked in the thread that starts it, so Ctrl-C cannot come before its own code runs.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _safe_path() -> list[str]:

@@ -18,7 +18,7 @@ from checkmate.pipeline.measured_step import MeasuredStep
 from checkmate.pipeline.report.records import write_records
 from checkmate.pipeline.verification.comparing import compare_where_it_fits
 from checkmate.pipeline.verification.report import Measurements, verification_report
-from checkmate.progress import Cancelled, Progress, Report
+from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import session
 from checkmate.tf.emit.example import example_script
@@ -45,7 +45,13 @@ def write_folder(
     """
     schedule = result.require_schedule()
     compared = compare_where_it_fits(
-        step.request, step.folded, schedule, step.plain, report=step.report, cancelled=step.cancelled
+        step.request,
+        step.folded,
+        schedule,
+        step.plain,
+        usual=measured.compared,
+        report=step.report,
+        cancelled=step.cancelled,
     )
     found = Measurements(step.plain, measured, compared, predicted_bytes=step.predicted_peak(result))
     save = partial(save_step, step.folded, schedule)
@@ -104,5 +110,6 @@ def write_verified(
             )
         (staged / "train_example.py").write_text(example_script(step.folded, batch), encoding="utf-8")
         write_records(staged, graph, result, found)
+        stop_if(step.cancelled)
         put_in_place(staged, directory)
     return found

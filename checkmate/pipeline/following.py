@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 
 from checkmate.ir.graph import Graph
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.solvers.listeners import SilentListener, SilentMemoryListener
 from checkmate.units import format_bytes, format_overhead
+
+_GAIN = 0.001  # of the step's cost
 
 
 class Following(SilentListener):
@@ -30,6 +34,43 @@ class Following(SilentListener):
     def cancelled(self) -> bool:
         """Return whether the user wants to stop."""
         return self._cancelled()
+
+
+class UntilSettled(Following):
+    """Follows a solve for a step that is measured, until it has settled.
+
+    It has when less than a thousandth of the step's cost can be gained, as the bound proves, or when no such
+    gain was found for ``patience_s`` seconds: a step's time varies by far more from run to run.
+    """
+
+    def __init__(self, graph: Graph, report: Report, cancelled: Cancelled, patience_s: float) -> None:
+        super().__init__(graph, report, cancelled)
+        self._gain, self._patience_s = _GAIN * graph.base_cost, patience_s
+        self._cost, self._bound = math.inf, 0.0
+        self._mark, self._marked = math.inf, math.inf  # the cost at the last such gain, and when it was
+
+    def preparing(self, sentence: str) -> None:
+        """Report what is done before the search begins, which is not waiting."""
+        super().preparing(sentence)
+        self._marked = time.monotonic()
+
+    def incumbent(self, steps: Sequence[int], cost: float) -> None:
+        """Report a better schedule."""
+        super().incumbent(steps, cost)
+        self._cost = min(self._cost, cost)
+        if cost <= self._mark - self._gain:
+            self._mark, self._marked = cost, time.monotonic()
+
+    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
+        """Take a better bound."""
+        self._bound = max(self._bound, lower_bound)
+
+    def cancelled(self) -> bool:
+        """Return whether the user wants to stop, or the solve has settled."""
+        if super().cancelled():
+            return True
+        proved = self._cost - self._bound <= self._gain
+        return proved or (self._cost < math.inf and time.monotonic() - self._marked > self._patience_s)
 
 
 class FollowingMemory(SilentMemoryListener):

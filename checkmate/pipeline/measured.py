@@ -34,6 +34,8 @@ from checkmate.solvers.bounds import below_minimum, working_set_bound
 from checkmate.tf.costs import session
 from checkmate.tf.costs.fresh import with_costs_in_child, with_costs_of_scheduled_step
 from checkmate.tf.costs.options import CostOptions
+from checkmate.tf.environment import EXACT
+from checkmate.tf.fresh import expect_tasks
 from checkmate.units import Budget, format_bytes
 
 # Chunks are lumpy: a schedule that just fits by the average slack may not by its own.
@@ -85,7 +87,13 @@ def verify(
     step, result, retraced = traced.measured(report, cancelled)
     measured = step.measure(result)
     compared = compare_where_it_fits(
-        step.request, step.folded, result.require_schedule(), step.plain, report=report, cancelled=cancelled
+        step.request,
+        step.folded,
+        result.require_schedule(),
+        step.plain,
+        usual=measured.compared,
+        report=report,
+        cancelled=cancelled,
     )
     budget, notes = step.metered_budget(budget_bytes, result)
     return verification_report(
@@ -179,6 +187,7 @@ def run(
         NoScheduleError: there is no schedule for the budget. VerificationError: none whose measured peak
         fits, or wrong gradients. Others as ``export``.
     """
+    expect_tasks()
     folded = session.prepare(request, report=report, cancelled=cancelled)
     request = session.with_kernels_of(request, folded.graph)
     if folded.traced.loaded.jit_compiled:
@@ -227,6 +236,7 @@ def _within_budget(
 
     ``first`` is a schedule to try before any other. If none keeps it, the last one written stays.
     """
+    expect_tasks(EXACT)  # gradients are compared there
     goal = allowed = _allowed_bytes(step, budget, solver)
     outcome: RunOutcome | None = None
     for attempt in range(1, _EXPORTS + 1):
@@ -296,6 +306,7 @@ def _fitted(step: MeasuredStep, goal: int, solver: StepSolver, first: SolveResul
         goal,
         solve=solver.solve_above_minimum,
         first=first,
+        compare=step.plain.measured is not None,
         report=step.report,
         cancelled=step.cancelled,
     )

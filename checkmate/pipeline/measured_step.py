@@ -67,6 +67,8 @@ class MeasuredStep:
     def measure(self, result: SolveResult) -> FreshMeasurement:
         """Measure the scheduled step in a fresh process.
 
+        It is compared with the plain step there if both fit.
+
         Raises:
             StepTooLargeError: it does not fit the device. CancelledError: the user cancelled.
         """
@@ -78,6 +80,7 @@ class MeasuredStep:
             report=self.report,
             cancelled=self.cancelled,
             region=first_region(self.graph, result.require_schedule()),
+            compare_within=None if self.plain.measured is None else self.plain.peak_bytes,
         )
 
     def metered_budget(

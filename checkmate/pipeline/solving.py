@@ -27,7 +27,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.claims import require_true
-from checkmate.pipeline.following import Following, FollowingMemory
+from checkmate.pipeline.following import FollowingMemory, UntilSettled
 from checkmate.progress import Cancelled, Report, never
 from checkmate.solvers.bounds import WorkingSet, below_minimum, working_set_bound
 from checkmate.solvers.constraints import (
@@ -52,6 +52,7 @@ from checkmate.solvers.registry import find_solver
 from checkmate.terminal import progress_line
 from checkmate.units import Budget, format_bytes
 
+_PATIENCE_SHARE = 0.25  # of the time limit, to wait for a gain that matters
 _MINIMUM_PRECISION = 0.002  # of the span between the working-set bound and keep-everything
 
 
@@ -248,8 +249,8 @@ def check_schedule(
 class StepSolver:
     """One solver with its options and constraints.
 
-    It is for the solves on the way to a measured peak. ``report`` is told of progress; ``cancelled`` stops a
-    solve.
+    It is for the solves on the way to a measured peak, which end when they have settled (``UntilSettled``).
+    ``report`` is told of progress; ``cancelled`` stops a solve.
     """
 
     name: str
@@ -265,7 +266,9 @@ class StepSolver:
             budget_bytes,
             solver=self.name,
             options=self.options,
-            listener=Following(graph, self.report, self.cancelled),
+            listener=UntilSettled(
+                graph, self.report, self.cancelled, _PATIENCE_SHARE * self.options.time_limit_s
+            ),
             constraints=self.constraints,
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -58,7 +58,7 @@ def imported() -> Work:
         "compare_compiled_peers": peer_compiled.compare_compiled_peers,
     }
     work: Work = {name: partial(_without_report, each) for name, each in silently.items()}
-    return {**work, "costs": fresh.measure_costs}
+    return {**work, "costs": fresh.measure_costs, "measure_and_compare": step.measure_and_compare}
 
 
 def _without_report(work: Callable[[Any], Any], task: Any, report: Report) -> Any:
@@ -66,11 +66,20 @@ def _without_report(work: Callable[[Any], Any], task: Any, report: Report) -> An
 
 
 def do(work: Work, files: Sequence[str]) -> int:
-    """Do the task in the first of ``files``; write answer and progress."""
+    """Do the task in the first of ``files``; write answer and progress.
+
+    Work that yields answers has each replace the one before.
+    """
     task_file, answer_file, progress_file = map(Path, files)
     task = json.loads(task_file.read_text(encoding="utf-8"))
+
+    def write(answer: Mapping[str, Any]) -> None:
+        answer_file.write_text(json.dumps(answer, default=str), encoding="utf-8")
+
     try:
-        answer = {"ok": work[task["do"]](task, _reporter(progress_file))}
+        found = work[task["do"]](task, _reporter(progress_file))
+        for answer in found if isinstance(found, Iterator) else [found]:
+            write({"ok": answer})
     except CheckmateError as error:
         facts = {
             "type": type(error).__name__,
@@ -78,8 +87,7 @@ def do(work: Work, files: Sequence[str]) -> int:
             "hint": error.hint,
             "details": error.details,
         }
-        answer = {"error": facts}
-    answer_file.write_text(json.dumps(answer, default=str), encoding="utf-8")
+        write({"error": facts})
     return 0
 
 

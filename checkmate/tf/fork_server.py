@@ -27,13 +27,12 @@ from typing import Any, NoReturn
 from checkmate.ipc.child import end_with_parent
 from checkmate.tf.child import Work, do, imported
 
-_IDLE_S = 60  # between two measurements there may be a solve; a server holds about 250 MB meanwhile
+_IDLE_S = 300  # a solve or another measurement may come between two; a server holds about 250 MB meanwhile
 _PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
     """Serve until stdin ends, or nothing is asked for."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asked for a process ends it
     asked, told = os.dup(0), os.dup(1)
     empty = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):
@@ -104,7 +103,6 @@ def _be(request: Mapping[str, Any], work: Work, parent: int | None = None) -> No
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
                 os._exit(1)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
         output = os.open(request["output"], os.O_WRONLY | os.O_APPEND)
         for stream in (1, 2):
             os.dup2(output, stream)

@@ -7,6 +7,7 @@ TensorFlow while the last one measures, if there are cores for both.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import select
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from checkmate.machine.cores import usable_cores
-from checkmate.machine.own_modules import module_command
+from checkmate.machine.own_modules import beyond_ctrl_c, module_command
 
 _GPUS = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))  # NVIDIA, AMD, either in WSL
 _CORES = 4  # from which on a process may import while another one measures
@@ -126,14 +127,16 @@ class ForkServer:
     """A process that has TensorFlow imported and forks others."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._process = subprocess.Popen(
-            module_command("checkmate.tf.fork_server"),
-            stdin=subprocess.PIPE,  # closes when this process ends, and the server ends with it
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=dict(environment),
-        )
+        with beyond_ctrl_c():
+            self._process = subprocess.Popen(
+                module_command("checkmate.tf.fork_server"),
+                stdin=subprocess.PIPE,  # closes when this process ends, and the server ends with it
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=dict(environment),
+            )
         self._rest, self._ended = b"", False
+        atexit.register(self.end)  # while it imports TensorFlow, it does not see that its stdin has ended
 
     @property
     def ended(self) -> bool:
@@ -171,6 +174,7 @@ class ForkServer:
     def end(self) -> None:
         """End it, and the process that it forked."""
         self._ended = True
+        atexit.unregister(self.end)
         self._process.kill()
         self._process.wait()
         with suppress(OSError):
@@ -218,14 +222,16 @@ class ReadyProcess:
     """A process that imports TensorFlow, and waits for its task."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._process = subprocess.Popen(
-            module_command("checkmate.tf.fork_server", "--once"),
-            stdin=subprocess.PIPE,  # closes when this process ends, and the other one ends with it
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=dict(environment),
-        )
+        with beyond_ctrl_c():
+            self._process = subprocess.Popen(
+                module_command("checkmate.tf.fork_server", "--once"),
+                stdin=subprocess.PIPE,  # closes when this process ends, and the other one ends with it
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=dict(environment),
+            )
         self.returncode: int | None = None
+        atexit.register(self.end)
 
     @property
     def ended(self) -> bool:
@@ -272,6 +278,7 @@ class ReadyProcess:
 
     def end(self) -> None:
         """End it, whatever it does."""
+        atexit.unregister(self.end)
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):

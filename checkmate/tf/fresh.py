@@ -21,10 +21,10 @@ from typing import IO, Any
 
 from checkmate import errors
 from checkmate.errors import CancelledError, CheckmateError, StepTooLargeError, WorkerDiedError
-from checkmate.machine.own_modules import module_command
+from checkmate.machine.own_modules import beyond_ctrl_c, module_command
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.tf.environment import measuring_environment
-from checkmate.tf.forks import NotForkedError, Process, fork_servers
+from checkmate.tf.forks import ForkServers, NotForkedError, Process, fork_servers
 
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 # The signals that end TensorFlow on a CPU that has no more memory.
@@ -73,6 +73,17 @@ def run_task(
         raise _as_same_type(answer["error"])
     found: dict[str, Any] = answer["ok"]
     return found
+
+
+def expect_tasks(environment: Mapping[str, str] = {}) -> None:
+    """Have TensorFlow imported for tasks to come.
+
+    That goes on beside what this process does, where a process that has imported it forks one for each task.
+    ``environment``: as for ``run_task``.
+    """
+    servers, own = fork_servers(), _own_environment(environment)
+    if isinstance(servers, ForkServers) and (server := servers.take(own)) is not None:
+        servers.give_back(server, own)
 
 
 class _ProgressRelay:
@@ -154,13 +165,14 @@ _Start = Callable[[IO[str], Mapping[str, str], ExitStack], Process]
 
 def _started(command: Sequence[str]) -> _Start:
     def start(output: IO[str], environment: Mapping[str, str], stack: ExitStack) -> Process:
-        process = subprocess.Popen(
-            list(command),
-            stdin=subprocess.PIPE,  # closes when this process ends, and the child ends with it
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=dict(environment),
-        )
+        with beyond_ctrl_c():
+            process = subprocess.Popen(
+                list(command),
+                stdin=subprocess.PIPE,  # closes when this process ends, and the child ends with it
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=dict(environment),
+            )
         assert process.stdin is not None
         stack.callback(process.stdin.close)
         return process

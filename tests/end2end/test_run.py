@@ -1,18 +1,15 @@
 """Test ``checkmate run`` with TensorFlow.
 
-Tested are a measured report, an export that runs on its own, and Ctrl-C in its stages.
+Tested are a measured report and an export that runs on its own.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -163,38 +160,6 @@ def test_the_example_trains_without_checkmate(exported: tuple[Path, str, str], t
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "loss" in done.stdout
-
-
-@pytest.mark.parametrize(
-    "stage", ["trace: ", "measure: run", "measure: measuring the plain step", "export: "]
-)
-def test_ctrl_c_leaves_nothing_behind(stage: str, tmp_path: Path) -> None:
-    costs = ["--refresh"] if stage in ("trace: ", "measure: run") else ["--costs", "analytic"]
-    # Early stages are left before their step matters; measuring is slow enough to be met in the middle.
-    step = SMALL if stage == "export: " else SAMPLE
-    process = start(tmp_path, "run", *step, "--budget", "90%", "-o", "out", *costs)
-    assert process.stderr is not None
-    seen: list[str] = []
-    for line in process.stderr:
-        seen.append(line)
-        if f"] {stage}" in line:
-            break
-    assert seen and f"] {stage}" in seen[-1], seen
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    asked = time.monotonic()
-    out, err = process.communicate(timeout=120)
-    assert time.monotonic() - asked < 30
-    assert process.returncode == 130, err
-    assert out == ""
-    said = err[err.index("checkmate: interrupted; nothing was written\n") :].splitlines()
-    # Costs are worth keeping, and the command says that it kept them.
-    kept = [
-        line for line in said[1:] if re.fullmatch(r"  what \d+ runs? measured is in the cost cache; .*", line)
-    ]
-    assert said[1:] == kept and len(kept) <= (stage == "measure: run") and "Traceback" not in err, err
-    assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
-    assert not left_in(tmp_path / "tmp"), "temporary files are left behind"
 
 
 def test_a_budget_below_what_one_op_needs(tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ def fit(
     *,
     solve: Solve,
     first: SolveResult | None = None,
+    compare: bool = False,
     report: Report,
     cancelled: Cancelled,
 ) -> BudgetFit:
@@ -105,8 +106,9 @@ def fit(
 
     A few schedules are measured on the way. ``folded`` has the graph to solve. ``history`` is what the
     allocator is asked for before the first step: (handle, bytes). ``first`` is a schedule to try before any
-    other. The best attempt is returned whether it fits or not. A step that runs out of memory is over by as
-    much as the error says, or by a share of the budget.
+    other. ``compare``: a step that fits is compared with the plain one where it was measured, if there is
+    room for both. The best attempt is returned whether it fits or not. A step that runs out of memory is over
+    by as much as the error says, or by a share of the budget.
 
     Raises:
         NoScheduleError, WorkerDiedError, CycleError: from solving and measuring. CancelledError: the user
@@ -134,6 +136,7 @@ def fit(
                 report=report,
                 cancelled=cancelled,
                 region=first_region(folded.graph, candidate.result.require_schedule()),
+                compare_within=allowed if compare else None,
             )
         except StepTooLargeError as error:
             ran_out = str(error)

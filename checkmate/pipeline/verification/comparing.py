@@ -46,6 +46,7 @@ def compare_where_it_fits(
     schedule: Schedule,
     plain: Plain,
     *,
+    usual: Mapping[str, Any] | None = None,
     xla: XlaEmission | None = None,
     report: Report,
     cancelled: Cancelled,
@@ -55,7 +56,8 @@ def compare_where_it_fits(
     Gradients are compared; of a step that is not Keras's own, what it returns and its variables. Compare at
     the request's own batch if it fits there. Where memory is short for the own batch, compare at the largest
     one that fits; else on the CPU. At another batch the schedule's order is that of the same ops
-    (``checkmate.tf.emit.moved``). ``xla``: how the step is emitted for XLA; None: it is for the executor.
+    (``checkmate.tf.emit.moved``). ``usual``: what was found with default kernels where the step was measured.
+    ``xla``: how the step is emitted for XLA; None: it is for the executor.
 
     Raises:
         CheckmateError: a comparison failed for another reason than memory. CancelledError: the user
@@ -75,7 +77,14 @@ def compare_where_it_fits(
                 task |= {"nodes": folded.nodes, "op_types": op_types(folded)}
             where = "" if whole else f" at batch {batch}{'' if on == kind else ' on the CPU'}"
             try:
-                found = compare_fresh(task, what=what, where=where, report=report, cancelled=cancelled)
+                found = compare_fresh(
+                    task,
+                    what=what,
+                    where=where,
+                    report=report,
+                    cancelled=cancelled,
+                    usual=usual if whole else None,
+                )
             except StepTooLargeError as error:
                 batches.too_large(batch, error)
                 continue

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from checkmate.machine.own_modules import module_command
+from checkmate.machine.own_modules import beyond_ctrl_c, module_command
 from checkmate.progress import Cancelled, never
 from checkmate.solvers.compile.cache import is_compiled
 
@@ -64,12 +64,13 @@ class Compilation:
         Where the cache cannot be written to, or no process starts, the first call of a kernel compiles.
         """
         with suppress(OSError):
-            self._child = subprocess.Popen(
-                module_command("checkmate.solvers.compile.child"),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+            with beyond_ctrl_c():
+                self._child = subprocess.Popen(
+                    module_command("checkmate.solvers.compile.child"),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
             if self._given_up:
                 self._child.kill()
             self._child.wait()

@@ -24,7 +24,7 @@ import checkmate
 from checkmate.errors import SolverCrashedError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.machine.own_modules import module_command
+from checkmate.machine.own_modules import beyond_ctrl_c, module_command
 from checkmate.progress import Cancelled
 from checkmate.solvers.bounds import below_working_set
 from checkmate.solvers.compile.cache import is_compiled
@@ -193,14 +193,15 @@ def _answers(task: IntervalTask, ops: int, cancelled: Cancelled) -> Iterator[dic
     """
     root = str(Path(checkmate.__file__).parents[1])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    process = subprocess.Popen(
-        module_command("checkmate.solvers.cpsat.child"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": path},
-        text=True,
-    )
+    with beyond_ctrl_c():
+        process = subprocess.Popen(
+            module_command("checkmate.solvers.cpsat.child"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": path},
+            text=True,
+        )
     lines: queue.Queue[str | None] = queue.Queue()
     thread = threading.Thread(target=_talk, args=(process, json.dumps(task.to_json()), lines), daemon=True)
     thread.start()

@@ -24,7 +24,7 @@ from checkmate.ipc.messages import Cancel, Message, MessageTable
 from checkmate.ipc.steps import pack_steps, unpack_ops
 from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
-from checkmate.machine.own_modules import module_command
+from checkmate.machine.own_modules import beyond_ctrl_c, module_command
 from checkmate.solvers.pathcut.cuts import Reach
 from checkmate.solvers.pathcut.messages import (
     PROVER_MESSAGES,
@@ -203,13 +203,14 @@ class ProverProcess(BackgroundProver):
 
     def _start(self) -> None:
         """Start a child, a thread that listens to it and one that writes to it."""
-        child = subprocess.Popen(
-            module_command("checkmate.solvers.pathcut.child"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-        )
+        with beyond_ctrl_c():
+            child = subprocess.Popen(
+                module_command("checkmate.solvers.pathcut.child"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+            )
         self._child, self._busy_with = child, 0
         outbox = self._outbox = queue.SimpleQueue[Message | None]()
         threading.Thread(target=self._listen, args=(child, outbox), daemon=True, name="prover").start()

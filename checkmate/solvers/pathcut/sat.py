@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.ir.graph import Graph
-from checkmate.machine.own_modules import module_command
+from checkmate.machine.own_modules import beyond_ctrl_c, module_command
 from checkmate.progress import Cancelled
 from checkmate.solvers.pathcut.cuts import CutProgram
 from checkmate.solvers.pathcut.program import CutOutcome, cost_bound, start_of, values_of
@@ -106,13 +106,14 @@ class SatProcess:
         return None
 
     def _start(self) -> subprocess.Popen[str]:
-        child = subprocess.Popen(
-            module_command("checkmate.solvers.pathcut.sat_child"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        with beyond_ctrl_c():
+            child = subprocess.Popen(
+                module_command("checkmate.solvers.pathcut.sat_child"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
         self._child, self._lines = child, queue.SimpleQueue()
         threading.Thread(target=_listen, args=(child, self._lines), daemon=True, name="sat").start()
         return child

@@ -29,7 +29,6 @@ def main() -> None:
     """Solve one task after another; the parent kills this process to stop it."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # a library may print to standard output
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-_STEADY, _MOST, _SECONDS = 8, 32, 15.0  # see settled
+_SAME, _STEADY, _MOST, _SECONDS = 4, 8, 32, 15.0  # see settled
 
 
 def settled(peaks: Sequence[int], seconds: float) -> bool:
@@ -23,8 +23,11 @@ def settled(peaks: Sequence[int], seconds: float) -> bool:
 
     Small buffers that outlive a step, such as moving averages, come to lie between the free chunks. So a
     later step may need more than an earlier one. It is enough after 8 steps without a new peak, 32 steps in
-    all, or 15 ``seconds``.
+    all, or 15 ``seconds``; or after 4 steps that all needed the very same bytes: such a step leaves memory as
+    it found it.
     """
+    if len(peaks) >= _SAME and len(set(peaks)) == 1:
+        return True
     quiet = len(peaks) - 1 - peaks.index(max(peaks)) if peaks else 0
     return quiet >= _STEADY or len(peaks) >= _MOST or seconds > _SECONDS
 

@@ -21,7 +21,8 @@ class FreshMeasurement:
     Bytes and seconds are as in ``checkmate.tf.measure.step.measure``. ``curve``: measured requested bytes per
     step of the schedule; empty for the plain step. ``settings``: the device's. ``loss``: None where a step of
     the user's own returns none.
-    ``peaks``: of each metered run.
+    ``peaks``: of each metered run. ``compared``: what ``checkmate.tf.measure.step.compare`` found in the same
+    process; None where it was not compared there.
     """
 
     first_peak_bytes: int
@@ -39,6 +40,7 @@ class FreshMeasurement:
     curve: tuple[int, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     peaks: tuple[int, ...] = ()
+    compared: Mapping[str, Any] | None = None
 
 
 def measure_fresh(
@@ -51,12 +53,15 @@ def measure_fresh(
     region: int = 0,
     history: bool = False,
     xla: XlaEmission | None = None,
+    compare_within: int | None = None,
 ) -> FreshMeasurement:
     """Measure the plain or a scheduled step in a fresh process.
 
     ``schedule``: None for the plain step. ``region``: bytes that its allocator fetches in one piece before
     anything else (``checkmate.tf.room.first_region``). ``history``: also record what the allocator was then
     asked for before the first step. ``xla``: how it is emitted for XLA; None: it is for the executor.
+    ``compare_within``: a scheduled step that shows at most so many bytes is compared with the plain one
+    afterwards, if there is room; None: it is not.
 
     Raises:
         StepTooLargeError: the step has no room in the device's memory.
@@ -64,7 +69,8 @@ def measure_fresh(
     """
     steps = None if schedule is None else schedule.steps.tolist()
     task = {
-        "do": "measure",
+        "do": "measure" if compare_within is None else "measure_and_compare",
+        "within": compare_within,
         "request": request.to_json(),
         "steps": steps,
         "region": region,
@@ -87,12 +93,13 @@ def compare_fresh(
     where: str = "",
     report: Report,
     cancelled: Cancelled,
+    usual: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Compare the scheduled step with the plain one in fresh processes.
 
     Returns what ``compare`` found under ``exact`` (Eigen kernels) and ``usual`` (default kernels; compiled
     where the step is for XLA). ``task``: as for ``checkmate.tf.measure.step.compare``. ``what``: is compared,
-    in words. ``where``: added to the messages, such as ``" at batch 8"``.
+    in words. ``where``: added to the messages, such as ``" at batch 8"``. ``usual``: where that is known.
 
     Raises:
         StepTooLargeError: the plain step does not fit. Others as in ``checkmate.tf.fresh.run_task``.
@@ -106,6 +113,8 @@ def compare_fresh(
         cancelled=cancelled,
         environment=EXACT,
     )
+    if usual is not None:
+        return {"exact": exact, "usual": usual}
     message = f"comparing {what}{where}, {'default kernels' if xla is None else 'compiled by XLA'}"
     usual = run_task({**task, "do": "compare"}, message=message, report=report, cancelled=cancelled)
     return {"exact": exact, "usual": usual}

@@ -9,18 +9,19 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
-from checkmate.errors import CheckmateError, CycleError
+from checkmate.errors import CheckmateError, CycleError, StepTooLargeError
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.load import LoadMeter
-from checkmate.progress import never, silent
+from checkmate.progress import Progress, Report, never, silent
 from checkmate.request import ModelRequest, Target
 from checkmate.tf.costs.session import choose_device, flat_batch, prepare
 from checkmate.tf.devices import (
@@ -74,28 +75,56 @@ def measure(task: Mapping[str, Any]) -> dict[str, Any]:
         StepTooLargeError: the step has no room, or ran out of it.
     """
     with explain_exhausted_memory("the step"):
-        return _measured_step(task)
+        return _measured(_made(task), task)
+
+
+def measure_and_compare(task: Mapping[str, Any], report: Report) -> Iterator[dict[str, Any]]:
+    """Measure a scheduled step, and compare it with the plain one.
+
+    ``task``: as for ``measure``, and ``within`` (bytes): a step that shows more is not compared. Yields what
+    ``measure`` returns; then the same with ``compared``, as ``compare`` returns it, unless the plain step has
+    no room beside. Where comparing ends this process, what was measured stands.
+
+    Raises:
+        As ``measure``.
+    """
+    seed = int(task.get("seed", 0))
+    tf.random.set_seed(seed)  # for steps that draw random numbers without a seed of their own
+    with explain_exhausted_memory("the step"):
+        step = _made(task)
+        saved = [variable.numpy() for variable in step.folded.traced.variables]
+        found = _measured(step, task)
+    yield found
+    if found["peak_bytes"] > task["within"]:
+        return
+    report(Progress("measure", message="comparing it with the plain step, default kernels"))
+    with suppress(StepTooLargeError), explain_exhausted_memory("the plain step"):
+        (compared_,) = _comparison(step.folded, step.batch, saved, [task["steps"]], None)()
+        yield {**found, "compared": compared_}
 
 
 @dataclass(frozen=True, eq=False)
 class _ReadyStep:
     """Hold a compiled step and a batch for it.
 
-    ``small_chunks``: to be made before the first run; None for the plain step.
+    ``small_chunks``: to be made before the first run; None for the plain step. ``kind``: of its device.
+    ``history``: as ``measure`` returns it.
     """
 
     folded: FoldedStep
     function: Any
     batch: Sequence[tf.Tensor]
     small_chunks: SmallChunks | None = None
+    kind: str = "cpu"
+    history: Sequence[tuple[int, int]] = ()
 
     def run(self) -> float:
         """Run the step once to its end; return its loss."""
         return float(run_step(self.function, self.batch)[0].numpy())
 
 
-def _measured_step(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure one step, as ``measure`` does."""
+def _made(task: Mapping[str, Any]) -> _ReadyStep:
+    """Return the step of ``task`` as it is before its first run."""
     request, steps, xla = ModelRequest.from_json(task["request"]), task.get("steps"), emission_of(task)
     made: list[_ReadyStep] = []
 
@@ -113,6 +142,12 @@ def _measured_step(task: Mapping[str, Any]) -> dict[str, Any]:
     if step.small_chunks is not None:
         step.small_chunks.make()
     gc.collect()
+    return replace(step, kind=kind, history=history)
+
+
+def _measured(step: _ReadyStep, task: Mapping[str, Any]) -> dict[str, Any]:
+    """Measure a step, as ``measure`` does."""
+    kind, steps, xla = step.kind, task.get("steps"), emission_of(task)
     found = _metered_runs(step, kind, int(task.get("runs", 3)), settle=steps is not None)
     trace = trace_run(step.run, device=kind)
     graph, own = step.folded.graph, step.folded.traced.unplanned
@@ -125,7 +160,7 @@ def _measured_step(task: Mapping[str, Any]) -> dict[str, Any]:
         "fixed_bytes": graph.fixed_bytes,
         "device": graph.device.name if graph.device else "",
         "settings": {**settings_here(kind).facts(), **({} if xla is None else {"target": Target.XLA.value})},
-        "history": history,
+        "history": step.history,
         "curve": [] if steps is None or xla else measured_curve(step.folded, trace, steps),
     }
 

@@ -20,6 +20,7 @@ from checkmate.errors import CancelledError, StepTooLargeError, WorkerDiedError
 from checkmate.progress import Cancelled, never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf import forks, fresh
+from checkmate.tf.costs.session import prepare
 from checkmate.tf.environment import EXACT
 from checkmate.tf.forks import ForkServers, ReadyProcesses
 
@@ -72,6 +73,15 @@ def test_a_forked_process_measures_what_one_of_its_own_does(
         assert found["fixed_bytes"] == expected["fixed_bytes"] > 0
         assert found["fingerprint"] == expected["fingerprint"]
     assert first["loss"] != again["loss"]  # weights are drawn anew in each
+
+
+def test_a_step_is_compared_where_it_was_measured(servers: ForkServers) -> None:
+    ops = len(prepare(ModelRequest.from_json(TWO_IO), report=silent, cancelled=never).graph.ops)
+    task = {**MEASURE, "do": "measure_and_compare", "steps": list(range(ops))}
+    over, within = run(task={**task, "within": 0}), run(task={**task, "within": 2**40})
+    assert "compared" not in over and set(within) == {*over, "compared"}
+    assert within["compared"]["gradients"] > 0
+    assert within["compared"]["overall_relative_error"] < 1e-4  # default kernels add in any order
 
 
 def test_an_error_is_told_as_by_a_process_of_its_own(

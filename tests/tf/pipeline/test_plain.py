@@ -105,13 +105,13 @@ class Comparisons:
         self.wrong = wrong
         self.tasks: list[dict[str, Any]] = []
 
-    def __call__(self, task: dict[str, Any], **_: Any) -> dict[str, Any]:
+    def __call__(self, task: dict[str, Any], *, usual: Any, **_: Any) -> dict[str, Any]:
         self.tasks.append(task)
         at = task["request"]
         error = self.wrong.get((at["device"], at["batch_size"]))
         if error is not None:
             raise error
-        return {"exact": {}, "usual": {}}
+        return {"exact": {}, "usual": usual or {}}
 
     @property
     def places(self) -> list[tuple[str, int]]:
@@ -119,12 +119,26 @@ class Comparisons:
 
 
 def compared(
-    folded: FoldedStep, batch: int, comparisons: Comparisons, monkeypatch: pytest.MonkeyPatch
+    folded: FoldedStep,
+    batch: int,
+    comparisons: Comparisons,
+    monkeypatch: pytest.MonkeyPatch,
+    usual: dict[str, Any] | None = None,
 ) -> comparing.Compared:
     monkeypatch.setattr(comparing, "compare_fresh", comparisons)
     known = Plain(1, (), batch)
     schedule = Schedule.plain(folded.graph)
-    return compare_where_it_fits(REQUEST, folded, schedule, known, report=silent, cancelled=never)
+    return compare_where_it_fits(
+        REQUEST, folded, schedule, known, usual=usual, report=silent, cancelled=never
+    )
+
+
+def test_what_was_compared_while_measuring_is_of_the_own_batch(
+    folded: FoldedStep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {"loss": 1.0}
+    assert compared(folded, 32, Comparisons({}), monkeypatch, known).found == {"exact": {}, "usual": known}
+    assert compared(folded, 9, Comparisons({}), monkeypatch, known).found == {"exact": {}, "usual": {}}
 
 
 def test_at_its_own_batch_nothing_is_moved(folded: FoldedStep, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,8 +79,10 @@ def test_a_peak_that_varies_is_said(
     ("peaks", "seconds", "enough"),
     [
         ([], 0.0, False),
-        ([5] * 8, 1.0, False),
-        ([5] * 9, 1.0, True),
+        ([5] * 3, 1.0, False),
+        ([5] * 4, 1.0, True),
+        ([6, *[5] * 7], 1.0, False),
+        ([6, *[5] * 8], 1.0, True),
         ([*[5] * 8, 6], 1.0, False),
         ([*[5] * 8, 6, *[5] * 8], 1.0, True),
         (list(range(31)), 1.0, False),
