@@ -14,7 +14,7 @@ import pytest
 from tests.faults.operations import OPERATIONS
 
 LEAST = 200  # faults of each operation
-FEW = ("graph", "schedule")  # the others are seconds each
+FEW = ("journal", "kept plan")  # the others are seconds each
 OTHERS = [
     pytest.param(name, marks=(pytest.mark.heavy, pytest.mark.whole)) for name in OPERATIONS if name not in FEW
 ]

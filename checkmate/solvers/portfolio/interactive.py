@@ -284,7 +284,7 @@ class LiveSolver:
     def _answer_while_compiling(
         self, problem: Problem, options: SolveOptions, listener: Listener
     ) -> SolveOptions:
-        """Solve without compiled code until the search can run, however long that takes."""
+        """Solve without compiled code until the search can run."""
         assert self._compilation is not None
         patient = replace(options, time_limit_s=math.inf)
         start = answer_while_compiling(self._compilation, problem, patient, listener).start

@@ -153,7 +153,6 @@ def test_a_model_is_scaled_by_itself(function: str) -> None:
 
 @pytest.mark.parametrize("function", ["verify", "export", "export_within"])
 def test_another_model_than_that_of_the_graph_is_told_apart(function: str, tmp_path: Path) -> None:
-    """Test that the model is loaded, and the files are read, before anything is measured."""
     graph, schedule = tmp_path / "g.json", str(tmp_path / "s.json")
     checkmate.write_graph(graph, traced(wide(optimizer="sgd", loss="mse")))
     checkmate.write_schedule(schedule, graph, checkmate.solve(graph, "100%", solver="greedy", quiet=True))
