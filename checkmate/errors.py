@@ -348,7 +348,7 @@ class SchemaVersionError(FormatError):
 
 
 class PlanningError(CheckmateError):
-    """Planning a step failed by a fault of this program, which is the cause."""
+    """Planning a step failed by a fault of this program: the cause."""
 
     exit_code = ExitCode.UNEXPECTED
 

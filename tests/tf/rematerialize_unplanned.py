@@ -98,7 +98,7 @@ PROGRAMS: tuple[tuple[Callable[[], tuple[Any, Any, Any]], type[CheckmateError], 
 
 
 def trained(make: Callable[[], tuple[Any, Any, Any]], **options: Any) -> list[float]:
-    """Return the losses of a few steps, within a budget if there are options."""
+    """Return a few steps' losses, within a budget if there are options."""
     keras.utils.set_random_seed(5)
     model, x, y = make()
     if options:

@@ -199,7 +199,10 @@ def _problem_of_constant(value: Any) -> TraceError | None:
 
 
 def _tensor(leaf: Any) -> Any:
-    """Return ``leaf`` as a tensor, sparse or ragged if it is so; None where it cannot be one."""
+    """Return ``leaf`` as a tensor; None where it cannot be one.
+
+    A sparse or ragged one stays so.
+    """
     if isinstance(leaf, (tf.SparseTensor, tf.RaggedTensor)):
         return leaf
     try:

@@ -27,7 +27,7 @@ _MARGIN = 1.02  # of a measured peak: what a budget should allow, since the peak
 
 
 def tell_plan(request: PlanRequest, layout: BatchLayout, sentence: str) -> None:
-    """Tell the first line of what is said of a plan, and log the further ones."""
+    """Tell the first line of a plan's ``sentence``, and log the others."""
     line, *further = sentence.splitlines()
     request.tell(line)
     for each in further:

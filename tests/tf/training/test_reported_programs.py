@@ -24,7 +24,7 @@ pytestmark = [
 
 
 def run(program: str, **environment: str) -> tuple[str, list[str]]:
-    """Return what ``program`` prints, and the lines that ``rematerialize`` says."""
+    """Return what ``program`` prints, and what is said of its plans."""
     name, *words = program.split()
     chosen = {"PYTHONPATH": str(ROOT), "TF_CPU_ALLOCATOR_USE_BFC": "true", "TF_ENABLE_ONEDNN_OPTS": "0"}
     ran = subprocess.run(

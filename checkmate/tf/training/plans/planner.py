@@ -165,7 +165,10 @@ class Planner:
     def _improve(
         self, better: Improvement, measure: Callable[[Report], None], *, ended: bool = False
     ) -> None:
-        """Let ``better`` measure what was found, and train by it where it is over or training has ended."""
+        """Let ``better`` measure what was found.
+
+        It trains by that where the search is over or training has ``ended``.
+        """
         self._better = None  # also where it is interrupted
 
         def improve() -> None:
