@@ -1,4 +1,4 @@
-"""Decide which heavy tests a run takes, and what a test that is not heavy may cost.
+"""Decide which heavy tests run, and what other tests may cost.
 
 A run takes a quarter of the heavy tests: of each file, and of each parametrized test's cases. Which one, the
 commit's hash decides; ``--shard all`` takes them all. What is marked ``whole`` is in every run.
@@ -85,6 +85,6 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def processor_seconds() -> float:
-    """Return what this process and the children that it waited for have used so far."""
+    """Return what this process and its ended children have used so far."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
