@@ -61,8 +61,9 @@ def machine_code_file() -> Path:
     import llvmlite
     from llvmlite import binding
 
+    made_by = (_SOLVERS / "compile" / "machine_code.py").read_text(encoding="utf-8")
     host = f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
-    name = _DIGEST(f"{source_key()} {llvmlite.__version__} {host}".encode()).hexdigest()[:16]
+    name = _DIGEST(f"{source_key()} {llvmlite.__version__} {host} {made_by}".encode()).hexdigest()[:16]
     return cache_folder() / f"{name}.o"
 
 
