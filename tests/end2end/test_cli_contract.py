@@ -8,6 +8,7 @@ measure it.
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -152,7 +153,7 @@ SUCCEEDS: list[tuple[str, int, Keys]] = [
     ),
     ("report s.json g.json -o r.html", 0, {"": "output sections left_out", "sections": "title sources"}),
     (
-        f"explain {LOG}",
+        f"explain {shlex.quote(str(LOG))}",
         0,
         {
             "": "format version name unread warnings records record next",
@@ -232,7 +233,7 @@ COMMANDS = sorted(leaves(build_parser()))
 
 
 def command_of(line: str) -> str:
-    words = line.split()
+    words = shlex.split(line)
     return " ".join(words[:2] if words[0] == "bench" else words[:1])
 
 
@@ -249,14 +250,14 @@ def test_every_command_is_held_here() -> None:
 
 @pytest.mark.parametrize(("line", "code", "keys"), SUCCEEDS, ids=[line for line, _, _ in SUCCEEDS])
 def test_exit_code_and_keys(line: str, code: int, keys: Keys, folder: Path, capsys: Any) -> None:
-    found, text, _ = call(capsys, *line.split(), "--json", "--quiet")
+    found, text, _ = call(capsys, *shlex.split(line), "--json", "--quiet")
     assert (found, missing(one_object(text), keys)) == (code, [])
 
 
 @pytest.mark.parametrize("line", REFUSED)
 def test_bad_input_is_exit_code_2_and_says_so_in_json(line: str, folder: Path, capsys: Any) -> None:
     before = sorted(folder.iterdir())
-    code, text, err = call(capsys, *line.split(), "--json", "--quiet")
+    code, text, err = call(capsys, *shlex.split(line), "--json", "--quiet")
     told = one_object(text)
     assert (code, told["exit_code"]) == (2, 2)
     assert (
@@ -315,7 +316,7 @@ def test_a_measured_step(
     monkeypatch.setattr(pipeline, "export", lambda *_, **__: found)
     for name in ("run", "export_within"):
         monkeypatch.setattr(pipeline, name, lambda *_, **__: RunOutcome(found, result, graph))
-    ended, text, _ = call(capsys, *line.split(), "--json", "--quiet")
+    ended, text, _ = call(capsys, *shlex.split(line), "--json", "--quiet")
     assert (ended, missing(one_object(text), {"": REPORT})) == (code, [])
 
 

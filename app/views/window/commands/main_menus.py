@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtGui import QAction, QActionGroup, QKeySequence
 from PySide6.QtWidgets import QMenu
+from shiboken6 import isValid
 
 from app.actions import ACTIONS, PANELS, Action, Menu, When
 from app.state.constraint_targets import ConstraintKind
@@ -31,7 +32,9 @@ def add_commands(window: MainWindow) -> Mapping[str, QAction]:
     window.addActions([made[entry.id] for entry in ACTIONS if entry.menu is None])
 
     def refresh() -> None:
-        _refresh(window, made)
+        # The session outlives the window, and its last signals may come when Qt has deleted the actions.
+        if isValid(window):
+            _refresh(window, made)
 
     window.what_ifs.changed.connect(refresh)
     window.panels_changed.connect(refresh)
