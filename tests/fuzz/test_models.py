@@ -50,6 +50,7 @@ def tried(folder: Path, kind: str, count: int, seed: int) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.whole
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_breaks_the_reader_of_models(kind: str, tmp_path: Path) -> None:
     tried(tmp_path, kind, 60, seed=1)
@@ -136,6 +137,7 @@ def test_links_in_a_circle_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.whole
 def test_a_file_that_hdf5_reads_for_ever_is_refused() -> None:
     """Test a file that the mutator made.
 

@@ -62,6 +62,7 @@ print(len(cases), found)
 
 
 @pytest.mark.heavy
+@pytest.mark.whole
 def test_no_format_runs_code(tmp_path: Path) -> None:
     told = subprocess.run(
         [sys.executable, "-c", CHILD, str(tmp_path), "150"], capture_output=True, text=True, check=False

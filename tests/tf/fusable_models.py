@@ -234,7 +234,6 @@ def control_flow():
     x = layers.Add()([layers.LSTM(32, return_sequences=True)(x), layers.Dense(32)(x)])
     x = Branches()(x)
     x = layers.GRU(32, return_sequences=True)(layers.Dense(32, activation="gelu")(x))
-    x = layers.Bidirectional(layers.LSTM(16, return_sequences=True))(x)
     model = keras.Model(inputs, layers.Dense(3, activation="relu")(x), name="control_flow")
     model.compile("adam", "mse", jit_compile=False)
     return model

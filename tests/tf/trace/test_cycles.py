@@ -151,6 +151,7 @@ def test_provocations(name: str, randoms: int, torn: int, least: int) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.whole
 @pytest.mark.parametrize("name", ALL)
 def test_provocations_are_bitwise_the_plain_step(name: str, process: TaskProcess) -> None:
     schedules = list(provocations(folded_step(name).graph, seed=7, randoms=1, torn=1))
