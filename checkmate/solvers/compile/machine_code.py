@@ -115,10 +115,10 @@ class MachineCode:
 
         A truth value is returned as a number.
         """
-        wanted = self._types[name]
-        call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._engine.get_function_address(name))
+        wanted, engine = self._types[name], self._engine
+        call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.get_function_address(name))
 
-        def run(*arguments: Any) -> int:
+        def run(*arguments: Any, engine: Any = engine) -> int:  # the engine's end would free the code
             given = slot_types(arguments)
             if given != wanted:
                 raise TypeError(f"{name} was called with {given} instead of {wanted}")
