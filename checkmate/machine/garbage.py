@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
+IMMORTAL = 5000  # objects, at most: from Python 3.12 on, a collection hides those that live for ever
+
+
 @contextmanager
 def only_newer_garbage() -> Iterator[None]:
     """Collect garbage now, and inside this block look at newer objects only.
@@ -18,7 +21,7 @@ def only_newer_garbage() -> Iterator[None]:
     Where the program has hidden objects from the collector itself (``gc.freeze``), that is left as it is.
     """
     gc.collect()
-    own = not gc.get_freeze_count()
+    own = gc.get_freeze_count() < IMMORTAL
     if own:
         gc.freeze()
     try:

@@ -90,7 +90,8 @@ def test_the_sums_of_a_residual_stream_are_kept() -> None:
     assert len(found) >= 5 and set(shapes) == {x.shape}  # each stream has a MiB
     made = {value: fusion for fusion in fused for value in fusion.writes}
     kinds = [{each.name for each in made[value].equations} for value in found]
-    assert all({"add", "add_any"}.intersection(each) for each in kinds), kinds
+    # The slope of tanh is an equation of its own from JAX 0.12 on, and a sum before.
+    assert all({"add", "add_any", "one_minus_square"}.intersection(each) for each in kinds), kinds
     halved = read_program(jax.make_jaxpr(residual)(ws, x[:512]))
     assert not sums(halved, fusions(halved))
     chain = read_program(jax.make_jaxpr(lambda x, w: (jnp.tanh(jnp.sin(x @ w)) @ w).sum())(x, ws[0]))

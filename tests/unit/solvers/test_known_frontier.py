@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Sequence
 from random import Random
 
@@ -283,7 +284,8 @@ def test_costs_that_differ_by_rounding_only_are_one_cost() -> None:
         builder.op(f"op{i}", (), (builder.value(f"v{i}", 5 - i),), cost=cost)
     graph = builder.build()
     plans = [list(plan) for plan in itertools.permutations(range(graph.n))]
-    assert len({check(graph, plan).cost for plan in plans}) > 1
+    if sys.version_info < (3, 12):  # later versions sum without such rounding
+        assert len({check(graph, plan).cost for plan in plans}) > 1
     for plan in plans:
         frontier = Frontier(graph)
         for other in (plan, *plans[::20]):
