@@ -10,7 +10,6 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-
 IMMORTAL = 5000  # objects, at most: from Python 3.12 on, a collection hides those that live for ever
 
 
