@@ -57,11 +57,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return one process more than there are cores.
-
-    A third of the time tests wait, for processes that they start or for the clock.
-    """
-    return usable_cores() + 1
+    """Return how many processors this process may use."""
+    return usable_cores()
 
 
 def pytest_collection_finish() -> None:

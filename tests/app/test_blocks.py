@@ -19,7 +19,7 @@ from checkmate import pipeline
 from checkmate.ir.graph import Graph, GraphBuilder, Phase
 from tests.app.test_timeline import drawn, move
 
-pytestmark = pytest.mark.qt_log_ignore("does not support (raise|grabbing)", extend=True)
+pytestmark = [pytest.mark.heavy, pytest.mark.qt_log_ignore("does not support (raise|grabbing)", extend=True)]
 MIB = 1 << 20
 
 

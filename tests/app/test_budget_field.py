@@ -13,6 +13,8 @@ from checkmate.ir.graph import GraphBuilder
 from checkmate.units import format_bytes, parse_bytes
 from tests.app.windows import open_chain, training_chain
 
+pytestmark = pytest.mark.heavy  # many windows, a second each
+
 
 @pytest.fixture
 def field(window, qtbot):

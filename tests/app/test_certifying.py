@@ -16,7 +16,10 @@ from checkmate.units import format_overhead
 from checkmate.workers.messages.certifier import CertificateWritten
 from tests.app.windows import open_chain
 
-pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", "propagateSizeHints")
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.qt_log_ignore("This plugin does not support", "propagateSizeHints"),
+]
 
 
 def test_a_certificate_is_saved_and_holds(window, qtbot, tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ from tests.app.test_open_and_keys import button
 from tests.app.windows import training_chain
 from tests.graphs_strategies import random_graph, random_steps
 
+pytestmark = pytest.mark.heavy  # many windows, a second each
+
 
 def pairs():
     for seed in range(60):

@@ -25,6 +25,8 @@ from checkmate.formats import write_graph
 from tests.app.test_compare import smaller
 from tests.app.windows import training_chain
 
+pytestmark = pytest.mark.heavy  # many windows, a second each
+
 
 @pytest.fixture
 def explored(window):

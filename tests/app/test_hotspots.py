@@ -18,6 +18,8 @@ from checkmate.memory.suggestions import SuggestionKind
 from checkmate.units import format_bytes
 from tests.app.windows import training_chain
 
+pytestmark = pytest.mark.heavy  # many windows, a second each
+
 
 def opened(window, layers: int = 12):
     """Open a graph without a solver process; put the playhead on its peak.

@@ -16,6 +16,8 @@ from app.views.graph.kept_parts import KeptParts, PartPlace
 from app.views.graph.paint import GraphPainter, Part
 from tests.app.windows import open_chain
 
+pytestmark = pytest.mark.heavy  # many windows, a second each
+
 SIZE = QSize(160, 120)
 
 

@@ -33,7 +33,10 @@ from checkmate.ir.report import MeasuredSchedule
 from checkmate.memory.placement import place
 from tests.app.windows import open_chain, training_chain
 
-pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", "propagateSizeHints")
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.qt_log_ignore("This plugin does not support", "propagateSizeHints"),
+]
 GIB = 2**30
 
 

@@ -19,6 +19,8 @@ from checkmate.ir.graph import CostOrigin, CostUnit, Device, GraphBuilder, Value
 from checkmate.units import format_bytes
 from tests.app.windows import open_chain, training_chain
 
+pytestmark = pytest.mark.heavy  # many windows, a second each
+
 LEFT = Qt.MouseButton.LeftButton
 
 

@@ -22,7 +22,7 @@ from checkmate.errors import UnsafeModelError
 from checkmate.request import ModelRequest
 from tests.app.windows import open_chain
 
-pytestmark = pytest.mark.qt_log_ignore("propagateSizeHints")
+pytestmark = [pytest.mark.heavy, pytest.mark.qt_log_ignore("propagateSizeHints")]
 
 
 def button(widget, text: str) -> QPushButton:

@@ -36,7 +36,10 @@ from tests.app.windows import open_chain, training_chain
 
 BYTES = COLUMNS.index("Bytes")
 LEAST_NAME = 180  # pixels, in which names of 25 letters fit
-pytestmark = pytest.mark.qt_log_ignore("This plugin does not support")  # further windows, without a screen
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.qt_log_ignore("This plugin does not support"),
+]  # further windows, without a screen
 
 
 def test_rows_are_those_of_a_replay_step_by_step() -> None:

@@ -21,7 +21,7 @@ from tests.app.windows import open_chain, training_chain
 
 DATA = Path(__file__).parents[1] / "unit" / "records" / "data"
 LOG, PROFILE = DATA / "oom_2_21.log", DATA / "step.xplane.pb"
-pytestmark = pytest.mark.qt_log_ignore("propagateSizeHints")
+pytestmark = [pytest.mark.heavy, pytest.mark.qt_log_ignore("propagateSizeHints")]
 
 
 def drop(window: MainWindow, path: Path) -> None:

@@ -18,6 +18,8 @@ from checkmate.ir.graph import Graph, GraphBuilder, Phase
 from checkmate.units import format_bytes
 from tests.app.windows import open_chain, training_chain
 
+pytestmark = pytest.mark.heavy  # many windows, a second each
+
 MIB = 2**20
 RESNET = [
     f"conv{stage}_block{block}_{part}_{what}"

@@ -19,6 +19,8 @@ from app.views.window.start.sample_card import SampleCard
 from checkmate.catalog.samples import SAMPLES
 from checkmate.catalog.shown_samples import shown_samples
 
+pytestmark = pytest.mark.heavy  # many windows, a second each
+
 
 def cards_of(window) -> list[SampleCard]:
     return window._start.findChildren(SampleCard)

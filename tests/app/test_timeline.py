@@ -21,7 +21,7 @@ from checkmate.units import format_bytes
 from tests.app.windows import training_chain
 
 # What this platform says when a tooltip comes up.
-pytestmark = pytest.mark.qt_log_ignore("does not support raise", extend=True)
+pytestmark = [pytest.mark.heavy, pytest.mark.qt_log_ignore("does not support raise", extend=True)]
 
 
 def opened(window, qtbot, layers: int = 40):

@@ -11,6 +11,8 @@ from app.presenters.tour import STOPS, Place
 from tests.app.test_open_and_keys import button
 from tests.app.windows import open_chain
 
+pytestmark = pytest.mark.heavy  # many windows, a second each
+
 
 def start(window, qtbot) -> None:
     """Start the tour by its key, on an open graph."""

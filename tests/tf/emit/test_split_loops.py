@@ -21,6 +21,8 @@ from checkmate.tf.trace.coarsen import FoldedStep
 from tests.tf.schedules import recompute_forward
 from tests.tf.task_process import TaskProcess
 
+pytestmark = pytest.mark.heavy  # each emits a loop in parts
+
 MODELS = Path(__file__).parents[1] / "small_models.py"
 PART = re.compile(r"while_(\d+)_of_(\d+)$")
 SPLIT = {"recurrent": (6, 6), "bidirectional": (6, 6, 6), "own_loop": (6,), "early_end": (6,)}

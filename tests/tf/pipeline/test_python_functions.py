@@ -16,6 +16,8 @@ from checkmate import Graph, ModelRequest
 from checkmate.errors import LoadError, ModelReadError, OtherStepError
 from tests.tf.small_models import convnet
 
+pytestmark = pytest.mark.heavy  # each loads and traces a model
+
 BATCH = 64
 
 

@@ -25,6 +25,8 @@ from checkmate.tf.xla.emit import tied_step
 from checkmate.tf.xla.ties import Tied
 from tests.tf.xla.networks import NETWORKS
 
+pytestmark = pytest.mark.heavy  # whole networks are traced
+
 _PRODUCTS = ("MatMul", "BatchMatMul", "Conv2D")
 
 

@@ -22,6 +22,8 @@ from checkmate.tf.xla.ties import Tied, ways_to_order, ways_to_tie
 from tests.graphs_strategies import random_steps
 from tests.tf.xla.steps import run, solved, temp_bytes, temps_by, traced
 
+pytestmark = pytest.mark.heavy  # each compiles
+
 
 def _types(folded: FoldedStep, node: int) -> list[str]:
     return [folded.structure.ops[member].type for member in folded.nodes[node]]

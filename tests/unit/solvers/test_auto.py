@@ -79,6 +79,7 @@ def test_graphs_with_everything(seed: int) -> None:
             assert result.status in (SolveStatus.LIMIT, SolveStatus.INFEASIBLE)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(3))
 def test_a_warm_prover_brings_no_bound_of_the_budget_before(seed: int) -> None:
     """Solve for several budgets with one prover, and alone, and compare."""

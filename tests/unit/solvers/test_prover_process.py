@@ -31,6 +31,8 @@ from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 from tests.unit.solvers.test_local_search import peak_of
 
+pytestmark = pytest.mark.heavy  # processes that are killed and start again
+
 STALL_S = 30.0  # only a prover that never answers waits so long
 KINDS: list[Callable[[Graph], BackgroundProver]] = [ProverProcess, ProverThread]
 both = pytest.mark.parametrize("kind", KINDS, ids=["process", "thread"])

@@ -26,6 +26,8 @@ from checkmate.solvers.repeats.start import blocks_of, repeated_schedules
 from checkmate.solvers.repeats.stretch import dropped_ops, spread, steps_without
 from checkmate.solvers.shared.closures import LazyClosure, closures
 
+pytestmark = pytest.mark.heavy  # large graphs
+
 FORWARD, BACKWARD = 33, 55  # ops of a block
 
 
