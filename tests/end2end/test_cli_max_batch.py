@@ -167,6 +167,7 @@ def test_several_on_an_engine_and_resumed(
     assert "takes one model" in call("paper.unet", "paper.fcn8", "--dimension", "input", "--budget", "1GB")[2]
 
 
+@pytest.mark.heavy
 def test_a_graph_file_cannot_be_measured(at_four: Path, call: Call) -> None:
     why = "a graph has no step to run; give the model itself"
     assert f"not measured: {why}" in call(at_four, "--budget", 800)[1]
