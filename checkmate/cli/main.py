@@ -76,9 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _interrupted_by(interrupt: Interrupt) -> Iterator[None]:
-    """Take it that what fails after Ctrl-C fails because of it.
+    """Treat any error after Ctrl-C as the interrupt.
 
-    A library may turn the interrupt into any error.
+    Libraries may turn it into an error of their own.
     """
     try:
         yield
