@@ -30,6 +30,7 @@ from checkmate.pipeline.claims import require_true
 from checkmate.pipeline.following import FollowingMemory, UntilSettled
 from checkmate.progress import Cancelled, Report, never
 from checkmate.solvers.bounds import WorkingSet, below_minimum, working_set_bound
+from checkmate.solvers.compile.compilation import compile_first
 from checkmate.solvers.constraints import (
     ConstrainedListener,
     ConstrainedMemoryListener,
@@ -261,14 +262,15 @@ class StepSolver:
 
     def solve(self, graph: Graph, budget_bytes: int) -> SolveResult:
         """Solve for a budget in requested bytes."""
+        patience_s = _PATIENCE_SHARE * self.options.time_limit_s
+        followed = UntilSettled(graph, self.report, self.cancelled, patience_s)
+        compile_first(followed.preparing, self.cancelled)  # the limit is for the search alone
         return solve(
             graph,
             budget_bytes,
             solver=self.name,
             options=self.options,
-            listener=UntilSettled(
-                graph, self.report, self.cancelled, _PATIENCE_SHARE * self.options.time_limit_s
-            ),
+            listener=followed,
             constraints=self.constraints,
         )
 

@@ -19,6 +19,7 @@ import select
 import signal
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
@@ -37,12 +38,37 @@ def main() -> int:
     empty = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):
         os.dup2(empty, stream)
-    work = imported()
+    work = _imported(asked)
     while (line := _line(asked)) is not None:
         if "--once" in sys.argv[1:]:
             _become(json.loads(line), work, asked, told)
         _serve(json.loads(line), work, asked, told)
     return 0
+
+
+def _imported(asked: int) -> Work:
+    """Import what measures; the process ends if stdin does meanwhile.
+
+    No thread is left afterwards, as a fork would lose it.
+    """
+    done = os.eventfd(0)
+    watching = threading.Thread(target=_end_without, args=(asked, done))
+    watching.start()
+    try:
+        return imported()
+    finally:
+        os.eventfd_write(done, 1)
+        watching.join()
+        os.close(done)
+
+
+def _end_without(asked: int, done: int) -> None:
+    """End the process when ``asked`` is closed at its other end; return when ``done`` is written to."""
+    poll = select.poll()
+    poll.register(asked, 0)  # without events it tells only of the end
+    poll.register(done, select.POLLIN)
+    if any(file == asked for file, _ in poll.poll()):
+        os._exit(0)
 
 
 def _line(asked: int) -> bytes | None:

@@ -7,7 +7,6 @@ TensorFlow while the last one measures, if there are cores for both.
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import select
@@ -136,7 +135,6 @@ class ForkServer:
                 env=dict(environment),
             )
         self._rest, self._ended = b"", False
-        atexit.register(self.end)  # while it imports TensorFlow, it does not see that its stdin has ended
 
     @property
     def ended(self) -> bool:
@@ -174,7 +172,6 @@ class ForkServer:
     def end(self) -> None:
         """End it, and the process that it forked."""
         self._ended = True
-        atexit.unregister(self.end)
         self._process.kill()
         self._process.wait()
         with suppress(OSError):
@@ -231,7 +228,6 @@ class ReadyProcess:
                 env=dict(environment),
             )
         self.returncode: int | None = None
-        atexit.register(self.end)
 
     @property
     def ended(self) -> bool:
@@ -278,7 +274,6 @@ class ReadyProcess:
 
     def end(self) -> None:
         """End it, whatever it does."""
-        atexit.unregister(self.end)
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):

@@ -57,6 +57,17 @@ def test_a_size_written_as_the_list_writes_it_shows_that_row(window, qtbot, fiel
     assert exploration.budget_bytes == parse_bytes(words) - 1
 
 
+def test_a_number_that_lacks_its_unit_is_not_taken_for_bytes(window, qtbot, field) -> None:
+    exploration, builder = window.session.exploration, GraphBuilder("large")
+    value = builder.value("v", 2**21)
+    builder.op("op", [], [value])
+    exploration.set_graph(builder.build())
+    before = exploration.budget_bytes
+    enter(field, qtbot, "60")
+    assert exploration.budget_bytes == before
+    assert 'write "60%" for a share' in window.explorer.budget._problem.text()
+
+
 def test_what_is_being_typed_is_not_taken_away(window, qtbot, field) -> None:
     qtbot.keyClicks(field, "7")
     window.explorer.budget.choose(int(window.session.exploration.plain.peak_bytes * 0.8))

@@ -29,15 +29,23 @@ def desk():
         yield made
 
 
+@pytest.fixture
+def mine(desk) -> list[str]:
+    """Ask for a schedule where none was asked for yet; return the rows of those that were."""
+    if not desk.state["listed"].get("Mine"):
+        plain = desk.state["shown"]
+        desk.until(lambda: desk.state["known"] > 8, "the frontier is filled")
+        assert desk.state["shown"] == plain, "it changed by itself"
+        x, y, wide, high = desk.panel("entry")
+        desk.hand.click(x + wide / 2, y + high / 2)
+        desk.type("60%")
+        desk.hand.key("Return")
+        desk.until(lambda: bool(desk.state["listed"].get("Mine")), "the solve has ended")
+    return desk.state["listed"]["Mine"]
+
+
+@pytest.mark.usefixtures("mine")
 def test_what_was_asked_for_is_listed_and_stays_on_screen(desk) -> None:
-    plain = desk.state["shown"]
-    desk.until(lambda: desk.state["known"] > 8, "the frontier is filled")
-    assert desk.state["shown"] == plain, "it changed by itself"
-    x, y, wide, high = desk.panel("entry")
-    desk.hand.click(x + wide / 2, y + high / 2)
-    desk.type("60%")
-    desk.hand.key("Return")
-    desk.until(lambda: bool(desk.state["listed"].get("Mine")), "the solve has ended")
     assert desk.state["listed"]["Mine"][0].startswith("60\u00a0% · +")
     shown, end = desk.state["shown"], time.monotonic() + _WATCHED_S
     while time.monotonic() < end:
@@ -46,16 +54,14 @@ def test_what_was_asked_for_is_listed_and_stays_on_screen(desk) -> None:
     assert desk.state["listed"]["Baselines"][0].startswith("Keep everything")
 
 
-def test_a_schedule_gets_a_name_and_loses_it_again(desk) -> None:
-    desk.until(lambda: bool(desk.state["listed"].get("Mine")), "a schedule is mine")
-    before = desk.state["listed"]["Mine"]
+def test_a_schedule_gets_a_name_and_loses_it_again(desk, mine) -> None:
     desk.hand.key("F2")
     desk.still()
     desk.type("for the paper")
     desk.hand.key("Return")
     desk.until(lambda: "for the paper" in desk.state["listed"]["Mine"], "it has the name")
     desk.hand.key("ctrl+z")
-    desk.until(lambda: desk.state["listed"]["Mine"] == before, "the name is gone")
+    desk.until(lambda: desk.state["listed"]["Mine"] == mine, "the name is gone")
 
 
 def test_a_search_leads_to_its_op(desk) -> None:

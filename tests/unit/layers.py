@@ -126,8 +126,9 @@ LAYERS: dict[str, str] = {
     "checkmate.pipeline.following": "solvers.listeners",
     "checkmate.pipeline.claims": "memory solvers.certify",
     "checkmate.pipeline.solving": (
-        "arguments memory pipeline.claims pipeline.following solvers.bounds solvers.constraints "
-        "solvers.listeners solvers.once_bound solvers.portfolio solvers.problem solvers.registry terminal"
+        "arguments memory pipeline.claims pipeline.following solvers.bounds solvers.compile "
+        "solvers.constraints solvers.listeners solvers.once_bound solvers.portfolio solvers.problem "
+        "solvers.registry terminal"
     ),
     "checkmate.pipeline.counted": "pipeline.solving solvers.problem",
     "checkmate.pipeline.segments": "pipeline.solving solvers.constraints solvers.problem",
@@ -199,7 +200,9 @@ LAYERS: dict[str, str] = {
         "bench.common bench.solvers frontiers graphs largest pipeline solvers.once_bound "
         "solvers.problem sweeps text_table"
     ),
-    "app.views.budget": "app.actions app.models app.presenters app.state app.theme app.views.common axis",
+    "app.views.budget": (
+        "app.actions app.models app.presenters app.state app.theme app.views.common arguments axis"
+    ),
     "app.views.graph": "app.actions app.layout app.models app.presenters app.state app.theme",
     "app.views.lists": "app.models app.presenters app.state app.theme app.views.common",
     "app.views.timeline": ("app.actions app.models app.presenters app.theme app.views.common axis memory"),

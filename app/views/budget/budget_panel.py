@@ -21,6 +21,8 @@ from app.views.budget.aim_row import AimRow
 from app.views.budget.budget_field import BudgetField
 from app.views.budget.frontier import FrontierView
 from app.views.common.panel import Panel, label
+from checkmate.arguments import step_budget_of
+from checkmate.errors import UsageError
 from checkmate.units import Budget, format_bytes, parse_budget
 
 DEBOUNCE_MS = 300
@@ -135,9 +137,12 @@ class BudgetPanel(Panel):
             return
         self._entry.setModified(False)
         try:
-            budget = parse_budget(self._entry.text())
+            budget = step_budget_of(parse_budget(self._entry.text()), plain.peak_bytes)
         except ValueError as error:
             self._complain(str(error))
+            return
+        except UsageError as error:
+            self._complain(f"{error}; {error.hint}")
             return
         if budget == Budget():
             self.aim_at_least()
