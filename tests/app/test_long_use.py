@@ -15,8 +15,8 @@ from tests.benchmarks.probe import QtLog, StallProbe
 
 @pytest.mark.heavy
 def test_use_leaves_nothing_in_memory(qapp) -> None:
-    found = measure(Use(moves=100, solves=6, opens=10))
-    assert (found["moves"], found["solves"], found["opens"]) == (100, 6, 10)
+    found = measure(Use(moves=40, solves=3, opens=10))
+    assert (found["moves"], found["solves"], found["opens"]) == (40, 3, 10)
     assert found["warnings"] == [] and found["problems"] == []
     assert found["verdict"]["no_orphans"] and found["verdict"]["every_solve_settled"]
     assert max(found["grown"].values()) <= FEW, found["grown"]

@@ -50,7 +50,6 @@ def tried(folder: Path, kind: str, count: int, seed: int) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.whole
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_breaks_the_reader_of_models(kind: str, tmp_path: Path) -> None:
     tried(tmp_path, kind, 60, seed=1)

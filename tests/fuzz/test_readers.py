@@ -42,7 +42,6 @@ def test_nothing_breaks_a_reader(name: str, tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.heavy
-@pytest.mark.whole
 @pytest.mark.parametrize("name", READERS)
 def test_a_thousand_inputs_break_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

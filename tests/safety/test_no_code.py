@@ -61,11 +61,16 @@ print(len(cases), found)
 """
 
 
-@pytest.mark.heavy
-@pytest.mark.whole
-def test_no_format_runs_code(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "count",
+    [
+        pytest.param(50, marks=(pytest.mark.heavy, pytest.mark.whole)),
+        pytest.param(500, marks=pytest.mark.long),
+    ],
+)
+def test_no_format_runs_code(count: int, tmp_path: Path) -> None:
     told = subprocess.run(
-        [sys.executable, "-c", CHILD, str(tmp_path), "150"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", CHILD, str(tmp_path), str(count)], capture_output=True, text=True, check=False
     )
     assert told.returncode == 0, told.stderr[-2000:]
     assert told.stdout.splitlines()[-1].endswith(" []"), told.stdout[-3000:]
