@@ -1,14 +1,13 @@
 """Decide which heavy tests run, and what other tests may cost.
 
-A run takes a quarter of the heavy tests: of each file, and of each parametrized test's cases. Which one, the
-commit's hash decides; ``--shard all`` takes them all. What is marked ``whole`` is in every run.
+A run takes every fourth heavy test, and so a quarter of each parametrized test's cases. With which it starts,
+the commit's hash decides; ``--shard all`` takes them all. What is marked ``whole`` is in every run.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,13 +59,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     shard = shard_of(config)
     if shard is None:
         return
-    alike = defaultdict(list)
-    for item in items:
-        if item.get_closest_marker("heavy") and not item.get_closest_marker("whole"):
-            alike[item.nodeid.partition("[")[0] if hasattr(item, "callspec") else item.path].append(item)
-    # Of one to three that are alike, one still runs.
-    taken = {id(item) for group in alike.values() for item in group[shard % len(group) :: SHARDS]}
-    left = {id(item): item for group in alike.values() for item in group if id(item) not in taken}
+    shared = (
+        item for item in items if item.get_closest_marker("heavy") and not item.get_closest_marker("whole")
+    )
+    left = {id(item): item for number, item in enumerate(shared) if number % SHARDS != shard}
     if left:
         config.hook.pytest_deselected(items=list(left.values()))
         items[:] = [item for item in items if id(item) not in left]
