@@ -63,7 +63,10 @@ def _imported(asked: int) -> Work:
 
 
 def _end_without(asked: int, done: int) -> None:
-    """End the process when ``asked`` is closed at its other end; return when ``done`` is written to."""
+    """End the process when ``asked`` is closed at its other end.
+
+    Returns when ``done`` is written to.
+    """
     poll = select.poll()
     poll.register(asked, 0)  # without events it tells only of the end
     poll.register(done, select.POLLIN)

@@ -31,7 +31,7 @@ def desk():
 
 @pytest.fixture
 def mine(desk) -> list[str]:
-    """Ask for a schedule where none was asked for yet; return the rows of those that were."""
+    """Return the schedules asked for; ask for one if none was."""
     if not desk.state["listed"].get("Mine"):
         plain = desk.state["shown"]
         desk.until(lambda: desk.state["known"] > 8, "the frontier is filled")
