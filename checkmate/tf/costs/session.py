@@ -133,7 +133,7 @@ def prepare(request: ModelRequest, *, here: bool = False, report: Report, cancel
         stop_if(cancelled)
         report(Progress("trace", message="tracing the training step"))
         if loaded.own is None:
-            traced = trace_step(loaded, for_xla=loaded.jit_compiled)
+            traced = trace_step(loaded, for_xla=loaded.jit_compiled, with_gradients=True)
         else:
             traced = trace_own_step(loaded)
     stop_if(cancelled)

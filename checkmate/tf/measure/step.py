@@ -364,6 +364,8 @@ def compiled_step(
     executor.
     """
     loaded = folded.traced.loaded
+    if steps is None and with_gradients and xla is None and loaded.own is None:
+        return folded.traced.as_traced
     body = step_body(folded, steps, with_gradients=with_gradients, xla=xla)
     compiled = True if xla is not None and xla.compiled else None  # None: as the function that calls it
     function = tf.function(body, autograph=False, jit_compile=compiled)

@@ -141,10 +141,17 @@ class StepMaker(Protocol):
         """Return the step of ``loaded``, a function of flat inputs and labels."""
 
 
-def trace_step(loaded: LoadedModel, make: StepMaker = step_function, *, for_xla: bool = False) -> TracedStep:
+def trace_step(
+    loaded: LoadedModel,
+    make: StepMaker = step_function,
+    *,
+    for_xla: bool = False,
+    with_gradients: bool = False,
+) -> TracedStep:
     """Trace the training step of ``loaded`` for its batch.
 
-    ``for_xla``: XLA is to compile it.
+    ``for_xla``: XLA is to compile it. ``with_gradients``: the concrete function returns the loss, the
+    predictions and the gradients, so that it can be compared with others; else the loss alone.
 
     Raises:
         TraceError: Keras or TensorFlow could not build the step; the message carries their reason.
@@ -155,9 +162,9 @@ def trace_step(loaded: LoadedModel, make: StepMaker = step_function, *, for_xla:
     def note(name: str) -> None:
         borders[name] = len(tf.compat.v1.get_default_graph().get_operations())
 
-    def traced(*tensors: tf.Tensor) -> tf.Tensor:
+    def traced(*tensors: tf.Tensor) -> Any:
         outputs[:] = [make(loaded, note=note)(*tensors)]
-        return outputs[0][0]
+        return outputs[0] if with_gradients else outputs[0][0]
 
     specs = (*loaded.input_specs, *loaded.label_specs)
     try:
