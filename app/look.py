@@ -27,7 +27,7 @@ def main() -> int:
         draw_offscreen()
     if not tell.stage("qt", _qt):
         tell.end()
-    tell.stage("plugin", _plugin)
+    tell.stage("plugin", missing_libraries)
     if sys.argv[1:] == ["screen"]:
         tell.stage("screen", _screen)
         tell.end()
@@ -55,7 +55,7 @@ def _qt() -> str:
     return PySide6.__version__
 
 
-def _plugin() -> list[str]:
+def missing_libraries() -> list[str]:
     """Return the system libraries that the plug-in for X11 lacks."""
     from PySide6.QtCore import QLibraryInfo
 
@@ -67,7 +67,8 @@ def _plugin() -> list[str]:
         said = subprocess.run(["ldd", str(plugin)], capture_output=True, text=True, timeout=_LDD_S).stdout
     except (OSError, subprocess.SubprocessError):
         return []
-    return [line.split()[0] for line in said.splitlines() if "not found" in line]
+    lacking = [line.split()[0] for line in said.splitlines() if "not found" in line]
+    return list(dict.fromkeys(lacking))  # ldd names a library once for each that wants it
 
 
 def _widgets() -> bool:

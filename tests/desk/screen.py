@@ -12,10 +12,13 @@ import struct
 import subprocess
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from app.look import missing_libraries
 
 NEEDED = ("Xvfb", "openbox", "xdotool")
 _PATIENCE_S = 20.0
@@ -24,9 +27,10 @@ _HEADER_SIZE, _WIDTH, _HEIGHT, _LINE_BYTES, _COLORS = 0, 4, 5, 12, 19
 _COLOR_BYTES = 12
 
 
-def missing() -> list[str]:
-    """Return the programs that are needed and not installed."""
-    return [name for name in NEEDED if shutil.which(name) is None]
+@cache
+def missing() -> tuple[str, ...]:
+    """Return the programs and libraries that are needed and not installed."""
+    return (*(name for name in NEEDED if shutil.which(name) is None), *missing_libraries())
 
 
 class Screen:

@@ -78,9 +78,8 @@ def hold(seed: int, held: Held, ops: int | None = None) -> None:
     dice, graph = Random(seed), graph_of(seed, ops)
     held.graphs[_size(graph)] += 1
     low, high = working_set_bound(graph).bytes, pipeline.keep_everything_peak(graph)
-    budgets = sorted(
-        {max(0, low - 1), low, *(low + (high - low) * dice.randrange(1, 8) // 8 for _ in "ab"), high}
-    )
+    between = (low + (high - low) * dice.randrange(1, 8) // 8 for _ in "ab")
+    budgets = sorted({max(1, budget) for budget in (low - 1, low, *between, high)})
     free, limited = Constraints(), random_constraints(dice, graph)
     large = graph.n > 100
     names = (*QUICK, "auto", "local-search") if large else (*QUICK, *TIMED)
