@@ -14,10 +14,7 @@ from enum import Enum
 
 
 class Menu(Enum):
-    """Hold the menus, from left to right.
-
-    ``&`` stands before the letter that opens a menu with Alt.
-    """
+    """Hold the menus, from left to right. ``&`` stands before the letter that opens a menu with Alt."""
 
     FILE = "&File"
     EDIT = "&Edit"

@@ -171,10 +171,7 @@ def _unavailable(line: Line) -> WindowUnavailableError:
 
 
 def _settings() -> QSettings:
-    """Return what the window keeps of itself.
-
-    These are its place, its panels and what the user prefers.
-    """
+    """Return what the window keeps of itself. These are its place, its panels and what the user prefers."""
     from PySide6.QtCore import QSettings
 
     from app.models.opening.recovery import sessions_folder

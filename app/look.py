@@ -40,10 +40,7 @@ def main() -> int:
 
 
 def draw_offscreen() -> None:
-    """Let Qt draw without a screen.
-
-    ``QT_QPA_PLATFORM`` may say otherwise. Call it before Qt starts.
-    """
+    """Let Qt draw without a screen. ``QT_QPA_PLATFORM`` may say otherwise. Call it before Qt starts."""
     if sys.platform == "linux" and not os.environ.get("QT_QPA_PLATFORM"):
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
 

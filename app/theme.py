@@ -130,7 +130,6 @@ class ThemeChoice(Enum):
     SYSTEM = "system"
 
     def theme(self, system: Qt.ColorScheme) -> Theme:
-        """Return the theme that this means where the system has this scheme."""
         return THEMES.get(self.value) or (DARK if system == Qt.ColorScheme.Dark else LIGHT)
 
 
@@ -160,7 +159,6 @@ class CurrentTheme(QObject):
         hints.colorSchemeChanged.connect(self._on_system)
 
     def color(self, role: str, alpha: int = 255) -> QColor:
-        """Return the token ``role`` as a colour."""
         return self.now.color(role, alpha)
 
     def choose(self, choice: ThemeChoice) -> None:

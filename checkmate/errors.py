@@ -102,10 +102,7 @@ _UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udff
 
 
 def one_line(text: str) -> str:
-    """Return ``text`` without line breaks and control characters.
-
-    It is cut in the middle if it is long.
-    """
+    """Return ``text`` without line breaks and control characters. It is cut in the middle if it is long."""
     if len(text) > LONGEST:
         text = f"{text[:_CUT]} … {text[_CUT + 3 - LONGEST :]}"
     return _UNSHOWN.sub("\ufffd", text)
@@ -116,10 +113,7 @@ class UsageError(CheckmateError):
 
 
 class UnknownNameError(UsageError):
-    """The graph has no value, op or layer of this name.
-
-    ``near`` are names it has that look alike.
-    """
+    """The graph has no value, op or layer of this name. ``near`` are names it has that look alike."""
 
     def __init__(self, *, kind: str, name: str, near: tuple[str, ...] = ()) -> None:
         like = " or ".join(repr(entry) for entry in near)
@@ -145,10 +139,7 @@ class ModelReadError(LoadError):
 
 
 class UnsafeModelError(LoadError):
-    """Opening the model would run code that is stored inside it.
-
-    Nobody has allowed that.
-    """
+    """Opening the model would run code that is stored inside it. Nobody has allowed that."""
 
 
 class TraceError(CheckmateError):
@@ -176,10 +167,7 @@ class StepTooLargeError(ProfileError):
 
 
 class MeterMissingError(ProfileError):
-    """This process's allocator counts nothing.
-
-    So no peak can be measured in this process.
-    """
+    """This process's allocator counts nothing. So no peak can be measured in this process."""
 
     def __init__(self, meter: str) -> None:
         super().__init__(
@@ -267,10 +255,7 @@ class SolverCrashedError(SolveError):
 
 
 class NoScheduleError(SolveError):
-    """A schedule was required, and the solve ended without one.
-
-    None was found within a limit.
-    """
+    """A schedule was required, and the solve ended without one. None was found within a limit."""
 
 
 class InfeasibleError(NoScheduleError):
@@ -292,10 +277,7 @@ class SolveFailedError(NoScheduleError):
 
 
 class BudgetBelowMinimumError(InfeasibleError):
-    """The budget is below what one op needs by itself.
-
-    So no schedule exists in any order.
-    """
+    """The budget is below what one op needs by itself. So no schedule exists in any order."""
 
     def __init__(
         self, *, budget: int, needed: int, op: str, values: tuple[str, ...] = (), at_end: bool = False
@@ -337,10 +319,7 @@ class NotApplicableError(CheckmateError):
 
 
 class FormatError(ContentError):
-    """A file is not what it should be.
-
-    The message names the file and the field.
-    """
+    """A file is not what it should be. The message names the file and the field."""
 
 
 class SchemaVersionError(FormatError):

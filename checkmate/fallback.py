@@ -67,9 +67,6 @@ def unplanned(
     what: str = "this step cannot be scheduled",
     then: str = "It trains as before.",
 ) -> str:
-    """Say ``what`` could not be planned, and why.
-
-    Say also what happens ``then``, and what to do.
-    """
+    """Say ``what`` could not be planned, and why. Say also what happens ``then``, and what to do."""
     way_out = f" To change that, {error.hint.rstrip('.')}." if error.hint else ""
     return f"{what}: {one_line(str(error)).rstrip('. ')}. {then}{way_out}"

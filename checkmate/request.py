@@ -70,7 +70,6 @@ class ModelRequest:
         return self.name or self.model
 
     def at_batch(self, size: int) -> ModelRequest:
-        """Return the request for batches of ``size`` and no other."""
         return replace(self, batch_size=size, batch_chosen=True)
 
     def to_json(self) -> dict[str, Any]:
@@ -79,10 +78,7 @@ class ModelRequest:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelRequest:
-        """Return the request that ``to_json`` described.
-
-        Unknown fields are ignored.
-        """
+        """Return the request that ``to_json`` described. Unknown fields are ignored."""
         known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         if known.get("input_shape") is not None:
             known["input_shape"] = tuple(known["input_shape"])

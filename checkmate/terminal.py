@@ -115,7 +115,6 @@ class _TimeColumn(ProgressColumn):
     """Show the seconds of a stage, and about how many are left."""
 
     def render(self, task: Task) -> Text:
-        """Return the text for a task."""
         return Text(time_words(task.elapsed or 0.0, task.time_remaining))
 
 

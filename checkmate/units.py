@@ -125,10 +125,7 @@ def parse_overhead(text: str) -> float:
 
 
 def format_bytes(count: float) -> str:
-    """Write three significant digits in binary units.
-
-    For example ``6.50 GiB``, ``948 MiB``, ``17 B``.
-    """
+    """Write three significant digits in binary units. For example ``6.50 GiB``, ``948 MiB``, ``17 B``."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if abs(size) < 1000 or unit == "TiB":

@@ -82,10 +82,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def chain() -> Graph:
-    """Return eight layers and their gradients.
-
-    Keep-everything needs 90 bytes, any schedule at least 40.
-    """
+    """Return eight layers and their gradients. Keep-everything needs 90 bytes, any schedule at least 40."""
     return training_chain(8)
 
 

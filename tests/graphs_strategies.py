@@ -110,18 +110,12 @@ def training_chain(layers: int, *, bytes_: int = 10, cost: float = 1.0) -> Graph
 
 
 def published_graphs() -> list[Path]:
-    """Return the published graph files, if any.
-
-    They lie beside the repository.
-    """
+    """Return the published graph files, if any. They lie beside the repository."""
     return sorted(path for path in (SHARED / "graphs").rglob("*.json"))
 
 
 def replay_tool() -> ModuleType | None:
-    """Return the plain replay program as a module, or None.
-
-    It lies beside the repository, if at all.
-    """
+    """Return the plain replay program as a module, or None. It lies beside the repository, if at all."""
     path = SHARED / "tools" / "replay.py"
     if not path.is_file():
         return None

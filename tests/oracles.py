@@ -46,10 +46,7 @@ class Optimum:
 def optimum(
     graph: Graph, budget_bytes: int, order: Order = Order.ANY, once: Collection[int] = ()
 ) -> Optimum | None:
-    """Return the cheapest schedule within the budget, or None.
-
-    It runs the ops in ``once`` only once.
-    """
+    """Return the cheapest schedule within the budget, or None. It runs the ops in ``once`` only once."""
     kept = sum(1 << v for v in range(graph.m) if graph.values[v].keep and graph.producer[v] >= 0)
     everything = (1 << graph.n) - 1
     start = _State(0, -1, ())

@@ -39,7 +39,6 @@ class Box:
 
     @property
     def x(self) -> float:
-        """Return the left edge."""
         return self.column * (BOX_WIDTH + GAP)
 
 
@@ -75,15 +74,11 @@ class GraphLayout:
 
     @property
     def width(self) -> float:
-        """Return the width of all columns."""
         return self.columns * (BOX_WIDTH + GAP) - GAP
 
 
 class Folding:
-    """The layers of one graph as a tree, and its layouts.
-
-    There is a layout for any choice of open groups.
-    """
+    """The layers of one graph as a tree, and its layouts. There is a layout for any choice of open groups."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -93,7 +88,6 @@ class Folding:
         self.root = group_tree(names, find_runs(graph, self._layer_of, names))
 
     def opened_by_default(self, most_columns: int) -> Opened:
-        """Return the groups to open so that at most ``most_columns`` are shown."""
         return opened_by_default(self.root, max(1, min(most_columns, MOST_BOXES // 2)))
 
     def groups_around(self, op: int) -> Opened:
@@ -131,10 +125,7 @@ class Folding:
         return opened | {block.key for block in run.children if block.first <= layer < block.last}
 
     def folding(self, opened: Opened, key: tuple[int, int]) -> Opened:
-        """Return the groups to open so that this group is not.
-
-        Blocks equal to it change along with it.
-        """
+        """Return the groups to open so that this group is not. Blocks equal to it change along with it."""
         run = next((run for run in self.runs if run.key == key), None)
         return opened - {key} if run is None else self._folded(opened, run)
 

@@ -86,10 +86,7 @@ def _of_run(names: Sequence[str], tokens: Sequence[Sequence[int]], run: BlockRun
 
 
 def _divide(names: Sequence[str], tokens: Sequence[Sequence[int]], root: Group, wide: Group | None) -> None:
-    """Give a group its children, and those theirs.
-
-    ``wide``: it may have twice as many.
-    """
+    """Give a group its children, and those theirs. ``wide``: it may have twice as many."""
     pending = [root]
     while pending:
         group = pending.pop()

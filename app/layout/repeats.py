@@ -38,11 +38,9 @@ class BlockRun:
 
     @property
     def last(self) -> int:
-        """Return one past the last layer."""
         return self.first + self.length * self.copies
 
     def blocks(self) -> list[range]:
-        """Return the layers of each block."""
         return [range(at, at + self.length) for at in range(self.first, self.last, self.length)]
 
 

@@ -35,12 +35,10 @@ class Comparison(QObject):
 
     @property
     def active(self) -> bool:
-        """Return whether there is something to compare."""
         return self.other is not None and self._exploration.shown is not None
 
     @property
     def difference(self) -> Difference | None:
-        """Return the difference of A from B."""
         shown, other = self._exploration.shown, self.other
         if shown is None or other is None:
             return None

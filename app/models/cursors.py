@@ -41,7 +41,6 @@ class Playhead(QObject):
 
     @property
     def playing(self) -> bool:
-        """Return whether the playback runs."""
         return self._timer.isActive()
 
     def set_count(self, count: int) -> None:
@@ -81,19 +80,15 @@ class Playhead(QObject):
         self.play(not self.playing)
 
     def next_step(self) -> None:
-        """Go one step forward."""
         self.seek(self.step + 1)
 
     def previous_step(self) -> None:
-        """Go one step back."""
         self.seek(self.step - 1)
 
     def first_step(self) -> None:
-        """Go to the first step."""
         self.seek(0)
 
     def last_step(self) -> None:
-        """Go to the last step."""
         self.seek(self.count - 1)
 
     def _tell(self) -> None:

@@ -123,15 +123,11 @@ class Exploration(QObject):
 
     @property
     def frontier(self) -> Frontier | None:
-        """Return the frontier under the constraints."""
         return None if self.what_if is None else self.what_if.frontier
 
     @property
     def known(self) -> list[ListedSchedule]:
-        """Return the points of the frontier under the constraints.
-
-        Their peaks rise and their costs fall.
-        """
+        """Return the points of the frontier under the constraints. Their peaks rise and their costs fall."""
         return [] if self.what_if is None else self.what_if.known
 
     @property
@@ -164,10 +160,7 @@ class Exploration(QObject):
         self.shown_changed.emit()
 
     def forget(self) -> None:
-        """Let go of the graph and of all that is known of it.
-
-        Nothing is explored here any more.
-        """
+        """Let go of the graph and of all that is known of it. Nothing is explored here any more."""
         self.graph = self.what_if = self.unconstrained = self.shown = self.solve = self.standing = None
         self._what_ifs, self._proved, self._measured, self._waiting = {}, (), {}, {}
         self._display_queue.drop()
@@ -310,10 +303,7 @@ class Exploration(QObject):
 
     @property
     def least_of_all(self) -> int:
-        """Return the proved bound without constraints.
-
-        No schedule has a smaller peak.
-        """
+        """Return the proved bound without constraints. No schedule has a smaller peak."""
         return 0 if self.unconstrained is None else self.unconstrained.least_possible
 
     def set_budget(self, budget_bytes: int) -> None:
@@ -331,7 +321,6 @@ class Exploration(QObject):
 
     @property
     def asked(self) -> AskedFor:
-        """Return where the slider stands."""
         return AskedFor(self.budget_bytes) if self.aim is None else AskedFor(aim=self.aim)
 
     def move(self, asked: AskedFor) -> None:
@@ -402,7 +391,6 @@ class Exploration(QObject):
         self._display_queue.start()
 
     def _due(self) -> ListedSchedule | None:
-        """Return the schedule that should be on screen."""
         if self._chosen or self.what_if is None:
             return self.shown
         return self.what_if.best_for(self.budget_bytes) or self.what_if.known[0]
@@ -460,10 +448,7 @@ class Exploration(QObject):
 
     @property
     def by_hand(self) -> bool:
-        """Return whether the user chose the schedule that is on screen.
-
-        Otherwise it is the budget's own.
-        """
+        """Return whether the user chose the schedule that is on screen. Otherwise it is the budget's own."""
         return self._chosen
 
     @property
@@ -593,10 +578,7 @@ class Exploration(QObject):
                 self.listing.answer(asked, found)
 
     def begin_solve(self, job: int) -> None:
-        """Begin a solve for the current budget or aim.
-
-        What is already known of it is its first result.
-        """
+        """Begin a solve for the current budget or aim. What is already known of it is its first result."""
         assert self.what_if is not None
         before = self.solve
         if before is not None and before.running and time.monotonic() - before.started > _LOOKED_AT_S:

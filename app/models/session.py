@@ -138,10 +138,7 @@ class Session(QObject):
             self.failed.emit(str(error), error.hint)
 
     def _leave_device(self) -> None:
-        """Give up what is being read or profiled.
-
-        It is called when something else is to be opened.
-        """
+        """Give up what is being read or profiled. It is called when something else is to be opened."""
         self.opening.forget()
         if self._source is _Source.PROFILE:
             self._end_device()
@@ -263,10 +260,7 @@ class Session(QObject):
         return True
 
     def report(self, path: Path) -> bool:
-        """Write a page about what is on screen, in one file.
-
-        Return False where that cannot be begun now.
-        """
+        """Write a page about what is on screen, in one file. Return False where that cannot be begun now."""
         reported = self.exploration.reported()
         if reported is None:
             self.failed.emit("There is nothing to report yet.", "Open a model or a graph first.")
@@ -366,10 +360,7 @@ class Session(QObject):
         self.exported.emit(report)
 
     def cancel_device(self) -> None:
-        """Stop the device job.
-
-        The process is ended where it does not answer in two seconds.
-        """
+        """Stop the device job. The process is ended where it does not answer in two seconds."""
         job = self._device_job
         if self._source is not _Source.FILE:
             self.opening.forget()  # what it sent and is being read
@@ -435,10 +426,7 @@ class Session(QObject):
 
 
 def _scaled(body: bytes) -> Opened:
-    """Read a scaled graph and its schedule.
-
-    The slider then stands on the schedule's budget.
-    """
+    """Read a scaled graph and its schedule. The slider then stands on the schedule's budget."""
     data = json.loads(body)
     graph = graph_from_json(Path("scaled"), data["graph"])
     result = result_from_json(Path("scaled"), data["schedule"], graph)

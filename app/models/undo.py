@@ -146,10 +146,7 @@ class ShownEdits:
         self._push("Show another schedule", replace(self._now, shown=found, asked=asked, by_hand=True))
 
     def compare(self, other: ListedSchedule | None) -> None:
-        """Compare the schedule on screen with another one (B).
-
-        None ends the comparison.
-        """
+        """Compare the schedule on screen with another one (B). None ends the comparison."""
         text = "Compare schedules" if other is not None else "Stop comparing"
         self._push(text, replace(self._now, other=other))
 
@@ -183,7 +180,6 @@ class ListEdits:
         self._exploration, self._stack = exploration, stack
 
     def pin(self, found: ListedSchedule) -> None:
-        """Pin a schedule, or unpin it."""
         own = self._entry(found)
         self._push(
             "Unpin a schedule" if own.pinned else "Pin a schedule", replace(own, pinned=not own.pinned)
@@ -202,10 +198,7 @@ class ListEdits:
         return self._exploration.listing.own.of(found) is not None
 
     def remove(self, found: ListedSchedule) -> None:
-        """Remove a schedule from the user's own list.
-
-        What is known of the trade-off stays.
-        """
+        """Remove a schedule from the user's own list. What is known of the trade-off stays."""
         if self.can_remove(found):
             self._stack.push(_ListChange(self._exploration, "Remove a schedule", found, None))
 
@@ -249,10 +242,7 @@ class WhatIfs(QObject):
         self._asked = None
 
     def ask(self) -> None:
-        """Solve for where the slider stands.
-
-        Undo moves the slider back to where it stood when last asked.
-        """
+        """Solve for where the slider stands. Undo moves the slider back to where it stood when last asked."""
         before, after = self._asked or self._exploration.opened_at, self._exploration.asked
         if self._exploration.graph is None or after == before:
             self._session.solve()
@@ -297,22 +287,18 @@ class WhatIfs(QObject):
         return op_target(graph, op, short_name(graph.ops[op].name)) if graph.ops[op].recomputable else None
 
     def is_set(self, kind: ConstraintKind, target: ConstraintTarget | None) -> bool:
-        """Return whether the constraint applies."""
         return target is not None and is_set(self._exploration.constraints, kind, target)
 
     def switch(self, kind: ConstraintKind, target: ConstraintTarget | None = None) -> None:
-        """Switch a constraint of ``target``, or of what is selected."""
         target = target or self.target
         if target is not None and target.names(kind):
             before = self._exploration.constraints
             self._change(sentence(before, kind, target), switched(before, kind, target))
 
     def can_switch(self, kind: ConstraintKind) -> bool:
-        """Return whether what is selected can have this constraint."""
         return self.target is not None and bool(self.target.names(kind))
 
     def clear(self) -> None:
-        """Drop all constraints."""
         self._change("Clear the constraints", Constraints())
 
     def recompute_gradients(self, on: bool) -> None:

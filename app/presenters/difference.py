@@ -113,10 +113,7 @@ def compared_image(
 def _occupied(
     matrices: StageMatrices, order: NDArray[np.int32], which: str, most: int, part: Cells
 ) -> NDArray[np.bool_]:
-    """Return which cells of the image have anything set, as bools.
-
-    Columns and stages are in ``order``.
-    """
+    """Return which cells of the image have anything set, as bools. Columns and stages are in ``order``."""
     n = matrices.n
     row_bins, column_bins = part.row_bins(n, most), part.column_bins(n, most)
     place = _places(order)[matrices.order]  # of this schedule's columns and stages
@@ -137,7 +134,6 @@ def _occupied(
 
 
 def _places(order: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return where each op stands in ``order``."""
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return place

@@ -43,7 +43,6 @@ class Side:
 
     @property
     def graph(self) -> Graph:
-        """Return the graph."""
         return self.plain.graph
 
 
@@ -64,10 +63,7 @@ class LayerPair:
 
 
 def within(known: Sequence[ListedSchedule], budget_bytes: int) -> ListedSchedule:
-    """Return the cheapest schedule within the budget.
-
-    Where none fits, it is the smallest.
-    """
+    """Return the cheapest schedule within the budget. Where none fits, it is the smallest."""
     return next((one for one in reversed(known) if one.peak_bytes <= budget_bytes), known[0])
 
 
@@ -239,10 +235,7 @@ def _batch_factor(a: Graph, b: Graph) -> str:
 
 
 def _types(graph: Graph) -> str:
-    """Return the types of the values by their share of the bytes.
-
-    The largest share comes first.
-    """
+    """Return the types of the values by their share of the bytes. The largest share comes first."""
     sizes: Counter[str] = Counter()
     for value in graph.values:
         if value.alias_of is None:

@@ -36,7 +36,6 @@ class OpLink:
 
     @classmethod
     def at(cls, step: int, name: str, figure: str = "", detail: str = "", *, op: int = -1) -> OpLink:
-        """Return what happens at a step, which it leads to."""
         return cls(f"step {step + 1}", name, figure, detail, op, step=step)
 
 

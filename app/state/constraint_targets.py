@@ -37,11 +37,9 @@ class ConstraintTarget:
     layers: tuple[str, ...] = ()
 
     def names(self, kind: ConstraintKind) -> tuple[str, ...]:
-        """Return the names that the constraint lists."""
         return self.layers or (self.values if kind is ConstraintKind.KEEP else (self.op,))
 
     def field(self, kind: ConstraintKind) -> str:
-        """Return the field of ``Constraints`` that lists them."""
         return f"{kind.value}_groups" if self.layers else kind.value
 
 

@@ -86,20 +86,15 @@ class ListedSchedule:
 
     @property
     def graph(self) -> Graph:
-        """Return the graph that it schedules, without the constraints."""
         return self.constrained.graph
 
     @cached_property
     def schedule(self) -> Schedule:
-        """Return the schedule's steps."""
         return Schedule.of(self.graph, self.point.schedule.steps)
 
     @cached_property
     def key(self) -> bytes:
-        """Return the digest of its steps.
-
-        Two schedules with the same steps are one.
-        """
+        """Return the digest of its steps. Two schedules with the same steps are one."""
         return steps_key(self.schedule.steps)
 
     @property
@@ -114,12 +109,10 @@ class ListedSchedule:
 
     @property
     def budget_bytes(self) -> int:
-        """Return the budget that it was made for."""
         return self.point.budget_bytes
 
     @property
     def solver(self) -> str:
-        """Return the solver that made it."""
         return self.point.solver
 
     @property
@@ -145,10 +138,7 @@ class ListedSchedule:
 
     @property
     def overhead(self) -> float:
-        """Return the extra cost as a fraction.
-
-        It is the cost beyond that of computing everything once.
-        """
+        """Return the extra cost as a fraction. It is the cost beyond that of computing everything once."""
         extra = self.cost / self.graph.base_cost - 1 if self.graph.base_cost > 0 else 0.0
         return extra if abs(extra) > _ROUNDING - 1 else 0.0  # else a sum in another order is -0.0 %
 
@@ -165,7 +155,6 @@ class ListedSchedule:
 
     @cached_property
     def matrices(self) -> StageMatrices:
-        """Return the matrices R and S."""
         return self.schedule.matrices(self.graph)
 
     @cached_property
@@ -175,7 +164,6 @@ class ListedSchedule:
 
     @property
     def prepared(self) -> bool:
-        """Return whether all that is drawn of it has been computed."""
         return {"timeline", "matrices"} <= vars(self).keys()
 
     def prepare(self) -> None:
@@ -183,10 +171,7 @@ class ListedSchedule:
         _ = self.timeline, self.matrices
 
     def result(self) -> SolveResult:
-        """Return it as a solver's result, for files and export.
-
-        The constraints are among its assumptions.
-        """
+        """Return it as a solver's result, for files and export. The constraints are among its assumptions."""
         return SolveResult(
             status=SolveStatus.OPTIMAL if self.optimal else SolveStatus.FEASIBLE,
             solver=self.solver,
@@ -328,10 +313,7 @@ class WhatIf:
         return new
 
     def found(self, result: SolveResult) -> ListedSchedule:
-        """Return a schedule in the form of the frontier's points.
-
-        It need not be on the frontier.
-        """
+        """Return a schedule in the form of the frontier's points. It need not be on the frontier."""
         assert result.cost is not None and result.peak_bytes is not None
         point = FrontierPoint(
             result.require_schedule(),

@@ -94,7 +94,6 @@ class OwnSchedules:
             self._entries[found.key] = OwnSchedule(found, asked)
 
     def clear(self) -> None:
-        """Empty the list."""
         self._entries.clear()
 
 

@@ -25,7 +25,6 @@ class Aim:
 
     @property
     def limited(self) -> bool:
-        """Return whether the cost is limited."""
         return math.isfinite(self.max_overhead)
 
     @property
@@ -50,7 +49,6 @@ class AskedFor:
 
     @property
     def words(self) -> str:
-        """Return the words for the undo menu."""
         return "Move the budget" if self.aim is None else f"Least memory {self.aim.words}"
 
 
@@ -111,7 +109,6 @@ class Solve:
 
     @property
     def running(self) -> bool:
-        """Return whether it still runs."""
         return self.status == "solving"
 
     @property

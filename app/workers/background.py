@@ -31,7 +31,6 @@ class Background(QObject):
 
     @property
     def busy(self) -> bool:
-        """Return whether the work goes on."""
         return self._thread is not None
 
     def start(self, work: Callable[[], None]) -> bool:
@@ -55,10 +54,7 @@ class Background(QObject):
         return True
 
     def close(self, patience_s: float) -> None:
-        """Wait for the work to end, at most ``patience_s`` seconds.
-
-        ``done`` is not emitted any more.
-        """
+        """Wait for the work to end, at most ``patience_s`` seconds. ``done`` is not emitted any more."""
         self._poll.stop()
         if self._thread is not None:
             self._thread.join(patience_s)

@@ -60,7 +60,6 @@ class WorkerProcess(QObject):
 
     @property
     def running(self) -> bool:
-        """Return whether the process is there."""
         return self._process is not None and self._process.state() != QProcess.ProcessState.NotRunning
 
     @property
@@ -184,10 +183,7 @@ class WorkerProcess(QObject):
         self._end(f"The {self._name} process did not answer and was ended. {self._at_death}")
 
     def _end(self, sentence: str) -> None:
-        """End a process that cannot be relied on.
-
-        It starts again when it is sent something.
-        """
+        """End a process that cannot be relied on. It starts again when it is sent something."""
         self.stop()
         self._restarts += 1
         self.died.emit(sentence)

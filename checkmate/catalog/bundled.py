@@ -38,10 +38,7 @@ def graph_files() -> list[Path]:
 
 
 def graph_name(path: Path) -> str:
-    """Return the name of the bundled graph in ``path``.
-
-    Commands accept it; for example ``unet-b8.graph``.
-    """
+    """Return the name of the bundled graph in ``path``. Commands accept it; for example ``unet-b8.graph``."""
     return path.name.split(".")[0] + _GRAPH
 
 

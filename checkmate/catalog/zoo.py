@@ -74,9 +74,6 @@ ZOO: tuple[ZooModel, ...] = (
 
 
 def find_zoo_model(spec: str) -> ZooModel | None:
-    """Return the model that ``spec`` names, if there is one.
-
-    ``spec`` is ``zoo.NAME`` or the bare name.
-    """
+    """Return the model that ``spec`` names, if there is one. ``spec`` is ``zoo.NAME`` or the bare name."""
     name = spec.removeprefix(PREFIX)
     return next((model for model in ZOO if model.name == name), None)

@@ -26,10 +26,7 @@ _ROOM, _LEAST_TOP = (
 
 @dataclass(frozen=True)
 class _Series:
-    """Hold baselines with the same points; they are drawn once.
-
-    The label has all their names.
-    """
+    """Hold baselines with the same points; they are drawn once. The label has all their names."""
 
     names: tuple[str, ...]
     points: tuple[CurvePoint, ...]
@@ -46,10 +43,7 @@ def svg_text(found: TradeOff) -> str:
 
 
 def curve_svg(found: Curve, subtitle: str = "") -> str:
-    """Return the picture of a curve.
-
-    ``subtitle`` replaces the words on how it was solved.
-    """
+    """Return the picture of a curve. ``subtitle`` replaces the words on how it was solved."""
     series = list(_series(found))
     name, unit = byte_unit(found.plain_peak_bytes)
     chart = Chart(x=_x_range(found, unit), y=(0.0, _top(found)))
@@ -81,10 +75,7 @@ def _x_range(found: Curve, unit: int) -> tuple[float, float]:
 
 
 def _top(found: Curve) -> float:
-    """Return the highest extra cost drawn, in percent.
-
-    Baselines above it are marked at the upper edge.
-    """
+    """Return the highest extra cost drawn, in percent. Baselines above it are marked at the upper edge."""
     curve = max((found.percent(point.cost) for point in found.best), default=0.0)
     others = [found.percent(point.cost) for baseline in found.baselines for point in baseline.points]
     return max(1.0, 1.12 * min(max([curve, *others]), max(_ROOM * curve, _LEAST_TOP)), 1.08 * curve)
@@ -103,10 +94,7 @@ def _subtitle(found: Curve) -> str:
 
 
 def _stairs(corners: Sequence[tuple[float, float]], end: float) -> list[tuple[float, float]]:
-    """Return the corners of a stepped curve.
-
-    It keeps each corner's height until the next corner's place.
-    """
+    """Return the corners of a stepped curve. It keeps each corner's height until the next corner's place."""
     points: list[tuple[float, float]] = []
     for x, y in corners:
         if points:
@@ -118,10 +106,7 @@ def _stairs(corners: Sequence[tuple[float, float]], end: float) -> list[tuple[fl
 
 
 def _curve(chart: Chart, found: Curve, unit: int) -> None:
-    """Draw the band between the proved bound and the curve found.
-
-    Both edges are drawn too.
-    """
+    """Draw the band between the proved bound and the curve found. Both edges are drawn too."""
     end = chart.x[1]
     best = _stairs([(p.peak_bytes / unit, found.percent(p.cost)) for p in found.best], end)
     bounds = [(b, low) for b, low in found.bounds if math.isfinite(low)]
@@ -149,7 +134,6 @@ def _curve(chart: Chart, found: Curve, unit: int) -> None:
 
 
 def _height(stairs: Sequence[tuple[float, float]], x: float) -> float:
-    """Return the curve's height just right of ``x``."""
     return next((y for at, y in reversed(stairs) if at <= x), stairs[0][1])
 
 
@@ -195,10 +179,7 @@ def _budget(chart: Chart, found: Curve, row: CurveRow, unit: int, labels: LabelP
 
 
 def _series(found: Curve) -> Iterator[_Series]:
-    """Yield the baselines that have schedules.
-
-    Those with the same points, as on a chain, come once.
-    """
+    """Yield the baselines that have schedules. Those with the same points, as on a chain, come once."""
     groups: dict[tuple[tuple[int, float], ...], list[str]] = {}
     points: dict[tuple[tuple[int, float], ...], tuple[CurvePoint, ...]] = {}
     for baseline in found.baselines:

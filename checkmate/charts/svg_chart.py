@@ -23,10 +23,7 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 
 def escaped(text: str) -> str:
-    """Return a text as it stands in a picture.
-
-    What XML cannot hold is replaced.
-    """
+    """Return a text as it stands in a picture. What XML cannot hold is replaced."""
     return html.escape(_NOT_IN_XML.sub("\ufffd", text))
 
 
@@ -51,10 +48,7 @@ class Chart:
         return round(across, 1), round(down, 1)
 
     def axes(self, x_title: str, y_title: str, x_ticks: Sequence[tuple[float, str]] | None = None) -> None:
-        """Draw background, grid, ticks and titles.
-
-        ``x_ticks``: (place, words) instead of round values.
-        """
+        """Draw background, grid, ticks and titles. ``x_ticks``: (place, words) instead of round values."""
         size = f'width="{self.right - self.left:g}" height="{self.bottom - self.top:g}"'
         self._parts.append(
             f'<rect x="{self.left:g}" y="{self.top:g}" {size} fill="{PANEL}" stroke="{PALE}"/>'
@@ -85,17 +79,13 @@ class Chart:
             self._parts.append(f'<polyline points="{self._pixels(points)}" {shape}/>')
 
     def area(self, points: Sequence[tuple[float, float]], color: str) -> None:
-        """Fill the area that the points enclose."""
         self._parts.append(f'<polygon points="{self._pixels(points)}" fill="{color}"/>')
 
     def _pixels(self, points: Sequence[tuple[float, float]]) -> str:
         return " ".join(f"{x},{y}" for x, y in (self.at(*point) for point in points))
 
     def zone(self, low: float, high: float, color: str, name: str) -> None:
-        """Fill the whole height between two places.
-
-        The name is written upright where there is room.
-        """
+        """Fill the whole height between two places. The name is written upright where there is room."""
         (x0, _), (x1, _) = self.at(low, 0), self.at(high, 0)
         if x1 - x0 < 0.5:
             return
@@ -125,27 +115,21 @@ class Chart:
         )
 
     def write(self, x: float, y: float, words: str, color: str, anchor: str) -> None:
-        """Write words at a pixel, above all else, on a halo.
-
-        The halo has the colour of the background.
-        """
+        """Write words at a pixel, above all else, on a halo. The halo has the colour of the background."""
         halo = f' stroke="{PANEL}" stroke-width="3" stroke-linejoin="round"'
         self._over.append(text(x, y, words, color=PANEL, anchor=anchor, more=halo))
         self._over.append(text(x, y, words, color=color, anchor=anchor))
 
     def legend_line(self, color: str, name: str, dash: str = "") -> None:
-        """Add a line to the legend."""
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         self._legend.append((f'<path d="M-9 0H9" stroke="{color}" stroke-width="2"{dashes}/>', name))
 
     def legend_area(self, color: str, name: str) -> None:
-        """Add an area to the legend."""
         self._legend.append(
             (f'<rect x="-9" y="-5" width="18" height="10" fill="{color}" stroke="{PALE}"/>', name)
         )
 
     def legend_mark(self, kind: str, color: str, name: str) -> None:
-        """Add a mark to the legend."""
         self._legend.append((mark(kind, 0.0, 0.0, color, name), name))
 
     def svg(self, title: str, subtitle: str) -> str:
@@ -163,10 +147,7 @@ class Chart:
         )
 
     def _legend_at(self, y: float) -> tuple[list[str], float]:
-        """Return the legend's pieces, in as many lines as needed.
-
-        Also return the file's height.
-        """
+        """Return the legend's pieces, in as many lines as needed. Also return the file's height."""
         x, pieces = self.left + 9, []
         for symbol, name in self._legend:
             width = 18 + 24 + _CHARACTER * len(name)
@@ -193,10 +174,7 @@ class LabelPlacer:
     def put(
         self, x: float, y: float, words: str, color: str, *, anchor: str = "start", fixed: bool = False
     ) -> None:
-        """Put ``words`` beside the pixel, wherever they cover least.
-
-        ``fixed``: put them exactly there.
-        """
+        """Put ``words`` beside the pixel, wherever they cover least. ``fixed``: put them exactly there."""
         width = _CHARACTER * len(words)
         best = (x, y, anchor)
         if not fixed:
@@ -211,10 +189,7 @@ class LabelPlacer:
         self._chart.write(round(best[0], 1), round(best[1], 1), words, color, best[2])
 
     def _covered(self, box: tuple[float, float, float, float]) -> float:
-        """Return how many square pixels of ``box`` are taken.
-
-        Pixels outside the plot count more.
-        """
+        """Return how many square pixels of ``box`` are taken. Pixels outside the plot count more."""
         x0, y0, x1, y1 = box
         plot = self._chart
         inside = max(0.0, min(x1, plot.right) - max(x0, plot.left)) * max(

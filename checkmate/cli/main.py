@@ -76,10 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _interrupted_by(interrupt: Interrupt) -> Iterator[None]:
-    """Treat any error after Ctrl-C as the interrupt.
-
-    Libraries may turn it into an error of their own.
-    """
+    """Treat any error after Ctrl-C as the interrupt. Libraries may turn it into an error of their own."""
     try:
         yield
     except Exception as error:

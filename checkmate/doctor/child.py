@@ -68,10 +68,7 @@ def probe(
 
 
 class _PipeReader:
-    """Read a pipe to its end in a thread.
-
-    No file is needed: perhaps no folder is writable.
-    """
+    """Read a pipe to its end in a thread. No file is needed: perhaps no folder is writable."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._parts: list[bytes] = []
@@ -94,10 +91,7 @@ class _PipeReader:
 
 
 def gathered(told: str, code: int | None, log: str, seconds: float) -> Probe:
-    """Return what the lines of JSON in ``told`` say.
-
-    A truncated line does not count.
-    """
+    """Return what the lines of JSON in ``told`` say. A truncated line does not count."""
     found: dict[str, Any] = {}
     errors: dict[str, str] = {}
     stage = ""

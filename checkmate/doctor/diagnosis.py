@@ -10,10 +10,7 @@ FORMAT, VERSION = "checkmate-doctor", 1
 
 
 class PartState(Enum):
-    """Say how well a part works.
-
-    ``OK``: works. ``LIMITED``: works with less. ``MISSING``: does not work.
-    """
+    """Say how well a part works. ``OK``: works. ``LIMITED``: works with less. ``MISSING``: does not work."""
 
     OK = "ok"
     LIMITED = "limited"
@@ -42,7 +39,6 @@ class Line:
         return self.needed and self.state is PartState.MISSING
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line as fields of a JSON object."""
         return {**vars(self), "state": self.state.value}
 
 
@@ -59,10 +55,7 @@ class Diagnosis:
 
     @property
     def ok(self) -> bool:
-        """Return whether the main job can run.
-
-        The main job is to profile, solve, measure and export.
-        """
+        """Return whether the main job can run. The main job is to profile, solve, measure and export."""
         return not any(line.blocks for line in self.lines)
 
     @property

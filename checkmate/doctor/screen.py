@@ -20,10 +20,7 @@ _MOST_WIDTH = 120  # longer lines are hard to read
 
 
 def lines_on_screen(diagnosis: Diagnosis, stream: TextIO) -> str:
-    """Return the lines as a table as wide as ``stream``.
-
-    It is in colour where ``stream`` is a terminal.
-    """
+    """Return the lines as a table as wide as ``stream``. It is in colour where ``stream`` is a terminal."""
     table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), expand=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)

@@ -15,20 +15,14 @@ _LONGEST = 400  # characters of an error
 
 
 class Teller:
-    """Write to the process's original standard output.
-
-    Whatever libraries print goes to standard error.
-    """
+    """Write to the process's original standard output. Whatever libraries print goes to standard error."""
 
     def __init__(self) -> None:
         self._out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
         os.dup2(2, 1)
 
     def stage(self, name: str, work: Callable[[], Any]) -> bool:
-        """Do one piece of work and tell its value or its error.
-
-        Return whether it succeeded.
-        """
+        """Do one piece of work and tell its value or its error. Return whether it succeeded."""
         self._say({"begin": name})
         try:
             found = work()
@@ -39,10 +33,7 @@ class Teller:
         return True
 
     def end(self) -> None:
-        """Say that everything was told.
-
-        What libraries do at the end of the process does not count.
-        """
+        """Say that everything was told. What libraries do at the end of the process does not count."""
         self._say({"end": True})
         sys.stderr.flush()
         os._exit(0)

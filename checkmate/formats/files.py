@@ -87,10 +87,7 @@ def _unpacked(path: Path, data: bytes) -> bytes:
 
 
 def _require_whole_characters(path: Path, text: str, found: Any) -> None:
-    """Raise where a text holds half of a character.
-
-    No file can be written with it.
-    """
+    """Raise where a text holds half of a character. No file can be written with it."""
     if "\\ud" not in text and "\\uD" not in text:
         return
     try:
@@ -208,7 +205,6 @@ class Fields:
         self.path, self.data, self.where = path, data, where
 
     def name(self, field: str) -> str:
-        """Return the field's full name."""
         return f"{self.where}.{field}" if self.where else field
 
     def get(self, field: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:

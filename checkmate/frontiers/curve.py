@@ -48,10 +48,7 @@ class CurveRow:
 
 @dataclass(frozen=True)
 class CurveBaseline:
-    """Hold a known strategy's schedules, by falling peak.
-
-    ``note``: why there are none, or fewer.
-    """
+    """Hold a known strategy's schedules, by falling peak. ``note``: why there are none, or fewer."""
 
     solver: str
     points: tuple[CurvePoint, ...]

@@ -37,10 +37,7 @@ class BudgetRow:
 
     @property
     def gap(self) -> float | None:
-        """Return (cost - bound) / cost; None without a schedule.
-
-        It is 0 where the cost is proved optimal.
-        """
+        """Return (cost - bound) / cost; None without a schedule. It is 0 where the cost is proved optimal."""
         return None if self.point is None else gap_between(self.point.cost, self.lower_bound)
 
 

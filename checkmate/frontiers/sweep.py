@@ -144,10 +144,7 @@ class _CurveSweep:
         )  # fmt: skip
 
     def _begin(self) -> None:
-        """Record what is known without search.
-
-        The search is compiled before the clock starts.
-        """
+        """Record what is known without search. The search is compiled before the clock starts."""
         self.frontier.add(range(self._graph.n), solver="keep-all", budget_bytes=self._plain)
         self.frontier.add_bound(run_once_bound(self._graph).bytes - 1, float("inf"))
         if self._live is None:
@@ -158,10 +155,7 @@ class _CurveSweep:
         self._live.begin()
 
     def _baseline(self, name: str, until: float) -> None:
-        """Add one strategy's schedules.
-
-        After a cancel, the schedules found until then stay.
-        """
+        """Add one strategy's schedules. After a cancel, the schedules found until then stay."""
         self._tell(f"baseline {name}")
         points: list[FrontierPoint] = []
         note = "cancelled"
@@ -175,10 +169,7 @@ class _CurveSweep:
             self._baselines.append(Baseline(name, tuple(points), note))
 
     def _least(self) -> int:
-        """Return the least known peak in bytes.
-
-        Schedules found on the way go to the frontier.
-        """
+        """Return the least known peak in bytes. Schedules found on the way go to the frontier."""
         self._stop_if_asked()
         self._tell("the least memory at any cost")
         if self._live is None:
@@ -191,10 +182,7 @@ class _CurveSweep:
         return resolved(budgets, least, self._plain)
 
     def _round(self) -> None:
-        """Solve once for each open budget, the largest first.
-
-        A bound holds for all smaller budgets.
-        """
+        """Solve once for each open budget, the largest first. A bound holds for all smaller budgets."""
         share = _FIRST_SHARE if self._again else 1.0
         for budget in self._budgets:
             still = [b for b in self._budgets if b <= budget and self._is_open(b)]
@@ -214,10 +202,7 @@ class _CurveSweep:
                     self._ask(budget, self._left() * gaps[budget] / sum(gaps[b] for b in budgets[place:]))
 
     def _gap(self, budget: int) -> float:
-        """Return by how much the optimum may be cheaper.
-
-        It is the whole cost where no schedule is known.
-        """
+        """Return by how much the optimum may be cheaper. It is the whole cost where no schedule is known."""
         gap = self.frontier.answer(budget).gap
         return 1.0 if gap is None else max(_LEAST_GAP, gap)
 

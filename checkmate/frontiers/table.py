@@ -215,10 +215,7 @@ def _row_cells(found: TradeOff, row: BudgetRow) -> tuple[str, ...]:
 
 
 def known(row: BudgetRow) -> str:
-    """Return what is proved of a row, in words.
-
-    What holds only under the solver's assumptions says so.
-    """
+    """Return what is proved of a row, in words. What holds only under the solver's assumptions says so."""
     result, cost = row.result, None if row.point is None else row.point.cost
     if result is None:
         return known_words(row.status, cost, row.lower_bound)

@@ -46,7 +46,6 @@ class Order:
     options: SolveOptions
 
     def open_graph(self) -> Graph:
-        """Return the graph, read from its JSON."""
         return graph_from_json(_SENT, self.graph)
 
 
@@ -58,10 +57,7 @@ def order(graph: Graph, budget_bytes: int, solver: str, options: SolveOptions) -
 def facts_of(
     kind: str, graph: Graph, budget_bytes: int, solver: str, options: SolveOptions
 ) -> dict[str, Any]:
-    """Return all that an answer depends on.
-
-    The graph is represented by the hash of its content.
-    """
+    """Return all that an answer depends on. The graph is represented by the hash of its content."""
     return {
         "kind": kind,
         "graph": graph.fingerprint,
@@ -108,10 +104,7 @@ def ended(result: SolveResult, options: SolveOptions) -> str:
 
 
 def plain(result: SolveResult) -> Data:
-    """Return a result as JSON-able data.
-
-    The bound is null where it is infinite.
-    """
+    """Return a result as JSON-able data. The bound is null where it is infinite."""
     facts = result_facts(result)
     if facts["lower_bound"] is not None and not math.isfinite(facts["lower_bound"]):
         facts["lower_bound"] = None
@@ -154,10 +147,7 @@ def wrong_result(graph: Graph, budget_bytes: int, data: Data) -> str:
 
 
 def wrong_point(graph: Graph, budget_bytes: int, steps: list[int], peak_bytes: int, cost: float) -> str:
-    """Return what is wrong with a schedule's claims, or "".
-
-    The claims are its budget, peak and cost.
-    """
+    """Return what is wrong with a schedule's claims, or "". The claims are its budget, peak and cost."""
     found = check(graph, steps, budget_bytes=budget_bytes)
     if not found.ok:
         what = found.violations[0].message if found.violations else f"its peak is {found.peak_bytes} bytes"
@@ -170,10 +160,7 @@ def wrong_point(graph: Graph, budget_bytes: int, steps: list[int], peak_bytes: i
 
 
 def least_task(graph: Graph) -> Task:
-    """Return the task of the least peak of the fast heuristic.
-
-    Its answer has ``peak_bytes``.
-    """
+    """Return the task of the least peak of the fast heuristic. Its answer has ``peak_bytes``."""
     options = SolveOptions(time_limit_s=_PROBE_S)
     return Task(
         f"{graph.name}: the least memory known",
@@ -191,10 +178,7 @@ def least_sent(sent: Order) -> Data:
 
 
 def baseline_task(graph: Graph, name: str, options: SolveOptions) -> Task:
-    """Return the task of a known strategy's schedules.
-
-    ``baseline_of`` reads its answer.
-    """
+    """Return the task of a known strategy's schedules. ``baseline_of`` reads its answer."""
 
     def wrong(data: Data) -> str:
         try:

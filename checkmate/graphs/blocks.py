@@ -16,9 +16,7 @@ _SMALL = 16  # bytes of a mean or a variance
 
 
 def training_blocks(count: int) -> Graph:
-    """Build the step of ``count`` equal blocks.
-
-    Each has 33 forward and 55 backward ops."""
+    """Build the step of ``count`` equal blocks. Each has 33 forward and 55 backward ops."""
     tape = _Tape(f"blocks{count}")
     stream = tape.op("embed", [], _UNIT, 1)
     for block in range(count):
@@ -99,9 +97,7 @@ def _attention(tape: _Tape, block: str, stream: int) -> int:
 
 
 def _feed_forward(tape: _Tape, block: str, stream: int) -> int:
-    """Add the feed-forward part.
-
-    Inside it is four times as wide, with an activation of three ops."""
+    """Add the feed-forward part. Inside it is four times as wide, with an activation of three ops."""
     name = f"{block}/feed"
     wide = tape.op(f"{name}/up", [_normed(tape, name, stream)], 4 * _UNIT, 60)
     wide = tape.op(f"{name}/up_bias", [wide], 4 * _UNIT, 3)

@@ -40,7 +40,6 @@ def read_or_build(given: Path | str) -> Graph:
 
 
 def _refuse_model(name: str) -> None:
-    """Raise where ``name`` is a model, which is not yet a graph."""
     is_file = Path(name).is_file() and begins_as_model(Path(name))
     if is_file:
         model_file_kind(Path(name))

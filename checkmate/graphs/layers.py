@@ -25,10 +25,7 @@ Shape = tuple[int, ...]  # of one example: (height, width, channels), or (featur
 
 @dataclass(frozen=True)
 class Tensor:
-    """A layer's output.
-
-    ``layer``: the layer's index; -1 for the network's input.
-    """
+    """A layer's output. ``layer``: the layer's index; -1 for the network's input."""
 
     layer: int
     shape: Shape
@@ -40,7 +37,6 @@ class Tensor:
 
     @property
     def channels(self) -> int:
-        """Return the last dimension."""
         return self.shape[-1]
 
 
@@ -74,10 +70,7 @@ class Network:
 
     @property
     def parameters(self) -> int:
-        """Return the number of weights.
-
-        The statistics of normalization are included.
-        """
+        """Return the number of weights. The statistics of normalization are included."""
         return sum(layer.parameters for layer in self.layers)
 
     @property
@@ -101,7 +94,6 @@ class LayerBuilder:
         self.input = Tensor(-1, input_shape)
 
     def build(self) -> Network:
-        """Return the finished network."""
         return Network(self._name, self.input.shape, tuple(self._layers))
 
     def conv(
@@ -160,7 +152,6 @@ class LayerBuilder:
         return self._add(name, "Activation", [x], x.shape, x.size)
 
     def dropout(self, x: Tensor, *, name: str = "") -> Tensor:
-        """Add dropout."""
         return self._add(name, "Dropout", [x], x.shape, 0)
 
     def pool(
@@ -231,5 +222,4 @@ def _strided(x: Tensor, kernel: int, stride: int, padding: str) -> tuple[int, in
 
 
 def _transposed(size: int, kernel: int, stride: int) -> int:
-    """Return a size after a transposed convolution."""
     return size * stride + max(0, kernel - stride)

@@ -77,7 +77,6 @@ def _vgg(blocks: tuple[int, ...]) -> Callable[[str, Shape], Network]:
 
 
 def _normalized(net: LayerBuilder, x: Tensor, name: str) -> Tensor:
-    """Add normalization and activation."""
     return net.activation(net.batch_norm(x, name=f"{name}_bn"), name=f"{name}_relu")
 
 
@@ -111,10 +110,7 @@ def _image(x: Tensor) -> Tensor:
 def _bottleneck(
     net: LayerBuilder, x: Tensor, filters: int, stride: int, name: str, *, project: bool
 ) -> Tensor:
-    """Add three convolutions and a sum with their input.
-
-    The input is projected where its shape changes.
-    """
+    """Add three convolutions and a sum with their input. The input is projected where its shape changes."""
     before = x
     x = _normalized(net, net.conv(before, filters, 1, stride=stride, name=f"{name}_1_conv"), f"{name}_1")
     x = _normalized(net, net.conv(x, filters, 3, name=f"{name}_2_conv"), f"{name}_2")
@@ -155,10 +151,7 @@ def resnet50(name: str, size: Shape) -> Network:
 
 
 def densenet161(name: str, size: Shape) -> Network:
-    """Build DenseNet161: four dense blocks.
-
-    Each layer's output is concatenated to all outputs before it.
-    """
+    """Build DenseNet161: four dense blocks. Each layer's output is concatenated to all outputs before it."""
     net, growth = LayerBuilder(name, size), 48
     x = _stem(net, 2 * growth, bias=False)
     for stage, layers in enumerate((6, 12, 36, 24), 2):

@@ -54,7 +54,6 @@ def _readers(network: Network) -> list[list[int]]:
 
 
 def _output(builder: GraphBuilder, name: str, layer: Layer, batch_size: int, *, keep: bool = False) -> int:
-    """Add a value of the layer's output size and return its id."""
     shape = (batch_size, *layer.shape)
     return builder.value(name, FLOAT_BYTES * batch_size * layer.size, shape=shape, dtype="float32", keep=keep)
 

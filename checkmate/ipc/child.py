@@ -22,10 +22,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Channel:
-    """Messages over the process's first stdout and stdin.
-
-    Whatever libraries print goes to stderr instead.
-    """
+    """Messages over the process's first stdout and stdin. Whatever libraries print goes to stderr instead."""
 
     def __init__(self, table: MessageTable) -> None:
         self._table = table
@@ -81,10 +78,7 @@ class Inbox:
         self.tasks.put(message)
 
     def cancelled(self, job: int, *, superseded: bool = True) -> bool:
-        """Return whether ``job`` should stop.
-
-        ``superseded``: a newer job stops it too.
-        """
+        """Return whether ``job`` should stop. ``superseded``: a newer job stops it too."""
         return job in self._cancelled or (superseded and job < self._newest)
 
 

@@ -21,10 +21,7 @@ class FieldError(ValueError):
 
 @dataclass(frozen=True)
 class Field:
-    """How one field goes into JSON, and comes out of it.
-
-    ``read`` raises ``FieldError``.
-    """
+    """How one field goes into JSON, and comes out of it. ``read`` raises ``FieldError``."""
 
     write: Callable[[Any], Any]
     read: Callable[[Any], Any]

@@ -25,10 +25,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Hello(Message):
-    """The first message of every child process: it runs, and listens.
-
-    ``kind``: what it is, in words.
-    """
+    """The first message of every child process: it runs, and listens. ``kind``: what it is, in words."""
 
     kind: str
     pid: int
@@ -65,7 +62,6 @@ class MessageTable:
 
     @property
     def classes(self) -> tuple[type[Message], ...]:
-        """Return every class in the table."""
         return tuple(self._classes.values())
 
     def encode(self, message: Message) -> bytes:

@@ -25,10 +25,7 @@ _JSON = json.JSONEncoder(separators=(",", ":"), default=str)
 
 
 class ProtocolError(ContentError):
-    """The other process sent bytes that cannot be read.
-
-    The connection cannot be used any more.
-    """
+    """The other process sent bytes that cannot be read. The connection cannot be used any more."""
 
     exit_code = ExitCode.UNEXPECTED
 

@@ -32,7 +32,6 @@ class Rows:
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int]]) -> Rows:
-        """Pack a sequence of rows."""
         listed = [tuple(row) for row in rows]
         starts = np.zeros(len(listed) + 1, np.int64)
         np.cumsum([len(row) for row in listed], out=starts[1:])

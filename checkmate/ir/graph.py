@@ -62,10 +62,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Value:
-    """One tensor.
-
-    ``bytes`` is its size. A view shares the buffer of the value ``alias_of``.
-    """
+    """One tensor. ``bytes`` is its size. A view shares the buffer of the value ``alias_of``."""
 
     name: str
     bytes: int
@@ -146,12 +143,10 @@ class Graph:
 
     @property
     def n(self) -> int:
-        """Return the number of ops."""
         return len(self.ops)
 
     @property
     def m(self) -> int:
-        """Return the number of values."""
         return len(self.values)
 
     @cached_property
@@ -176,10 +171,7 @@ class Graph:
 
     @cached_property
     def late(self) -> NDArray[np.bool_]:
-        """Return bool[n]: whether an op is late.
-
-        Late ops belong to the backward pass or the update.
-        """
+        """Return bool[n]: whether an op is late. Late ops belong to the backward pass or the update."""
         return read_only([op.phase in (Phase.BACKWARD, Phase.UPDATE) for op in self.ops], np.bool_)
 
     @cached_property
@@ -234,7 +226,6 @@ class Graph:
 
     @cached_property
     def op_outputs(self) -> Rows:
-        """Return the values that each op writes."""
         return Rows.of(op.outputs for op in self.ops)
 
     @cached_property

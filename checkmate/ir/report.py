@@ -9,10 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Violation:
-    """One broken rule.
-
-    ``step`` is the position in the schedule; None for the schedule as a whole.
-    """
+    """One broken rule. ``step`` is the position in the schedule; None for the schedule as a whole."""
 
     message: str
     step: int | None = None
@@ -40,10 +37,7 @@ class CheckReport:
 
     @property
     def within_budget(self) -> bool:
-        """Return whether the peak is at most the budget.
-
-        It is True if no budget was given.
-        """
+        """Return whether the peak is at most the budget. It is True if no budget was given."""
         return self.budget_bytes is None or self.peak_bytes <= self.budget_bytes
 
     @property

@@ -13,10 +13,7 @@ from checkmate.ir.schedule import Schedule
 
 
 class SolveStatus(StrEnum):
-    """How a solve ended.
-
-    Only OPTIMAL and INFEASIBLE are proofs, and only under the result's assumptions.
-    """
+    """How a solve ended. Only OPTIMAL and INFEASIBLE are proofs, and only under the result's assumptions."""
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
@@ -27,7 +24,6 @@ class SolveStatus(StrEnum):
 
     @property
     def has_schedule(self) -> bool:
-        """Return whether a result with this status carries a schedule."""
         return self in (SolveStatus.OPTIMAL, SolveStatus.FEASIBLE)
 
 
@@ -69,10 +65,7 @@ class SolveResult:
 
     @property
     def gap(self) -> float | None:
-        """Return (cost - lower bound) / cost, which is at least 0.
-
-        It is None if either is unknown.
-        """
+        """Return (cost - lower bound) / cost, which is at least 0. It is None if either is unknown."""
         if self.cost is None or self.lower_bound is None:
             return None
         if self.cost <= 0:
@@ -81,10 +74,7 @@ class SolveResult:
 
     @property
     def overhead(self) -> float | None:
-        """Return the extra cost over computing every op once.
-
-        It is a fraction, or None.
-        """
+        """Return the extra cost over computing every op once. It is a fraction, or None."""
         if self.cost is None:
             return None
         return self.cost / self.base_cost - 1 if self.base_cost > 0 else 0.0

@@ -102,7 +102,6 @@ class Schedule:
 
     @classmethod
     def of(cls, graph: Graph, steps: list[int] | NDArray[np.integer]) -> Schedule:
-        """Return the schedule of ``graph`` that executes ``steps``."""
         return cls(np.asarray(steps), graph.fingerprint)
 
     @classmethod

@@ -100,7 +100,6 @@ class _Needed:
         return _Needed(made, read)
 
     def holds(self, value: int, position: int) -> bool:
-        """Return whether a value that is there is read from a position on."""
         made, read = self.made.get(value, []), self.read.get(value, [])
         later = bisect_right(read, position - 1)
         again = bisect_right(made, position - 1)
@@ -132,7 +131,6 @@ class _Emission:
     tie: Tie | None = None
 
     def step(self, position: int, index: int, fusion: Fusion) -> None:
-        """Emit one step of the schedule."""
         again = index in self.done
         self.done.add(index)
         if not again or self.emitted.ties is TiedSteps.ALL:

@@ -35,7 +35,6 @@ class Fusion:
 
     @property
     def root(self) -> Equation:
-        """Return the last equation."""
         return self.equations[-1]
 
 

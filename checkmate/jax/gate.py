@@ -41,7 +41,6 @@ def ends(program: Program, fused: Sequence[Fusion]) -> frozenset[int]:
 
 
 def _read_for(fused: Sequence[Fusion], written: frozenset[int]) -> frozenset[int]:
-    """Return what is read only where values of ``written`` are made."""
     other = {value for each in fused if not written.issuperset(each.writes) for value in each.reads}
     return frozenset(value for each in fused for value in each.reads) - other
 

@@ -77,7 +77,6 @@ def _workspace(fusion: Fusion) -> int:
 
 
 def _seconds(program: Program, fusion: Fusion, speed: Speed) -> float:
-    """Return about how long a fusion takes."""
     moved = sum(program.bytes_of(value) for value in (*fusion.reads, *fusion.writes))
     return speed.seconds(_operation_seconds(fusion, fusion.equations, speed), moved)
 

@@ -88,10 +88,7 @@ def state_of(model: Any) -> Any:
 
 
 def without_missing(data: Any) -> Any:
-    """Return a batch without what is missing at its end.
-
-    ``fit`` leaves it out, others pass None.
-    """
+    """Return a batch without what is missing at its end. ``fit`` leaves it out, others pass None."""
     while isinstance(data, tuple) and data and data[-1] is None:
         data = data[:-1]
     return data

@@ -28,10 +28,7 @@ _SUMS = REDUCTIONS - {"argmax", "argmin"}  # what else a kernel of whole rows ha
 
 
 def kernels(program: Program, speed: Speed) -> tuple[Fusion, ...]:
-    """Return the program's equations, grouped, in a valid order.
-
-    An equation may be in several groups.
-    """
+    """Return the program's equations, grouped, in a valid order. An equation may be in several groups."""
     grouping = _Grouping(program, speed)
     for index in reversed(range(len(program.equations))):
         grouping.place(index)
@@ -108,7 +105,6 @@ class _Grouping:
             self._homes[member] = list({group.last: group for group in (*others, *found)}.values())
 
     def _own(self, index: int) -> _Group:
-        """Return the kernel of one equation alone."""
         each = self.program.equations[index]
         members = with_free(self.program, self.free, self._maker, [index])
         reads = set(border_reads(self.program, members))
@@ -176,7 +172,6 @@ def _is_of_rows(each: Equation) -> bool:
 
 
 def _goes_by_rows(root: Equation, shape: tuple[int, ...]) -> bool:
-    """Return whether a kernel has whole rows of an array of that shape."""
     if root.name in REDUCTIONS:
         return _is_of_rows(root) and _operand_shape(root) == shape
     return root.name in FUSIBLE and root.source.outvars[0].aval.shape == shape
@@ -204,10 +199,7 @@ def _merged(program: Program, groups: list[_Group]) -> list[list[_Group]]:
 
 
 def _needs(program: Program, groups: list[_Group]) -> dict[int, set[int]]:
-    """Return after which kernels each comes, all by their last equations.
-
-    Effects stay in their order.
-    """
+    """Return after which kernels each comes, all by their last equations. Effects stay in their order."""
     home = {value: group.last for group in groups for value in program.equations[group.last].outputs}
     found = {group.last: {home[value] for value in group.reads if value in home} for group in groups}
     effects = sorted(group.last for group in groups if program.equations[group.last].has_effects)

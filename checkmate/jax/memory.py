@@ -26,7 +26,6 @@ class StepMemory:
 
     @property
     def whole(self) -> int:
-        """Return all that the step holds."""
         return self.fixed + self.temporary
 
 

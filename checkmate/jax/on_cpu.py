@@ -26,12 +26,10 @@ class ForCpu:
 
     @staticmethod
     def of(program: Program, fused: Sequence[Fusion]) -> ForCpu:
-        """Return what a program needs."""
         kept = small_results(program, fused) | sums(program, fused)
         return ForCpu(program, kept, ends(program, fused))
 
     def traced(self, arguments: Sequence[Any], *, gates: bool) -> OnCpu:
-        """Return the help for one trace, on its arguments."""
         return OnCpu(self.kept, Pin(arguments), Gate(self.program, self.ends) if gates else None)
 
 
@@ -48,10 +46,7 @@ class OnCpu:
         return {} if self.gate is None else self.gate.operands(fusion, values)
 
     def keep(self, fusion: Fusion, made: dict[int, Any]) -> None:
-        """Pin what a step has made, if it has to be kept.
-
-        What is not waited for is noted.
-        """
+        """Pin what a step has made, if it has to be kept. What is not waited for is noted."""
         made.update((value, self.pin.value(made[value])) for value in self.kept.intersection(fusion.writes))
         if self.gate is not None:
             self.gate.note(fusion, made)

@@ -160,7 +160,6 @@ class JaxPlanner:
 
     @contextmanager
     def _reporting(self) -> Iterator[JaxPlanner]:
-        """Yield this planner as one that reports progress."""
         with self.request.progress() as report:
             yield replace(self, request=replace(self.request, report=report))
 

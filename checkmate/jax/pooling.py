@@ -104,10 +104,7 @@ class _Windows:
         return places
 
     def _elements(self, padded: Any) -> Iterator[tuple[Any, Any]]:
-        """Yield an element of each window, and whether it is no padding.
-
-        ``None`` says that it never is.
-        """
+        """Yield an element of each window, and whether it is no padding. ``None`` says that it never is."""
         for offset in self.offsets:
             ends = [
                 at + (count - 1) * stride + 1
@@ -126,10 +123,7 @@ class _Windows:
         return found
 
     def put_back(self, values: Any, place: int) -> Any:
-        """Return zeros of the operand's shape, with ``values`` at a place.
-
-        Each window has one.
-        """
+        """Return zeros of the operand's shape, with ``values`` at a place. Each window has one."""
         room = []
         for axis, (at, (before, _)) in enumerate(zip(self.offsets[place], self._padding, strict=True)):
             reach = (self._made[axis] - 1) * self._strides[axis] + 1

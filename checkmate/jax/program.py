@@ -40,7 +40,6 @@ class Equation:
 
     @property
     def name(self) -> str:
-        """Return the primitive's name."""
         return str(self.source.primitive.name)
 
     @property
@@ -50,7 +49,6 @@ class Equation:
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """Return the values that it reads."""
         return tuple(atom for atom in self.inputs if isinstance(atom, int))
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
@@ -185,7 +183,6 @@ class _NeededEquations:
 
 
 def _needed(equations: Sequence[Equation], results: Sequence[Atom]) -> _NeededEquations:
-    """Return the equations that the results or an effect need."""
     wanted = {atom for atom in results if isinstance(atom, int)}
     kept: list[Equation] = []
     for equation in reversed(equations):

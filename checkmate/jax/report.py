@@ -38,12 +38,10 @@ class JaxReport:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the step fits as it is."""
         return self.recomputations == 0 and self.reached == self.plain
 
     @property
     def sentence(self) -> str:
-        """Return the report in one sentence."""
         whole, budget = format_bytes_apart(self.reached.whole, self.budget_bytes)
         plain = f"plain {format_bytes(self.plain.whole)}"
         if self.is_plain:

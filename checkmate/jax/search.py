@@ -185,10 +185,7 @@ class Search:
 
     @property
     def _least_cost(self) -> float:
-        """Return the cost of a schedule that requests what the step may hold.
-
-        It is in plain steps.
-        """
+        """Return the cost of a schedule that requests what the step may hold. It is in plain steps."""
         asked = self._solved_within(self.graph.fixed_bytes + self.budget - self.plain.fixed)
         return 1.0 if asked is None else float(simulate(self.graph, asked).cost) / self.graph.base_cost
 
@@ -236,7 +233,6 @@ class Search:
         return made.moved / self.speed.bytes + products
 
     def _whole(self, asked: int) -> list[Schedule]:
-        """Return schedules of whole segments, and remember what they are of."""
         found = whole_segments(self.graph, asked) if self.segments else []
         return [schedule for schedule in map(self._solved, found) if schedule is not None]
 
@@ -247,7 +243,6 @@ class Search:
         return self.known[asked]
 
     def _solved(self, result: SolveResult) -> Schedule | None:
-        """Return the schedule of ``result``, and remember what it is of."""
         self.results.append(result)
         return result.schedule
 
@@ -275,10 +270,7 @@ class Search:
         return found
 
     def _finish(self, trial: Compiled[Way, _Trial]) -> CompiledStep:
-        """Return a trial as it will run.
-
-        It is compiled again, where it was compiled otherwise.
-        """
+        """Return a trial as it will run. It is compiled again, where it was compiled otherwise."""
         made, executable = trial.made, trial.made.executable
         if executable is None:
             executable = self._executable(made.jitted, trial.way.options)

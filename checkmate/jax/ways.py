@@ -52,7 +52,6 @@ class Way:
 
     @property
     def options(self) -> _Options:
-        """Return the options to compile with."""
         return dict(_THRIFTY) if self.thrifty else {}
 
     def trial_options(self, platform: str) -> list[_Options]:
@@ -80,10 +79,7 @@ def ways_on(platform: str, *, alone: bool) -> tuple[tuple[Way, ...], ...]:
 
 
 def usual_ways(ways: Sequence[Way], platform: str) -> int:
-    """Return how many ways of a group are tried for each schedule.
-
-    All are for the smallest.
-    """
+    """Return how many ways of a group are tried for each schedule. All are for the smallest."""
     if platform != "cpu":
         return 1
     return 3 if all(way.thrifty for way in ways) else 2

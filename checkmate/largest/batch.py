@@ -137,7 +137,6 @@ def max_batch(
 
 
 def _nothing(search: BatchSearch) -> NoScheduleError:
-    """Return the error that says why there is no batch at all."""
     budget = format_bytes(search.budget)
     error: NoScheduleError
     if search.high < 1:

@@ -65,19 +65,14 @@ class InputLevels:
 
     @property
     def level(self) -> int:
-        """Return the level of the shape itself."""
         return self.shape[0] // self.unit[0]
 
     @property
     def to_trace(self) -> tuple[int, ...]:
-        """Return two further levels.
-
-        They are so near that the step seldom is another there.
-        """
+        """Return two further levels. They are so near that the step seldom is another there."""
         return self.level + max(1, self.level // 4), self.level + max(2, self.level // 2)
 
     def at(self, level: int) -> tuple[int, ...]:
-        """Return the input's shape at a level."""
         return *(level * edge for edge in self.unit), *self.shape[len(self.unit) :]
 
     def words(self, level: int) -> str:
@@ -114,8 +109,5 @@ class InputMemory:
         return max(0, round(float((np.array(shares) @ self.live).max())))
 
     def largest(self, budget_bytes: int, most: int) -> int:
-        """Return the largest level up to ``most`` that is within the budget.
-
-        It is 0 if none is.
-        """
+        """Return the largest level up to ``most`` that is within the budget. It is 0 if none is."""
         return next((level for level in range(most, 0, -1) if self.peak(level) <= budget_bytes), 0)

@@ -63,18 +63,12 @@ class MaxInput:
 
     @property
     def proved(self) -> bool:
-        """Return whether it is proved that no larger size fits.
-
-        The proof is for any order and any cost.
-        """
+        """Return whether it is proved that no larger size fits. The proof is for any order and any cost."""
         return self.size == self.memory_size
 
 
 def size_at(level: int, aspect: Size) -> Size:
-    """Return height and width of ``level`` steps of height.
-
-    They are in the proportion ``aspect``.
-    """
+    """Return height and width of ``level`` steps of height. They are in the proportion ``aspect``."""
     height, width = aspect
     return STEP * level, STEP * max(1, round(level * width / height))
 
@@ -122,10 +116,7 @@ def max_input(
 
 @dataclass
 class _InputSizeSearch:
-    """A search over levels of input size.
-
-    ``low`` has a schedule; the levels above ``high`` have none.
-    """
+    """A search over levels of input size. ``low`` has a schedule; the levels above ``high`` have none."""
 
     make: Make
     aspect: Size
@@ -143,7 +134,6 @@ class _InputSizeSearch:
     made: dict[int, Graph] = field(default_factory=dict)
 
     def size(self, level: int) -> Size:
-        """Return height and width at ``level``."""
         return size_at(level, self.aspect)
 
     def graph(self, level: int) -> Graph:

@@ -230,10 +230,7 @@ class _Measuring:
         return min(_WITHOUT, share * self.sizes.size / size)
 
     def _solve(self, graph: Graph) -> Callable[[Graph, int], SolveResult]:
-        """Return a solver for requested bytes.
-
-        It gives only schedules within the cost.
-        """
+        """Return a solver for requested bytes. It gives only schedules within the cost."""
         limit = cost_limit(graph, self.max_overhead) * (1 + ROUNDING)
 
         def solve(graph: Graph, budget: int) -> SolveResult:
@@ -335,7 +332,6 @@ def too_large(kind: str, budget_bytes: int, number: int = 0) -> str:
 
 
 def _no_room(request: ModelRequest, budget_bytes: int) -> str:
-    """Return why its device has no room, or an empty string."""
     from checkmate.pipeline.fitting.try_size import device_kind
 
     return too_large(device_kind(request), budget_bytes, gpu_number(request.device))

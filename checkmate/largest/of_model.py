@@ -48,10 +48,7 @@ class LargestBatch:
 
     @property
     def graph(self) -> Graph:
-        """Return the graph at ``batch``.
-
-        It is traced there where it was measured, else extrapolated.
-        """
+        """Return the graph at ``batch``. It is traced there where it was measured, else extrapolated."""
         best = self.measured.fitting
         return self.found.graph if best is None or best.graph is None else best.graph
 

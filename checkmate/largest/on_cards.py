@@ -150,7 +150,6 @@ def _plan(
 
 
 def _largest(scaling: BatchScaling, found: MaxBatch, card: Card) -> CardStep:
-    """Return the step at the largest batch, priced at that batch."""
     return _step(scaling.at(found.batch), found.result.require_schedule().steps.tolist(), card)
 
 

@@ -161,10 +161,7 @@ class BatchScaling:
 
 
 def with_fixed_bytes(graph: Graph, fixed_bytes: int | None) -> Graph:
-    """Return ``graph`` with ``fixed_bytes`` instead of its own.
-
-    None leaves it as it is.
-    """
+    """Return ``graph`` with ``fixed_bytes`` instead of its own. None leaves it as it is."""
     if fixed_bytes is None:
         return graph
     return replace(graph, fixed_bytes=fixed_bytes, fixed=MappingProxyType({"given": fixed_bytes}))

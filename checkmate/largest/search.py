@@ -260,10 +260,7 @@ class BatchSearch:
         return bound
 
     def _polish(self, until: float) -> None:
-        """Look for the cheapest schedule at the batch that was reached.
-
-        It looks as far as the time goes.
-        """
+        """Look for the cheapest schedule at the batch that was reached. It looks as far as the time goes."""
         seconds = until - time.perf_counter()
         if seconds > LEAST_SLICE_S and self.best.cost > self.scaling.graph.base_cost and not self.cancelled():
             seconds = min(seconds, _POLISH_SHARE * self.options.time_limit_s)

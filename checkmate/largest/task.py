@@ -92,10 +92,7 @@ def batch_task(
 
 
 def batch_sent(sent: BatchOrder) -> Data:
-    """Search for what was sent, on a worker.
-
-    That there is no batch is an answer too.
-    """
+    """Search for what was sent, on a worker. That there is no batch is an answer too."""
     begun = time.perf_counter()
     try:
         found = max_batch(

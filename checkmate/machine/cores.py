@@ -11,8 +11,5 @@ def usable_cores() -> int:
 
 
 def own_cores() -> list[int]:
-    """Return the numbers of this process's cores.
-
-    Empty where the system does not tell.
-    """
+    """Return the numbers of this process's cores. Empty where the system does not tell."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []

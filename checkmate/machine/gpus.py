@@ -23,10 +23,7 @@ _ORDER = "CUDA_DEVICE_ORDER"
 
 @dataclass(frozen=True)
 class Gpu:
-    """Describe one GPU as nvidia-smi lists it.
-
-    Bytes are None where the driver does not report them.
-    """
+    """Describe one GPU as nvidia-smi lists it. Bytes are None where the driver does not report them."""
 
     index: int
     uuid: str
@@ -61,10 +58,7 @@ def gpu_in_use(number: int, name: str = "") -> Gpu | None:
 
 
 def listed(said: str) -> tuple[Gpu, ...]:
-    """Return the GPUs in the text that nvidia-smi printed.
-
-    Other lines are skipped.
-    """
+    """Return the GPUs in the text that nvidia-smi printed. Other lines are skipped."""
     return tuple(
         Gpu(
             index=int(row["index"]),

@@ -75,10 +75,7 @@ class LoadMeter:
         return min(max(0.0, taken / passed), float(self.cores))
 
     def is_quiet(self) -> bool:
-        """Return whether other programs leave the machine alone.
-
-        This looks for half a second.
-        """
+        """Return whether other programs leave the machine alone. This looks for half a second."""
         start = self.read()
         self.wait(_LOOK_S)
         return not Reading(self.load_since(start), self.cores).is_busy

@@ -9,10 +9,7 @@ _PROGRAM = "nvidia-smi"
 
 
 def ask(*arguments: str, limit_s: float) -> tuple[str, str]:
-    """Return what nvidia-smi prints, and why it fails.
-
-    One of the two is empty.
-    """
+    """Return what nvidia-smi prints, and why it fails. One of the two is empty."""
     try:
         done = subprocess.run([_PROGRAM, *arguments], capture_output=True, text=True, timeout=limit_s)
     except subprocess.TimeoutExpired:

@@ -22,10 +22,7 @@ _COMMAND = f"pip install 'tensorflow{TENSORFLOW_RANGE}' 'keras{KERAS_RANGE}'"
 
 
 def why_unsupported() -> str:
-    """Return which release is unsupported and which is needed, or "".
-
-    What is not installed is not judged.
-    """
+    """Return which release is unsupported and which is needed, or "". What is not installed is not judged."""
     found = versions((*_TENSORFLOWS, "keras"))
     name, tensorflow = next(((name, found[name]) for name in _TENSORFLOWS if name in found), ("", ""))
     if name and not OLDEST <= _release(tensorflow) <= NEWEST:
@@ -49,7 +46,6 @@ def require_supported() -> None:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """Return the first two numbers of ``version``."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 

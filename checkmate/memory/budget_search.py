@@ -33,7 +33,6 @@ class Candidate:
 
     @property
     def cost(self) -> float:
-        """Return the schedule's cost."""
         return math.inf if self.result.cost is None else self.result.cost
 
 

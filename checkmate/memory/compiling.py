@@ -146,10 +146,7 @@ class CompilingSearch(Generic[Way, Made]):
         return (each.price if self._fits(each) else 0.0), each.temporary
 
     def try_order_alone(self) -> None:
-        """Compile the plain order, where it may fit.
-
-        What was compiled before is known.
-        """
+        """Compile the plain order, where it may fit. What was compiled before is known."""
         plain = Schedule.plain(self.graph)
         held = simulate(self.graph, plain).peak_bytes - self.graph.fixed_bytes
         ways = [way for way in self.compiler.ways if self.compiler.holds_order(way)]

@@ -93,7 +93,6 @@ class Moment:
 
     @cached_property
     def live(self) -> tuple[LiveBuffer, ...]:
-        """Return the buffers one by one."""
         makers = self.graph.producer[self.value]
         columns = (
             self.value,

@@ -69,7 +69,6 @@ class MeterAim:
 
     @property
     def fitted(self) -> bool:
-        """Return whether a schedule fits."""
         return self._low is not None
 
     def took(self, shot: Shot) -> None:
@@ -100,10 +99,7 @@ class MeterAim:
         self.settled = self.target - self._floor <= self._move
 
     def _lower(self, shot: Shot) -> None:
-        """Aim lower by what was too much.
-
-        Go halfway where no schedule was found that low.
-        """
+        """Aim lower by what was too much. Go halfway where no schedule was found that low."""
         reached = min(shot.target, shot.requested)
         lower = reached - max(int((shot.shown - self.room) / self._rate), self._move)
         self.target = lower if lower > self._floor else (self._floor + reached) // 2

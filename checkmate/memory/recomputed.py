@@ -83,7 +83,6 @@ class Runs:
         return found
 
     def steps_of(self, op: int) -> list[int]:
-        """Return the steps that run an op."""
         found: list[int] = self.by_op[self.first[op] : self.first[op + 1]].tolist()
         return found
 

@@ -81,7 +81,6 @@ def simulate(graph: Graph, schedule: Schedule) -> Timeline:
 
 
 def _productions(graph: Graph, steps: _Ints) -> _Productions:
-    """Return every production of ``steps``."""
     step, value = graph.op_outputs.gather(steps)
     stride = len(steps) + 1
     key = value.astype(np.int64) * stride + step

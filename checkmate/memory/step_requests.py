@@ -54,7 +54,6 @@ class StepRequests:
 
     @property
     def parts(self) -> int:
-        """Return the number of parts of all steps."""
         return int(self.first_part[-1])
 
     def requested_peak(self) -> int:

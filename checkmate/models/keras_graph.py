@@ -63,18 +63,12 @@ def outputs_of(model: Any) -> list[Any]:
 
 
 def input_structure(model: Any) -> Any:
-    """Return the symbolic inputs as the model's call takes them.
-
-    A sequential model has one.
-    """
+    """Return the symbolic inputs as the model's call takes them. A sequential model has one."""
     return inputs_of(model)[0] if isinstance(model, keras.Sequential) else model.input
 
 
 def output_structure(model: Any) -> Any:
-    """Return the symbolic outputs in the structure they were given in.
-
-    A sequential model has one.
-    """
+    """Return the symbolic outputs in the structure they were given in. A sequential model has one."""
     return outputs_of(model)[0] if isinstance(model, keras.Sequential) else model.output
 
 

@@ -87,7 +87,6 @@ def _notes_of_warnings(caught: list[warnings.WarningMessage]) -> list[str]:
 
 
 def _load(path: Path, readable: Path, kind: str, request: ModelRequest) -> Any:
-    """Return the model in ``readable``, not compiled."""
     try:
         return keras.saving.load_model(readable, compile=False, safe_mode=not request.allow_code)
     except _read_errors() as error:

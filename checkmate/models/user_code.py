@@ -223,6 +223,5 @@ def _text(error: BaseException) -> str:
 
 
 def _kind(value: Any) -> str:
-    """Return the type of ``value`` with its article, such as "a list"."""
     name = type(value).__name__
     return "nothing" if value is None else f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

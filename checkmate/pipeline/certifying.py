@@ -102,5 +102,4 @@ def check_certificate(graph: GraphLike, certificate: dict[str, Any] | str | Path
 
 
 def _content(graph: Graph) -> dict[str, Any]:
-    """Return the graph as a reader of its file finds it."""
     return dict(json.loads(json.dumps(graph_to_json(graph))))

@@ -62,7 +62,6 @@ class UntilSettled(Following):
             self._mark, self._marked = cost, time.monotonic()
 
     def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """Take a better bound."""
         self._bound = max(self._bound, lower_bound)
 
     def cancelled(self) -> bool:
@@ -74,10 +73,7 @@ class UntilSettled(Following):
 
 
 class FollowingMemory(SilentMemoryListener):
-    """Reports what a search for the least memory finds.
-
-    It tells the search when the user cancels.
-    """
+    """Reports what a search for the least memory finds. It tells the search when the user cancels."""
 
     def __init__(self, graph: Graph, report: Report, cancelled: Cancelled) -> None:
         self._base_cost, self._report, self._cancelled = graph.base_cost, report, cancelled

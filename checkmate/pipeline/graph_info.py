@@ -69,20 +69,14 @@ class GraphInfo:
 
     @property
     def alive_at_peak_by_layer(self) -> dict[str, int]:
-        """Return the bytes of each layer at the plain step's peak.
-
-        The largest comes first.
-        """
+        """Return the bytes of each layer at the plain step's peak. The largest comes first."""
         layers: dict[str, int] = defaultdict(int)
         for alive in self.alive_at_peak:
             layers[alive.layer or "(no layer)"] += alive.bytes
         return dict(sorted(layers.items(), key=lambda item: -item[1]))
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``checkmate info --json`` prints.
-
-        Sizes are in bytes, costs in the graph's unit.
-        """
+        """Return what ``checkmate info --json`` prints. Sizes are in bytes, costs in the graph's unit."""
         return graph_facts(self.graph, self.timeline) | {
             "minimum_bound_bytes": self.minimum.bound.bytes,
             "minimum_bound_op": self.graph.ops[self.minimum.bound.op].name,
@@ -98,10 +92,7 @@ class GraphInfo:
 
 
 def graph_info(graph: Graph) -> GraphInfo:
-    """Simulate the plain step and look for the least peak.
-
-    The latter takes about ten short solves.
-    """
+    """Simulate the plain step and look for the least peak. The latter takes about ten short solves."""
     return GraphInfo(graph, _plain(graph), known_minimum(graph))
 
 

@@ -41,7 +41,6 @@ class MeasuredStep:
 
     @property
     def graph(self) -> Graph:
-        """Return the graph that is solved."""
         return self.folded.graph
 
     def predicted_peak(self, result: SolveResult) -> int:
@@ -123,16 +122,12 @@ class Retraced:
 
     @property
     def for_xla(self) -> bool:
-        """Return whether XLA compiles the step."""
         return self.folded.traced.loaded.jit_compiled
 
     def measured(
         self, report: Report, cancelled: Cancelled
     ) -> tuple[MeasuredStep, SolveResult, tuple[str, ...]]:
-        """Measure the plain step.
-
-        Return the step with it, the schedule for it, and notes on what changed.
-        """
+        """Measure the plain step. Return the step with it, the schedule for it, and notes on what changed."""
         plain = measure_plain(self.request, self.folded, report=report, cancelled=cancelled)
         return MeasuredStep(self.request, self.folded, plain, report, cancelled), self.result, self.notes
 

@@ -71,10 +71,7 @@ class Minimum:
 
     @property
     def proved(self) -> bool:
-        """Return whether the reachable peak equals the bound.
-
-        Then no order of ops has a smaller one.
-        """
+        """Return whether the reachable peak equals the bound. Then no order of ops has a smaller one."""
         return self.bytes <= self.bound.bytes
 
 
@@ -290,10 +287,7 @@ class StepSolver:
         return self.solve(graph, budget_bytes)
 
     def minimum_bytes(self, graph: Graph) -> int:
-        """Return the least peak that the fast heuristic reaches.
-
-        It keeps the constraints.
-        """
+        """Return the least peak that the fast heuristic reaches. It keeps the constraints."""
         return known_minimum(graph, constraints=self.constraints).bytes
 
     def bound_bytes(self, graph: Graph) -> int:
@@ -302,7 +296,6 @@ class StepSolver:
 
 
 def _all_constraints(constraints: Constraints | None, options: SolveOptions) -> Constraints:
-    """Return the constraints, with what the options say about gradients."""
     given = constraints or Constraints()
     return replace(given, recompute_gradients=given.recompute_gradients and options.recompute_gradients)
 

@@ -127,10 +127,7 @@ class MemoryRecord:
 
     @property
     def missing_bytes(self) -> int | None:
-        """Return how many more bytes had to be free; 0 if enough were.
-
-        It does not matter in what pieces.
-        """
+        """Return how many more bytes had to be free; 0 if enough were. It does not matter in what pieces."""
         if self.needed_bytes is None or self.room_bytes is None:
             return None
         return max(0, self.needed_bytes - self.room_bytes)

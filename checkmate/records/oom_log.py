@@ -116,7 +116,6 @@ class _Log:
         self.unread = self.warnings = 0
 
     def read(self, line: str) -> None:
-        """Take in a line."""
         if not _MARKS.search(line):
             return
         if (found := _FAILED.search(line)) is not None:

@@ -26,10 +26,7 @@ _NO_MEMORY = "profile again with tf.profiler.experimental.start(logdir), which r
 
 
 def is_record(path: Path) -> bool:
-    """Return whether ``path`` is named like a log or a profile.
-
-    A folder is one if it holds a profile.
-    """
+    """Return whether ``path`` is named like a log or a profile. A folder is one if it holds a profile."""
     if path.is_dir():
         return find_profile(path) is not None
     return path.name.endswith((PROFILE_ENDING, *LOG_ENDINGS))

@@ -62,7 +62,6 @@ def text_at(data: Buffer, start: int, end: int, most: int = 4096) -> str:
 
 
 def _varint(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """Return the number at ``position``, and where it ends."""
     value = shift = 0
     while position < end:
         byte = data[position]

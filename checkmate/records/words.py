@@ -95,10 +95,7 @@ def facts(record: MemoryRecord) -> list[tuple[str, str]]:
 
 
 def _rounding(record: MemoryRecord) -> str:
-    """Return the bytes lost because sizes are rounded up.
-
-    A log tells it roughly.
-    """
+    """Return the bytes lost because sizes are rounded up. A log tells it roughly."""
     if record.requested_bytes is None or not record.in_use_bytes:
         return ""
     lost = max(0, record.in_use_bytes - record.requested_bytes)

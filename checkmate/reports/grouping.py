@@ -41,16 +41,12 @@ def together(loaded: Sequence[Loaded]) -> list[list[Loaded]]:
 
 
 def _reports_first(loaded: Sequence[Loaded]) -> list[Loaded]:
-    """Return the reports first, so that they find their schedules."""
     rank = {REPORT: 0, SCHEDULE: 1, GRAPH: 2}
     return sorted(loaded, key=lambda entry: rank.get(entry.kind, 0))
 
 
 def _graph_of(schedule: Loaded, graphs: Sequence[Loaded]) -> list[Loaded]:
-    """Return the graph whose fingerprint the schedule states.
-
-    Empty where there is none.
-    """
+    """Return the graph whose fingerprint the schedule states. Empty where there is none."""
     stem = schedule.path.name.split(".")[0]
     near = _beside(schedule.path, ("graph.json", f"{stem}.graph.json", "graph.json.gz"), GRAPH)
     names = [schedule.data.get(name) for name in ("graph_digest", "graph_fingerprint")]

@@ -57,10 +57,7 @@ _ENDINGS = (".json", ".json.gz", ".jsonl", ".journal")
 
 
 class NotAResult(FormatError):  # noqa: N818 - the name says what is wrong
-    """Report a file that is not a result of any command.
-
-    The file itself may be intact.
-    """
+    """Report a file that is not a result of any command. The file itself may be intact."""
 
 
 @dataclass(frozen=True)
@@ -155,10 +152,7 @@ def load(path: Path) -> Loaded:
 
 
 def _first_line(path: Path) -> Any:
-    """Return the header of a file of JSON lines.
-
-    None where it is something else.
-    """
+    """Return the header of a file of JSON lines. None where it is something else."""
     try:
         with path.open("rb") as file:
             found = json.loads(file.readline(4096))

@@ -91,10 +91,7 @@ def op_need(graph: Graph, index: int, live: Iterable[int] = ()) -> OpNeed:
 
 
 def below_minimum(graph: Graph, budget_bytes: int) -> BudgetBelowMinimumError | None:
-    """Return the error for a budget below the working set, or None.
-
-    The error names the op and the values.
-    """
+    """Return the error for a budget below the working set, or None. The error names the op and the values."""
     need = working_set_bound(graph)
     if budget_bytes >= need.bytes:
         return None

@@ -58,7 +58,6 @@ class Constraints:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether nothing is constrained."""
         return self == Constraints()
 
     @property
@@ -142,7 +141,6 @@ class _Names:
         self.groups.pop("", None)
 
     def ops_of_layer(self, name: str) -> list[int]:
-        """Return the ops of all layers that ``name`` stands for."""
         inside = name.rstrip("/") + "/"
         return [
             op
@@ -158,14 +156,12 @@ class _Names:
 
 
 def _globs(name: str) -> str:
-    """Return ``name`` as a pattern in which only ``*`` is special."""
     return name.replace("[", "[[]").replace("?", "[?]")
 
 
 def _split(
     given: Iterable[str], exact: Mapping[str, Any], names: _Names, kind: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names that are in ``exact``, and those that are layers."""
     own: list[str] = []
     layers: list[str] = []
     for name in given:
@@ -298,7 +294,6 @@ class ConstrainedListener(ForwardingListener):
         self._added = constraints.assumptions
 
     def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """Pass on, with the constraints among the assumptions."""
         super().bound(lower_bound, merge_assumptions(assumptions, self._added))
 
 
@@ -310,5 +305,4 @@ class ConstrainedMemoryListener(ForwardingMemoryListener):
         self._added = constraints.assumptions
 
     def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
-        """Pass on, with the constraints among the assumptions."""
         super().bound_bytes(lower_bound_bytes, merge_assumptions(assumptions, self._added))

@@ -167,10 +167,7 @@ class Frontier:
         return True
 
     def add_result(self, result: SolveResult) -> FrontierPoint | None:
-        """Add what a solver found and proved.
-
-        What holds under assumptions only is left out.
-        """
+        """Add what a solver found and proved. What holds under assumptions only is left out."""
         point = None
         if result.schedule is not None:
             point = self.add(

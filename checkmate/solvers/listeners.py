@@ -21,7 +21,6 @@ class SilentListener:
         """Ignore."""
 
     def cancelled(self) -> bool:
-        """Return False."""
         return False
 
 
@@ -32,7 +31,6 @@ class CancelListener(SilentListener):
         self._cancelled = cancelled
 
     def cancelled(self) -> bool:
-        """Return whether to stop."""
         return self._cancelled()
 
 
@@ -43,19 +41,15 @@ class ForwardingListener:
         self._listener = listener
 
     def preparing(self, sentence: str) -> None:
-        """Pass on."""
         self._listener.preparing(sentence)
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """Pass on."""
         self._listener.incumbent(steps, cost)
 
     def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """Pass on."""
         self._listener.bound(lower_bound, assumptions)
 
     def cancelled(self) -> bool:
-        """Return whether to stop."""
         return self._listener.cancelled()
 
 
@@ -91,7 +85,6 @@ class CostCapListener(SilentListener):
             self.settled |= self._cap is not None and lower_bound > self._cap
 
     def cancelled(self) -> bool:
-        """Return whether to stop this solve."""
         return self.settled or self._cancelled()
 
 
@@ -108,7 +101,6 @@ class SilentMemoryListener:
         """Ignore."""
 
     def cancelled(self) -> bool:
-        """Return False."""
         return False
 
 
@@ -119,17 +111,13 @@ class ForwardingMemoryListener:
         self._listener = listener
 
     def preparing(self, sentence: str) -> None:
-        """Pass on."""
         self._listener.preparing(sentence)
 
     def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
-        """Pass on."""
         self._listener.smaller(steps, peak_bytes, cost)
 
     def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
-        """Pass on."""
         self._listener.bound_bytes(lower_bound_bytes, assumptions)
 
     def cancelled(self) -> bool:
-        """Return whether to stop."""
         return self._listener.cancelled()

@@ -71,10 +71,7 @@ class Listener(Protocol):
         """
 
     def cancelled(self) -> bool:
-        """Return whether to stop now.
-
-        Solvers ask at least every 20 ms, or arrange to be interrupted.
-        """
+        """Return whether to stop now. Solvers ask at least every 20 ms, or arrange to be interrupted."""
 
 
 class MemoryListener(Protocol):
@@ -121,10 +118,7 @@ class SolverFeature(StrEnum):
 
 
 class Solver(Protocol):
-    """One way to solve a problem.
-
-    A solver has no state: options and seeds come with each call.
-    """
+    """One way to solve a problem. A solver has no state: options and seeds come with each call."""
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
         """Return the best schedule found, or a result that says why there is none.

@@ -31,10 +31,7 @@ class SolverEntry:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Return the required modules that are not installed.
-
-        They are not imported.
-        """
+        """Return the required modules that are not installed. They are not imported."""
         return tuple(name for name in self.requires if importlib.util.find_spec(name) is None)
 
     def load(self) -> Solver:
@@ -56,7 +53,6 @@ class SolverEntry:
 def _entry(
     name: str, target: str, description: str, *features: SolverFeature, requires: tuple[str, ...] = ()
 ) -> SolverEntry:
-    """Return an entry whose target is inside this package."""
     return SolverEntry(name, f"checkmate.solvers.{target}", description, frozenset(features), requires)
 
 

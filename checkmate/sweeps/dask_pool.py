@@ -59,10 +59,7 @@ class DaskPool:
             raise
 
     def slots(self) -> int:
-        """Return the number of threads of all workers.
-
-        The scheduler is asked now and then.
-        """
+        """Return the number of threads of all workers. The scheduler is asked now and then."""
         self.require_open()
         if time.monotonic() > self._ask_again:
             self._ask_again = time.monotonic() + _ASK_S

@@ -63,10 +63,7 @@ def _is_port(text: str) -> bool:
 
 
 class Result(Protocol):
-    """Stand for a value that is being computed elsewhere.
-
-    It is a part of ``concurrent.futures.Future``.
-    """
+    """Stand for a value that is being computed elsewhere. It is a part of ``concurrent.futures.Future``."""
 
     def done(self) -> bool:
         """Return whether there is a result or an error."""
@@ -87,25 +84,16 @@ class Pool(Protocol):
         """Return how many tasks run at once now; workers come and go."""
 
     def submit(self, function: Callable[[Any], Any], argument: Any) -> Result:
-        """Start ``function(argument)`` on a free slot.
-
-        Both travel by pickle, the function by its name.
-        """
+        """Start ``function(argument)`` on a free slot. Both travel by pickle, the function by its name."""
 
     def is_loss(self, error: BaseException) -> bool:
-        """Return whether ``error`` says that the task's worker was lost.
-
-        Otherwise the task itself failed.
-        """
+        """Return whether ``error`` says that the task's worker was lost. Otherwise the task itself failed."""
 
     def require_open(self) -> None:
         """Raise EngineUnavailableError where the engine as a whole is gone."""
 
     def close(self, *, at_once: bool) -> None:
-        """Give the workers back.
-
-        ``at_once``: do not wait for what still runs.
-        """
+        """Give the workers back. ``at_once``: do not wait for what still runs."""
 
 
 @contextmanager

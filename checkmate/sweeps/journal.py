@@ -24,19 +24,13 @@ _HINT = "give another --journal, or remove this one"
 
 
 class Journal:
-    """Hold an open journal: old entries and what is being added.
-
-    Use ``open_journal``.
-    """
+    """Hold an open journal: old entries and what is being added. Use ``open_journal``."""
 
     def __init__(self, file: FileIO, found: dict[str, dict[str, Any]]) -> None:
         self._file, self._found = file, found
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """Return the answer of the task with this key.
-
-        None where it has not been finished.
-        """
+        """Return the answer of the task with this key. None where it has not been finished."""
         return self._found.get(key)
 
     def __len__(self) -> int:
@@ -191,10 +185,7 @@ def _require_header(path: Path, header: Any) -> None:
 
 
 def _json(line: bytes) -> Any:
-    """Return what is in a line.
-
-    None where it is not JSON, or holds what is no number.
-    """
+    """Return what is in a line. None where it is not JSON, or holds what is no number."""
     try:
         return json.loads(line.decode("utf-8"), parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -206,10 +197,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _hold(file: FileIO, path: Path) -> None:
-    """Lock the file where the system can.
-
-    The lock ends with the process, however it ends.
-    """
+    """Lock the file where the system can. The lock ends with the process, however it ends."""
     try:
         import fcntl
     except ModuleNotFoundError:

@@ -41,10 +41,7 @@ class Task:
 
     @property
     def key(self) -> str:
-        """Return a hash of the facts and of this program's version.
-
-        Equal keys mean equal tasks.
-        """
+        """Return a hash of the facts and of this program's version. Equal keys mean equal tasks."""
         text = json.dumps({"checkmate": checkmate.__version__, **self.facts}, sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode("utf-8")).hexdigest()
 

@@ -45,10 +45,7 @@ class DeviceSettings:
 
 
 def kernels_here(kind: str) -> Kernels:
-    """Return the kernels that this process runs steps with.
-
-    ``kind``: of the device, ``cpu`` or ``gpu``.
-    """
+    """Return the kernels that this process runs steps with. ``kind``: of the device, ``cpu`` or ``gpu``."""
     if kind == "gpu":
         return Kernels.CUDA
     return Kernels.ONEDNN if private.onednn_enabled() else Kernels.EIGEN

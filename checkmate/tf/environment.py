@@ -36,10 +36,7 @@ def measuring_environment() -> dict[str, str]:
 
 
 def wanted_gpu_allocator(environment: Mapping[str, str]) -> str:
-    """Return the GPU allocator that the user chose; empty: none.
-
-    Measuring processes do without it.
-    """
+    """Return the GPU allocator that the user chose; empty: none. Measuring processes do without it."""
     return environment.get(_ALLOCATOR, "") or environment.get(_WANTED, "")
 
 

@@ -63,10 +63,7 @@ def _imported(asked: int) -> Work:
 
 
 def _end_without(asked: int, done: int) -> None:
-    """End the process when ``asked`` is closed at its other end.
-
-    Returns when ``done`` is written to.
-    """
+    """End the process when ``asked`` is closed at its other end. Returns when ``done`` is written to."""
     poll = select.poll()
     poll.register(asked, 0)  # without events it tells only of the end
     poll.register(done, select.POLLIN)
@@ -150,10 +147,7 @@ def _be(request: Mapping[str, Any], work: Work, parent: int | None = None) -> No
 
 
 def _draw_anew() -> None:
-    """Have this process draw other random numbers than the next one.
-
-    Python sees to its own generator.
-    """
+    """Have this process draw other random numbers than the next one. Python sees to its own generator."""
     import numpy as np
 
     np.random.seed()  # noqa: NPY002  # it is the one that user code draws from

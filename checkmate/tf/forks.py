@@ -170,7 +170,6 @@ class ForkServer:
         return [json.loads(line) for line in lines]
 
     def end(self) -> None:
-        """End it, and the process that it forked."""
         self._ended = True
         self._process.kill()
         self._process.wait()
@@ -268,12 +267,10 @@ class ReadyProcess:
         return code
 
     def kill(self) -> None:
-        """End it."""
         self.end()
         self.returncode = -signal.SIGKILL
 
     def end(self) -> None:
-        """End it, whatever it does."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):

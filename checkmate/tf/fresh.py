@@ -113,10 +113,7 @@ def run_process(
     cancelled: Cancelled,
     environment: Mapping[str, str] = {},
 ) -> str:
-    """Run ``command`` to its end; return what it printed.
-
-    The arguments are those of ``run_to_end``.
-    """
+    """Run ``command`` to its end; return what it printed. The arguments are those of ``run_to_end``."""
     return run_to_end(command, message=message, report=report, cancelled=cancelled, environment=environment)[
         0
     ]
@@ -255,7 +252,6 @@ def error_without_answer(who: str, output: str, code: int) -> CheckmateError:
 
 
 def _as_same_type(error: Mapping[str, Any]) -> CheckmateError:
-    """Return the child's error as an error of the same type."""
     kind = getattr(errors, error["type"], CheckmateError)
     # A type with a constructor of its own becomes the nearest base class that takes a sentence.
     plain = next(base for base in kind.__mro__ if "__init__" not in vars(base) or base is CheckmateError)

@@ -61,10 +61,7 @@ def _gpus() -> list[dict[str, Any]]:
 
 
 def _program() -> str:
-    """Import the parts that use TensorFlow's private API.
-
-    Another release of TensorFlow may lack them.
-    """
+    """Import the parts that use TensorFlow's private API. Another release of TensorFlow may lack them."""
     from checkmate.pipeline import measured
 
     return measured.__name__

@@ -301,11 +301,9 @@ class HandledVariable:
         self.dtype, self.shape = tf.as_dtype(found.dtype), tf.TensorShape(found.shape)
 
     def numpy(self) -> Any:
-        """Return the value."""
         return tf.raw_ops.ReadVariableOp(resource=self.handle, dtype=self.dtype).numpy()
 
     def assign(self, value: Any) -> None:
-        """Change the value."""
         tf.raw_ops.AssignVariableOp(resource=self.handle, value=value)
 
 

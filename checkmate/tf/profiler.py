@@ -102,10 +102,7 @@ class StepTrace:
 
 
 def trace_run(run: Callable[[], object], *, device: str) -> StepTrace:
-    """Profile one call of ``run``.
-
-    ``device``: ``cpu`` or ``gpu``: whose allocator and kernels are wanted.
-    """
+    """Profile one call of ``run``. ``device``: ``cpu`` or ``gpu``: whose allocator and kernels are wanted."""
     # Without options: the defaults are what is wanted, and TensorFlow warns of each number that is given.
     with tempfile.TemporaryDirectory(prefix="checkmate-trace-") as folder:
         with private.without_notes():
@@ -122,10 +119,7 @@ def trace_run(run: Callable[[], object], *, device: str) -> StepTrace:
 
 
 def read_trace(space: Any, device: str) -> StepTrace:
-    """Return what ``space``, an ``XSpace``, holds about the device.
-
-    ``device``: ``cpu`` or ``gpu``.
-    """
+    """Return what ``space``, an ``XSpace``, holds about the device. ``device``: ``cpu`` or ``gpu``."""
     return StepTrace(_runs(space, device), _memory(space, device))
 
 
@@ -181,7 +175,6 @@ def _memory(space: Any, device: str) -> tuple[MemoryEvent, ...]:
 
 
 def _names_of_stats(plane: Any) -> dict[int, str]:
-    """Return the names of the facts that the plane's events state."""
     return {key: entry.name for key, entry in plane.stat_metadata.items()}
 
 

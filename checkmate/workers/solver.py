@@ -79,7 +79,6 @@ class SolveSender:
         self._channel.send(Incumbent(self._job, cost, pack_steps(steps)))
 
     def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """Send a better bound."""
         self._channel.send(CostBound(self._job, lower_bound, assumptions))
 
     def cancelled(self) -> bool:
@@ -88,10 +87,7 @@ class SolveSender:
 
 
 class LeastMemorySender:
-    """Sends what a search for the least memory finds, as it comes.
-
-    It asks the inbox whether to stop.
-    """
+    """Sends what a search for the least memory finds, as it comes. It asks the inbox whether to stop."""
 
     def __init__(self, channel: Channel, inbox: Inbox, job: int) -> None:
         self._channel, self._inbox, self._job = channel, inbox, job
@@ -100,7 +96,6 @@ class LeastMemorySender:
         """Do nothing: ``_tell`` says this, also while nothing is solved."""
 
     def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
-        """Send a smaller schedule."""
         self._channel.send(SmallerSchedule(self._job, peak_bytes, cost, pack_steps(steps)))
 
     def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
@@ -134,7 +129,6 @@ class FrontierSender:
         )
 
     def bound(self, budget_bytes: int, lower_bound: float) -> None:
-        """Send a bound."""
         self._channel.send(FrontierBound(self._question, budget_bytes, lower_bound))
 
     def filling(self, state: FillState) -> None:

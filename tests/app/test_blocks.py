@@ -49,10 +49,7 @@ class Layers:
 
 
 def transformer(blocks: int = 48, odd: int = -1) -> Graph:
-    """Return a pre-norm Transformer whose blocks read one mask.
-
-    Block ``odd`` is wider.
-    """
+    """Return a pre-norm Transformer whose blocks read one mask. Block ``odd`` is wider."""
     layers = Layers()
     mask = layers.add("mask", [])
     x = layers.add("dropout", [layers.add("embedding", [])])
@@ -148,10 +145,7 @@ def test_a_search_for_blocks_ends_after_a_fixed_amount_of_work() -> None:
 
 
 def _hard() -> Graph:
-    """Return equal layers that read from anywhere.
-
-    Each beginning is tried in vain.
-    """
+    """Return equal layers that read from anywhere. Each beginning is tried in vain."""
     builder, made, random = GraphBuilder("hard"), list[int](), Random(1)
     for number in range(3000):
         value = builder.value(f"v{number}", MIB)

@@ -36,10 +36,7 @@ def explored(window):
 
 
 def yellow(picture: Image.Image) -> np.ndarray:
-    """Return the columns with the playhead's colour.
-
-    It fills the whole height of the curve's panel there.
-    """
+    """Return the columns with the playhead's colour. It fills the whole height of the curve's panel there."""
     pixels = np.asarray(picture.convert("RGB")).astype(int)
     like = np.abs(pixels - np.array([255, 196, 0])).sum(axis=2) < 40
     return np.flatnonzero(like[pixels.shape[0] * 2 // 3 :].sum(axis=0) > 60)

@@ -22,10 +22,7 @@ pytestmark = pytest.mark.heavy  # many windows, a second each
 
 
 def opened(window, layers: int = 12):
-    """Open a graph without a solver process; put the playhead on its peak.
-
-    Nothing else moves then.
-    """
+    """Open a graph without a solver process; put the playhead on its peak. Nothing else moves then."""
     window.session.exploration.set_graph(training_chain(layers))
     window.explorer.transport.go_to_peak()
     return window.session.exploration, window.explorer.inspector

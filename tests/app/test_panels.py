@@ -152,18 +152,12 @@ def test_every_panel_is_whole_in_a_window_of_any_size(qtbot, windows: Windows, s
 
 
 def stacked(area: PanelArea) -> bool:
-    """Return whether solving and inspector lie above each other.
-
-    Otherwise they are tabs.
-    """
+    """Return whether solving and inspector lie above each other. Otherwise they are tabs."""
     return area.docks["inspector"] not in area.tabifiedDockWidgets(area.docks["solving"])
 
 
 def in_front(dock: PanelDock) -> bool:
-    """Return whether the dock is on screen.
-
-    Qt puts those behind a tab outside.
-    """
+    """Return whether the dock is on screen. Qt puts those behind a tab outside."""
     return not dock.visibleRegion().isEmpty()
 
 

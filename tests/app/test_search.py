@@ -31,10 +31,7 @@ RESNET = [
 
 
 def normed(layers: int = 9) -> Graph:
-    """Return a graph whose ops are called alike in every layer.
-
-    Those of batch normalization are.
-    """
+    """Return a graph whose ops are called alike in every layer. Those of batch normalization are."""
     builder = GraphBuilder("net")
     last: list[int] = []
     for number in range(layers):

@@ -27,10 +27,7 @@ NO_REPEATS = Constraints(never_recompute_groups=("layer*",))
 
 
 def solved(window, qtbot, constraints: Constraints, share: float = 0.7):
-    """Solve under ``constraints`` and return the solve.
-
-    The budget is a share of the plain step's peak.
-    """
+    """Solve under ``constraints`` and return the solve. The budget is a share of the plain step's peak."""
     exploration = window.session.exploration
     with qtbot.waitSignal(window.session.settled, timeout=60000):
         exploration.set_budget(int(exploration.plain.peak_bytes * share))

@@ -133,10 +133,7 @@ def test_event_loop_is_not_held_up_while_the_slider_moves_and_a_solve_runs(windo
 
 
 def facts(exploration) -> tuple:
-    """Return what must survive a file.
-
-    These are points, bounds, and where the slider was.
-    """
+    """Return what must survive a file. These are points, bounds, and where the slider was."""
     points = [
         (f.peak_bytes, f.cost, f.budget_bytes, f.solver, f.seconds, f.schedule.steps.tolist())
         for f in exploration.known

@@ -7,10 +7,7 @@ from checkmate.ir.graph import Graph, GraphBuilder, Phase
 
 
 def training_chain(layers: int = 12) -> Graph:
-    """Return a training step with a skip over every second layer.
-
-    It is a chain with its backward pass.
-    """
+    """Return a training step with a skip over every second layer. It is a chain with its backward pass."""
     builder = GraphBuilder("chain")
     values, ops = [], []
     for i in range(layers):

@@ -12,10 +12,7 @@ _ROUNDED = 1  # pixels
 
 
 def cut_words(window: QWidget) -> list[str]:
-    """Return a line for each label, button or hint whose words are cut.
-
-    Only those that are visible count.
-    """
+    """Return a line for each label, button or hint whose words are cut. Only those that are visible count."""
     kinds = (QLabel, QAbstractButton, QComboBox, QLineEdit)
     parts = (part for kind in kinds for part in window.findChildren(kind) if part.isVisible())
     return [f"{_path(part)}: {said!r} {why}" for part in parts for said, why in _fault(part, window)]

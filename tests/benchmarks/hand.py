@@ -54,10 +54,7 @@ bootstrap.explore(None)
 
 
 def first_window(times: int) -> list[float]:
-    """Return the seconds from each start to the first painted window.
-
-    Each start is a process of its own.
-    """
+    """Return the seconds from each start to the first painted window. Each start is a process of its own."""
     found = []
     for _ in range(times):
         with tempfile.TemporaryDirectory() as home:

@@ -54,10 +54,7 @@ _SOLVE_S, _PATIENCE_S = 1.0, 60.0
 
 @dataclass(frozen=True)
 class Use:
-    """The amount of each kind of use.
-
-    ``seconds``: after so long, the graph that is open is the last one.
-    """
+    """The amount of each kind of use. ``seconds``: after so long, the graph that is open is the last one."""
 
     moves: int = 10_000
     solves: int = 500

@@ -63,10 +63,7 @@ class StallProbe(QObject):
 
 
 class Spread:
-    """Counts of times in classes 2 % wide, and the largest time.
-
-    The classes begin at a microsecond.
-    """
+    """Counts of times in classes 2 % wide, and the largest time. The classes begin at a microsecond."""
 
     def __init__(self) -> None:
         self._counts = np.zeros(_CLASSES, np.int64)
@@ -141,10 +138,7 @@ class Blame:
             self._thread.join()
 
     def worst(self, most: int = 8) -> list[str]:
-        """Return the stacks that were seen most often, with how often.
-
-        The innermost call is last.
-        """
+        """Return the stacks that were seen most often, with how often. The innermost call is last."""
         return [f"{count} x {stack}" for stack, count in self._seen.most_common(most)]
 
     def _watch(self) -> None:

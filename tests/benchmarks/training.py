@@ -107,10 +107,7 @@ def command_of(name: str, small: bool) -> tuple[str, list[str]]:
 
 
 def use_compiled(home: Path) -> None:
-    """Let programs use the search that is compiled here.
-
-    They are those with the cache folder ``home``.
-    """
+    """Let programs use the search that is compiled here. They are those with the cache folder ``home``."""
     kernels = home / "checkmate-explorer" / "kernels"
     kernels.parent.mkdir()
     cache_folder().mkdir(parents=True, exist_ok=True)  # what one compiles, the next one finds

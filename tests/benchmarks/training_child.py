@@ -77,10 +77,7 @@ def numbers(returned: Any) -> list[float]:
 
 
 def losses(returned: Any) -> Any:
-    """Return what of ``returned`` are losses.
-
-    They are those named so, or else what comes first.
-    """
+    """Return what of ``returned`` are losses. They are those named so, or else what comes first."""
     if isinstance(returned, dict):
         return [value for name, value in sorted(returned.items()) if "loss" in name]
     return tf.nest.flatten(returned)[:1]

@@ -114,10 +114,7 @@ def accepted(base: Base, certificate: dict[str, Any], folder: Path) -> tuple[boo
 
 
 def attack(base: Base, count: int, seed: int) -> Caught:
-    """Have ``count`` false certificates checked.
-
-    True ones that come up on the way are checked, too.
-    """
+    """Have ``count`` false certificates checked. True ones that come up on the way are checked, too."""
     dice, caught = Random(seed), Caught()
     with tempfile.TemporaryDirectory() as name:
         for _ in range(_ATTEMPTS * count):

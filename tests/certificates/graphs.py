@@ -33,10 +33,7 @@ class _Step:
         return output
 
     def build(self, *, kept_gradients: int = 1, shared: bool = False) -> Graph:
-        """Add the backward ops.
-
-        ``shared``: a gradient takes over the buffer of the one that it reads.
-        """
+        """Add the backward ops. ``shared``: a gradient takes over the buffer of the one that it reads."""
         gradients: dict[int, list[int]] = {}
         for number in reversed(range(len(self.forward))):
             reads, output = self.forward[number]

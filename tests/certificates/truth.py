@@ -96,10 +96,7 @@ def number(found: Any) -> float | None:
 
 
 def claim_of(certificate: dict[str, Any]) -> Fraction | float | None:
-    """Return the cost below which no schedule is said to be.
-
-    Infinite: none is said to fit.
-    """
+    """Return the cost below which no schedule is said to be. Infinite: none is said to fit."""
     if certificate.get("claim") == "infeasible":
         return math.inf
     cost = number(certificate.get("cost"))

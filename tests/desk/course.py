@@ -75,10 +75,7 @@ def steps(desk: Desk, count: int) -> Iterator[Pause]:
 
 
 def zoom(desk: Desk, count: int) -> Iterator[Pause]:
-    """Zoom into the memory curve and S with the wheel, and out again.
-
-    Then do it as bands.
-    """
+    """Zoom into the memory curve and S with the wheel, and out again. Then do it as bands."""
     for panel in ("curve", "S", "curve"):
         x, y, wide, high = desk.panel(panel)
         desk.hand.move(x + 0.5 * wide, y + 0.5 * high)

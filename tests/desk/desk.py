@@ -51,10 +51,7 @@ class Pause:
 
 
 class Desk:
-    """Starts the window on ``file`` under a screen of its own.
-
-    Use it in a ``with`` statement.
-    """
+    """Starts the window on ``file`` under a screen of its own. Use it in a ``with`` statement."""
 
     def __init__(self, file: Path | None, *, theme: str = "light", pictures: Path | None = None) -> None:
         self._file, self._theme, self._pictures = file, theme, pictures
@@ -143,10 +140,7 @@ class Desk:
             time.sleep(0.02)
 
     def type(self, text: str) -> None:
-        """Type into the field that has the keys.
-
-        Do it again where a busy machine lost some.
-        """
+        """Type into the field that has the keys. Do it again where a busy machine lost some."""
         for _ in range(_TIMES_TYPED):
             self.hand.type(text)
             end = time.monotonic() + _TYPED_S
@@ -310,10 +304,7 @@ def _only(frame: Pixels, rect: Rect) -> Pixels:
 
 @dataclass(frozen=True)
 class _Still:
-    """The screen while nothing moves: its pixels and the panels' places.
-
-    It also has the window's place.
-    """
+    """The screen while nothing moves: its pixels and the panels' places. It also has the window's place."""
 
     pixels: Pixels
     panels: dict[str, Rect]

@@ -34,10 +34,7 @@ def filled_tiles(panel: Pixels) -> Filled:
 
 
 def emptied(now: Filled, before: Filled, after: Filled) -> float:
-    """Return the share of tiles that are empty only now.
-
-    They have content before and after.
-    """
+    """Return the share of tiles that are empty only now. They have content before and after."""
     content = before & after
     return float((content & ~now).sum() / content.sum()) if content.any() else 0.0
 
@@ -59,10 +56,7 @@ class Verdict:
     unanswered: int = 0
 
     def judge(self, shares: dict[str, float], times: int = 1) -> None:
-        """Count a frame that was seen so many times.
-
-        ``shares``: what part of each panel was emptied.
-        """
+        """Count a frame that was seen so many times. ``shares``: what part of each panel was emptied."""
         self.frames += times
         bad = {name: share for name, share in shares.items() if share > _HALF}
         self.bad_frames += times * bool(bad)

@@ -180,10 +180,7 @@ def _panels(window: MainWindow) -> dict[str, QWidget]:
 
 
 def _places(window: MainWindow) -> dict[str, QWidget]:
-    """Return what else the hand may click.
-
-    It is the budget's field, and the links of the start page.
-    """
+    """Return what else the hand may click. It is the budget's field, and the links of the start page."""
     found: dict[str, QWidget] = {}
     if window._explorer is not None and window._explorer.isVisible():
         found["entry"] = window._explorer.budget._entry

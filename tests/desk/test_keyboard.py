@@ -46,10 +46,7 @@ def luminance(pixels: Pixels) -> np.ndarray:
 
 
 def press(desk: Desk, *keys: str) -> str:
-    """Move the focus by keys; return what has it.
-
-    It must be seen that it does.
-    """
+    """Move the focus by keys; return what has it. It must be seen that it does."""
     old = desk.state["focus"]
     before = desk.screen.frame()
     desk.hand.key(*keys)

@@ -17,10 +17,7 @@ _RUN = re.compile(r"<!-- run(?:: (?P<prints>.*))? -->\n$")
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code.
-
-    ``runs``: it is marked as runnable. ``prints``: texts that its output has.
-    """
+    """A block of code. ``runs``: it is marked as runnable. ``prints``: texts that its output has."""
 
     page: Path
     line: int

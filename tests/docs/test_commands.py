@@ -85,10 +85,7 @@ def test_the_parser_accepts_every_command(block: Block) -> None:
 
 
 def commands(code: str) -> list[list[str]]:
-    """Return each command's words.
-
-    Comments are left out, and settings before a command too.
-    """
+    """Return each command's words. Comments are left out, and settings before a command too."""
     found: list[list[str]] = []
     for line in code.replace("\\\n", " ").splitlines():
         words: list[str] = []

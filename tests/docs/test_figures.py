@@ -29,10 +29,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def typed_by_hand(page: str, script: ModuleType) -> list[str]:
-    """Return the rows with figures that no script wrote.
-
-    A row's number in front of it is no figure.
-    """
+    """Return the rows with figures that no script wrote. A row's number in front of it is no figure."""
     rows = [line for line in script.outside(page).splitlines() if line.startswith("|")]
     return [row for row in rows if any(_FIGURE.match(cell.strip()) for cell in row.split("|")[2:])]
 

@@ -57,10 +57,7 @@ def test_every_column_of_the_curve_is_on_the_page() -> None:
 
 
 def test_every_folder_of_the_tree_is_on_the_page() -> None:
-    """Test the page that a newcomer reads first.
-
-    A room that it does not name is not found.
-    """
+    """Test the page that a newcomer reads first. A room that it does not name is not found."""
     page = (DOCS / "pages" / "architecture.md").read_text(encoding="utf-8")
     first_cells = " ".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
     for folder in (ROOT / "checkmate", ROOT / "checkmate" / "solvers", ROOT / "checkmate" / "tf"):
@@ -88,10 +85,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the names of a page's headings.
-
-    They are as the site and most readers of Markdown make them.
-    """
+    """Return the names of a page's headings. They are as the site and most readers of Markdown make them."""
     found: set[str] = set()
     for heading in re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE):
         stated = re.search(r"\{ #([\w-]+) \}", heading)

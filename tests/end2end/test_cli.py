@@ -36,10 +36,7 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
 
 
 def one_object(text: str) -> dict[str, Any]:
-    """Return the one JSON object that ``text`` is.
-
-    It is on one line, and nothing else is there.
-    """
+    """Return the one JSON object that ``text`` is. It is on one line, and nothing else is there."""
     assert text.count("\n") == 1 and text.endswith("\n")
     found = json.loads(text)
     assert isinstance(found, dict)

@@ -143,10 +143,7 @@ def test_a_qt_that_crashes_and_one_without_its_system_libraries(tmp_path: Path) 
 
 
 def test_a_numpy_that_cannot_be_imported(tmp_path: Path) -> None:
-    """Test that the doctor still answers.
-
-    Every other command needs numpy, even to parse its arguments.
-    """
+    """Test that the doctor still answers. Every other command needs numpy, even to parse its arguments."""
     stub(tmp_path, "tensorflow", ABORTS)
     stubs = stub(tmp_path, "numpy", "raise ImportError('libopenblas.so.0 is not there')\n")
     done = doctor("--json", stubs=stubs)

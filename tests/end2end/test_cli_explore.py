@@ -27,10 +27,7 @@ WAYS_OUT = ("ssh -X", "DISPLAY=:0", "--screenshot", "checkmate run")
 
 
 def bare(folder: Path, **variables: str) -> dict[str, str]:
-    """Return an environment without a display.
-
-    The window keeps its files in ``folder``.
-    """
+    """Return an environment without a display. The window keeps its files in ``folder``."""
     own = {"DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"}
     given = {name: value for name, value in os.environ.items() if name not in own}
     return {**given, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(folder / "state"), **variables}

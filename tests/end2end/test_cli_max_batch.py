@@ -21,10 +21,7 @@ Call = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run ``checkmate max-batch``.
-
-    Return exit code, standard output and standard error.
-    """
+    """Run ``checkmate max-batch``. Return exit code, standard output and standard error."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
         code = main(["max-batch", *(str(argument) for argument in arguments), "--quiet", "--time-limit", "2"])

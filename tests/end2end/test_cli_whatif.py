@@ -22,10 +22,7 @@ Call = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run ``checkmate solve``.
-
-    Return exit code, standard output and standard error.
-    """
+    """Run ``checkmate solve``. Return exit code, standard output and standard error."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
         code = main(["solve", *(str(argument) for argument in arguments), "--quiet", "--time-limit", "3"])
@@ -37,10 +34,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
 
 @pytest.fixture
 def layers(chain: Graph, tmp_path: Path) -> Path:
-    """Return the chain with a layer to each two ops.
-
-    ``block/0`` makes a0 and a1, and so on.
-    """
+    """Return the chain with a layer to each two ops. ``block/0`` makes a0 and a1, and so on."""
     ops = tuple(replace(op, group=f"block/{int(op.name[1:]) // 2}") for op in chain.ops)
     write_graph(tmp_path / "layers.json", replace(chain, ops=ops))
     return tmp_path / "layers.json"

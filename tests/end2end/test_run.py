@@ -38,10 +38,7 @@ def left_in(folder: Path) -> list[str]:
 
 
 def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
-    """Start ``checkmate …`` in ``folder``.
-
-    Its temporary files lie in ``folder/tmp``.
-    """
+    """Start ``checkmate …`` in ``folder``. Its temporary files lie in ``folder/tmp``."""
     (folder / "tmp").mkdir()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp")}
     command = [sys.executable, "-m", "checkmate", *map(str, arguments)]
@@ -58,10 +55,7 @@ def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
 
 @pytest.fixture(scope="module")
 def doubtful_ops(tmp_path_factory: pytest.TempPathFactory) -> int:
-    """Profile once; return how many ops were read on a busy machine.
-
-    A quiet machine measures those again.
-    """
+    """Profile once; return how many ops were read on a busy machine. A quiet machine measures those again."""
     before = tmp_path_factory.mktemp("profile")
     process = start(before, "profile", *LARGER, "-o", "g.json", "--quiet", "--json")
     out, err = process.communicate(timeout=600)
@@ -141,10 +135,7 @@ def test_its_schedule_passes_the_check(exported: tuple[Path, str, str]) -> None:
 
 
 def test_the_example_trains_without_checkmate(exported: tuple[Path, str, str], tmp_path: Path) -> None:
-    """Test the example in a copy elsewhere.
-
-    There nothing of this repository can be imported by accident.
-    """
+    """Test the example in a copy elsewhere. There nothing of this repository can be imported by accident."""
     script = exported[0] / "out" / "train_example.py"
     assert "checkmate" not in script.read_text().replace("Checkmate", "").split('"""')[-1]
     blocked = tmp_path / "checkmate.py"

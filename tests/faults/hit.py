@@ -81,10 +81,7 @@ def _steps(operation: Operation, folder: Path) -> int:
 
 
 def _hit(operation: Operation, folder: Path, arm: Callable[[], None]) -> int:
-    """Do the operation in a child process, and return how it ended.
-
-    ``arm`` has prepared the process.
-    """
+    """Do the operation in a child process, and return how it ended. ``arm`` has prepared the process."""
     child = os.fork()
     if not child:
         try:

@@ -33,10 +33,7 @@ class StalledError(BaseException):
 
 @dataclass
 class Verdict:
-    """Count what became of inputs.
-
-    ``breaks``: what broke, by kind, with the first input of each.
-    """
+    """Count what became of inputs. ``breaks``: what broke, by kind, with the first input of each."""
 
     tried: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -89,10 +86,7 @@ def _sentence(text: str) -> str:
 
 @contextmanager
 def _stopped() -> Iterator[None]:
-    """Stop what uses the processor for too long.
-
-    Loads of the machine do not count.
-    """
+    """Stop what uses the processor for too long. Loads of the machine do not count."""
 
     def stop(number: int, frame: object) -> None:
         raise StalledError

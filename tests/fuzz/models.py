@@ -28,10 +28,7 @@ def _saved(folder: Path, ending: str) -> list[Path]:
 
 
 def opened(kind: str, folder: Path) -> tuple[Callable[[bytes], object], list[bytes]]:
-    """Return what loads a model from bytes, and samples of them.
-
-    It works in the working folder.
-    """
+    """Return what loads a model from bytes, and samples of them. It works in the working folder."""
     ending = KINDS[kind]
     paths = _saved(folder, ending)
     if kind in ("archive", "hdf5"):

@@ -269,10 +269,7 @@ def _frames(table: MessageTable) -> Callable[[Path], list[bytes]]:
 
 
 def reframed(data: bytes) -> bytes:
-    """Return a frame whose lengths and sums fit again, three times of four.
-
-    Its header is then read.
-    """
+    """Return a frame whose lengths and sums fit again, three times of four. Its header is then read."""
     if len(data) < 16 or not sum(data[-3:]) % 4:
         return data
     _, body = struct.unpack_from("<II", data)
@@ -321,10 +318,7 @@ READERS: dict[str, Reader] = {
 
 
 def opened(name: str, folder: Path) -> tuple[Callable[[bytes], object], list[bytes]]:
-    """Return a reader and its samples.
-
-    ``folder`` is for its files, and becomes the working folder.
-    """
+    """Return a reader and its samples. ``folder`` is for its files, and becomes the working folder."""
     reader, here = READERS[name], folder / "here"
     samples = reader.samples(folder)
     here.mkdir(exist_ok=True)

@@ -138,9 +138,6 @@ def test_links_in_a_circle_end(tmp_path: Path) -> None:
 @pytest.mark.heavy
 @pytest.mark.whole
 def test_a_file_that_hdf5_reads_for_ever_is_refused() -> None:
-    """Test a file that the mutator made.
-
-    HDF5's library never ends reading one of its attributes.
-    """
+    """Test a file that the mutator made. HDF5's library never ends reading one of its attributes."""
     with pytest.raises(ModelReadError, match="HDF5's library does not end when it reads it"):
         load(str(Path(__file__).parent / "data" / "endless.h5"))

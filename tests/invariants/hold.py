@@ -71,10 +71,7 @@ def graph_of(seed: int, ops: int | None = None) -> Graph:
 
 
 def hold(seed: int, held: Held, ops: int | None = None) -> None:
-    """Ask every solver about one graph, at several budgets.
-
-    Ask with and without constraints.
-    """
+    """Ask every solver about one graph, at several budgets. Ask with and without constraints."""
     dice, graph = Random(seed), graph_of(seed, ops)
     held.graphs[_size(graph)] += 1
     low, high = working_set_bound(graph).bytes, pipeline.keep_everything_peak(graph)

@@ -47,10 +47,7 @@ def load(spec: Path | str, **options: Any) -> LoadedModel:
 
 
 def dense_model(**compile_options: Any) -> Any:
-    """Return a model from eight numbers to four.
-
-    It is compiled if options are given.
-    """
+    """Return a model from eight numbers to four. It is compiled if options are given."""
     inputs = keras.Input((8,), name="numbers")
     model = keras.Model(
         inputs, layers.Dense(4, name="answer")(layers.Dense(6, activation="relu")(inputs)), name="dense"

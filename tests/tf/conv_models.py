@@ -59,10 +59,7 @@ def separable():
 
 
 def unet():
-    """Return an encoder and a decoder of three levels.
-
-    They are joined by concatenation.
-    """
+    """Return an encoder and a decoder of three levels. They are joined by concatenation."""
     inputs = x = keras.Input((32, 32, 3))
     skips = []
     for filters in (16, 32):

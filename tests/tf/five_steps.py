@@ -37,10 +37,7 @@ BATCH, STEPS = 8, 5
 
 
 def batch_norm() -> Any:
-    """Return a model with moving statistics, one of them frozen.
-
-    It has them with and without scale.
-    """
+    """Return a model with moving statistics, one of them frozen. It has them with and without scale."""
     inputs = x = keras.Input((32, 32, 3))
     for momentum, scale, trainable in ((0.9, True, True), (0.5, False, True), (0.9, True, False)):
         x = layers.Conv2D(16, 3, padding="same")(x)
@@ -75,10 +72,7 @@ def metrics() -> Any:
 
 
 class Statics(layers.Layer):
-    """Count calls, and keep a running mean and a metric.
-
-    The mean is of what passes, in a big variable.
-    """
+    """Count calls, and keep a running mean and a metric. The mean is of what passes, in a big variable."""
 
     def build(self, shape: tuple[int, ...]) -> None:
         self.calls = self.add_weight(
@@ -113,10 +107,7 @@ def built(name: str) -> LoadedModel:
 
 
 def data_for(loaded: LoadedModel) -> tf.data.Dataset:
-    """Return five batches.
-
-    The examples have weights if the model has one output with a label each.
-    """
+    """Return five batches. The examples have weights if the model has one output with a label each."""
     batches = []
     for seed in range(STEPS):
         inputs, labels = loaded.make_batch(seed)

@@ -89,10 +89,7 @@ def plain_step(model: Any) -> Any:
 
 
 def by_own_step(strategy: Any, budget: str | None) -> dict[str, Any]:
-    """Train a GAN by its own ``train_step``.
-
-    Of the last batch one replica gets 3 images, the other 2.
-    """
+    """Train a GAN by its own ``train_step``. Of the last batch one replica gets 3 images, the other 2."""
     keras.utils.set_random_seed(0)
     heard: list[dict[str, float]] = []
     with strategy.scope():

@@ -10,10 +10,7 @@ from keras import layers, ops
 
 
 def dict_inputs_outputs():
-    """Return a model with inputs and outputs by name.
-
-    Each output has a loss, one of them weighted.
-    """
+    """Return a model with inputs and outputs by name. Each output has a loss, one of them weighted."""
     left, right = keras.Input((32, 32, 3), name="left"), keras.Input((32, 32, 3), name="right")
     encode = layers.Conv2D(16, 3, padding="same", activation="relu", name="encode")  # used twice
     x, y = encode(left), encode(right)
@@ -64,10 +61,7 @@ class Block(layers.Layer):
 
 
 class Subclassed(keras.Model):
-    """Hold layers in attributes and lists, with added losses.
-
-    It has a loss of its own on top.
-    """
+    """Hold layers in attributes and lists, with added losses. It has a loss of its own on top."""
 
     def __init__(self, **options):
         super().__init__(**options)
@@ -94,10 +88,7 @@ def subclassed():
 
 
 def regularized():
-    """Return a model with every kind of regularizer, and constraints.
-
-    Constraints act in the update.
-    """
+    """Return a model with every kind of regularizer, and constraints. Constraints act in the update."""
     inputs = keras.Input((64, 64))
     x = layers.Dense(
         128,
@@ -130,10 +121,7 @@ def random_layers():
 
 
 def recurrent_masked():
-    """Return an LSTM and a GRU that read embedded tokens with a padding mask.
-
-    The LSTM is bidirectional.
-    """
+    """Return an LSTM and a GRU that read embedded tokens with a padding mask. The LSTM is bidirectional."""
     tokens = keras.Input((24,), name="tokens")  # real-valued, as many models declare their ids
     x = layers.Embedding(50, 64, mask_zero=True)(tokens)
     x = layers.Bidirectional(layers.LSTM(48, return_sequences=True, dropout=0.1))(x)
@@ -144,10 +132,7 @@ def recurrent_masked():
 
 
 def shared_embedding():
-    """Return one table read by two inputs.
-
-    Its gradient is the sum of two sparse ones.
-    """
+    """Return one table read by two inputs. Its gradient is the sum of two sparse ones."""
     first, second = (
         keras.Input((32,), dtype="int32", name="first"),
         keras.Input((32,), dtype="int64", name="second"),
@@ -181,10 +166,7 @@ def half_precision():
 
 
 def nested():
-    """Return a model inside a sequential model inside a model.
-
-    Views stand between them.
-    """
+    """Return a model inside a sequential model inside a model. Views stand between them."""
     inner = keras.Sequential(
         [keras.Input((256,)), layers.Dense(256, activation="relu"), layers.Dense(256)], name="mlp"
     )

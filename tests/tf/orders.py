@@ -19,10 +19,7 @@ def producers(graph: Graph) -> list[set[int]]:
 
 
 def by_priority(graph: Graph, priority: Sequence[float]) -> list[int]:
-    """Return every op once.
-
-    Of those that can run, the one with the least ``priority`` comes next.
-    """
+    """Return every op once. Of those that can run, the one with the least ``priority`` comes next."""
     before = producers(graph)
     after: list[list[int]] = [[] for _ in range(graph.n)]
     for op, sources in enumerate(before):
@@ -67,10 +64,7 @@ def with_recomputations(graph: Graph, order: Sequence[int], random: Random, shar
 
 
 def random_steps(graph: Graph, random: Random) -> list[int]:
-    """Return a random order, from nearly the traced one to any.
-
-    It has up to two recomputations per step.
-    """
+    """Return a random order, from nearly the traced one to any. It has up to two recomputations per step."""
     jitter = random.choice([0.0, 3.0, 30.0, 1e6])
     order = by_priority(graph, [op + random.uniform(0, jitter) for op in range(graph.n)])
     return with_recomputations(graph, order, random, random.choice([0.2, 1.0, 2.0]))

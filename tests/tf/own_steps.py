@@ -119,10 +119,7 @@ class GAN(keras.Model):  # type: ignore[misc]
 
 
 class Averaged(keras.Model):  # type: ignore[misc]
-    """Denoise images, and keep a slow copy of the network.
-
-    Diffusion models do so.
-    """
+    """Denoise images, and keep a slow copy of the network. Diffusion models do so."""
 
     def __init__(self) -> None:
         super().__init__(name="averaged")
@@ -212,10 +209,7 @@ def kernels(count: int, width: int = 16) -> list[tf.Variable]:
 
 
 def plain_tensorflow(budget: str) -> Training:
-    """Return a tf.function of plain variables.
-
-    Dropout and momentum are written by hand.
-    """
+    """Return a tf.function of plain variables. Dropout and momentum are written by hand."""
     weights, seeds = kernels(5), tf.random.Generator.from_seed(5)
     slots, loss_before = [tf.Variable(tf.zeros_like(weight)) for weight in weights], tf.Variable(0.0)
 
@@ -266,10 +260,7 @@ def penalty(budget: str) -> Training:
 
 
 def accumulation(budget: str) -> Training:
-    """Return a sum of the gradients of half batches.
-
-    Its functions call functions.
-    """
+    """Return a sum of the gradients of half batches. Its functions call functions."""
     weights, optimizer = kernels(5), keras.optimizers.SGD(0.1)
     optimizer.build(weights)
     sums, count = [tf.Variable(tf.zeros_like(weight)) for weight in weights], tf.Variable(0)

@@ -23,10 +23,7 @@ _MADE = "-LayoutOptimizer"
 
 
 def relaid(traced: TracedStep, architecture: str) -> TracedStep:
-    """Return ``traced`` after the layout pass alone.
-
-    The card has compute capability ``architecture``.
-    """
+    """Return ``traced`` after the layout pass alone. The card has compute capability ``architecture``."""
     results = [
         traced.loss,
         *traced.predictions,

@@ -104,10 +104,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> HeldSolver:
 
 
 class Batches(keras.callbacks.Callback):  # type: ignore[misc]
-    """Note the schedule and the peak of every batch.
-
-    After batch ``number`` let the solver answer.
-    """
+    """Note the schedule and the peak of every batch. After batch ``number`` let the solver answer."""
 
     def __init__(self, held: HeldSolver, number: int) -> None:
         super().__init__()

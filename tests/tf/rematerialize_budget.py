@@ -21,10 +21,7 @@ from tests.tf.rematerialized import FAST, assert_close, conv_model, data, plans,
 
 @pytest.fixture(autouse=True)
 def few_bytes_held() -> None:
-    """Begin without the models of earlier tests.
-
-    The budgets here are a few MiB.
-    """
+    """Begin without the models of earlier tests. The budgets here are a few MiB."""
     nothing_left_of_earlier_models()
 
 
@@ -65,10 +62,7 @@ def test_a_share_is_of_what_the_plain_step_was_measured_to_take(capfd: pytest.Ca
 
 
 def test_the_budget_that_there_is_is_used() -> None:
-    """Check that at most one value's bytes are left.
-
-    A value of the model takes 1 MiB.
-    """
+    """Check that at most one value's bytes are left. A value of the model takes 1 MiB."""
     x, y = data(16)
     model = within(conv_model(blocks=8), "85%", solver="auto", example=(x, y))
     model.fit(x, y, batch_size=16, epochs=3, verbose=0)

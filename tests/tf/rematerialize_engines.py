@@ -31,10 +31,7 @@ class Batches(keras.utils.PyDataset):  # type: ignore[misc]
 
 
 def prefetched() -> tf.data.Dataset:
-    """Return a pipeline that keeps what it reads.
-
-    It prepares batches beside the step.
-    """
+    """Return a pipeline that keeps what it reads. It prepares batches beside the step."""
     batches = tf.data.Dataset.from_tensor_slices((X, Y)).cache().batch(16)
     return batches.map(lambda x, y: (x * 2 - 1, y), num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
 

@@ -295,10 +295,7 @@ class Measured:
     def plan(
         self, held: float, rooms: tuple[int, ...] = (26 * 2**20,), budget: float = 0, **changes: Any
     ) -> StepPlan | None:
-        """Return the plan of a later run while others hold ``held`` MiB.
-
-        ``budget``: in MiB; 0: a share.
-        """
+        """Return the plan of a later run while others hold ``held`` MiB. ``budget``: in MiB; 0: a share."""
         kept = dataclasses.replace(self.kept, rooms=rooms, **changes)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(trials, "held_by_others", lambda graph: int(held * 2**20))

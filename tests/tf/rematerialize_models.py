@@ -31,10 +31,7 @@ from tests.tf.rematerialized import FAST, assert_close, conv_model, data, plans,
 
 
 def test_masks_on_predictions_reach_the_metrics() -> None:
-    """Check an embedding's padding mask at the output.
-
-    It weighs the loss and the metrics.
-    """
+    """Check an embedding's padding mask at the output. It weighs the loss and the metrics."""
     tokens = np.random.default_rng(0).integers(0, 20, (32, 48))
     tokens[:, 20:] = 0
     labels = np.random.default_rng(1).random((32, 48, 8)).astype(np.float32)

@@ -22,10 +22,7 @@ PEAK = "75 % of the plain "
 
 @pytest.fixture(autouse=True)
 def few_bytes_held() -> None:
-    """Begin without the models of earlier tests.
-
-    The budgets here are a few MiB.
-    """
+    """Begin without the models of earlier tests. The budgets here are a few MiB."""
     keras.backend.clear_session()
     gc.collect()
 
@@ -79,10 +76,7 @@ def test_a_frozen_phase_with_nothing_to_save_is_plain_and_the_next_is_planned(
 def test_a_frozen_phase_within_what_the_phase_before_may_hold_is_plain(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """The step of the second phase need not be saved anything.
-
-    Something could be saved.
-    """
+    """The step of the second phase need not be saved anything. Something could be saved."""
     x, y = data(32)
     model, plain = two_phases(frozen=0), two_phases(frozen=0)
     within(model, "70%", quiet=False)
@@ -112,10 +106,7 @@ def test_the_bare_step_is_planned_again_in_the_next_phase() -> None:
 
 
 def test_a_longer_batch_tells_anew_what_a_share_is_of(capfd: pytest.CaptureFixture[str]) -> None:
-    """The shorter batch trains plainly where it has room for that.
-
-    The room is in the longer one's share.
-    """
+    """The shorter batch trains plainly where it has room for that. The room is in the longer one's share."""
     model, plain = within(reader(), "75%", quiet=False), reader()
     for length in (64, 128, 64, 128):
         tokens = np.arange(16 * length).reshape(16, length) % 50

@@ -14,10 +14,7 @@ FAST = checkmate.SolveOptions(time_limit_s=0.3)
 
 
 def conv_model(blocks: int = 3, **options: Any) -> Any:
-    """Return the same model in each call.
-
-    Its activations take 1 MiB for a batch of 16.
-    """
+    """Return the same model in each call. Its activations take 1 MiB for a batch of 16."""
     keras.utils.set_random_seed(5)
     inputs = x = keras.Input((32, 32, 3))
     for _ in range(blocks):

@@ -45,10 +45,7 @@ def recurrent():
 
 
 class AddingCell(layers.Layer):
-    """Add the input to the state, as a recurrent cell.
-
-    No gradient needs the input again.
-    """
+    """Add the input to the state, as a recurrent cell. No gradient needs the input again."""
 
     state_size = 128
 
@@ -112,10 +109,7 @@ def ends_in_loop():
 
 
 class EndsEarly(layers.Layer):
-    """Run a loop that ends when its own state says so.
-
-    That is after 10 of up to 32 iterations.
-    """
+    """Run a loop that ends when its own state says so. That is after 10 of up to 32 iterations."""
 
     def build(self, shape):
         self.kernel = self.add_weight(shape=(128, 128), name="kernel")

@@ -23,10 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class TaskProcess:
-    """A child process that does tasks of ``checkmate.tf.child`` in turn.
-
-    It starts with the first task.
-    """
+    """A child process that does tasks of ``checkmate.tf.child`` in turn. It starts with the first task."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

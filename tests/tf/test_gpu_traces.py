@@ -135,10 +135,7 @@ class EventMaker:
 
 
 def emitted(folded: FoldedStep, node: int, op_type: str) -> str:
-    """Return the name of the op of this type in the emitted plain step.
-
-    The op belongs to ``node``.
-    """
+    """Return the name of the op of this type in the emitted plain step. The op belongs to ``node``."""
     leading = folded.graph.ops[node].name.rsplit("/", 1)[-1]
     names = [
         folded.structure.ops[op].name for op in folded.nodes[node] if folded.structure.ops[op].type == op_type

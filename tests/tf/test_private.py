@@ -31,10 +31,7 @@ def of_type(graph: Any, kind: str) -> list[tf.Operation]:
 
 
 def run_in_new_graph(build: Any, value: list[float]) -> np.ndarray:
-    """Return what ``build(graph, input)`` computes in a new graph.
-
-    The ops come from another graph.
-    """
+    """Return what ``build(graph, input)`` computes in a new graph. The ops come from another graph."""
 
     def body(given: tf.Tensor) -> tf.Tensor:
         return build(tf.compat.v1.get_default_graph(), given)

@@ -34,10 +34,7 @@ _FREE = frozenset({"VarHandleOp", "Placeholder", "ReadVariableOp", "NoOp"})
 
 @dataclass(frozen=True, eq=False)
 class Rewritten:
-    """Hold a graph before or after Grappler.
-
-    ``kept``: names of the tensors that leave it.
-    """
+    """Hold a graph before or after Grappler. ``kept``: names of the tensors that leave it."""
 
     definition: Any
     kept: tuple[str, ...]
@@ -49,10 +46,7 @@ class Rewritten:
 
 @cache
 def _gpu_cluster(architecture: str, memory_bytes: int) -> Any:
-    """Return one CPU and one GPU that does not exist.
-
-    The GPU has compute capability ``architecture``.
-    """
+    """Return one CPU and one GPU that does not exist. The GPU has compute capability ``architecture``."""
     gpu = device_properties_pb2.DeviceProperties(
         type="GPU",
         vendor="NVIDIA",
@@ -93,10 +87,7 @@ def with_variables(graph: Any) -> Any:
 
 
 def placed(function: Any) -> Rewritten:
-    """Return the graph of ``function`` before Grappler, every op on the GPU.
-
-    ``function`` is concrete.
-    """
+    """Return the graph of ``function`` before Grappler, every op on the GPU. ``function`` is concrete."""
     kept = dict.fromkeys(tensor.name for tensor in function.graph.outputs)
     return Rewritten(with_variables(function.graph), tuple(kept))
 

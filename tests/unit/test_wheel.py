@@ -35,10 +35,7 @@ def files_in(wheel: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy the project without what earlier builds left.
-
-    setuptools would take that in.
-    """
+    """Copy the project without what earlier builds left. setuptools would take that in."""
     folder = tmp_path_factory.mktemp("source")
     for name in NEEDED:
         if (ROOT / name).is_dir():

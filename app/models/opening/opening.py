@@ -99,10 +99,7 @@ class Opening(QObject):
         return self._current is not None
 
     def start(self, read: Callable[[], Opened]) -> None:
-        """Run ``read`` in a thread.
-
-        It may raise a ``CheckmateError``, and must not touch Qt.
-        """
+        """Run ``read`` in a thread. It may raise a ``CheckmateError``, and must not touch Qt."""
         self.forget()
         if self._replaces:
             _collect_garbage()
@@ -142,10 +139,7 @@ class Opening(QObject):
 
 
 def _read_apart(read: Callable[[], Opened]) -> Opened:
-    """Run ``read`` without the garbage collector.
-
-    It would stop the window to look at all that is read.
-    """
+    """Run ``read`` without the garbage collector. It would stop the window to look at all that is read."""
     gc.disable()
     try:
         found = read()

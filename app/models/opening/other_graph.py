@@ -50,17 +50,11 @@ class OtherGraph(QObject):
         return self._opening.busy
 
     def open(self, path: Path) -> None:
-        """Read a graph or an exploration in a thread.
-
-        Only the last one that was asked for counts.
-        """
+        """Read a graph or an exploration in a thread. Only the last one that was asked for counts."""
         self._opening.start(lambda: read_opened(path))
 
     def best_within(self, budget_bytes: int) -> ListedSchedule | None:
-        """Return the best known schedule within a budget.
-
-        None: there is no graph yet.
-        """
+        """Return the best known schedule within a budget. None: there is no graph yet."""
         known = self.exploration.known
         return within(known, budget_bytes) if known else None
 

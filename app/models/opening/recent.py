@@ -21,10 +21,7 @@ _RECORDS = "recent/records"
 
 @dataclass(frozen=True)
 class Explored:
-    """An exploration that was closed.
-
-    ``closed_at`` is in seconds since the epoch.
-    """
+    """An exploration that was closed. ``closed_at`` is in seconds since the epoch."""
 
     path: Path
     name: str

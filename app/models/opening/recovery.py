@@ -24,19 +24,13 @@ _MOST_TRIES = (
 
 
 def sessions_folder() -> Path:
-    """Return the folder where explorations are saved.
-
-    It is in the user's state folder.
-    """
+    """Return the folder where explorations are saved. It is in the user's state folder."""
     return Path(platformdirs.user_state_dir("checkmate-explorer")) / "sessions"
 
 
 @dataclass(frozen=True)
 class Orphan:
-    """The exploration of a window that did not close.
-
-    It was restored ``tries`` times before.
-    """
+    """The exploration of a window that did not close. It was restored ``tries`` times before."""
 
     path: Path
     saved_at: float
@@ -115,10 +109,7 @@ class Recovery(QObject):
         return self._path
 
     def adopt(self, orphan: Orphan) -> None:
-        """Take over what was saved there.
-
-        This window writes over it, and removes it on closing.
-        """
+        """Take over what was saved there. This window writes over it, and removes it on closing."""
         self._tries = orphan.tries + 1
         name = orphan.path.with_name(_named(orphan.path, self._tries))
         orphan.path.rename(name)
@@ -190,10 +181,7 @@ class Recovery(QObject):
 
 
 def _named(old: Path | None, tries: int) -> str:
-    """Return a name that no other window has.
-
-    It ends with the number of tries.
-    """
+    """Return a name that no other window has. It ends with the number of tries."""
     stem = f"{time.time_ns():x}" if old is None else old.name.removesuffix(ENDING).rpartition("-")[0]
     return f"{stem}-{tries}{ENDING}"
 

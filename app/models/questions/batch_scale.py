@@ -103,25 +103,16 @@ class BatchScale(QObject):
 
     @property
     def way_back(self) -> Callable[[], None] | None:
-        """Return what opens the graph that was profiled again.
-
-        None if it is open or gone.
-        """
+        """Return what opens the graph that was profiled again. None if it is open or gone."""
         return self._back if self.scaled else None
 
     def remember(self) -> None:
-        """Remember how to open the profiled graph again.
-
-        A scaled one is about to take its place.
-        """
+        """Remember how to open the profiled graph again. A scaled one is about to take its place."""
         if not self.scaled:
             self._back = self._session.way_back()
 
     def ask(self, batch: int) -> None:
-        """Explore the graph at a batch, and solve for the budget there.
-
-        The known schedules come along.
-        """
+        """Explore the graph at a batch, and solve for the budget there. The known schedules come along."""
         reach, base = self.reach, self.base
         if reach is None or base is None or batch == self.batch:
             return
@@ -145,10 +136,7 @@ class BatchScale(QObject):
         self._reading.close(0.0)
 
     def _carried(self) -> tuple[ListedSchedule, ...]:
-        """Return schedules of the explored graph, the smallest first.
-
-        They run at any batch.
-        """
+        """Return schedules of the explored graph, the smallest first. They run at any batch."""
         known = self._session.exploration.known
         most = _CARRIED if known[0].graph.n <= _LARGE else 1
         return tuple(known[:: -(-len(known) // most)])

@@ -13,10 +13,7 @@ _ENOUGH = 0.999  # a bound below a cost by more than this does not prove it opti
 
 
 def is_false(ended: SolveEnded, budget_bytes: int, what_if: WhatIf) -> bool:
-    """Return whether a solve's claims contradict a checked schedule.
-
-    ``budget_bytes``: what was asked.
-    """
+    """Return whether a solve's claims contradict a checked schedule. ``budget_bytes``: what was asked."""
     if ended.assumptions:
         return False
     infeasible = ended.status is SolveStatus.INFEASIBLE

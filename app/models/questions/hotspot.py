@@ -64,10 +64,7 @@ class Hotspot(QObject):
 
     @property
     def remedies(self) -> list[Suggestion]:
-        """Return what is known to help at the playhead, best first.
-
-        The list grows while ``busy``.
-        """
+        """Return what is known to help at the playhead, best first. The list grows while ``busy``."""
         return rank_suggestions(self._found)
 
     @property

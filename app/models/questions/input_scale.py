@@ -34,10 +34,7 @@ _MOST_LEVEL = 256
 
 @dataclass(frozen=True, eq=False)
 class InputReach:
-    """Hold the memory of known schedules at any input size.
-
-    One of them keeps everything.
-    """
+    """Hold the memory of known schedules at any input size. One of them keeps everything."""
 
     plain: InputMemory
     others: tuple[InputMemory, ...]

@@ -70,10 +70,7 @@ class BatchFinder(QObject):
         self.changed.emit()
 
     def stop(self) -> None:
-        """End the search with the best so far.
-
-        A process that does not answer is ended.
-        """
+        """End the search with the best so far. A process that does not answer is ended."""
         if self.asked is not None:
             self.process.send(Cancel(self._job))
             self.sentence = "Stopping…"

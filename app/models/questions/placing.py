@@ -64,7 +64,6 @@ class Placing(QObject):
 
     @property
     def busy(self) -> bool:
-        """Return whether a placement is sought."""
         return self._asked is not None
 
     @property

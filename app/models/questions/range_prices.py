@@ -82,10 +82,7 @@ class RangePrices(QObject):
 
 
 class _Pricing(threading.Thread):
-    """A thread that replays schedules.
-
-    The window takes what it has found from ``found``.
-    """
+    """A thread that replays schedules. The window takes what it has found from ``found``."""
 
     def __init__(self, shown: ListedSchedule, highest: int, values: tuple[int, ...]) -> None:
         super().__init__(daemon=True, name="range prices")

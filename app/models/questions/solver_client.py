@@ -186,10 +186,7 @@ class SolverClient(QObject):
             self.process.send(FindLeastMemory(job, aim.max_overhead if aim.limited else None, limit))
 
     def stop(self) -> None:
-        """End the running solve and keep its best schedule.
-
-        A process that does not answer is replaced.
-        """
+        """End the running solve and keep its best schedule. A process that does not answer is replaced."""
         solve = self._exploration.solve
         if solve is not None and solve.running:
             self.process.send(Cancel(solve.job))
@@ -212,10 +209,7 @@ class SolverClient(QObject):
             self._end(_kept(solve), "stopped, to measure")
 
     def release(self) -> bool:
-        """Allow solves again, and send the solver the graph.
-
-        Return whether it was held until now.
-        """
+        """Allow solves again, and send the solver the graph. Return whether it was held until now."""
         held, self._held = self._held, False
         if held:
             self.send_graph()
@@ -495,10 +489,7 @@ class SolverClient(QObject):
 
 
 def _kept(solve: Solve) -> SolveStatus:
-    """Return the status of a solve that was stopped here.
-
-    It is feasible where there is a schedule.
-    """
+    """Return the status of a solve that was stopped here. It is feasible where there is a schedule."""
     return SolveStatus.FEASIBLE if solve.best else SolveStatus.CANCELLED
 
 

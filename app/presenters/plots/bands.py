@@ -96,27 +96,22 @@ class Bands:
 
     @property
     def count(self) -> int:
-        """Return the number of bands."""
         return len(self.buffer)
 
     @cached_property
     def bytes(self) -> NDArray[np.int64]:
-        """Return the height of each band."""
         return self.shown.timeline.buffer_bytes[self.buffer]
 
     @cached_property
     def born(self) -> NDArray[np.int64]:
-        """Return the first step of each band."""
         return self.shown.timeline.buffer_born[self.buffer]
 
     @cached_property
     def last(self) -> NDArray[np.int64]:
-        """Return the last step of each band."""
         return self.shown.timeline.buffer_last[self.buffer]
 
     @cached_property
     def values(self) -> NDArray[np.int64]:
-        """Return the value that each band is."""
         return self.shown.timeline.buffer_value[self.buffer].astype(np.int64)
 
     def owners(
@@ -232,7 +227,6 @@ class Bands:
 def _grouped(
     shown: ListedSchedule, grouping: Grouping, parts: Mapping[str, str], weight: NDArray[np.int64]
 ) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the groups' names, and the group of each buffer."""
     graph, values = shown.graph, shown.timeline.buffer_value
     makers = graph.producer[values]
     if grouping is Grouping.KIND:

@@ -30,10 +30,7 @@ def repeats_and_first(
 
 
 def live_bytes(layout: GraphLayout, shown: ListedSchedule, step: int) -> NDArray[np.float64]:
-    """Return each box's bytes that are live in ``step``.
-
-    They are the bytes that the box's ops wrote.
-    """
+    """Return each box's bytes that are live in ``step``. They are the bytes that the box's ops wrote."""
     timeline = shown.timeline
     step = min(step, len(timeline.live_bytes) - 1)
     alive = (timeline.buffer_born <= step) & (step <= timeline.buffer_last)

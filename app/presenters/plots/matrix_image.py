@@ -30,7 +30,6 @@ class Cells:
 
     @classmethod
     def all_of(cls, n: int) -> Cells:
-        """Return all cells of a matrix with ``n`` rows and columns."""
         return cls(0, n, 0, n)
 
     def row_bins(self, n: int, most: int) -> NDArray[np.int64]:
@@ -38,7 +37,6 @@ class Cells:
         return _bins_inside(self.top, self.bottom, n, most)
 
     def column_bins(self, n: int, most: int) -> NDArray[np.int64]:
-        """Return the column of the image for each of ``n`` columns, alike."""
         return _bins_inside(self.left, self.right, n, most)
 
     def shape(self, rows: int, columns: int) -> tuple[int, int]:

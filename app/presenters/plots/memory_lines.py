@@ -73,10 +73,7 @@ def card_entries(graph: Graph | None, cards: Cards) -> tuple[CardEntry, ...]:
 
 
 def capacity_of(choice: str, graph: Graph | None, cards: Cards) -> Capacity | None:
-    """Return the memory of the chosen card.
-
-    None: no card is chosen, or its memory is not known.
-    """
+    """Return the memory of the chosen card. None: no card is chosen, or its memory is not known."""
     if choice == DEVICE:
         device = None if graph is None else graph.device
         if device is None or device.kind != "gpu" or not device.memory_bytes:
@@ -119,10 +116,7 @@ def _requested(shown: ListedSchedule) -> MemoryLine:
 
 
 def _allocated(placement: Placement | None, measured: MeasuredSchedule | None) -> MemoryLine | None:
-    """Return what the allocator hands out.
-
-    A measurement counts more than the replica.
-    """
+    """Return what the allocator hands out. A measurement counts more than the replica."""
     if measured is not None:
         peak, how, sign = measured.peak_bytes, "measured", ""
         tip = "what the allocator's meter showed when it was exported"

@@ -27,7 +27,6 @@ class Shows(Enum):
 
     @property
     def words(self) -> str:
-        """Return what it is called in the window."""
         return _WORDS[self]
 
 
@@ -56,7 +55,6 @@ class Width(Enum):
 
     @property
     def usual_points(self) -> float:
-        """Return the usual size of words at this width."""
         return 16.0 if self is Width.SLIDE else 8.0
 
 

@@ -41,32 +41,26 @@ class PlacedBlocks:
 
     @classmethod
     def of(cls, bands: Bands, placement: Placement) -> PlacedBlocks:
-        """Return the blocks of ``bands``'s schedule."""
         return cls(bands, placement, np.lexsort((placement.born, placement.address)))
 
     @property
     def shown(self) -> ListedSchedule:
-        """Return the schedule whose blocks they are."""
         return self.bands.shown
 
     @property
     def count(self) -> int:
-        """Return the number of blocks."""
         return len(self.order)
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Return what the groups are called."""
         return self.bands.groups
 
     @cached_property
     def buffer(self) -> _Ints:
-        """Return the buffer of each block, or WORKSPACE or FIXED."""
         return self.placement.buffer[self.order]
 
     @cached_property
     def group(self) -> _Ints:
-        """Return the group of each block."""
         of_buffer = np.zeros(self.bands.count + 2, np.int64)
         of_buffer[self.bands.buffer] = self.bands.group
         of_buffer[WORKSPACE], of_buffer[FIXED] = len(self.groups) - 2, len(self.groups) - 1

@@ -11,10 +11,7 @@ _LOG_FROM = 4.0  # above this ratio of its ends a linear scale would crush the l
 
 
 def nice_ticks(low: float, high: float, most: int) -> list[float]:
-    """Return at least one value from ``low`` to ``high``, round if possible.
-
-    They are about ``most``.
-    """
+    """Return at least one value from ``low`` to ``high``, round if possible. They are about ``most``."""
     return round_values(low, high, most) or [low]
 
 
@@ -61,7 +58,6 @@ class BudgetScale:
 
     @property
     def unit(self) -> tuple[str, int]:
-        """Return the unit that the ticks count."""
         return byte_unit(self.high)
 
     def ticks(self) -> list[float]:

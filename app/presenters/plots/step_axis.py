@@ -54,16 +54,13 @@ class StepAxis:
 
     @property
     def count(self) -> int:
-        """Return the number of steps."""
         return len(self.edges) - 1
 
     @property
     def cost_word(self) -> str:
-        """Return what the costs are, in a word."""
         return {CostUnit.SECONDS: "time", CostUnit.FLOP: "work"}.get(self.graph.cost_unit, "cost")
 
     def place(self, position: Any) -> Any:
-        """Return where a position, or each of several, is on the axis."""
         return np.interp(position, np.arange(self.count + 1), self.edges)
 
     def position(self, place: float) -> float:
@@ -74,7 +71,6 @@ class StepAxis:
         return step + (float((place - self.edges[step]) / width) if width > 0 else 0.0)
 
     def step_at(self, place: float) -> int:
-        """Return the step at a place on the axis."""
         return min(self.count - 1, int(self.position(place)))
 
     def columns(self, first: int, last: int, most: int) -> NDArray[np.int64]:
@@ -91,10 +87,7 @@ class StepAxis:
         return np.asarray(starts[np.diff(starts, prepend=-1) > 0], np.int64)
 
     def step_ticks(self, low: float, high: float, most: int) -> list[Tick]:
-        """Return about ``most`` ticks at round numbers of steps.
-
-        They count from one, as people do.
-        """
+        """Return about ``most`` ticks at round numbers of steps. They count from one, as people do."""
         first, last = self.position(low), self.position(high)
         numbers = (int(value) for value in round_values(first + 1, last + 1, most) if value == int(value))
         ticks = ((float(self.place(number - 0.5)), f"{number:,}") for number in numbers if number > 0)

@@ -30,7 +30,6 @@ def again_rows(shown: ListedSchedule, op: int, standing: Standing | None) -> lis
 def _rows_of(
     shown: ListedSchedule, again: Recomputation, run: str, standing: Standing | None
 ) -> list[OpLink]:
-    """Return the rows of one recomputation, by rising step."""
     graph, rows, known = shown.graph, [], ""
     if again.fullest_step is None or again.fullest_bytes is None:
         known = "It was in memory until then."

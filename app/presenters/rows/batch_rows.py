@@ -128,10 +128,7 @@ def details(answer: BatchAnswer) -> str:
 
 
 def stairs(answer: BatchAnswer) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the corners of the least extra cost found for each batch.
-
-    Costs are in percent.
-    """
+    """Return the corners of the least extra cost found for each batch. Costs are in percent."""
     places, costs = [], []
     begin = 0
     for batch, cost in answer.choices:

@@ -127,10 +127,7 @@ def _remedy_row(graph: Graph, shown: ListedSchedule, remedy: Suggestion) -> Hots
 
 
 def compare_rows(graph: Graph, found: Difference) -> list[HotspotRow]:
-    """Return the ops that A and B recompute differently often.
-
-    The op with the largest cost comes first.
-    """
+    """Return the ops that A and B recompute differently often. The op with the largest cost comes first."""
     return [
         HotspotRow(layer_name(graph, entry.op), f"A ↻{entry.in_a}  B ↻{entry.in_b}", op=entry.op)
         for entry in found.ops

@@ -27,10 +27,7 @@ WORDS = (NAME, LAYER)  # columns of text; the others are figures
 
 @dataclass(frozen=True)
 class Cell:
-    """What a cell says, and what it is sorted by.
-
-    ``tip`` is all of it where ``text`` is short.
-    """
+    """What a cell says, and what it is sorted by. ``tip`` is all of it where ``text`` is short."""
 
     text: str
     rank: float | str
@@ -101,10 +98,7 @@ def range_rows(shown: ListedSchedule, axis: StepAxis, chosen: tuple[int, int]) -
 
 
 def _used(graph: Graph, shown: ListedSchedule, first: int, last: int) -> set[int]:
-    """Return the values whose buffers some step reads or writes.
-
-    A view counts for what it looks into.
-    """
+    """Return the values whose buffers some step reads or writes. A view counts for what it looks into."""
     ran = {int(op) for op in shown.schedule.steps[first : last + 1]}
     return {
         int(graph.owner[value]) for op in ran for value in (*graph.ops[op].inputs, *graph.ops[op].outputs)
@@ -163,10 +157,7 @@ def price_cells(
 
 
 def _price_cell(graph: Graph, row: RangeRow, price: Suggestion | None, busy: bool) -> Cell:
-    """Say what computing the value again saves and costs.
-
-    The cheapest byte has the lowest rank.
-    """
+    """Say what computing the value again saves and costs. The cheapest byte has the lowest rank."""
     if price is None or price.cost is None:
         return Cell("…" if row.waits and busy else "–", math.inf)
     share = f" ({100 * price.cost / graph.base_cost:.2g} %)" if graph.base_cost > 0 else ""
@@ -177,10 +168,7 @@ def _price_cell(graph: Graph, row: RangeRow, price: Suggestion | None, busy: boo
 def range_table(
     graph: Graph, rows: Iterable[RangeRow], prices: Mapping[int, Suggestion], count: int
 ) -> ViewTable:
-    """Return the rows for a file.
-
-    ``count`` is the number of the schedule's steps.
-    """
+    """Return the rows for a file. ``count`` is the number of the schedule's steps."""
     unit = graph.cost_unit.value
     return ViewTable.of(
         (

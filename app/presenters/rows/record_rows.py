@@ -33,18 +33,12 @@ def columns(*, by_size: bool) -> tuple[str, ...]:
 
 
 def is_by_size(record: MemoryRecord, *, wanted: bool) -> bool:
-    """Return whether rows are by size.
-
-    They are if that is wanted, or if no layers are known.
-    """
+    """Return whether rows are by size. They are if that is wanted, or if no layers are known."""
     return rows(record, by_size=wanted) is record.by_size
 
 
 def record_cells(record: MemoryRecord, *, by_size: bool) -> list[tuple[Cell, ...]]:
-    """Return a cell for each column and each row.
-
-    A layer's tip is its whole name.
-    """
+    """Return a cell for each column and each row. A layer's tip is its whole name."""
     listed = rows(record, by_size=by_size)
     return [
         (

@@ -32,10 +32,7 @@ class RowGroup(StrEnum):
 
 @dataclass(frozen=True)
 class ScheduleRow:
-    """A schedule in the list.
-
-    ``own`` is its entry in the user's own list, if it has one.
-    """
+    """A schedule in the list. ``own`` is its entry in the user's own list, if it has one."""
 
     group: RowGroup
     found: ListedSchedule
@@ -46,10 +43,7 @@ class ScheduleRow:
     own: OwnSchedule | None = None
 
     def lines(self, *, narrow: bool) -> tuple[str, str]:
-        """Return its two lines.
-
-        A narrow list has the cost of a baseline in the second.
-        """
+        """Return its two lines. A narrow list has the cost of a baseline in the second."""
         if not narrow or self.group is not RowGroup.BASELINES:
             return self.name, self.detail
         method, _, cost = self.name.rpartition(_DOT)
@@ -157,10 +151,7 @@ def _frontier_row(found: ListedSchedule, plain: ListedSchedule) -> ScheduleRow:
 
 
 def _method(found: ListedSchedule, plain: ListedSchedule) -> str:
-    """Return the name of a baseline, with the budget that it had.
-
-    Empty if it is none.
-    """
+    """Return the name of a baseline, with the budget that it had. Empty if it is none."""
     if found.key == plain.key:
         return "Keep everything"
     if found.solver not in _METHODS:

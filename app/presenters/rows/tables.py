@@ -31,14 +31,10 @@ class ViewTable:
 
     @classmethod
     def of(cls, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> ViewTable:
-        """Make a table from any iterable of rows."""
         return cls(tuple(columns), tuple(tuple(row) for row in rows))
 
     def csv(self) -> str:
-        """Return comma-separated text with a line of headings.
-
-        None is an empty field.
-        """
+        """Return comma-separated text with a line of headings. None is an empty field."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(self.columns)
@@ -108,10 +104,7 @@ def ops_table(shown: ListedSchedule) -> ViewTable:
 
 
 def steps_table(shown: ListedSchedule) -> ViewTable:
-    """Return a row per step.
-
-    It has the op, whether it is recomputed, the live bytes and what fills them.
-    """
+    """Return a row per step. It has the op, whether it is recomputed, the live bytes and what fills them."""
     graph, schedule, timeline = shown.graph, shown.schedule, shown.timeline
     stack = memory_stack(graph, schedule, timeline)
     stages = shown.matrices.stage_of_step
@@ -223,10 +216,7 @@ def solve_table(solve: Solve) -> ViewTable:
 
 
 def moment_table(now: Moment) -> ViewTable:
-    """Return what is live at a step, as a table.
-
-    It has every buffer, its layer, and why it is there.
-    """
+    """Return what is live at a step, as a table. It has every buffer, its layer, and why it is there."""
     graph = now.graph
     columns = ("value", "bytes", "layer", "made_by", "made_at_step", "next_read_at_step", "reason")
     rows = [

@@ -14,10 +14,7 @@ OFFER = "Trace the model at two further sizes, in the background. Nothing is mea
 
 
 def coming_words(words: Callable[[int], str], level: int, plain_bytes: int) -> str:
-    """Say what an unexplored size needs where everything is kept.
-
-    ``words`` names a level.
-    """
+    """Say what an unexplored size needs where everything is kept. ``words`` names a level."""
     return f"{_first_up(words(level))}: {format_bytes(plain_bytes)} all kept, estimated"
 
 

@@ -52,6 +52,5 @@ class NameCut:
         return best
 
     def _alike(self, head: str, end: str) -> int:
-        """Return how many names begin and end so."""
         first, last = (bisect.bisect_left(self._names, text) for text in (head, head + _LAST))
         return sum(name.endswith(end) for name in self._names[first : min(last, first + _MOST)])

@@ -37,10 +37,7 @@ def before_a_solve(*, opened: bool, passing: bool, preparing: str) -> SolveWords
 
 
 def unsolved(graph: Graph, standing: Standing, lower_bound: float, preparing: str) -> SolveWords:
-    """Say what is known of a budget that was not solved for.
-
-    ``lower_bound`` is the bound on its cost.
-    """
+    """Say what is known of a budget that was not solved for. ``lower_bound`` is the bound on its cost."""
     if standing.fit is BudgetStanding.IMPOSSIBLE:
         return _impossible(standing)
     budget, best = strong(_spaced(format_bytes(standing.budget_bytes))), standing.best
@@ -132,5 +129,4 @@ def _explain_least(solve: Solve) -> str:
 
 
 def _spaced(text: str) -> str:
-    """Return the text with every figure and its unit on one line."""
     return _UNIT.sub("\u00a0", text)

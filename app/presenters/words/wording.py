@@ -127,19 +127,13 @@ def short_name(name: str, most: int = 40) -> str:
 
 
 def name_in_model(name: str, model: str) -> str:
-    """Return an op's name without the scope of the whole model.
-
-    ∂ stands for the scope of a gradient.
-    """
+    """Return an op's name without the scope of the whole model. ∂ stands for the scope of a gradient."""
     sign = "∂ " if name.startswith(GRADIENT) else ""
     return sign + name.removeprefix(GRADIENT).removeprefix(model)
 
 
 def scope_of_all(graph: Graph) -> str:
-    """Return the scope that most ops are in, which is the model's name.
-
-    It is empty if there is none.
-    """
+    """Return the scope that most ops are in, which is the model's name. It is empty if there is none."""
     scopes = Counter(op.name.removeprefix(GRADIENT).partition("/")[0] for op in graph.ops if "/" in op.name)
     if not scopes:
         return ""
@@ -162,10 +156,7 @@ def schedule_file(found: ListedSchedule, what: str) -> str:
 
 
 def strong(text: str) -> str:
-    """Return rich text in the semibold face.
-
-    The bundled fonts have no plain bold, which would be smeared.
-    """
+    """Return rich text in the semibold face. The bundled fonts have no plain bold, which would be smeared."""
     return f'<span style="font-weight:600">{html.escape(text)}</span>'
 
 
@@ -182,10 +173,7 @@ def constraints_text(count: int, cost: float | None, without: float | None) -> s
 
 
 def percent(share: float) -> str:
-    """Format a share as a percentage: ``2.9 %``, ``0.034 %``.
-
-    A small share does not become zero.
-    """
+    """Format a share as a percentage: ``2.9 %``, ``0.034 %``. A small share does not become zero."""
     return f"{100 * share:.1f}\u00a0%" if share >= 0.01 or share <= 0 else f"{100 * share:.2g}\u00a0%"
 
 
@@ -195,10 +183,7 @@ def signed_bytes(size: int) -> str:
 
 
 def status_text(status: str, gap: float | None, message: str) -> str:
-    """Return in words how a solve stands.
-
-    The words never confuse a limit with a proof.
-    """
+    """Return in words how a solve stands. The words never confuse a limit with a proof."""
     if status == "solving":
         return "solving" if gap is None else f"solving, within {percent(gap)} of the best possible"
     if status == "optimal":
@@ -217,10 +202,7 @@ def status_text(status: str, gap: float | None, message: str) -> str:
 
 
 def least_text(status: str, best: float | None, gap: float | None, message: str) -> str:
-    """Say how a search for the least memory stands.
-
-    ``best`` is the least found, in bytes.
-    """
+    """Say how a search for the least memory stands. ``best`` is the least found, in bytes."""
     if status == "failed" or best is None:
         return status_text("failed" if status == "failed" else status, None, message)
     found = format_bytes(best)
@@ -256,10 +238,7 @@ def fill_text(on: bool, state: FillState | None, *, solving: bool, found: int) -
 
 
 def playhead_text(graph: Graph, op: int, step: int, count: int, live: int, peak: int) -> str:
-    """Say what happens at the playhead.
-
-    The sentence is for the status bar and for assistive technology.
-    """
+    """Say what happens at the playhead. The sentence is for the status bar and for assistive technology."""
     name = graph.ops[op].name
     # Its end says most, and the figures come after it.
     name = name if len(name) <= _LONGEST else "…" + name[1 - _LONGEST :]
@@ -269,9 +248,6 @@ def playhead_text(graph: Graph, op: int, step: int, count: int, live: int, peak:
 
 
 def timeline_text(name: str, shown: ListedSchedule) -> str:
-    """Say which schedule is on screen, and how long it is.
-
-    Its name is that in the list.
-    """
+    """Say which schedule is on screen, and how long it is. Its name is that in the list."""
     steps, again = len(shown.schedule.steps), shown.schedule.recomputations
     return f"{name} · {plural(steps, 'step')}, {plural(again, 'recomputation')}"

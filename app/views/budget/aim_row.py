@@ -58,10 +58,7 @@ class AimRow(QWidget):
             self.refresh()
 
     def ask(self, aim: Aim) -> None:
-        """Emit ``aimed`` if a graph is open.
-
-        Without one, the button comes up again.
-        """
+        """Emit ``aimed`` if a graph is open. Without one, the button comes up again."""
         if self._exploration.graph is not None:
             self.aimed.emit(aim)
         self.refresh()
@@ -76,10 +73,7 @@ class AimRow(QWidget):
 
 
 class _Percent(QLineEdit):
-    """A field for an extra cost such as ``+5 %``.
-
-    Up and Down change it by one percent.
-    """
+    """A field for an extra cost such as ``+5 %``. Up and Down change it by one percent."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -85,10 +85,7 @@ class BudgetPanel(Panel):
         exploration.standing_changed.connect(self._on_standing)
 
     def choose(self, budget_bytes: int) -> None:
-        """Move the slider as a user would.
-
-        The window asks for a solve after the usual pause.
-        """
+        """Move the slider as a user would. The window asks for a solve after the usual pause."""
         self._exploration.set_budget(max(0, budget_bytes))
         self._timer.start()
 

@@ -97,10 +97,7 @@ class FrontierView(QWidget):
         return ticks, max(top + 0.06 * (top - 1), ticks[-1])
 
     def _cap(self, painter: QPainter, area: QRectF, height_of: Callable[[float], float]) -> None:
-        """Paint the largest cost that the aim allows.
-
-        It is a line with a handle on the vertical axis.
-        """
+        """Paint the largest cost that the aim allows. It is a line with a handle on the vertical axis."""
         aim = self._exploration.aim
         if aim is None or not aim.limited:
             return
@@ -118,10 +115,7 @@ class FrontierView(QWidget):
         painter.drawText(space, _CENTER, text)
 
     def _cap_at(self, y: float) -> float:
-        """Return the extra cost at a height, as a fraction.
-
-        It is rounded to a tenth of a percent.
-        """
+        """Return the extra cost at a height, as a fraction. It is rounded to a tenth of a percent."""
         area, (_, top) = self._area(), self._costs()
         share = (area.bottom() - 10 - y) / (area.height() - 14)
         return round(max(0.0, min(1.0, share)) * (top - 1), 3)
@@ -342,10 +336,7 @@ def _describe(found: ListedSchedule) -> str:
 
 
 def _stairs(points: list[QPointF]) -> list[QPointF]:
-    """Return the corners of the stairs.
-
-    A schedule fits every larger budget too, until a cheaper one fits.
-    """
+    """Return the corners of the stairs. A schedule fits every larger budget too, until a cheaper one fits."""
     line: list[QPointF] = []
     for point in points:
         if line:

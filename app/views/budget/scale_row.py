@@ -49,7 +49,6 @@ class ScaleRow(QWidget):
 
     @property
     def _is_choosing(self) -> bool:
-        """Return whether the hand is choosing a size now."""
         return self._timer.isActive() or self.slider.isSliderDown()
 
     def _go_back(self) -> None:

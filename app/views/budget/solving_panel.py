@@ -161,7 +161,6 @@ class SolvingPanel(Panel):
             self._under_text.setToolTip("\n".join(["Compared with the best known without them:", *said]))
 
     def _on_clock(self) -> None:
-        """Let the plot go on to now."""
         self._plotted = None
         self._on_solve()
 
@@ -255,10 +254,7 @@ class SolvingPanel(Panel):
             self.op_wanted.emit(op)
 
     def _fit(self) -> None:
-        """Ask for the height that the wrapped texts need at this width.
-
-        Then nothing is covered.
-        """
+        """Ask for the height that the wrapped texts need at this width. Then nothing is covered."""
         needed = self.body.totalMinimumHeightForWidth(self.width()) if self.body.hasHeightForWidth() else 0
         needed = max(self._LEAST, needed)
         if needed > self.height():
@@ -313,10 +309,7 @@ def _extra(base: float) -> Callable[[float], float]:
 
 
 def _in_unit(least: float) -> Callable[[float], float]:
-    """Return a function that converts bytes to a unit.
-
-    It is the unit that ``least`` bytes read best in.
-    """
+    """Return a function that converts bytes to a unit. It is the unit that ``least`` bytes read best in."""
     size = byte_unit(least)[1]
     return lambda count: count / size
 

@@ -98,10 +98,7 @@ class CellModel(QAbstractTableModel):
 
 
 def sorted_table(model: CellModel, name: str, stretched: int) -> QTableView:
-    """Return a view of the model whose heads sort.
-
-    One column takes the space that is left.
-    """
+    """Return a view of the model whose heads sort. One column takes the space that is left."""
     table = QTableView()
     table.setObjectName("cards")  # as other tables of figures look
     table.setAccessibleName(name)

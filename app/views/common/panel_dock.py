@@ -85,10 +85,7 @@ class PanelDock(QDockWidget):
         self.fold_changed.emit()
 
     def event(self, event: QEvent) -> bool:
-        """Put a panel that a double click takes out beside its old place.
-
-        There it is seen to be out.
-        """
+        """Put a panel that a double click takes out beside its old place. There it is seen to be out."""
         before, was_out = self.mapToGlobal(QPoint(0, 0)), self.isFloating()
         done = super().event(event)
         taken_out = event.type() == QEvent.Type.MouseButtonDblClick and self.isFloating() and not was_out
@@ -105,7 +102,6 @@ class PanelDock(QDockWidget):
             part.setMinimumWidth(pixels)
 
     def _say(self) -> None:
-        """Say on the button what a click does."""
         words = f"{'Open' if self._folded else 'Fold'} {self.panel.title}"
         self._fold.setText(_FOLDED if self._folded else _OPEN)
         self._fold.setAccessibleName(words)
@@ -113,7 +109,6 @@ class PanelDock(QDockWidget):
 
 
 def _scrolled(panel: Panel) -> QWidget:
-    """Return an area that scrolls the panel where there is no room for it."""
     area = QScrollArea()
     area.setObjectName("scrolled")  # it takes keys, which its frame shows
     area.setAccessibleName(panel.title)

@@ -27,7 +27,6 @@ class SteadyLabel(QWidget):
             self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
 
     def text(self) -> str:
-        """Return what is said."""
         return self._label.text()
 
     def setText(self, text: str) -> None:

@@ -154,10 +154,7 @@ def _there(views: Sequence[SavableView]) -> list[SavableView]:
 
 
 def picture(widget: QWidget, theme: Theme, scale: float = PICTURE_SCALE) -> QPixmap:
-    """Return the widget as it looks, ``scale`` times as sharp.
-
-    The background has the panel's colour.
-    """
+    """Return the widget as it looks, ``scale`` times as sharp. The background has the panel's colour."""
     pixmap = QPixmap(widget.size() * scale)
     pixmap.setDevicePixelRatio(scale)
     pixmap.fill(theme.color("panel"))

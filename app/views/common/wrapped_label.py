@@ -7,10 +7,7 @@ from PySide6.QtWidgets import QLabel, QSizePolicy
 
 
 class WrappedLabel(QLabel):
-    """Asks for as many lines as its width needs.
-
-    Inside other layouts, Qt gives the mean of all widths.
-    """
+    """Asks for as many lines as its width needs. Inside other layouts, Qt gives the mean of all widths."""
 
     def __init__(self, text: str, name: str = "muted") -> None:
         super().__init__(text)

@@ -241,10 +241,7 @@ class GraphCompareDialog(QDialog):
             QGuiApplication.clipboard().setText(found.csv())
 
     def done(self, result: int) -> None:
-        """End the work on B, and let go of it.
-
-        Esc and the window's own button come here, too.
-        """
+        """End the work on B, and let go of it. Esc and the window's own button come here, too."""
         self._soon.stop()
         self._reading.close(0.0)
         self.other.close()

@@ -35,10 +35,7 @@ _Place = tuple[QWidget, QRect]
 
 
 class Figures:
-    """Draws views of an exploration as the window shows them now.
-
-    It draws them apart from the window.
-    """
+    """Draws views of an exploration as the window shows them now. It draws them apart from the window."""
 
     def __init__(
         self,

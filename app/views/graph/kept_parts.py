@@ -42,7 +42,6 @@ class PartPlace:
 
     @property
     def seen(self) -> QRectF:
-        """Return the part that is in view."""
         return QRectF(-self.offset / self.scale, self.size.toSizeF() / self.scale)
 
     def draw(self, painter: QPainter, draw: Callable[[QPainter], None]) -> None:

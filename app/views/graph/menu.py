@@ -21,10 +21,7 @@ from checkmate.ir.graph import Graph
 
 
 def what_if_menu(parent: QWidget, graph: Graph, box: Box, what_ifs: WhatIfs, *, can_clear: bool) -> QMenu:
-    """Return a menu of switches.
-
-    ``can_clear`` says that there are constraints to clear.
-    """
+    """Return a menu of switches. ``can_clear`` says that there are constraints to clear."""
     menu, op = QMenu(parent), largest_op(graph, box)
     op_name, layers = short_name(graph.ops[op].name), layer_target(graph, box.ops)
     entries: list[tuple[ConstraintTarget | None, str]] = [

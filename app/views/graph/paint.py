@@ -74,7 +74,6 @@ class GraphPainter:
         self._names = names
 
     def rect(self, box: Box) -> QRectF:
-        """Return where ``box`` is."""
         return QRectF(box.x, self._drop if box.backward else 0.0, BOX_WIDTH, BOX_HEIGHT)
 
     def still_part(self) -> Part:
@@ -189,10 +188,7 @@ class GraphPainter:
         return QPen(color, 2.2 if focused else 1.3, style)
 
     def _rail_edges(self, painter: QPainter) -> None:
-        """Paint the edges along the rails in one call.
-
-        A large graph has hundreds of them.
-        """
+        """Paint the edges along the rails in one call. A large graph has hundreds of them."""
         boxes, skips = self._layout.boxes, QPainterPath()
         shapes = [self.rect(box) for box in boxes]
         painter.setPen(self._rail_pen(painter, focused=False))
@@ -270,7 +266,6 @@ class GraphPainter:
         painter.drawLine(end, end + QPointF(5.5, 3.5))
 
     def paint_box(self, painter: QPainter, number: int, moment: PlayheadState, scale: float) -> None:
-        """Paint the box of this number as it is at the playhead."""
         box = self._layout.boxes[number]
         theme, shape = self._theme, self.rect(box)
         role = "backward" if box.backward else "forward"

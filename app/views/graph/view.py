@@ -101,16 +101,13 @@ class GraphView(QWidget):
 
     @property
     def zoom_percent(self) -> int:
-        """Return the scale, in percent."""
         return round(100 * self._scale)
 
     @property
     def layout_shown(self) -> GraphLayout | None:
-        """Return the boxes on screen."""
         return self._layout
 
     def fit(self) -> None:
-        """Fit the whole graph into the view."""
         if self._layout is None:
             return
         depth = max((frame.depth for frame in self._layout.frames), default=-1)
@@ -150,10 +147,7 @@ class GraphView(QWidget):
         self.zoom(100 / max(1, self.zoom_percent))
 
     def zoom_to(self, op: int) -> None:
-        """Bring an op's box to the middle, large enough to read.
-
-        The groups around it are opened.
-        """
+        """Bring an op's box to the middle, large enough to read. The groups around it are opened."""
         if self._folding is None or self._layout is None or not 0 <= op < len(self._layout.box_of):
             return
         around = self._folding.groups_around(op)
@@ -378,13 +372,11 @@ class GraphView(QWidget):
         return next((box for box in self._layout.boxes if painter.rect(box).contains(point)), None)
 
     def _frame_at(self, position: QPointF) -> GroupFrame | None:
-        """Return the innermost open group at ``position``."""
         if self._layout is None:
             return None
         return self._frame_of((position - self._offset).x() / self._scale / (BOX_WIDTH + GAP))
 
     def _frame_of(self, column: float) -> GroupFrame | None:
-        """Return the innermost open group at a column."""
         assert self._layout is not None
         around = [frame for frame in self._layout.frames if frame.first <= column < frame.last + 1]
         return max(around, key=lambda frame: frame.depth, default=None)

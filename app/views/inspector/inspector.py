@@ -162,7 +162,6 @@ class Inspector(Panel):
         self.note.setText(f"Step {step + 1} · {format_bytes(live)}{peak}")
 
     def _show_op(self, shown: ListedSchedule, op: int) -> None:
-        """Show what is known of an op, and what leads on from it."""
         entry = shown.graph.ops[op]
         self._name.setText(short_name(entry.name))
         self._name.setToolTip(entry.name)

@@ -28,7 +28,6 @@ class _LinkLine:
     detail: QLabel
 
     def fill(self, link: OpLink, *, marked: bool) -> None:
-        """Show a link."""
         leads = link.op >= 0
         self.role.setText(link.role)
         self.step.setText(link.role)
@@ -77,7 +76,6 @@ class LinkTable(QWidget):
 
     @property
     def buttons(self) -> list[ElidedLink]:
-        """Return the links on screen, from the first."""
         return [line.name for line in self._lines[: len(self.links)]]
 
     @property

@@ -29,10 +29,7 @@ _TIPS = {
 
 
 class MemoryPage(QWidget):
-    """Four views of one step, and one of two compared schedules.
-
-    Only the view on screen is computed.
-    """
+    """Four views of one step, and one of two compared schedules. Only the view on screen is computed."""
 
     def __init__(
         self,
@@ -92,7 +89,6 @@ class MemoryPage(QWidget):
             self.show_view(View.COMPARE if active else View.VALUES)
 
     def show_view(self, view: View) -> None:
-        """Show one of the views."""
         self.view = view
         self.tabs[view].setChecked(True)
         self._hotspot.want(view is View.HELPS and self.isVisible())
@@ -113,7 +109,6 @@ class MemoryPage(QWidget):
 
     @property
     def rows(self) -> list[HotspotRow]:
-        """Return what is listed, from the first row."""
         return self._model.rows
 
     def _refresh(self) -> None:

@@ -46,7 +46,6 @@ class NeedTable(QWidget):
         ]
 
     def show_rows(self, rows: Sequence[NeedRow]) -> None:
-        """Show the parts of a need."""
         if tuple(rows) == self.rows:
             return
         self.rows = tuple(rows)

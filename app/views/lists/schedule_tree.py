@@ -92,7 +92,6 @@ class ScheduleTree(QTreeWidget):
         return list(self._rows.values())
 
     def head(self, group: RowGroup) -> QTreeWidgetItem:
-        """Return the head of a group."""
         return self._heads[group]
 
     def item(self, found: ListedSchedule) -> QTreeWidgetItem | None:
@@ -100,7 +99,6 @@ class ScheduleTree(QTreeWidget):
         return self._items.get(found.key)
 
     def current(self) -> ListedSchedule | None:
-        """Return the schedule that the keyboard is on."""
         item = self.currentItem()
         key = None if item is None else item.data(0, _KEY)
         row = self._rows.get(bytes(key)) if key is not None else None

@@ -140,7 +140,6 @@ class SchedulesPanel(Panel):
         return (self._list.current() if self._list.hasFocus() else None) or self._exploration.shown
 
     def pin(self) -> None:
-        """Pin the schedule, or unpin it."""
         if self._meant is not None:
             self._edits.pin(self._meant)
 
@@ -150,7 +149,6 @@ class SchedulesPanel(Panel):
             self._rename(self._meant)
 
     def write_note(self) -> QInputDialog | None:
-        """Ask for a note on the schedule."""
         found = self._meant
         return None if found is None else self._ask_note(found)
 
@@ -180,7 +178,6 @@ class SchedulesPanel(Panel):
         menu.popup(position)
 
     def menu_of(self, found: ListedSchedule) -> QMenu:
-        """Return the menu of a schedule."""
         own, menu = self._exploration.listing.own.of(found), QMenu(self)
         menu.addAction("Show (A)", lambda: self._choose(found))
         menu.addAction("Compare with it (B)", lambda: self._shown_edits.compare(found))

@@ -32,10 +32,7 @@ _Text = tuple[str, QColor, bool]  # text, colour, bold
 
 
 class PlaybackScene:
-    """The window's views of one fixed schedule, never shown.
-
-    They have a playhead of their own.
-    """
+    """The window's views of one fixed schedule, never shown. They have a playhead of their own."""
 
     def __init__(self, exploration: Exploration, theme: Theme, size: QSize = SIZE) -> None:
         self._exploration, self.theme, self.size = exploration.frozen_copy(), theme, size

@@ -147,10 +147,7 @@ class _ScrubBar(QWidget):
         )
 
     def _paint_phases(self, painter: QPainter, late: np.ndarray, track: QRectF) -> None:
-        """Paint the forward and backward ops in the order of execution.
-
-        An order may mix them.
-        """
+        """Paint the forward and backward ops in the order of execution. An order may mix them."""
         pixels = max(1, int(track.width()))
         seen = late[np.arange(pixels) * len(late) // pixels]
         ends = [*(np.flatnonzero(np.diff(seen)) + 1).tolist(), pixels]

@@ -84,7 +84,6 @@ class AllocatorView(PointedPlot):
 
     @property
     def placed(self) -> PlacedBlocks | None:
-        """Return the blocks in the picture."""
         return self._placed
 
     def _color(self) -> None:

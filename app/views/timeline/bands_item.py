@@ -79,7 +79,6 @@ class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
             self._color()
 
     def _is_selected(self, bands: Stacked) -> NDArray[np.bool_]:
-        """Return which bands are of the selection."""
         op, value = self._selected
         graph, values = bands.shown.graph, bands.values
         if value >= 0:

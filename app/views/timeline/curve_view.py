@@ -283,10 +283,7 @@ class CurveView(PointedPlot):
         self._pens.set(self._plain, pg.mkPen(self._theme.color(role), width=width, style=Qt.PenStyle.DotLine))
 
     def _draw_peak(self, axis: StepAxis, top: float) -> None:
-        """Draw the peak, with its bytes and its op in words.
-
-        ``top`` is the top of the scale.
-        """
+        """Draw the peak, with its bytes and its op in words. ``top`` is the top of the scale."""
         shown = self._exploration.shown
         assert shown is not None
         peak_step, timeline_peak = shown.timeline.peak_step, shown.timeline.peak_bytes

@@ -21,10 +21,7 @@ _WORDS = {
 
 
 class LinesMenu(QMenu):
-    """Switches each kind of line, and chooses the card.
-
-    It is filled when it opens.
-    """
+    """Switches each kind of line, and chooses the card. It is filled when it opens."""
 
     def __init__(self, lines: MemoryLines, parent: QWidget | None = None) -> None:
         super().__init__(parent)

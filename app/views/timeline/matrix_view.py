@@ -129,10 +129,7 @@ class MatrixView(QWidget):
         return top + down * (bottom - top), left + across * (right - left)
 
     def _picture(self, shown: ListedSchedule, cells: Cells, place: QRectF) -> QImage:
-        """Return the image at the widget's own resolution.
-
-        It is made once per schedule, part and size.
-        """
+        """Return the image at the widget's own resolution. It is made once per schedule, part and size."""
         width, height = max(1, round(place.width())), max(1, round(place.height()))
         ratio, other = self.devicePixelRatioF() * self.sharpness, self._comparison.other
         theme = self._theme.now
@@ -275,7 +272,6 @@ class MatrixView(QWidget):
             painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
 
     def _stage_place(self, shown: ListedSchedule) -> float:
-        """Return the height of the middle of the stage that runs."""
         stages = shown.matrices.stage_of_step
         return self._place(int(stages[min(self._playhead.step, len(stages) - 1)]) + 0.5, 0).y()
 

@@ -135,11 +135,9 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
         item.titleLabel.setVisible(False)
 
     def _go_to(self, position: QPointF) -> None:
-        """Do what a click at a place says."""
         raise NotImplementedError
 
     def _words_at(self, position: QPointF) -> str:
-        """Return what is at a place, in words."""
         raise NotImplementedError
 
     def _ticks_of(self, low: float, high: float, most: int, *, below: bool) -> list[tuple[float, str]]:
@@ -198,7 +196,6 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
         self._show_focus(False)
 
     def _show_focus(self, on: bool) -> None:
-        """Frame the plot while keys go to it."""
         pen = pg.mkPen(self._theme.color("accent"), width=2 * self.devicePixelRatioF()) if on else None
         self.getPlotItem().vb.setBorder(pen)
 

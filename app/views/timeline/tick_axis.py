@@ -57,10 +57,7 @@ class TickAxis(pg.AxisItem):  # type: ignore[misc]
 
 
 def _is_inside(tick: Tick, low: float, high: float, per_unit: float) -> bool:
-    """Return whether the words are wholly between the ends.
-
-    Others are not drawn.
-    """
+    """Return whether the words are wholly between the ends. Others are not drawn."""
     place, words = tick
     half = QFontMetricsF(QGuiApplication.font()).horizontalAdvance(words) / 2
     return low * per_unit <= place * per_unit - half and place * per_unit + half <= high * per_unit

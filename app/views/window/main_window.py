@@ -317,7 +317,6 @@ class MainWindow(QMainWindow):
         self._start.cancel_wanted.connect(session.cancel_device)
 
     def _choosing_size(self) -> bool:
-        """Return whether the hand is on a slider of batch or input size."""
         rows = (self.explorer.batch, self.explorer.input_size)
         return any(row.isAncestorOf(self.focusWidget()) for row in rows)
 
@@ -368,7 +367,6 @@ class MainWindow(QMainWindow):
 
     @property
     def export_button(self) -> QWidget:
-        """Return the button that exports."""
         return self._export
 
     def show_explorer(self) -> None:
@@ -494,10 +492,7 @@ class MainWindow(QMainWindow):
         return dialog
 
     def restore(self, *, by_itself: bool = False) -> bool:
-        """Restore what a window that did not close has left, if there is any.
-
-        Return whether there was.
-        """
+        """Restore what a window that did not close has left, if there is any. Return whether there was."""
         orphans = [] if self.recovery is None else self.recovery.orphans()
         orphan = next((entry for entry in orphans if entry.restores_itself or not by_itself), None)
         if self.recovery is None or orphan is None:

@@ -48,7 +48,6 @@ class MeasuringBar(QWidget):
 
     @property
     def text(self) -> str:
-        """Return the text of the line."""
         return self._words.text()
 
     def _on_keep(self) -> None:

@@ -38,7 +38,6 @@ class MemoryBar(QWidget):
 
     @property
     def words(self) -> list[str]:
-        """Return what the legend says."""
         return [f"{part.words} {format_bytes(part.bytes)}" for part in self._listed]
 
     @property

@@ -51,7 +51,6 @@ class NoticeBar(QWidget):
 
     @property
     def text(self) -> str:
-        """Return the text of the line."""
         return f"{self._sentence} {self._hint}".strip()
 
     def say(self, sentence: str, hint: str, action: tuple[str, Callable[[], object]] | None = None) -> None:

@@ -109,17 +109,11 @@ class PanelArea(QMainWindow):
                 self.resizeDocks([high, low], [wanted, max(0, both - wanted)], Qt.Orientation.Vertical)
 
     def fit(self) -> None:
-        """Share the room anew, because a panel needs more or less.
-
-        Sizes chosen by hand stay.
-        """
+        """Share the room anew, because a panel needs more or less. Sizes chosen by hand stay."""
         self._resize()
 
     def want_high_timeline(self, high: bool) -> None:
-        """Let the timeline be higher, or as high as ever.
-
-        A height that was chosen by hand stays.
-        """
+        """Let the timeline be higher, or as high as ever. A height that was chosen by hand stays."""
         self._timeline_share = _HIGH_TIMELINE_SHARE if high else _TIMELINE_SHARE
         self._resize()
 
@@ -190,10 +184,7 @@ class PanelArea(QMainWindow):
             self.changed.emit()
 
     def _on_folding(self) -> None:
-        """Note the sizes of all docks.
-
-        Qt gives a column its least sizes when one of them changes.
-        """
+        """Note the sizes of all docks. Qt gives a column its least sizes when one of them changes."""
         docks = [dock for dock in self.docks.values() if dock.isVisible() and not dock.isFloating()]
         self._sizes = [
             (dock, dock.width(), dock.open_height if dock.folded else dock.height()) for dock in docks

@@ -53,10 +53,7 @@ class Convergence:
 
     @property
     def seconds_to_final(self) -> float | None:
-        """Return the seconds to the final cost.
-
-        What followed did not improve it.
-        """
+        """Return the seconds to the final cost. What followed did not improve it."""
         return self.seconds_to_within(_SAME_COST)
 
     def seconds_to_within(self, tolerance: float) -> float | None:
@@ -70,10 +67,7 @@ class Convergence:
         return next(seconds for seconds, cost in self.costs if cost <= enough)
 
     def cost_after(self, seconds: float) -> float | None:
-        """Return the best cost known at ``seconds``.
-
-        None before the first schedule.
-        """
+        """Return the best cost known at ``seconds``. None before the first schedule."""
         return next((cost for when, cost in reversed(self.costs) if when <= seconds), None)
 
 
@@ -135,10 +129,7 @@ class Recorder(SilentListener):
         self._told(cost)
 
     def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """Record a higher bound.
-
-        An infinite bound says that there is no schedule; the result tells that.
-        """
+        """Record a higher bound. An infinite bound says that there is no schedule; the result tells that."""
         if np.isfinite(lower_bound):
             self.bounds.append((self.seconds, float(lower_bound)))
 

@@ -35,7 +35,6 @@ class Machine:
     load: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the machine as fields of a JSON object."""
         return {**vars(self), "libraries": dict(self.libraries)}
 
     def __str__(self) -> str:

@@ -23,10 +23,7 @@ def file_of_rows(
     rows: Sequence[Mapping[str, Any]],
     summary: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return all that was measured as one JSON object.
-
-    ``kind``: the file's format.
-    """
+    """Return all that was measured as one JSON object. ``kind``: the file's format."""
     return {
         "format": kind,
         "version": 1,

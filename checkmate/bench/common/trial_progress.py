@@ -38,10 +38,7 @@ class TrialProgress:
         self._draw_now_and_then()
 
     def cancelled(self) -> bool:
-        """Return whether the user wants to stop.
-
-        Solvers ask often, so this also moves the bar.
-        """
+        """Return whether the user wants to stop. Solvers ask often, so this also moves the bar."""
         self._draw_now_and_then()
         return self._cancelled()
 

@@ -158,10 +158,7 @@ def requested_error(row: Mapping[str, Any]) -> float | None:
 
 
 def allocated_error(row: Mapping[str, Any]) -> float | None:
-    """Return predicted over measured peak on the meter, less 1.
-
-    The meter is the allocator's.
-    """
+    """Return predicted over measured peak on the meter, less 1. The meter is the allocator's."""
     peaks = row.get("peak_bytes")
     return _relative(peaks["predicted"], peaks["measured"]) if peaks else None
 

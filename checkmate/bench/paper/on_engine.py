@@ -148,10 +148,7 @@ def curve_task(plan: PaperPlan, network: PaperNetwork, graph: Graph, at_once: in
 
 
 def curve_sent(sent: CurveOrder) -> Data:
-    """Solve a network's curve, on a worker.
-
-    Libraries and kernels are loaded before.
-    """
+    """Solve a network's curve, on a worker. Libraries and kernels are loaded before."""
     warm_up(["auto"])
     network = find_network(sent.network)
     plan = PaperPlan((network,), budgets=sent.budgets, fractions=sent.fractions, options=sent.options)
@@ -167,10 +164,7 @@ def curve_sent(sent: CurveOrder) -> Data:
 
 
 def wrong_curve(graph: Graph, data: Data) -> str:
-    """Return what is wrong with an answer, or "".
-
-    Every cost in the row must have a schedule that holds.
-    """
+    """Return what is wrong with an answer, or "". Every cost in the row must have a schedule that holds."""
     try:
         told: dict[int, Any] = {
             row["budget_bytes"]: (row["peak_bytes"], row["cost"])

@@ -215,10 +215,7 @@ def rounding_row(results: Sequence[SolveResult], seconds: float) -> Row:
 def _batch(
     plan: PaperPlan, network: PaperNetwork, rows: list[Row], report: Report, cancelled: Cancelled
 ) -> Row:
-    """Return the largest batch on the paper's device.
-
-    At most one extra forward pass is allowed.
-    """
+    """Return the largest batch on the paper's device. At most one extra forward pass is allowed."""
     scaling = BatchScaling(network.graph())
     begun = time.perf_counter()
     try:

@@ -39,10 +39,7 @@ def ratio(costs: Sequence[float | None], best: Sequence[float | None]) -> Ratio:
 
 
 def cheapest_within(points: Sequence[Mapping[str, Any]], budget: int) -> float | None:
-    """Return the least cost among schedules that fit ``budget``.
-
-    None where no peak is at most ``budget``.
-    """
+    """Return the least cost among schedules that fit ``budget``. None where no peak is at most ``budget``."""
     return min((float(point["cost"]) for point in points if point["peak_bytes"] <= budget), default=None)
 
 

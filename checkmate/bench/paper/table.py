@@ -94,10 +94,7 @@ def text(rows: Sequence[Row], plan: PaperPlan, machine: Machine) -> str:
 
 
 def _crowd(rows: Sequence[Row]) -> list[str]:
-    """Return a note where several tasks shared the cores.
-
-    Seconds are then not those of a solver alone.
-    """
+    """Return a note where several tasks shared the cores. Seconds are then not those of a solver alone."""
     most = max((row.get("at_once", 1) for row in rows), default=1)
     return (
         [f"up to {most} tasks ran at once and shared cores, so the seconds are not those of one solver alone"]
@@ -182,10 +179,7 @@ def curve_rows(model: str, curve: Mapping[str, Any], rounding: Sequence[Row]) ->
 
 
 def ratio_rows(rows: Sequence[Row]) -> list[list[str]]:
-    """Return each network's approximation ratios, below a head.
-
-    The paper's ratios are in the line below.
-    """
+    """Return each network's approximation ratios, below a head. The paper's ratios are in the line below."""
     names = [OURS, *STRATEGIES]
     head = ["cost over the best known", *names, "best over bound", "ours at worst", "proved"]
     table = []

@@ -77,10 +77,7 @@ def run(
 def facts(
     rows: Sequence[Row], machine: Machine, options: SolveOptions, target: Target = Target.EXECUTOR
 ) -> dict[str, Any]:
-    """Return all that was measured as one JSON object.
-
-    ``target``: what ran the steps.
-    """
+    """Return all that was measured as one JSON object. ``target``: what ran the steps."""
     shared = [{**row, "share": share(row, rows)} for row in rows]
     return {**file_of_rows(FORMAT, machine, options, shared, summary(rows)), "target": target.value}
 

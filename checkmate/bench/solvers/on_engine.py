@@ -129,10 +129,7 @@ def _trial_task(case: Case, solver: str, options: SolveOptions, at_once: int) ->
 
 
 def measure_sent(sent: _Sent) -> Data:
-    """Measure what was sent, on a worker.
-
-    Libraries and kernels are loaded before.
-    """
+    """Measure what was sent, on a worker. Libraries and kernels are loaded before."""
     asked = sent.order
     warm_up([asked.solver])
     case = Case(asked.open_graph(), "", asked.budget_bytes, 0)

@@ -19,10 +19,7 @@ _NAME = 26  # characters of a graph's name
 
 
 def marks(options: SolveOptions) -> tuple[float, ...]:
-    """Return the seconds after which the cost is shown.
-
-    They are those within the time limit.
-    """
+    """Return the seconds after which the cost is shown. They are those within the time limit."""
     return tuple(mark for mark in MARKS if mark <= options.time_limit_s)
 
 
@@ -176,10 +173,7 @@ def _name(graph: Graph) -> str:
 
 
 def text(trials: Sequence[Trial], options: SolveOptions, machine: Machine) -> str:
-    """Return what ``bench solvers`` prints.
-
-    It has the table, what it means, and the machine.
-    """
+    """Return what ``bench solvers`` prints. It has the table, what it means, and the machine."""
     ratios = relative_costs(trials)
     several = len({trial.solver for trial in trials}) > 1
     columns = _columns(options, several=several)

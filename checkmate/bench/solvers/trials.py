@@ -89,7 +89,6 @@ class Trial:
 
     @property
     def solver(self) -> str:
-        """Return the solver's name."""
         return self.result.solver
 
     def overhead(self, cost: float | None) -> float | None:

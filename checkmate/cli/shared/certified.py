@@ -39,7 +39,6 @@ class Certified:
         }
 
     def text(self) -> str:
-        """Return it in words."""
         found = self.certificate
         lines = [Proved(found.budget_bytes, found.cost, self.known_cost).text(self.graph)]
         if found.cost is not None and found.bound > found.cost * (1 + 1e-7):

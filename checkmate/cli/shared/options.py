@@ -25,10 +25,7 @@ GRAPH_HELP = "a graph file, a bundled graph's name, or paper.NAME (a network of 
 
 
 def typed(convert: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Make ``convert`` the type of an option.
-
-    Its ValueError becomes argparse's error.
-    """
+    """Make ``convert`` the type of an option. Its ValueError becomes argparse's error."""
 
     def converted(text: str) -> Any:
         try:
@@ -102,10 +99,7 @@ def shape(text: str) -> tuple[int, ...]:
 
 
 def bundled_or_given(text: str) -> str:
-    """Return the file of the bundled graph called ``text``.
-
-    Any other text is returned as it is.
-    """
+    """Return the file of the bundled graph called ``text``. Any other text is returned as it is."""
     from checkmate.catalog.bundled import find_graph
 
     return text if Path(text).exists() else str(find_graph(text) or text)

@@ -98,10 +98,7 @@ def _made_from(graph: Graph) -> str:
 
 
 def _cache_lines(cache: Mapping[str, Any]) -> list[str]:
-    """Return a line on how many costs came from the cache.
-
-    Empty where no cache was used.
-    """
+    """Return a line on how many costs came from the cache. Empty where no cache was used."""
     if not cache:
         return []
     advice = "; --refresh measures all again" if cache["ops"] else ""
@@ -109,10 +106,7 @@ def _cache_lines(cache: Mapping[str, Any]) -> list[str]:
 
 
 def elsewhere_note(graph: Graph) -> str:
-    """Return what it means that the graph is another machine's.
-
-    Empty where it is this machine's.
-    """
+    """Return what it means that the graph is another machine's. Empty where it is this machine's."""
     words = elsewhere_words(graph)
     return (
         f"{words}: seconds and scratch memory may differ; export and verify work both out again"

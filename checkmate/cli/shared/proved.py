@@ -45,7 +45,6 @@ class Proved:
         }
 
     def text(self, graph: Graph) -> str:
-        """Return it in words."""
         budget = format_bytes(self.budget_bytes)
         if self.cost is None:
             return f"proved: no schedule of {graph.name} fits {budget}"

@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class OpenedSweep:
-    """Hold what a sweep runs on and what it keeps.
-
-    ``engine`` is as the user would write it.
-    """
+    """Hold what a sweep runs on and what it keeps. ``engine`` is as the user would write it."""
 
     engine: str
     pool: Pool

@@ -22,10 +22,7 @@ def libraries_here() -> tuple[Library, ...]:
 
 
 def cuda_packages_here() -> tuple[Library, ...]:
-    """Return the CUDA packages that the installed TensorFlow requires.
-
-    Empty where that is not known.
-    """
+    """Return the CUDA packages that the installed TensorFlow requires. Empty where that is not known."""
     return tuple(_wanted_by(TENSORFLOW, extra="and-cuda"))
 
 

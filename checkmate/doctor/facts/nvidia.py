@@ -26,10 +26,7 @@ def nvidia_here() -> Nvidia:
 
 
 def cards_of(listed: str) -> tuple[ListedCard, ...]:
-    """Return the cards in ``nvidia-smi``'s table without units.
-
-    The table gives memory in MiB.
-    """
+    """Return the cards in ``nvidia-smi``'s table without units. The table gives memory in MiB."""
     return tuple(
         ListedCard(
             row["name"],

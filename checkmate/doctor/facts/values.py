@@ -39,10 +39,7 @@ class Probe:
         return self.code != 0
 
     def why(self) -> str:
-        """Return how the child ended, as the end of a sentence.
-
-        Empty where it did not crash.
-        """
+        """Return how the child ended, as the end of a sentence. Empty where it did not crash."""
         if self.code is None:
             return f"no answer within {self.seconds:.0f} s"
         if self.code >= 0:
@@ -73,10 +70,7 @@ class Host:
 
 @dataclass(frozen=True)
 class ListedCard:
-    """Describe one NVIDIA card as ``nvidia-smi`` lists it.
-
-    ``exclusive``: it takes one process at a time.
-    """
+    """Describe one NVIDIA card as ``nvidia-smi`` lists it. ``exclusive``: it takes one process at a time."""
 
     name: str
     memory_bytes: int
@@ -113,7 +107,6 @@ class Library:
 
     @property
     def missing(self) -> bool:
-        """Return whether the library is not installed."""
         return not self.installed
 
 
@@ -153,5 +146,4 @@ class Facts:
     environment: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the facts as JSON-able data."""
         return asdict(self)

@@ -120,7 +120,6 @@ def _writable(folder: Folder) -> str:
 
 
 def _libraries(libraries: tuple[Library, ...]) -> tuple[Line, ...]:
-    """Return one line for all libraries that have no own line."""
     title = "Libraries"
     if not libraries:
         text = "The program is not installed, so the versions it needs are not known."

@@ -25,10 +25,7 @@ _NO_ROOM = ("CUDA_ERROR_OUT_OF_MEMORY", "out of memory")
 
 
 def missing_libraries(log: str) -> tuple[str, ...]:
-    """Return the libraries that TensorFlow's log reports as not found.
-
-    They are in the log's order.
-    """
+    """Return the libraries that TensorFlow's log reports as not found. They are in the log's order."""
     found = [match[1] for match in _NOT_LOADED.finditer(log)] + [
         match[1] for match in _NOT_OPENED.finditer(log)
     ]

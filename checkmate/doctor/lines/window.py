@@ -59,19 +59,13 @@ def window_line(probe: Probe, environment: Mapping[str, str]) -> Line:
 
 
 def install(libraries: tuple[str, ...] | list[str]) -> str:
-    """Return the command that installs the given system libraries.
-
-    ``libraries`` are file names.
-    """
+    """Return the command that installs the given system libraries. ``libraries`` are file names."""
     packages = [package for name in libraries if (package := package_of(name))]
     return f"apt-get install {' '.join(dict.fromkeys(packages)) or _ALL}"
 
 
 def package_of(library: str) -> str:
-    """Return the Debian package that brings the file ``library``.
-
-    Empty where that is not known.
-    """
+    """Return the Debian package that brings the file ``library``. Empty where that is not known."""
     xcb = _XCB.fullmatch(library)
     return _PACKAGES.get(library) or (f"libxcb-{xcb[1]}{xcb[2]}" if xcb else "")
 

@@ -63,10 +63,7 @@ class Proof:
 
     @property
     def ok(self) -> bool:
-        """Return whether the network passed.
-
-        Its gradients must be equal and its peak within the budget.
-        """
+        """Return whether the network passed. Its gradients must be equal and its peak within the budget."""
         return self.report is not None and bool(self.report["ok"])
 
     @property
@@ -77,7 +74,6 @@ class Proof:
         return "fits" if self.ok else "; ".join(self.report["problems"])
 
     def to_json(self) -> dict[str, Any]:
-        """Return the proof as fields of a JSON object."""
         return {**vars(self), "ok": self.ok, "seconds": round(self.seconds, 1)}
 
 

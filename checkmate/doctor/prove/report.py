@@ -116,10 +116,7 @@ def _details(proof: Proof) -> list[str]:
 
 
 def _logs(diagnosis: Diagnosis) -> list[str]:
-    """Return the logs of the child processes.
-
-    Often only the log tells what is wrong.
-    """
+    """Return the logs of the child processes. Often only the log tells what is wrong."""
     lines: list[str] = []
     for name, title in (("tensorflow", "TensorFlow's log"), ("window", "Qt's log")):
         log = str(diagnosis.facts.get(name, {}).get("log", "")).strip()

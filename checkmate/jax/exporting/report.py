@@ -53,7 +53,6 @@ class JaxExport:
 
     @property
     def sentence(self) -> str:
-        """Return the export in one sentence."""
         whole, budget = format_bytes_apart(self.reloaded.whole, self.report.budget_bytes)
         over = f", over the budget of {budget} by {format_bytes(self.over_bytes)}" if self.over_bytes else ""
         within = over or f" of {budget}"

@@ -107,7 +107,6 @@ def _of_model(ready: ReadyModel, request: ModelRequest) -> LoadedStep:
 
 
 def _of_pair(found: Found, request: ModelRequest) -> LoadedStep:
-    """Return the step of a model that came with a batch."""
     require_no_options(request)
     model, example = found.code.subject, found.code.example
     if not getattr(model, "compiled", False):
@@ -152,7 +151,6 @@ def _of_train_step(
 
 
 def _of_function(found: Found, request: ModelRequest) -> LoadedStep:
-    """Return a step that is a function, with its example."""
     require_no_options(request)
     code = found.code
     if request.batch_chosen and not code.sized:

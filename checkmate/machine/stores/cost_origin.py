@@ -92,10 +92,7 @@ def reading_words(graph: Graph) -> str:
 
 
 def doubt_words(graph: Graph) -> str:
-    """Return why the costs are doubtful.
-
-    Empty where they are not doubtful, or hardly.
-    """
+    """Return why the costs are doubtful. Empty where they are not doubtful, or hardly."""
     facts = reading_facts(graph)
     if not facts or facts["doubtful_share"] < _MATTERS:
         return ""

@@ -91,10 +91,7 @@ class KnownCost:
         return replace(better, quiet=older.quiet + self.quiet) if better.reading.is_doubtful else better
 
     def is_sound(self) -> bool:
-        """Return whether every field can be a measured value.
-
-        A row for which this is false is ignored.
-        """
+        """Return whether every field can be a measured value. A row for which this is false is ignored."""
         numbers = (self.seconds, self.spread, self.slack, self.load, self.step_spread)
         counts = (self.runs, self.workspace_bytes, self.cores, self.quiet, self.reserve_bytes)
         return (
@@ -134,7 +131,6 @@ class CostStore:
         self.problem = ""
 
     def look_up(self, keys: Iterable[str]) -> dict[str, KnownCost]:
-        """Return the costs that are known of ``keys``."""
         wanted = list(dict.fromkeys(keys))
         if not self._path.exists():
             return {}
@@ -146,10 +142,7 @@ class CostStore:
         return found if self._done(read) else {}
 
     def keep(self, costs: Mapping[str, KnownCost]) -> bool:
-        """Keep each of ``costs`` unless a better one is known for its key.
-
-        Return whether any was kept.
-        """
+        """Keep each of ``costs`` unless a better one is known for its key. Return whether any was kept."""
         sound = {key: entry for key, entry in costs.items() if entry.is_sound()}
         if not sound:
             return False
@@ -210,7 +203,6 @@ class CostStore:
 
 
 def _rows(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, KnownCost]:
-    """Return the sound entries of ``keys``."""
     found: dict[str, KnownCost] = {}
     for start in range(0, len(keys), _AT_ONCE):
         some = keys[start : start + _AT_ONCE]

@@ -11,8 +11,5 @@ import platformdirs
 
 
 def default_folder() -> Path:
-    """Return the folder of plans in the user's cache folder.
-
-    It may not exist yet.
-    """
+    """Return the folder of plans in the user's cache folder. It may not exist yet."""
     return Path(platformdirs.user_cache_dir("checkmate-explorer")) / "plans"

@@ -139,10 +139,7 @@ class PlanStore:
         return True
 
     def remove(self, key: str) -> None:
-        """Remove what is kept for ``key``.
-
-        If that cannot be done, say so in ``problem``.
-        """
+        """Remove what is kept for ``key``. If that cannot be done, say so in ``problem``."""
         try:
             self._path(key).unlink(missing_ok=True)
         except OSError as error:

@@ -41,10 +41,7 @@ class Reading:
 
     @property
     def is_doubtful(self) -> bool:
-        """Return whether the costs should be measured again.
-
-        That is done when the machine is quiet.
-        """
+        """Return whether the costs should be measured again. That is done when the machine is quiet."""
         return self.doubt > 1.0
 
     @property

@@ -51,10 +51,7 @@ def unet_small() -> Any:
 
 
 def fcn8() -> Any:
-    """Return FCN8: the scores of the last three blocks, added on the way up.
-
-    The upsampling is learned.
-    """
+    """Return FCN8: the scores of the last three blocks, added on the way up. The upsampling is learned."""
     inputs, (_, _, f3, f4, f5) = _encoder(128, 128)
     x = layers.Dropout(0.5)(layers.Conv2D(512, 7, padding="same", activation="relu")(f5))
     x = layers.Dropout(0.5)(layers.Conv2D(512, 1, activation="relu")(x))
@@ -67,10 +64,7 @@ def fcn8() -> Any:
 
 
 def segnet() -> Any:
-    """Return SegNet: four levels up again, without skips.
-
-    BatchNorm follows each convolution.
-    """
+    """Return SegNet: four levels up again, without skips. BatchNorm follows each convolution."""
     inputs, (*_, x, _) = _encoder(128, 128)
     for filters in (512, 256, 128, 64):
         x = _conv_norm(layers.UpSampling2D()(_conv_norm(x, filters)), filters)

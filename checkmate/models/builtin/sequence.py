@@ -55,10 +55,7 @@ def encoder_small() -> Any:
 
 
 def gpt() -> Any:
-    """Return a causal Transformer of pre-norm blocks.
-
-    Each position predicts the next token.
-    """
+    """Return a causal Transformer of pre-norm blocks. Each position predicts the next token."""
     tokens, x = _embedded()
     for _ in range(_BLOCKS):
         y = layers.LayerNormalization()(x)
@@ -85,10 +82,7 @@ def lstm() -> Any:
 
 
 def gru() -> Any:
-    """Return a GRU forward and one in both directions.
-
-    The last state is classified.
-    """
+    """Return a GRU forward and one in both directions. The last state is classified."""
     inputs = keras.Input((128, 128))
     x = layers.GRU(256, return_sequences=True)(inputs)
     x = layers.Dense(256, activation="tanh")(x)

@@ -61,10 +61,7 @@ def two_io() -> Any:
 
 
 class Gated(layers.Layer):  # type: ignore[misc]  # Keras is untyped here
-    """Multiply a convolution by a gate of its own.
-
-    An added loss pushes the gate towards zero.
-    """
+    """Multiply a convolution by a gate of its own. An added loss pushes the gate towards zero."""
 
     def __init__(self, filters: int, **options: Any) -> None:
         super().__init__(**options)
@@ -89,7 +86,6 @@ class Subclassed(keras.Model):  # type: ignore[misc]  # Keras is untyped here
         self.head = layers.Dense(10)
 
     def call(self, x: Any, training: bool = False) -> Any:
-        """Return the logits."""
         for block in self.blocks:
             x = ops.relu(block(x, training=training))
         x = self.pool(x)
@@ -102,10 +98,7 @@ def _mean_quartic(y_true: Any, y_pred: Any) -> Any:
 
 
 def subclassed() -> Any:
-    """Return a subclassed model with a loss function of its own.
-
-    It is built by one call.
-    """
+    """Return a subclassed model with a loss function of its own. It is built by one call."""
     model = Subclassed(name="subclassed")
     model(ops.zeros((1, _SIDE, _SIDE, 3)))
     model.compile(keras.optimizers.Adam(1e-3, clipnorm=1.0), _mean_quartic, jit_compile=False)

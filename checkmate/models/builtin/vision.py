@@ -60,10 +60,7 @@ class Patches(layers.Layer):  # type: ignore[misc]  # Keras is untyped here
 
 
 def vit() -> Any:
-    """Return pre-norm blocks of attention and a GELU network.
-
-    The class token is classified.
-    """
+    """Return pre-norm blocks of attention and a GELU network. The class token is classified."""
     width, heads = 192, 3
     inputs = keras.Input((128, 128, 3))
     x = layers.Dropout(0.1)(Patches(8, width)(inputs))

@@ -25,10 +25,7 @@ from checkmate.units import Budget, plural
 
 @dataclass(frozen=True, eq=False)
 class FittedStep:
-    """A schedule whose compiled step keeps the budget.
-
-    ``fit``: how it was found, and what XLA said.
-    """
+    """A schedule whose compiled step keeps the budget. ``fit``: how it was found, and what XLA said."""
 
     result: SolveResult
     fit: XlaFit
@@ -41,10 +38,7 @@ class FittedStep:
 
 
 class CompiledSearch:
-    """Look for schedules of one step by compiling them.
-
-    ``plain``: the plain step.
-    """
+    """Look for schedules of one step by compiling them. ``plain``: the plain step."""
 
     def __init__(self, step: TracedForXla, plain: StepCompilation, solver: StepSolver) -> None:
         self.step, self.plain, self._solver = step, plain, solver
@@ -144,7 +138,6 @@ class CompiledSearch:
         return lowered(graph, known, self._solver.bound_bytes(graph), partial(self._solved, graph))
 
     def _kept(self, graph: Graph, result: SolveResult) -> Schedule | None:
-        """Return the schedule of ``result``, and remember what it is of."""
         self._results.append(result if graph is self.step.graph else _of(self.step.graph, result))
         return result.schedule
 

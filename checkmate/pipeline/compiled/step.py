@@ -30,10 +30,7 @@ _SPLIT = 3
 
 @dataclass(frozen=True, eq=False)
 class TracedForXla:
-    """A traced step whose memory XLA tells, before it is run.
-
-    The graph of ``folded`` is what is solved.
-    """
+    """A traced step whose memory XLA tells, before it is run. The graph of ``folded`` is what is solved."""
 
     request: ModelRequest
     folded: FoldedStep
@@ -42,7 +39,6 @@ class TracedForXla:
 
     @property
     def graph(self) -> Graph:
-        """Return the graph that is solved."""
         return self.folded.graph
 
     @cached_property

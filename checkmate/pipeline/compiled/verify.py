@@ -50,10 +50,7 @@ def verify_compiled(
 
 @dataclass(frozen=True, eq=False)
 class GivenSchedule:
-    """A schedule of a file as XLA compiles it.
-
-    ``allowed``: the bytes that it may take.
-    """
+    """A schedule of a file as XLA compiles it. ``allowed``: the bytes that it may take."""
 
     search: CompiledSearch
     fitted: FittedStep

@@ -157,10 +157,7 @@ def fit(
 
 
 def over_by(error: StepTooLargeError, allowed: int) -> int:
-    """Return by how many bytes a step is taken to be over.
-
-    The step ran out of memory.
-    """
+    """Return by how many bytes a step is taken to be over. The step ran out of memory."""
     needed, free = error.details.get("needed_bytes"), error.details.get("free_bytes")
     return max(1, int(_OVER * allowed) if needed is None or free is None else int(needed) - int(free))
 
@@ -256,10 +253,7 @@ class PredictedSearch:
         return arranged, shows
 
     def _solved(self, target: int) -> SolveResult | None:
-        """Return what solving for ``target`` gave.
-
-        It is None where one op needs more than ``target``.
-        """
+        """Return what solving for ``target`` gave. It is None where one op needs more than ``target``."""
         stop_if(self._cancelled)
         sentence = f"solving for {format_bytes(target)} (attempt {self._budgets.attempt})"
         self._report(Progress("solve", message=sentence))

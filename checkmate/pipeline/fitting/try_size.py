@@ -38,10 +38,7 @@ class MeterHistory:
     surplus: float = 0.0
 
     def at(self, fixed_bytes: int) -> tuple[tuple[int, int], ...]:
-        """Return the history where ``fixed_bytes`` bytes are fixed.
-
-        Larger inputs are one more request.
-        """
+        """Return the history where ``fixed_bytes`` bytes are fixed. Larger inputs are one more request."""
         more = fixed_bytes - self.fixed_bytes
         handle = 1 + max((handle for handle, _ in self.history), default=0)
         return (*self.history, (handle, more)) if more > 0 else self.history

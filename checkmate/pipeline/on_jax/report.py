@@ -111,7 +111,6 @@ def _equal(exact: Apart) -> bool:
 
 
 def _problems(told: JaxReport, compared: Compared, exported: JaxExport | None) -> list[str]:
-    """Return what is not as promised, one sentence each."""
     problems = list(exported.problems) if exported is not None else []
     if told.over_bytes:
         whole, budget = format_bytes_apart(told.reached.whole, told.budget_bytes)

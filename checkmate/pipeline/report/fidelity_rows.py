@@ -146,10 +146,7 @@ def _add_times(
     report: Report,
     cancelled: Cancelled,
 ) -> None:
-    """Time the plain step and all schedules in turns.
-
-    The emitted step without recomputation is timed too.
-    """
+    """Time the plain step and all schedules in turns. The emitted step without recomputation is timed too."""
     if not rows:
         return
     everything = list(range(ops))
@@ -185,10 +182,7 @@ def _add_times(
 def _add_gradients(
     request: ModelRequest, rows: Sequence[tuple[Row, Schedule]], report: Report, cancelled: Cancelled
 ) -> None:
-    """Compare loss, gradients and new state with the plain step's.
-
-    Both sides use the same kernels.
-    """
+    """Compare loss, gradients and new state with the plain step's. Both sides use the same kernels."""
     if not rows:
         return
     schedules = [schedule.steps.tolist() for _, schedule in rows]

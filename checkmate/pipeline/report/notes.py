@@ -55,9 +55,6 @@ def costs_note(graph: Graph) -> tuple[str, ...]:
 
 
 def doubts_note(graph: Graph) -> tuple[str, ...]:
-    """Say why the costs are doubtful, if they are.
-
-    They are the costs that the schedule was chosen by.
-    """
+    """Say why the costs are doubtful, if they are. They are the costs that the schedule was chosen by."""
     words = reading_words(graph)
     return (words,) if words else ()

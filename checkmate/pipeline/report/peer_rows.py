@@ -298,10 +298,7 @@ def _add_gradients(
     schedules: Sequence[tuple[Row, list[int]]],
     layers: Sequence[str],
 ) -> None:
-    """Compare gradients and state with the plain step's.
-
-    Both sides use the same kernels.
-    """
+    """Compare gradients and state with the plain step's. Both sides use the same kernels."""
     peers = [row for row in rows if not row["ours"] and "peak_bytes" in row and row["method"] != PLAIN.name]
     task: dict[str, Any]
     if peers:

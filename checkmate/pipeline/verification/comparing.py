@@ -115,10 +115,7 @@ class _Batches:
             yield from self._next or smaller_batches(self._first, 0.5)
 
     def too_large(self, batch: int, error: StepTooLargeError) -> None:
-        """Take it that ``batch`` did not fit.
-
-        The first error decides the next batches.
-        """
+        """Take it that ``batch`` did not fit. The first error decides the next batches."""
         if self._next is None:
             self._next = smaller_batches(batch, share_of(error))
 

@@ -46,10 +46,7 @@ class Plain:
 
     @property
     def peak_bytes(self) -> int:
-        """Return the first step's peak on the meter.
-
-        It is measured where the step fits, else predicted.
-        """
+        """Return the first step's peak on the meter. It is measured where the step fits, else predicted."""
         return self.predicted_bytes if self.measured is None else self.measured.first_peak_bytes
 
     @property
@@ -138,10 +135,7 @@ def share_of(error: StepTooLargeError) -> float:
 
 
 def smaller_batches(batch: int, share: float) -> Iterator[int]:
-    """Yield batches below ``batch`` to try, down to 1.
-
-    The largest that should fit comes first.
-    """
+    """Yield batches below ``batch`` to try, down to 1. The largest that should fit comes first."""
     size = min(batch - 1, max(1, int(batch * share)))
     for _ in range(_TRIES):
         if size < 1:

@@ -50,7 +50,6 @@ class Measurements:
 
     @property
     def reloaded_peak(self) -> int | None:
-        """Return the peak of the reloaded step."""
         return None if self.reloaded is None else int(self.reloaded["peak_bytes"])
 
 
@@ -245,7 +244,6 @@ def gradients_equal(compared: Mapping[str, Any]) -> bool:
 
 
 def _problems(budget_bytes: int, found: Measurements) -> list[str]:
-    """Return what is not as promised, one sentence each."""
     compared, peak, reloaded = found.compared, found.measured.peak_bytes, found.reloaded_peak
     problems: list[str] = []
     if compared.found is None:

@@ -25,10 +25,7 @@ class Table:
     def of(
         cls, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, words: Sequence[int] = (0,)
     ) -> Table:
-        """Make a table from any sequences.
-
-        A cell of another type becomes text.
-        """
+        """Make a table from any sequences. A cell of another type becomes text."""
         return cls(title, tuple(columns), tuple(tuple(map(str, row)) for row in rows), frozenset(words))
 
 

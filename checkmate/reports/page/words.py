@@ -20,10 +20,7 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def percent(value: float | None, digits: int = 2) -> str:
-    """Return a percentage, or a dash.
-
-    A value that is below zero only by rounding becomes zero.
-    """
+    """Return a percentage, or a dash. A value that is below zero only by rounding becomes zero."""
     return NONE if value is None else f"{max(0.0, value):,.{digits}f}"
 
 
@@ -40,10 +37,7 @@ def seconds(value: float | None) -> str:
 
 
 def machine(data: Mapping[str, Any]) -> str:
-    """Return the machine of a measurement.
-
-    Empty where the file does not name it.
-    """
+    """Return the machine of a measurement. Empty where the file does not name it."""
     told = data.get("machine")
     if not isinstance(told, Mapping):
         return ""

@@ -132,10 +132,7 @@ def _cells(curve: Curve, row: CurveRow) -> tuple[str, ...]:
 
 
 def baselines(curve: Curve) -> Table:
-    """Return a row per known strategy.
-
-    It has its smallest peak, and the best known schedule there.
-    """
+    """Return a row per known strategy. It has its smallest peak, and the best known schedule there."""
     columns = ("known strategy", "schedules", "smallest peak", "its extra cost", "best at that peak", "")
     return Table.of(
         "Known strategies", columns, [_strategy(curve, entry) for entry in curve.baselines], words=(0, 5)

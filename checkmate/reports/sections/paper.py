@@ -71,10 +71,7 @@ def _network(
     rounding: Sequence[dict[str, Any]],
     made_on: str,
 ) -> Section:
-    """Return each strategy's extra cost at each budget.
-
-    It is shown as a picture and as a table.
-    """
+    """Return each strategy's extra cost at each budget. It is shown as a picture and as a table."""
     model = row["model"]
     curve = read_curve(path, told, f"the curve of {model}")
     title = find_network(model).title

@@ -91,10 +91,7 @@ def _timed(row: Any, rows: Any) -> bool:
 
 
 def _picture(name: str, timed: Any, rows: Any, wording: _Wording) -> str:
-    """Return a picture of extra time over the share of the plain memory.
-
-    There is a mark per way.
-    """
+    """Return a picture of extra time over the share of the plain memory. There is a mark per way."""
     places = [(row, 100 * (share(row, rows) or 0.0), 100 * (row.get("overhead") or 0.0)) for row in timed]
     low, high = min(y for _, _, y in places), max(y for _, _, y in places)
     room = max(2.0, 0.15 * (high - low))

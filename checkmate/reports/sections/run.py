@@ -120,10 +120,7 @@ def _report_cards(told: Fields) -> list[tuple[str, str]]:
 
 
 def _at_batch(told: Fields, gradients: dict[str, Any]) -> str:
-    """Return where the gradients were compared.
-
-    Empty where that was at the step's own batch.
-    """
+    """Return where the gradients were compared. Empty where that was at the step's own batch."""
     batch = gradients.get("batch_size")
     return "" if batch in (None, told.whole("batch_size", None)) else f" at batch {batch}"
 

@@ -99,7 +99,6 @@ def _schedules(graph: Graph) -> Iterator[list[int]]:
 
 
 def _reversed_steps(graph: Graph, held: list[frozenset[int]], reversed_at: list[int]) -> list[int]:
-    """Return the steps for the held positions of the chain."""
     # If a slot has the position's own output, that is read before the slot is free again. Revolve itself
     # evaluates it once more.
     slots = [kept | {position} for position, kept in enumerate(held)]

@@ -18,10 +18,7 @@ class KeepAllSolver:
     """
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """Return the plain step, or LIMIT if it does not fit.
-
-        LIMIT says nothing about other schedules.
-        """
+        """Return the plain step, or LIMIT if it does not fit. LIMIT says nothing about other schedules."""
         started = time.perf_counter()
         graph = problem.graph
         schedule = Schedule.plain(graph)

@@ -70,7 +70,6 @@ def _owned(graph: Graph, values: frozenset[int]) -> frozenset[int]:
 
 
 def _sweeps(graph: Graph, chain: Chain) -> Ints:
-    """Return ``Prices.sweep``."""
     order = [op for segment in chain.segments for op in segment.forward]
     position = {op: i for i, op in enumerate(order)}
     ends = np.cumsum([0] + [len(segment.forward) for segment in chain.segments])

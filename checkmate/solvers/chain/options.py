@@ -121,10 +121,7 @@ class _SegmentGraph:
         return list(range(self.small.n))
 
     def smaller_plans(self, until: float, cancelled: Cancelled) -> Iterator[list[int]]:
-        """Yield plans that leave ever less live across the middle.
-
-        A plan is ops of the small graph.
-        """
+        """Yield plans that leave ever less live across the middle. A plan is ops of the small graph."""
         timeline = simulate(self.small, Schedule.plain(self.small))
         peak, most = timeline.peak_bytes, int(timeline.live_bytes[self._middle]) - self._arriving
         least = buffer_bytes(self._graph, self._passing_out())
@@ -156,7 +153,6 @@ class _SegmentGraph:
         return SegmentOptions(tuple(options), reused, buffer_bytes(self._graph, reused))
 
     def _option(self, plan: list[int], reused: frozenset[int]) -> SegmentOption:
-        """Return the option of a plan."""
         timeline = simulate(self.small, Schedule.of(self.small, plan))
         middle = plan.index(self._middle)
         live = timeline.live_bytes
@@ -202,7 +198,6 @@ class _SegmentGraph:
         return read | ((made & self._chain.late.keys()) - again)
 
     def _passing_out(self) -> set[int]:
-        """Return the values that pass out of the segment but not into it."""
         before = self._chain.across[self._index - 1] if self._index else frozenset()
         return set(self._chain.across[self._index] - before)
 
@@ -228,7 +223,6 @@ class _SegmentGraph:
         return total
 
     def _add(self, index: int) -> None:
-        """Add an op of the graph to the small one."""
         op = self._graph.ops[index]
         for value in op.inputs:
             if value not in self._local:

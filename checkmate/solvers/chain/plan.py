@@ -72,7 +72,6 @@ def actions(table: CostTable, slots: int) -> Iterator[Action]:
 
 
 def _parts(table: CostTable, stretch: _Stretch) -> list[Action | _Stretch]:
-    """Return the first actions and the stretches that are left."""
     s, t, mode, slots = stretch.first, stretch.last, stretch.mode, stretch.slots
     if mode == REUSE and table.costs[PLAIN, t, s, slots] <= table.costs[REUSE, t, s, slots]:
         mode = PLAIN

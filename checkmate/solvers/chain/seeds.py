@@ -37,7 +37,6 @@ def seed_sets(graph: Graph, chain: Chain) -> Iterator[frozenset[int]]:
 
 
 def _can_be(graph: Graph, chain: Chain, op: int) -> bool:
-    """Return whether an op's outputs can be seeds."""
     held = chain.held.issuperset(graph.ops[op].outputs)
     return bool(graph.recomputable[op]) and graph.ops[op].cost > 0 and not held
 

@@ -134,10 +134,7 @@ def split(graph: Graph) -> tuple[list[int], list[int]]:
 
 
 def buffer_bytes(graph: Graph, values: Iterable[int]) -> int:
-    """Return the bytes of the distinct buffers of ``values``.
-
-    Buffers of fixed values count as 0.
-    """
+    """Return the bytes of the distinct buffers of ``values``. Buffers of fixed values count as 0."""
     owners = {int(graph.owner[value]) for value in values}
     return sum(graph.values[owner].bytes for owner in owners if graph.producer[owner] >= 0)
 
@@ -231,7 +228,6 @@ def _backward_segments(
 
 
 def _missing(spans: dict[int, _Span], values: Iterable[int], at: int) -> list[int]:
-    """Return the values that segment ``at`` neither makes nor receives."""
     return [value for value in values if not spans[value].made <= at <= spans[value].last]
 
 

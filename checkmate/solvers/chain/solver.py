@@ -53,10 +53,7 @@ class ChainSolver:
     """
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """Return the cheapest of its plans that fits.
-
-        LIMIT if none fits, or if the graph is no chain.
-        """
+        """Return the cheapest of its plans that fits. LIMIT if none fits, or if the graph is no chain."""
         started = time.perf_counter()
         graph = problem.graph
         chain = find_chain(graph, most=SEGMENTS)
@@ -198,7 +195,6 @@ class ChainSearch:
             chosen = _spread(amounts[max(0, at - width) : at + width + 1], _NEARER) if turn == 0 else []
 
     def _over(self) -> bool:
-        """Return whether to stop."""
         return self.cancelled() or time.perf_counter() > self.until
 
     def _try(self, plan: list[int]) -> bool:
@@ -218,7 +214,6 @@ class ChainSearch:
 
 
 def _distinct(table: CostTable) -> list[int]:
-    """Return the least amount of memory for each cost of the whole chain."""
     least = table.least.tolist()
     return [slots for slots, cost in enumerate(least) if cost < (least[slots - 1] if slots else math.inf)]
 

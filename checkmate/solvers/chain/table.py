@@ -72,10 +72,7 @@ class CostTable:
         return True
 
     def least_slots(self) -> NDArray[np.int64]:
-        """Return where each stretch's costs begin to be finite: nowhere yet.
-
-        int64[mode, t, s], in slots.
-        """
+        """Return where each stretch's costs begin to be finite: nowhere yet. int64[mode, t, s], in slots."""
         return np.full(self.costs.shape[:3], self.slots, np.int64)
 
     @property
@@ -85,7 +82,6 @@ class CostTable:
         return least
 
     def options(self, mode: int, s: int) -> Sequence[SegmentOption]:
-        """Return the options of a segment."""
         return self.prices[max(0, mode - 1)].pieces[s].options
 
     def taken(self, mode: int, s: int, row: int) -> int:
@@ -93,10 +89,7 @@ class CostTable:
         return int(self.sizes.taken[self.sizes.first[max(0, mode - 1), s] + row])
 
     def option_costs(self, s: int, t: int, mode: int, slots: int) -> Floats:
-        """Return the costs of reversing s to t if s runs by each of its options.
-
-        float64[options].
-        """
+        """Return the costs of reversing s to t if s runs by each of its options. float64[options]."""
         z, p = self.sizes, max(0, mode - 1)
         rows = slice(z.first[p, s], z.first[p, s + 1])
         if s == t:
@@ -154,7 +147,6 @@ def _sizes(graph: Graph, prices: Sequence[Prices], there: StandingBytes, unit: i
 
 
 def _owners(lengths: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """Return the price list and the segment of every option."""
     return [(q, s) for q, row in enumerate(lengths) for s, length in enumerate(row) for _ in range(length)]
 
 
@@ -178,10 +170,7 @@ def _needed(
     seeds: Floats,
     unit: int,
 ) -> NDArray[np.int64]:
-    """Return ``Sizes.needed``.
-
-    The slots of options that cannot be used have no meaning.
-    """
+    """Return ``Sizes.needed``. The slots of options that cannot be used have no meaning."""
     count = len(prices[0].pieces)
     needed = []
     for mode in range(len(prices) + 1):

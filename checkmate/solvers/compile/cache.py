@@ -83,10 +83,7 @@ def read_whole(path: Path) -> bytes | None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Keep ``content`` if the folder can be written to.
-
-    Other readers see all of it or nothing.
-    """
+    """Keep ``content`` if the folder can be written to. Other readers see all of it or nothing."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:

@@ -25,10 +25,7 @@ class Marks(NamedTuple):
 
 
 class Kernel:
-    """A kernel that Python calls. It runs without Python's global lock.
-
-    ``plain``: the function itself.
-    """
+    """A kernel that Python calls. It runs without Python's global lock. ``plain``: the function itself."""
 
     def __init__(self, plain: Callable[..., Any]) -> None:
         functools.update_wrapper(self, plain)

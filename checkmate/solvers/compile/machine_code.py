@@ -42,10 +42,7 @@ class Translation:
 
     @classmethod
     def kept(cls) -> Translation | None:
-        """Return the one that is kept.
-
-        The result is None if it is of other sources, or cannot be read.
-        """
+        """Return the one that is kept. The result is None if it is of other sources, or cannot be read."""
         try:
             header, _, bitcode = lzma.decompress(KEPT.read_bytes()).partition(b"\n")
         except (OSError, lzma.LZMAError):
@@ -162,10 +159,7 @@ def _type(value: Any) -> str:
 
 
 def _slots(value: Any) -> tuple[int, ...]:
-    """Return what numba passes for a value.
-
-    An array has two owners that nobody asks for, and its facts.
-    """
+    """Return what numba passes for a value. An array has two owners that nobody asks for, and its facts."""
     if isinstance(value, np.ndarray):
         address: int = value.__array_interface__["data"][0]
         return (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)

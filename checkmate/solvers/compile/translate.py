@@ -82,7 +82,6 @@ class _Translator:
         return made.inspect_llvm(types), compiled.fndesc.llvm_func_name
 
     def examples(self, plain: Any) -> tuple[Any, ...]:
-        """Return an example of each argument."""
         hints = get_type_hints(plain)
         hints.pop("return", None)
         given = self._examples

@@ -83,7 +83,6 @@ class _Intervals:
         return [(self.start[key], self.runs[key]) for key in self.runs]
 
     def copies(self, value: int) -> range:
-        """Return the computations that a value may have."""
         return range(self.task.ops[self.task.values[value].producer].copies)
 
     def _computations(self) -> None:
@@ -250,6 +249,5 @@ class _Hint:
             hint(of.read_until[key], event)
 
     def _made(self, events: dict[int, list[int]]) -> list[tuple[int, int]]:
-        """Return the retentions of computations that the schedule has."""
         values = self._of.task.values
         return [key for key in self._of.read_until if key[1] < len(events[values[key[0]].producer])]

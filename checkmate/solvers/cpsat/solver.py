@@ -169,7 +169,6 @@ class _IntervalRun(GivenOrderRun):
         return "STOPPED"
 
     def _finished(self, best: list[int], engine_status: str) -> SolveResult:
-        """Return the result with the best schedule."""
         # Every schedule computes each op once, in any order. And a start may compute an op more often than
         # the claim allows.
         beyond = max(Counter(best).values()) > self._copies

@@ -76,7 +76,6 @@ class IntervalTask:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> IntervalTask:
-        """Return the task that ``to_json`` wrote."""
         ops = [IntervalOp(**op) for op in data["ops"]]
         values = {int(value): IntervalValue(**entry) for value, entry in data["values"].items()}
         return cls(**{**data, "ops": ops, "values": values})

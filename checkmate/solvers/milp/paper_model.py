@@ -54,10 +54,7 @@ class PaperModel:
 
     @cached_property
     def _retentions(self) -> tuple[NDArray[np.intp], NDArray[np.intp], list[Any]]:
-        """Return stages, values and variables of S.
-
-        Those past the last stage are left out.
-        """
+        """Return stages, values and variables of S. Those past the last stage are left out."""
         places = [(stage, value) for stage, value in self.S if stage < self.graph.n]
         stages, values = (
             np.array(part, np.intp) for part in (zip(*places, strict=True) if places else ((), ()))
@@ -235,10 +232,7 @@ class _PaperStatement:
                 self.add(terms, less, 0)
 
     def views(self, t: int) -> None:
-        """Retain a view only with its owner.
-
-        The owner is not recomputed while the view is retained.
-        """
+        """Retain a view only with its owner. The owner is not recomputed while the view is retained."""
         less = self.pulp.LpConstraintLE
         for value, owner in enumerate(self.owner):
             source = self.producer[owner]
@@ -303,5 +297,4 @@ def _bytes_unit(graph: Graph) -> float:
 
 
 def _limit(graph: Graph, budget_bytes: float, bytes_unit: float) -> float:
-    """Return what the budget leaves for buffers, in units."""
     return float(budget_bytes - graph.fixed_bytes) / bytes_unit

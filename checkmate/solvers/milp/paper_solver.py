@@ -83,7 +83,6 @@ class _MilpRun(PaperRun):
         )
 
     def _statistics(self, engine_status: str) -> dict[str, Any]:
-        """Return the statistics of the result."""
         return {"engine": self.options.engine, "engine_status": engine_status}
 
     def _run_engine(self, model: PaperModel) -> EngineOutcome:

@@ -43,10 +43,7 @@ class EngineOutcome:
 
 @dataclass(frozen=True)
 class Hooks:
-    """What to call while the engine runs, and when to stop.
-
-    Only HiGHS streams solutions and bounds.
-    """
+    """What to call while the engine runs, and when to stop. Only HiGHS streams solutions and bounds."""
 
     cancelled: Cancelled
     on_solution: OnSolution | None = None
@@ -79,7 +76,6 @@ def run_engine(
 def _run_highs(
     model: Any, options: SolveOptions, seconds: float, relaxed: bool, hooks: Hooks, start: dict[Any, float]
 ) -> EngineOutcome:
-    """Solve with HiGHS."""
     settings: dict[str, Any] = {
         "time_limit": float(seconds),
         "mip_rel_gap": options.gap,
@@ -100,10 +96,7 @@ def _interruptible_highs(settings: dict[str, Any], hooks: Hooks, start: dict[Any
         """The driver, made here because PuLP is loaded only where it is used."""
 
         def createAndConfigureSolver(self, lp: Any) -> None:  # noqa: N802 (PuLP's name)
-            """Make the solver.
-
-            PuLP calls this hook; its own makes one that may print.
-            """
+            """Make the solver. PuLP calls this hook; its own makes one that may print."""
             lp.solverModel = silent_highs()
             for name, value in settings.items():
                 lp.solverModel.setOptionValue(name, value)
@@ -240,10 +233,7 @@ def _run_other(model: Any, options: SolveOptions, seconds: float, hooks: Hooks) 
 
 
 class _CancelWatcher:
-    """Call ``stop`` from a thread once ``cancelled`` says so.
-
-    It watches for as long as the block runs.
-    """
+    """Call ``stop`` from a thread once ``cancelled`` says so. It watches for as long as the block runs."""
 
     def __init__(self, cancelled: Cancelled, stop: Callable[[], object]) -> None:
         self._cancelled, self._stop = cancelled, stop

@@ -127,10 +127,7 @@ class _Callbacks:
         self.closed = False
 
     def on_interrupt(self, event: Any) -> None:
-        """Take a better bound.
-
-        HiGHS has no event for that, but it often asks whether to stop.
-        """
+        """Take a better bound. HiGHS has no event for that, but it often asks whether to stop."""
         bound = float(event.data_out.mip_dual_bound)
         if not self.closed and abs(bound) < HIGHS_INFINITY and bound > self.bound + HIGHS_RISE:
             self.bound = bound
@@ -198,7 +195,6 @@ class _Program:
 
     @property
     def solved(self) -> bool:
-        """Return whether it was solved to the end."""
         return bool(self._highs.getModelStatus() == self._highspy.HighsModelStatus.kOptimal)
 
     @property
@@ -212,7 +208,6 @@ class _Program:
 
     @property
     def objective(self) -> float:
-        """Return the objective of the best solution."""
         return float(self._highs.getInfo().objective_function_value)
 
     @property

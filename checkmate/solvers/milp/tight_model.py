@@ -106,10 +106,7 @@ def _covering(
 def tight_model(
     graph: Graph, budget_bytes: int, *, recompute_gradients: bool, stop: Callable[[], bool] = never
 ) -> TightModel | None:
-    """Build the model; return None if ``stop`` says so on the way.
-
-    ``stop`` is asked a few times.
-    """
+    """Build the model; return None if ``stop`` says so on the way. ``stop`` is asked a few times."""
     statement = _TightStatement(
         graph, budget_bytes, must_run_once(graph, recompute_gradients=recompute_gradients)
     )
@@ -191,14 +188,12 @@ class _TightStatement:
         return codes
 
     def _run_codes(self) -> Codes:
-        """Return the columns of R."""
         stage, op = np.indices((self.graph.n, self.graph.n), sparse=True)
         codes = self._new((stage > op) & (stage <= self.horizon.last_run))
         np.fill_diagonal(codes, YES)
         return codes
 
     def _retention_codes(self) -> Codes:
-        """Return the columns of S."""
         graph, horizon = self.graph, self.horizon
         stage = np.arange(graph.n + 1)[:, None]
         exists = (graph.producer >= 0) & (graph.producer < stage)
@@ -279,10 +274,7 @@ class _TightStatement:
             self._contribute(rows, begin, self.graph.n, self.S[1:, owner], size)
 
     def _contribute(self, rows: NDArray[np.int64], begin: int, end: int, codes: Codes, size: float) -> None:
-        """Add ``size`` times the stage's code at ``begin`` <= k < ``end``.
-
-        This is done in every stage.
-        """
+        """Add ``size`` times the stage's code at ``begin`` <= k < ``end``. This is done in every stage."""
         part = rows[:, begin:end]
         at = (part != NO) & (codes != NO)[:, None]
         self.rows.put(part[at], np.broadcast_to(codes[:, None], part.shape)[at], size)

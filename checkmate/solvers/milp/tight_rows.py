@@ -24,7 +24,6 @@ class RowBlocks:
     _fixed: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = field(default_factory=list)
 
     def new(self, count: int, low: float, high: float) -> NDArray[np.int64]:
-        """Return the indices of ``count`` new rows."""
         self._bounds.append((np.full(count, low), np.full(count, high)))
         self.count += count
         return np.arange(self.count - count, self.count)

@@ -183,7 +183,6 @@ class _TightMilpRun(GivenOrderRun):
         self._peak = self.take(steps_from_stages(self.graph, retained[: self.graph.n])).peak_bytes
 
     def _statistics(self, engine_status: str) -> dict[str, Any]:
-        """Return the statistics of the result."""
         return {"entries": self._size, "engine_status": engine_status}
 
 

@@ -171,10 +171,7 @@ class CutProgram:
 
 
 def build_program(graph: Graph, reach: Reach, budget_bytes: int, cuts: list[int]) -> CutProgram:
-    """Return the program for ``cuts``, ops in the order of a path.
-
-    Costs are divided by ``unit``.
-    """
+    """Return the program for ``cuts``, ops in the order of a path. Costs are divided by ``unit``."""
     runs, earliest = _run_columns(graph, reach, cuts)
     first = int(runs.max(initial=-1)) + 1
     held, end = _held_columns(graph, cuts, earliest, first)
@@ -230,10 +227,7 @@ def _run_columns(graph: Graph, reach: Reach, cuts: list[int]) -> tuple[NDArray[n
 def _held_columns(
     graph: Graph, cuts: list[int], earliest: NDArray[np.int64], first: int
 ) -> tuple[NDArray[np.int64], int]:
-    """Return the columns of a[v, k], and the next unused one.
-
-    The columns begin at ``first``.
-    """
+    """Return the columns of a[v, k], and the next unused one. The columns begin at ``first``."""
     held = np.full((graph.m, len(cuts)), _NO)
     produced = graph.producer >= 0
     start = np.full(graph.m, len(cuts))
@@ -320,10 +314,7 @@ def _rows_of_memory(
 
 
 def most_taken_over(graph: Graph, op: int) -> int:
-    """Return the most bytes that op ``op`` can take over.
-
-    This holds whatever else is live.
-    """
+    """Return the most bytes that op ``op`` can take over. This holds whatever else is live."""
     owners_in: dict[int, int] = {}
     by_output: dict[int, int] = {}
     for output, read in graph.ops[op].takes_over:

@@ -90,7 +90,6 @@ class Engines:
         return found if quick is None else replace(found, bound=max(quick.bound, found.bound))
 
     def _suits_sat(self, program: CutProgram, seconds: float) -> bool:
-        """Return whether CP-SAT may solve ``program``."""
         several = len(program.cuts) > 1 and program.columns <= _MOST_COLUMNS
         return several and seconds > _LEAST_S and self.with_sat and self._sat.usable
 

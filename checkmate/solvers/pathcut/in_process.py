@@ -66,10 +66,7 @@ class BackgroundProver(ABC):
 
     @cached_property
     def reach(self) -> Reach:
-        """Return the transitive closure of the graph's dependencies.
-
-        It is computed once.
-        """
+        """Return the transitive closure of the graph's dependencies. It is computed once."""
         return Reach.of(self.graph)
 
     def __enter__(self) -> Self:
@@ -241,7 +238,6 @@ class ProverProcess(BackgroundProver):
                 )
 
     def _take_message(self, message: Message) -> None:
-        """Take one message of the child."""
         with self._lock:
             match message:
                 case ProofBegun(job=job):

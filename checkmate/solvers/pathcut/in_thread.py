@@ -54,7 +54,6 @@ class ProverThread(BackgroundProver):
         self._thread.start()
 
     def _run(self, prover: Prover, stopping: threading.Event, until: float, rounds: int | None) -> None:
-        """Run the prover, and note a failure."""
         try:
             prover.run(
                 until=until,
@@ -75,10 +74,7 @@ class ProverThread(BackgroundProver):
         self._known = steps
 
     def stop(self) -> None:
-        """End the current job.
-
-        This waits the few milliseconds until HiGHS has stopped.
-        """
+        """End the current job. This waits the few milliseconds until HiGHS has stopped."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._stopping.set()

@@ -121,10 +121,7 @@ def relax_program(
 
 
 def _is_impossible(program: CutProgram) -> bool:
-    """Return whether an empty row must be above zero.
-
-    Then no schedule exists, in any order.
-    """
+    """Return whether an empty row must be above zero. Then no schedule exists, in any order."""
     starts = np.array(program.rows.starts)
     low = np.array(program.rows.low)
     return bool(((np.diff(starts) == 0) & (low > 1e-9)).any())

@@ -118,7 +118,6 @@ class _Task:
     known: Callable[[], Steps | None]
 
     def over(self) -> bool:
-        """Return whether to stop."""
         return self.cancelled() or time.perf_counter() >= self.until
 
 
@@ -230,10 +229,7 @@ class Prover:
         return sorted([*base.cuts, *more], key=self._path.index) if more else []
 
     def _judge(self, attempt: _Attempt) -> None:
-        """Go on from ``attempt`` if it was solved or has the best bound.
-
-        Otherwise other cuts are tried.
-        """
+        """Go on from ``attempt`` if it was solved or has the best bound. Otherwise other cuts are tried."""
         base = self._base
         grown = base is not None and set(attempt.cuts) > set(base.cuts)
         if base is None or attempt.bound > base.bound or (grown and attempt.exact):
@@ -279,7 +275,6 @@ class Prover:
 
     @staticmethod
     def _scan_end(task: _Task) -> float:
-        """Return when to stop looking at relaxations."""
         now = time.perf_counter()
         return min(task.until, now + max(_SCAN_S, _SCAN_SHARE * (task.until - now)))
 
@@ -306,10 +301,7 @@ class Prover:
         return [] if found < 0 else sorted([first, found], key=self._path.index)
 
     def _solve(self, cuts: list[int], task: _Task, *, share: float) -> _Attempt:
-        """Solve the program of ``cuts`` in ``share`` of the time left.
-
-        It gets at least a second.
-        """
+        """Solve the program of ``cuts`` in ``share`` of the time left. It gets at least a second."""
         program = build_program(self.graph, self._reach, self.budget_bytes, cuts)
         left = task.until - time.perf_counter()
         if self.rounds == 0 and self.graph.n > _SLOW:

@@ -131,10 +131,7 @@ class SatProcess:
 
 
 def _message(line: str | None, columns: int) -> dict[str, Any]:
-    """Return what the child said.
-
-    It is an error where the child ended, or said what cannot be read.
-    """
+    """Return what the child said. It is an error where the child ended, or said what cannot be read."""
     try:
         return {"type": "error"} if line is None else read_answer(line, columns)
     except ValueError:

@@ -82,7 +82,6 @@ def solve_task(task: SatTask, report: Tell) -> None:
 
 
 def _model(cp_model: Any, task: SatTask) -> tuple[Any, list[Any]]:
-    """Return the model and its columns."""
     model = cp_model.CpModel()
     columns = [model.new_bool_var("") for _ in task.cost]
     for some, others in task.clauses:

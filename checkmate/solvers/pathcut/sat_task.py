@@ -43,7 +43,6 @@ class SatTask:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
-        """Return the task that ``to_json`` wrote."""
         return cls(**data)
 
 

@@ -23,10 +23,7 @@ _PATIENCE = 4.0  # the factor by which the prover may be quiet for longer in eac
 
 @dataclass
 class SecondCore:
-    """The turns on the second core, from ``begun`` (seconds of any clock).
-
-    The prover has the first turn.
-    """
+    """The turns on the second core, from ``begun`` (seconds of any clock). The prover has the first turn."""
 
     begun: float
     searches: bool = field(init=False, default=False)

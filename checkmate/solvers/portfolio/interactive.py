@@ -63,10 +63,7 @@ class FrontierListener(Protocol):
     """Receive what is new on the frontier."""
 
     def point(self, point: FrontierPoint) -> None:
-        """Take a schedule that no known one beats.
-
-        It has passed the independent check.
-        """
+        """Take a schedule that no known one beats. It has passed the independent check."""
 
     def bound(self, budget_bytes: int, lower_bound: float) -> None:
         """Take a bound: no schedule within the budget costs less, in any order.
@@ -238,7 +235,6 @@ class LiveSolver:
         return next(self._todo, False) is None
 
     def _idle_work(self) -> Iterator[None]:
-        """Do all idle work, a bit at a time."""
         yield from self._before_search()
         budgets = self._budgets()
         for part in (budgets[:_COARSE], budgets[_COARSE:]):
@@ -375,10 +371,7 @@ class LiveSolver:
         self._take_bound(budget, prover.bound)
 
     def _widest(self, budgets: Sequence[int]) -> list[int]:
-        """Return budgets whose gap is too wide, the widest first.
-
-        There is one per known schedule.
-        """
+        """Return budgets whose gap is too wide, the widest first. There is one per known schedule."""
         gaps = {}
         for budget in budgets:
             answer = self.frontier.answer(budget)
@@ -401,7 +394,6 @@ class LiveSolver:
             self._listener.point(point)
 
     def _take_bound(self, budget: int, lower_bound: float) -> None:
-        """Add a bound to the frontier and report it."""
         if self.frontier.add_bound(budget, lower_bound):
             self._listener.bound(budget, lower_bound)
 

@@ -77,7 +77,6 @@ class LeastMemory:
 
     @property
     def schedule(self) -> Schedule:
-        """Return the schedule with that peak."""
         return self.result.require_schedule()
 
     @property
@@ -106,10 +105,7 @@ class LeastMemory:
 
     @property
     def gap(self) -> float:
-        """Return (peak - bound) / peak.
-
-        It says how much smaller a schedule might still be.
-        """
+        """Return (peak - bound) / peak. It says how much smaller a schedule might still be."""
         return (self.peak_bytes - self.lower_bound_bytes) / max(1, self.peak_bytes)
 
 
@@ -151,7 +147,6 @@ def require_overhead(max_overhead: float | None) -> None:
 
 
 def _cap(base_cost: float, max_overhead: float | None) -> float:
-    """Return the most that a schedule may cost."""
     return math.inf if max_overhead is None else base_cost * (1 + max_overhead)
 
 
@@ -241,16 +236,13 @@ class _LeastMemorySearch:
         return found
 
     def _measured(self, steps: NDArray[np.int32]) -> _Found:
-        """Return the schedule with its peak and cost."""
         timeline = simulate(self.graph, Schedule.of(self.graph, steps))
         return _Found(steps, timeline.peak_bytes, timeline.cost)
 
     def _level(self, bytes_: int) -> int:
-        """Return the level of a peak."""
         return (bytes_ - self.graph.fixed_bytes) // self._unit
 
     def _bytes(self, level: int) -> int:
-        """Return the peak of a level."""
         return self.graph.fixed_bytes + level * self._unit
 
     def _raise_bound(self, level: int) -> None:
@@ -260,7 +252,6 @@ class _LeastMemorySearch:
             self.listener.bound_bytes(self._bytes(level), ())
 
     def _over(self) -> bool:
-        """Return whether it is proved, near enough or cancelled."""
         room = self.best.peak - self._bytes(self._lowest)
         return room <= self.options.gap * self.best.peak or self.listener.cancelled()
 
@@ -331,7 +322,6 @@ class _LeastMemorySearch:
         return bound
 
     def _listener_for(self, cap: float | None) -> CostCapListener:
-        """Return a listener that takes every schedule."""
         return CostCapListener(cap, self.listener.cancelled, self.take)
 
     def _polish(self, until: float) -> None:

@@ -149,7 +149,6 @@ class Run:
                 self._share_best()
 
     def _is_settled(self) -> bool:
-        """Return whether to stop, by what the prover knows by now."""
         self._raise_bound(self._prover_state().bound)
         return self._over()
 
@@ -210,7 +209,6 @@ class Run:
         )
 
     def _over(self) -> bool:
-        """Return whether to stop."""
         return self._listener.cancelled() or time.perf_counter() > self._until or self._proves(self._bound)
 
     def _proves(self, bound: float) -> bool:
@@ -264,7 +262,6 @@ class Run:
         return SequenceSearch(graph, self._scaled, budget, start, seed=seed)
 
     def _share_best(self) -> None:
-        """Give the best schedule to the prover."""
         if self._search.best is not None:
             self._prover.offer(self._search.best)
 
@@ -321,10 +318,7 @@ class Run:
                 self._listener.bound(bound, ())
 
     def _fit(self, steps: NDArray[np.int32]) -> None:
-        """Fit what the prover's programs describe into the budget.
-
-        The search goes on from there.
-        """
+        """Fit what the prover's programs describe into the budget. The search goes on from there."""
         if len(np.unique(steps)) < self._problem.graph.n:
             return  # rounded shares may leave an op out
         end = greedy_steps(

@@ -33,7 +33,6 @@ class SecondSearch:
 
     @property
     def moves(self) -> int:
-        """Return the moves made so far."""
         return 0 if self._search is None else self._search.moves
 
     def start(self) -> None:

@@ -45,7 +45,6 @@ class Repeats:
 
     @property
     def count(self) -> int:
-        """Return the number of blocks."""
         return min(self.forward.count, self.backward.count)
 
 

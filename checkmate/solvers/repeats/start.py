@@ -143,9 +143,7 @@ class _Join:
         return int(_plain_peak(small) - saved * self.shrunk.left / self.repeats.count)
 
     def _correction(self, found: _Pattern) -> int:
-        """Return by how much to lower the small budget.
-
-        It is what the whole is over, per block."""
+        """Return by how much to lower the small budget. It is what the whole is over, per block."""
         return int((found.peak - self.problem.budget_bytes) * self.shrunk.left / self.repeats.count)
 
     def _whole(self, small: NDArray[np.bool_]) -> _Pattern:

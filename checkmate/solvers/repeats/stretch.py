@@ -38,7 +38,6 @@ def spread(shrunk: Shrunk, repeats: Repeats, whole: Graph, again: NDArray[np.boo
 
 
 def _twin(block: int, count: int, small: int) -> int:
-    """Return which block of the small step stands for ``block``."""
     ends = min(_ENDS, (small - 1) // 2)
     if block < ends:
         return block

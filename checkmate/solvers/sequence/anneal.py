@@ -72,7 +72,6 @@ def _first_read(g: Model, s: State, x: int) -> int:
 
 @inlined
 def _takes(g: Model, s: State, j: int) -> bool:
-    """Return whether a random pick that met op ``j`` takes it."""
     return g.price[WEIGHT, j] >= 1.0 or random(s) < g.price[WEIGHT, j]
 
 

@@ -177,10 +177,7 @@ def remove(g: Model, s: State, x: int) -> bool:
 
 @part
 def movable(g: Model, s: State, j: int) -> bool:
-    """Return whether ``move`` can handle op ``j``.
-
-    None of its values may belong to a class with views.
-    """
+    """Return whether ``move`` can handle op ``j``. None of its values may belong to a class with views."""
     for i in range(g.op[OUT, j], g.op[OUT, j + 1]):
         owner = g.val[OWNER, g.lists[i]]
         if owner >= 0 and g.val[MEMB, owner + 1] - g.val[MEMB, owner] > 1:

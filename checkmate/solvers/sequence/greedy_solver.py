@@ -36,10 +36,7 @@ class GreedySolver:
     """
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """Return the greedy schedule, or LIMIT if it finds none.
-
-        Another solver may still find one.
-        """
+        """Return the greedy schedule, or LIMIT if it finds none. Another solver may still find one."""
         scaled = build_model(problem.graph)
         compile_first(listener.preparing, listener.cancelled)
         if listener.cancelled():

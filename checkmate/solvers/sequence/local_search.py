@@ -43,10 +43,7 @@ _CHAIN = 60  # the most ops that are recomputed together in one move
 
 
 class LocalSearchSolver:
-    """Find good schedules without a proof.
-
-    The only lower bound is the cost of computing every op once.
-    """
+    """Find good schedules without a proof. The only lower bound is the cost of computing every op once."""
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
         """Return the best schedule found in time; report each improvement."""
@@ -310,14 +307,12 @@ class SequenceSearch:
         return improved
 
     def _end_leg(self, given: CostedSteps | None = None) -> None:
-        """End this leg and begin the next one."""
         from checkmate.solvers.sequence.state import steps_of
 
         here = steps_of(self._state) if self._loaded else self._leg.start
         self._begin_leg(self._legs.send(LegResult(self._found, here, given)))
 
     def _begin_leg(self, leg: Leg) -> None:
-        """Begin a leg."""
         self._leg, self._done, self._found = leg, 0, None
         self._loaded = False
 
@@ -339,10 +334,7 @@ class SequenceSearch:
             self._kick()
 
     def _set_rates(self) -> None:
-        """Set the price of excess: first, least and highest.
-
-        They depend on the first sequence's peak.
-        """
+        """Set the price of excess: first, least and highest. They depend on the first sequence's peak."""
         from checkmate.solvers.sequence.anneal import CEILING, FLOOR
         from checkmate.solvers.sequence.moves import RATE
 

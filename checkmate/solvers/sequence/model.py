@@ -54,20 +54,14 @@ class Model(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ScaledModel:
-    """A model and what its units mean.
-
-    Sizes are in ``unit`` bytes.
-    """
+    """A model and what its units mean. Sizes are in ``unit`` bytes."""
 
     model: Model
     unit: int
     fixed_bytes: int
 
     def budget(self, budget_bytes: int) -> float:
-        """Return the budget in units, without the fixed bytes.
-
-        It is negative if not even those fit.
-        """
+        """Return the budget in units, without the fixed bytes. It is negative if not even those fit."""
         return float((budget_bytes - self.fixed_bytes) // self.unit)
 
 
@@ -147,10 +141,7 @@ def _weights(graph: Graph) -> NDArray[np.float64]:
 
 
 def _share(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return each size as a share of their mean weighted by themselves.
-
-    All are 1 if none has any size.
-    """
+    """Return each size as a share of their mean weighted by themselves. All are 1 if none has any size."""
     most = float(sizes.max(initial=0.0))
     if most <= 0.0:
         return np.ones(len(sizes))
@@ -186,10 +177,7 @@ def _pairs(graph: Graph, index: int, number: NDArray[np.int64]) -> list[int]:
 
 
 def _classes(graph: Graph, number: NDArray[np.int64], count: int) -> list[list[int]]:
-    """Return, per owner, the members of its class, parents first.
-
-    The list is empty for views.
-    """
+    """Return, per owner, the members of its class, parents first. The list is empty for views."""
     members: list[list[int]] = [[] for _ in range(count)]
     for value in range(graph.m):
         if graph.owner[value] == value and number[value] >= 0:

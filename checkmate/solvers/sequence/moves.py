@@ -50,10 +50,7 @@ RATE = 3
 
 @part
 def is_read(g: Model, s: State, x: int) -> bool:
-    """Return whether an output of occurrence ``x`` is read.
-
-    It must be read before it is produced again.
-    """
+    """Return whether an output of occurrence ``x`` is read. It must be read before it is produced again."""
     j = s.occ[OP, x]
     for i in range(g.op[OUT, j], g.op[OUT, j + 1]):  # noqa: SIM110 (numba compiles no generators)
         if last_read(g, s, g.lists[i], x) != x:

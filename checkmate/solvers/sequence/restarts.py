@@ -193,6 +193,5 @@ def _climb(start: Steps, longer: float) -> Generator[Leg, LegResult, tuple[Coste
 
 
 def _cheaper(one: CostedSteps | None, other: CostedSteps | None) -> CostedSteps | None:
-    """Return the cheaper of the two that fits the budget."""
     fitting = [found for found in (one, other) if found is not None and found.cost < math.inf]
     return min(fitting, key=lambda found: found.cost, default=None)

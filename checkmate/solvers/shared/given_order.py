@@ -136,7 +136,6 @@ class GivenOrderRun:
     def without_schedule(
         self, status: SolveStatus, sentence: str, statistics: Mapping[str, Any] | None = None
     ) -> SolveResult:
-        """Return a result without a schedule."""
         seconds = time.perf_counter() - self.begun
         return without_schedule(
             self.problem, self.name, status, sentence, seconds=seconds, statistics=statistics

@@ -40,7 +40,6 @@ def start_highs(highs: Any, name: str, *, daemon: bool) -> threading.Event:
 
 
 def _solve(highs: Any, over: threading.Event) -> None:
-    """Solve, then set the event."""
     try:
         highs.solve()
         highs.resetGlobalScheduler(False)  # this thread's scheduler; highspy does the same after its own run

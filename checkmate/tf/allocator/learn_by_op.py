@@ -189,7 +189,6 @@ def askers_by_name(folded: FoldedStep, names: Iterable[str], steps: Sequence[int
 
 
 def _numbers(leaf: str) -> list[int]:
-    """Return the numbers that make ``leaf`` unique in its graph."""
     return [int(each) for each in _SUFFIX.findall(leaf[len(bare_leaf(leaf)) :])]
 
 

@@ -175,10 +175,7 @@ class _StepReplay:
         return [buffer.closed() for buffer in found]
 
     def _beside(self, now: int, execution: _Execution) -> Iterator[_OpenAllocation]:
-        """Yield what an execution asks for beside its outputs.
-
-        That is scratch, and a copy of a variable.
-        """
+        """Yield what an execution asks for beside its outputs. That is scratch, and a copy of a variable."""
         at = execution.position
         scratch = self.folded.structure.scratch.get(execution.op, 0)
         if scratch:

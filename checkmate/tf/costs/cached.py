@@ -121,7 +121,6 @@ class KnownCosts:
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """Return the nodes that need not be measured."""
         return tuple(node for node in range(len(self.keys)) if self.entry(node) is not None)
 
     @property
@@ -227,7 +226,6 @@ class KnownCosts:
     def _new_entry(
         self, key: str, nodes: Sequence[int], costs: NodeCosts, graph: Graph, ended: bool
     ) -> KnownCost:
-        """Return the new entry of ``key``, which the nodes ``nodes`` share."""
         mean = sum(costs.seconds[node] for node in nodes) / len(nodes)
         largest = max(nodes, key=lambda node: costs.workspace[node])
         spread = math.sqrt(sum(costs.spread[node] ** 2 for node in nodes) / len(nodes))

@@ -79,7 +79,6 @@ def _measure_in_child(
 
 
 def _with_answer(folded: FoldedStep, answer: Mapping[str, Any]) -> FoldedStep:
-    """Return ``folded`` with the costs in the child's ``answer``."""
     workspace, reserves = (
         {int(n): int(size) for n, size in answer[name].items()} for name in ("workspace", "reserves")
     )

@@ -75,10 +75,7 @@ def measure_nodes(
 
 
 def kept_hint(runs: int) -> str:
-    """Return the hint on what a profile cancelled after ``runs`` runs kept.
-
-    Empty for no runs.
-    """
+    """Return the hint on what a profile cancelled after ``runs`` runs kept. Empty for no runs."""
     if not runs:
         return ""
     count = f"{runs} run{'' if runs == 1 else 's'}"
@@ -101,7 +98,6 @@ class _RunCounts:
 
     @classmethod
     def for_rest_of(cls, known: KnownCosts, count: int) -> _RunCounts:
-        """Return the counts for what is not known of ``count`` ops."""
         least = known.runs_wanted if known.keys else _LEAST_RUNS
         earlier = _LEAST_RUNS - least
         # If most is known, the runs that the rest needs are enough, and they warm it up too: warm up once.
@@ -167,10 +163,7 @@ class _Runs:
     reading: Reading = field(default_factory=Reading)
 
     def add(self) -> bool:
-        """Time the step once and trace it once.
-
-        Returns whether the profiler saw ops.
-        """
+        """Time the step once and trace it once. Returns whether the profiler saw ops."""
         step, steps = self.step, self.step.steps
         self.walls.append(step.time())
         trace = step.trace()
@@ -206,10 +199,7 @@ class _Runs:
         return LearnedByOp(learned_workspace(folded, self.traces, steps), {})
 
     def costs(self, learned: LearnedByOp) -> NodeCosts:
-        """Return what the nodes cost by the runs so far.
-
-        ``learned``: what was learned in bytes.
-        """
+        """Return what the nodes cost by the runs so far. ``learned``: what was learned in bytes."""
         seconds = np.median(np.array(self.seconds), axis=0)
         spread = np.std(np.array(self.seconds), axis=0) / np.maximum(seconds, 1e-9)
         # The profiler slows small ops down, and the time between ops is in no op. So the time of the whole

@@ -156,10 +156,7 @@ def _fixed_bytes(traced: TracedStep) -> dict[str, int]:
 
 
 def _metadata(request: ModelRequest, traced: TracedStep, device: Device) -> dict[str, Any]:
-    """Return the metadata of the graph.
-
-    It tells what was requested, and with what it was traced.
-    """
+    """Return the metadata of the graph. It tells what was requested, and with what it was traced."""
     batch = traced.loaded.batch_size
     plain = dataclasses.replace(request, batch_size=batch, batch_chosen=False, kernels=None, fused=None)
     metadata: dict[str, Any] = {
@@ -219,19 +216,13 @@ def with_costs(
 
 
 def estimated_graph(folded: FoldedStep, why: StepTooLargeError) -> Graph:
-    """Return the graph with analytic costs instead of measured ones.
-
-    A note in the metadata says why.
-    """
+    """Return the graph with analytic costs instead of measured ones. A note in the metadata says why."""
     graph = analytic_costs(folded)
     notes = [*graph.metadata["notes"], f"{ESTIMATED}: {why}"]
     return dataclasses.replace(graph, metadata={**graph.metadata, "notes": notes})
 
 
 def flat_batch(loaded: LoadedModel, seed: int = 0) -> list[tf.Tensor]:
-    """Return one random but legal batch as the traced step takes it.
-
-    Inputs come first, then labels.
-    """
+    """Return one random but legal batch as the traced step takes it. Inputs come first, then labels."""
     inputs, labels = loaded.make_batch(seed)
     return [*inputs, *labels]

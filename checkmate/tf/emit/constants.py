@@ -109,10 +109,7 @@ def _is_shape(structure: Structure, index: int) -> bool:
 
 
 def static_shape(op: tf.Operation, number: int) -> int | list[int]:
-    """Return output ``number`` of an op of ``SHAPE_TYPES``.
-
-    The shapes of its inputs are known.
-    """
+    """Return output ``number`` of an op of ``SHAPE_TYPES``. The shapes of its inputs are known."""
     shape: list[int] = op.inputs[number].shape.as_list()
     if op.type == "Size":
         return math.prod(shape)

@@ -68,23 +68,19 @@ class Copies:
 
     @property
     def traced_graph(self) -> Any:
-        """Return the graph that the step was traced into."""
         return self.folded.traced.graph
 
     def _copy(
         self, index: int, inputs: Sequence[tf.Tensor], controls: Sequence[tf.Operation]
     ) -> tf.Operation:
-        """Copy op ``index``."""
         raise NotImplementedError
 
     def _copy_light(
         self, index: int, inputs: Sequence[tf.Tensor], controls: Sequence[tf.Operation]
     ) -> tf.Operation:
-        """Copy a view, or an op that is copied once."""
         return self._copy(index, inputs, controls)
 
     def _inputs(self, index: int) -> list[tf.Tensor]:
-        """Return what the copy of op ``index`` reads at this place."""
         return [self._tensor(tensor) for tensor in self.structure.ops[index].inputs]
 
     def _controls(self, index: int) -> list[tf.Operation]:

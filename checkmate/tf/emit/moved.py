@@ -14,10 +14,7 @@ from checkmate.tf.trace.coarsen import FoldedStep
 
 
 def op_types(folded: FoldedStep) -> list[str]:
-    """Return the types of the traced ops, in order.
-
-    The same step is recognised by them at another size.
-    """
+    """Return the types of the traced ops, in order. The same step is recognised by them at another size."""
     return [str(op.type) for op in folded.structure.ops]
 
 

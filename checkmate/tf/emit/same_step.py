@@ -74,10 +74,7 @@ def _computed(graph: Graph) -> tuple[Any, ...]:
 
 
 def _rules(graph: Graph, op: int) -> tuple[Any, ...]:
-    """Return how op number ``op`` uses memory.
-
-    The terms do not depend on how values are numbered.
-    """
+    """Return how op number ``op`` uses memory. The terms do not depend on how values are numbered."""
     entry = graph.ops[op]
     sizes = sorted(graph.values[value].bytes for value in entry.outputs)
     over = sorted(graph.values[value].name for pair in entry.takes_over for value in pair)

@@ -146,7 +146,6 @@ def _made(task: Mapping[str, Any]) -> _ReadyStep:
 
 
 def _measured(step: _ReadyStep, task: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure a step, as ``measure`` does."""
     kind, steps, xla = step.kind, task.get("steps"), emission_of(task)
     found = _metered_runs(step, kind, int(task.get("runs", 3)), settle=steps is not None)
     trace = trace_run(step.run, device=kind)

@@ -63,8 +63,6 @@ class BatchLayout:
         return next((size for size in first if size is not None), 1)
 
     def pack(self, tensors: Sequence[tf.Tensor]) -> Any:
-        """Return the batch in its structure."""
-
         def leaf(found: Any) -> Any:
             if isinstance(found, Constant):
                 return found.value
@@ -199,10 +197,7 @@ def _problem_of_constant(value: Any) -> TraceError | None:
 
 
 def _tensor(leaf: Any) -> Any:
-    """Return ``leaf`` as a tensor; None where it cannot be one.
-
-    A sparse or ragged one stays so.
-    """
+    """Return ``leaf`` as a tensor; None where it cannot be one. A sparse or ragged one stays so."""
     if isinstance(leaf, (tf.SparseTensor, tf.RaggedTensor)):
         return leaf
     try:

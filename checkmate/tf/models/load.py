@@ -60,10 +60,7 @@ def load_model(request: ModelRequest) -> LoadedModel:
 
 
 def parameter_bytes(model: Any) -> int:
-    """Return the bytes of all the model's variables.
-
-    These are weights, statistics and random seeds.
-    """
+    """Return the bytes of all the model's variables. These are weights, statistics and random seeds."""
     return sum(map(_variable_bytes, model.variables))
 
 

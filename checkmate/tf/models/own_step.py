@@ -104,7 +104,6 @@ def explained(name: str) -> Iterator[None]:
 
 
 def _load_function(found: FromCode, request: ModelRequest, notes: list[str]) -> LoadedModel:
-    """Return the step that is a function of tensors."""
     require_no_options(request)
     example = found.example if isinstance(found.example, tuple) else (found.example,)
     layout, tensors = flatten_arguments((_with_values(example), {}))
@@ -155,7 +154,6 @@ def _parameters(function: Any) -> list[str]:
 
 
 def _load_train_step(found: FromCode, request: ModelRequest, notes: list[str]) -> LoadedModel:
-    """Return the step that a model brings along."""
     model = found.subject
     _require_compiled(model, request)
     require_no_options(request, shape=found.has_example)
@@ -338,7 +336,6 @@ def _is_spec(leaf: Any) -> bool:
 
 
 def _copies(tensors: list[tf.Tensor]) -> tuple[np.ndarray, ...]:
-    """Return the values of ``tensors``, in memory that no allocator counts."""
     return tuple(np.array(tensor.numpy()) for tensor in tensors)
 
 

@@ -136,7 +136,6 @@ def _scheduled(folded: FoldedStep, schedule: Mapping[str, Any], *, with_gradient
 
 
 def _compiled(built: BuiltStep) -> BuiltStep:
-    """Return the same step, which XLA compiles when it first runs."""
     function = tf.function(_body(built), autograph=False, jit_compile=True)
     return BuiltStep(built.loaded, function.get_concrete_function(*_specs(built)), built.note)
 

@@ -25,10 +25,7 @@ Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """Hold one call of a layer.
-
-    ``reads`` and ``makes`` are symbolic tensors.
-    """
+    """Hold one call of a layer. ``reads`` and ``makes`` are symbolic tensors."""
 
     operation: Any
     reads: tuple[Any, ...]
@@ -118,10 +115,7 @@ def _ends_block(call: Call) -> bool:
 
 
 def segments(model: Any, made: Sequence[Call], cuts: Sequence[int]) -> list[LayerSegment]:
-    """Return the calls between the ``cuts`` as models.
-
-    They share their layers and weights with ``model``.
-    """
+    """Return the calls between the ``cuts`` as models. They share their layers and weights with ``model``."""
     borders = [0, *cuts, len(made)]
     found: list[LayerSegment] = []
     for start, end in pairwise(borders):

@@ -42,10 +42,7 @@ _APART = RANDOM_TYPES | _LIST_READERS  # these do not join their only reader
 
 
 class Union:
-    """Hold disjoint sets of op indices.
-
-    A set is represented by its smallest member.
-    """
+    """Hold disjoint sets of op indices. A set is represented by its smallest member."""
 
     def __init__(self, members: tuple[int, ...]) -> None:
         self._parent = {member: member for member in members}
@@ -208,10 +205,7 @@ def _join_updates(structure: Structure, union: Union) -> None:
 
 
 def _join_list_readers(structure: Structure, union: Union, readers: dict[Key, list[int]]) -> None:
-    """Join what reads a list as one tensor with the loop that wrote it.
-
-    This is rule 5.
-    """
+    """Join what reads a list as one tensor with the loop that wrote it. This is rule 5."""
     for op in structure.heavy:
         if structure.ops[op].type in _LIST_READERS:
             root = structure.root(structure.ops[op].inputs[0])
@@ -255,7 +249,6 @@ def ordered_clusters(structure: Structure, union: Union) -> list[tuple[int, ...]
 
 
 def _dependencies(structure: Structure, groups: list[list[int]]) -> list[set[int]]:
-    """Return for each group the groups that it depends on."""
     group_of = {op: g for g, group in enumerate(groups) for op in group}
     before: list[set[int]] = [set() for _ in groups]
     for g, group in enumerate(groups):

@@ -41,7 +41,6 @@ class FoldedStep:
 
     @property
     def traced(self) -> TracedStep:
-        """Return the step as it was traced."""
         return self.structure.traced
 
     @cached_property
@@ -201,10 +200,7 @@ def _op(
 
 
 def _weight(structure: Structure, op: int) -> tuple[bool, int, int]:
-    """Return how much ``op`` says of its node.
-
-    A loop says most, then what makes the largest tensor.
-    """
+    """Return how much ``op`` says of its node. A loop says most, then what makes the largest tensor."""
     largest = max((structure.bytes_of[key] for key in structure.outputs(op)), default=0)
     return is_loop(structure.ops[op]), largest, -op
 

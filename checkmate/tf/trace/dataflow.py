@@ -72,7 +72,6 @@ class Structure:
 
     @property
     def ops(self) -> tuple[tf.Operation, ...]:
-        """Return the traced ops."""
         return self.traced.ops
 
     @cached_property
@@ -81,7 +80,6 @@ class Structure:
         return tuple(i for i, kind in enumerate(self.kinds) if kind is OpKind.HEAVY)
 
     def key(self, tensor: tf.Tensor) -> Key:
-        """Return the key of ``tensor``."""
         return self.index[tensor.op.name], tensor.value_index
 
     def source(self, tensor: tf.Tensor) -> tf.Tensor:

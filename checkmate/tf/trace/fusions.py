@@ -149,7 +149,6 @@ def _is_fused_into(structure: Structure, key: Key, members: Iterable[int]) -> bo
 
 
 def _is_fused(op: tf.Operation) -> bool:
-    """Return whether XLA computes ``op`` by elements, where it is read."""
     return op.type in _MOVED or (op.type in ELEMENTWISE_TYPES and op.type not in _OF_ROWS)
 
 

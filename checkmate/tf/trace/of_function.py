@@ -184,7 +184,6 @@ def _concrete(
 def _without_calls(
     concrete: Any, outputs: Sequence[tf.Tensor], specs: Sequence[tf.TensorSpec], name: str, for_xla: bool
 ) -> tuple[Any, list[tf.Tensor], int]:
-    """Return the function without calls, its outputs and count of ops."""
     found: list[Any] = []
 
     def traced(*tensors: tf.Tensor) -> list[tf.Tensor]:
@@ -203,7 +202,6 @@ def _count() -> int:
 
 
 def _structure(result: Any, leaves: Sequence[int]) -> Any:
-    """Return ``result`` with ``leaves`` at the places of its tensors."""
     return tf.nest.pack_sequence_as(result, leaves, expand_composites=True)
 
 
@@ -245,7 +243,6 @@ def _require_one_device(graph: Any, name: str) -> None:
 
 
 def _devices(graph: Any) -> set[str]:
-    """Return the devices of the ops of ``graph`` and of all that it calls."""
     found: set[str] = set()
     for op in graph.get_operations():
         found.add(op.device)

@@ -102,10 +102,7 @@ def is_cube(op: tf.Operation) -> bool:
 
 
 def keeps_argmax(op: tf.Operation, kernels: Kernels) -> bool:
-    """Return whether the kernel keeps a byte per output for the gradient.
-
-    The max pooling of oneDNN does.
-    """
+    """Return whether the kernel keeps a byte per output for the gradient. The max pooling of oneDNN does."""
     return str(op.type) == "MaxPool" and kernels_of(op, kernels) is Kernels.ONEDNN
 
 

@@ -31,10 +31,7 @@ def in_host_memory(tensor: tf.Tensor) -> bool:
 
 
 def _readers(tensor: tf.Tensor) -> Iterator[tuple[tf.Operation, int]]:
-    """Yield (op, number of its input) for all that read ``tensor``.
-
-    Readers of its views are included.
-    """
+    """Yield (op, number of its input) for all that read ``tensor``. Readers of its views are included."""
     for reader in tensor.consumers():
         for number, read in enumerate(reader.inputs):
             if read is not tensor:

@@ -88,7 +88,6 @@ class AnyStep:
         return lambda *arguments: self.unplanned(*arguments)
 
     def returned(self, loss: tf.Tensor, flat: Sequence[tf.Tensor]) -> Any:
-        """Return what the step returns, of the tensors that leave it."""
         return self.structure.pack(flat)
 
     def run(

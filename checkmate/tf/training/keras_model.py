@@ -277,10 +277,7 @@ def _share_a_meter(strategy: Any) -> bool:
 
 
 def _as_tensor(leaf: Any) -> Any:
-    """Return ``leaf`` as a tensor.
-
-    An absent value of a generator becomes None; per-replica values stay.
-    """
+    """Return ``leaf`` as a tensor. An absent value of a generator becomes None; per-replica values stay."""
     if leaf is None or isinstance(leaf, tf.experimental.Optional):
         return None
     return (
@@ -291,10 +288,7 @@ def _as_tensor(leaf: Any) -> Any:
 
 
 def _per_replica(data: Any, strategy: Any) -> list[Any]:
-    """Return what each replica sees of ``data``.
-
-    There is one share if all replicas see the same.
-    """
+    """Return what each replica sees of ``data``. There is one share if all replicas see the same."""
     leaves = keras.tree.flatten(data)
     if not any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in leaves):
         return [data]
@@ -309,6 +303,5 @@ def _per_replica(data: Any, strategy: Any) -> list[Any]:
 
 
 def _mean(value: Any, strategy: Any) -> Any:
-    """Return the mean over replicas, as Keras shows it."""
     local = strategy.experimental_local_results(value)
     return local[0] if len(local) == 1 else tf.reduce_mean(tf.stack(local), axis=0)

@@ -133,7 +133,6 @@ class KerasStep:
 
     @property
     def name(self) -> str:
-        """Return the name of the model."""
         return str(self.model.name)
 
     def with_folded(self, folded: FoldedStep) -> KerasStep:
@@ -147,7 +146,6 @@ class KerasStep:
 
     @property
     def distributed(self) -> bool:
-        """Return whether the step leaves the update to Keras."""
         return bool(self.variables)
 
     @property
@@ -194,7 +192,6 @@ class KerasStep:
         return self.returned(outputs.loss, flat), list(outputs.last)
 
     def returned(self, loss: tf.Tensor, flat: Sequence[tf.Tensor]) -> Any:
-        """Return what the step returns, of the tensors that leave it."""
         found = self.parts.pack_predictions(flat)
         return found if self.with_metrics else (loss, found)
 
@@ -372,10 +369,7 @@ def _note_gradients(
 
 
 def _flat_predictions(predictions: Any, parts: StepParts) -> list[tf.Tensor]:
-    """Return the predictions and their masks, flat.
-
-    Where each of them is goes to ``parts``.
-    """
+    """Return the predictions and their masks, flat. Where each of them is goes to ``parts``."""
     flat = list(keras.tree.flatten(predictions))
     parts.predictions = keras.tree.pack_sequence_as(predictions, list(range(len(flat))))
     parts.masks.clear()

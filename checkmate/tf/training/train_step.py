@@ -136,8 +136,5 @@ class TrainStep:
 
 
 def _trained(model: Any) -> tuple[int, ...]:
-    """Return what tells one phase of a training from the next.
-
-    It is its optimizer and what it trains.
-    """
+    """Return what tells one phase of a training from the next. It is its optimizer and what it trains."""
     return id(model.optimizer), *map(id, model.trainable_variables)

@@ -100,7 +100,6 @@ def impossible(
 
 
 def _base(trials: Trials, limit: Limit, budget: str) -> str:
-    """Say what the ``budget`` is of, or what there is to compare it with."""
     if limit.words:
         own = format_bytes(limit.own)
         if own == budget or not limit.others:

@@ -18,7 +18,6 @@ class Depths:
     known: dict[str, float] = field(default_factory=dict)
 
     def add(self, op: tf.Operation, cost: float) -> None:
-        """Note an op that costs ``cost`` itself."""
         self.known[op.name] = cost + self._behind(op)
 
     def of(self, tensor: tf.Tensor) -> float:

@@ -22,11 +22,9 @@ class XlaEmission:
     region: int = 0
 
     def op_by_op(self) -> XlaEmission:
-        """Return the same emission, not compiled."""
         return replace(self, compiled=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``emission_of`` reads."""
         return {"tied": self.tied.name, "compiled": self.compiled, "region": self.region}
 
 

@@ -68,10 +68,7 @@ def tied_step(
 
 @dataclass(eq=False)
 class _TiedEmitter(Copies):
-    """Hold the state of one emission into ``graph``.
-
-    ``operations``: of each node.
-    """
+    """Hold the state of one emission into ``graph``. ``operations``: of each node."""
 
     tied: Tied
     operations: Sequence[float]
@@ -156,11 +153,9 @@ class _TiedEmitter(Copies):
                 self.before = tensor
 
     def _waits(self, inputs: Sequence[tf.Tensor]) -> bool:
-        """Return whether one of ``inputs`` waits already, and so its reader."""
         return any(_behind_views(tensor, self.waiting) for tensor in inputs)
 
     def _tensor(self, tensor: tf.Tensor) -> tf.Tensor:
-        """Return what stands for the traced ``tensor`` at this place."""
         found = super()._tensor(tensor)
         return self.late.get(found.name, found)
 
@@ -218,7 +213,6 @@ def _bytes(tensor: tf.Tensor) -> int:
 
 
 def _behind_views(tensor: tf.Tensor, names: set[str]) -> bool:
-    """Return whether ``tensor`` is of an op in ``names``, or a view of one."""
     op = tensor.op
     while op.name not in names:
         if op.type not in _ONE_INPUT_VIEWS:

@@ -74,7 +74,6 @@ class XlaFit:
 
     @property
     def memory(self) -> XlaMemory:
-        """Return the memory of the step that is chosen."""
         return self.plain if self.chosen is None else self.chosen.memory
 
     @property
@@ -179,8 +178,6 @@ def _compiler(
     solving: Solving,
     report: Report,
 ) -> Compiler[Tied, XlaMemory]:
-    """Return how schedules of ``graph`` are found and compiled."""
-
     def solved(asked: int) -> Schedule | None:
         report(Progress("solve", message=f"solving for {format_bytes(asked)}"))
         return solving.solve(graph, asked)
@@ -213,5 +210,4 @@ def _attempt(graph: Graph, each: Compiled[Tied, XlaMemory]) -> XlaAttempt:
 
 
 def _of(graph: Graph, schedule: Schedule) -> Schedule:
-    """Return the schedule as one of ``graph``, which has the same ops."""
     return Schedule.of(graph, schedule.steps)

@@ -77,7 +77,6 @@ class Gate:
     passed: list[tf.Tensor] = field(default_factory=list)
 
     def waits(self, node: int, original: tf.Operation) -> bool:
-        """Return whether this op has to wait for something."""
         return bool(self.passed) and node not in self.ends and is_product(original)
 
     def tied(self, operand: tf.Tensor, largest: int, scope: str) -> tf.Tensor:

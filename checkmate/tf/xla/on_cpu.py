@@ -33,7 +33,6 @@ class ForCpu:
     rewrites: bool = False
 
     def pins(self, value: int, position: int) -> bool:
-        """Return whether a value that is made at ``position`` is pinned."""
         return value in self.small or (value, position) in self.held
 
 

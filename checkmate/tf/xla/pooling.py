@@ -99,7 +99,6 @@ def compared_slope(
 
 
 def _places(windows: Windows, operand: tf.Tensor) -> tf.Tensor:
-    """Return which element each window chooses, by its place in it."""
     padded = tf.pad(operand, windows.padding)
     elements = _elements(windows, padded)
     first, best, there = next(elements)
@@ -139,10 +138,7 @@ def _inside(windows: Windows, offset: Sequence[int]) -> tf.Tensor | None:
 
 
 def _put_back(windows: Windows, values: tf.Tensor, offset: Sequence[int]) -> tf.Tensor:
-    """Return zeros of the operand's shape, with ``values`` at a place.
-
-    Each window has one.
-    """
+    """Return zeros of the operand's shape, with ``values`` at a place. Each window has one."""
     spread = _spread(values, windows.strides)
     room, starts = [], []
     for axis, (at, (before, _)) in enumerate(zip(offset, windows.padding, strict=True)):

@@ -117,7 +117,6 @@ _TIED = frozenset(
 
 
 def _bits(scalar: tf.Tensor) -> Any:
-    """Return the bits of ``scalar`` as an unsigned number."""
     if scalar.dtype == tf.bool:
         return tf.cast(scalar, tf.uint8)
     bits = _BITS[scalar.dtype.size]

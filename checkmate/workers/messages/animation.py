@@ -31,10 +31,7 @@ class BeginAnimation(Message):
 
 @dataclass(frozen=True)
 class AnimationSample(Message):
-    """A frame that the colours are chosen from, and its number from 0.
-
-    RGB, 8 bit, rows without padding.
-    """
+    """A frame that the colours are chosen from, and its number from 0. RGB, 8 bit, rows without padding."""
 
     number: int
     pixels: bytes

@@ -63,10 +63,7 @@ class LargestBatchFound(Message):
 
 @dataclass(frozen=True)
 class LargestBatchFailed(Message):
-    """No batch was found: a sentence for the user, and what can be done.
-
-    ``proved``: there is none.
-    """
+    """No batch was found: a sentence for the user, and what can be done. ``proved``: there is none."""
 
     job: int
     message: str

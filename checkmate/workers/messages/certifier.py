@@ -38,10 +38,7 @@ class CertifyProgress(Message):
 
 @dataclass(frozen=True)
 class CertificateWritten(Message):
-    """The certificate is written.
-
-    ``cost``: no schedule costs less; None: none fits.
-    """
+    """The certificate is written. ``cost``: no schedule costs less; None: none fits."""
 
     job: int
     cost: float | None

@@ -14,10 +14,7 @@ from checkmate.solvers.constraints import Constraints
 
 @dataclass(frozen=True)
 class GraphToCheck(Message):
-    """The graph of all later questions.
-
-    Questions about an earlier graph are forgotten.
-    """
+    """The graph of all later questions. Questions about an earlier graph are forgotten."""
 
     name: str
     graph: bytes
@@ -33,10 +30,7 @@ class ConstraintsToCheck(Message):
 
 @dataclass(frozen=True)
 class CheckSchedule(CarriesSteps, Message):
-    """Replay a schedule of the graph.
-
-    It is replayed under the question's constraints, and without them.
-    """
+    """Replay a schedule of the graph. It is replayed under the question's constraints, and without them."""
 
     ticket: int
     question: int
@@ -48,10 +42,7 @@ class CheckSchedule(CarriesSteps, Message):
 
 @dataclass(frozen=True)
 class Checked(Message):
-    """What the replay found.
-
-    ``limited``: under the question's constraints; ``plain``: without them.
-    """
+    """What the replay found. ``limited``: under the question's constraints; ``plain``: without them."""
 
     ticket: int
     limited: CheckReport

@@ -21,10 +21,7 @@ from checkmate.units import Budget
 
 @dataclass(frozen=True)
 class Profile(Message):
-    """Load a model, trace its training step and get its costs.
-
-    ``costs``: ``measured`` or ``analytic``.
-    """
+    """Load a model, trace its training step and get its costs. ``costs``: ``measured`` or ``analytic``."""
 
     job: int
     request: ModelRequest
@@ -107,10 +104,7 @@ class DeviceFailed(Message):
 
 @dataclass(frozen=True)
 class StepChanged(Message):
-    """The job failed: the model's step is not the one that was profiled.
-
-    Profiling it again helps.
-    """
+    """The job failed: the model's step is not the one that was profiled. Profiling it again helps."""
 
     job: int
     message: str

@@ -22,10 +22,7 @@ from checkmate.solvers.constraints import Constraints
 
 @dataclass(frozen=True)
 class OpenQuestion(Message):
-    """Explore a graph under constraints from now on.
-
-    ``workers``: the most threads or processes to use.
-    """
+    """Explore a graph under constraints from now on. ``workers``: the most threads or processes to use."""
 
     question: int
     name: str
@@ -36,10 +33,7 @@ class OpenQuestion(Message):
 
 @dataclass(frozen=True)
 class KnownSchedule(CarriesSteps, Message):
-    """A schedule of the graph that the window knows.
-
-    It is adapted where it breaks the constraints.
-    """
+    """A schedule of the graph that the window knows. It is adapted where it breaks the constraints."""
 
     solver: str
     steps: bytes
@@ -58,10 +52,7 @@ class KnownBound(Message):
 
 @dataclass(frozen=True)
 class FillFrontier(Message):
-    """Solve other budgets while nothing is asked, or do not.
-
-    Switched on, it has its whole time again.
-    """
+    """Solve other budgets while nothing is asked, or do not. Switched on, it has its whole time again."""
 
     on: bool
 
@@ -112,10 +103,7 @@ class MemoryNeeded(Message):
 
 @dataclass(frozen=True)
 class FoundSchedule(CarriesSteps, Message):
-    """A schedule for a question.
-
-    ``budget_bytes``: what it was made for.
-    """
+    """A schedule for a question. ``budget_bytes``: what it was made for."""
 
     question: int
     budget_bytes: int
@@ -144,10 +132,7 @@ class Filling(Message):
 
 @dataclass(frozen=True)
 class FrontierBound(Message):
-    """A bound that is new on the question's frontier.
-
-    Infinite: no schedule fits the budget.
-    """
+    """A bound that is new on the question's frontier. Infinite: no schedule fits the budget."""
 
     question: int
     budget_bytes: int

@@ -122,10 +122,7 @@ def test_nothing_to_learn_leaves_the_graph_as_it_is() -> None:
 
 @pytest.mark.heavy
 def test_big_constants_are_not_held_between_steps() -> None:
-    """Replay the gradient of an added mean: a big constant.
-
-    TensorFlow would compute it once and keep it.
-    """
+    """Replay the gradient of an added mean: a big constant. TensorFlow would compute it once and keep it."""
     folded = folded_zoo("subclassed")
     constant = constant_ops(folded.structure)
     assert any(
@@ -198,10 +195,7 @@ def test_an_early_momentum_copies_no_variable() -> None:
 
 
 def test_a_variable_that_is_read_after_its_update_is_copied() -> None:
-    """Recompute the predictions after the update of a kernel of 1 MiB.
-
-    They need the kernel as it was.
-    """
+    """Recompute the predictions after the update of a kernel of 1 MiB. They need the kernel as it was."""
     inputs = keras.Input((256,))
     model = keras.Model(inputs, layers.Dense(256, use_bias=False)(layers.Dense(1024, use_bias=False)(inputs)))
     model.compile(keras.optimizers.SGD(0.01), "mse")

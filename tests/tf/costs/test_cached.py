@@ -269,10 +269,7 @@ def test_a_measuring_process_starts_only_on_a_quiet_machine(
 
 
 def half_doubtful(store: CostStore, folded: FoldedStep) -> KnownCosts:
-    """Return costs of which every second op was read on a busy machine.
-
-    Those ops took ten times as long.
-    """
+    """Return costs of which every second op was read on a busy machine. Those ops took ten times as long."""
     every = found(folded.graph.n, 1.0)
     slow = dataclasses.replace(every, seconds=(10.0,) * folded.graph.n, reading=Reading(1.4, 2))
     keys = list(dict.fromkeys(signatures(folded)))

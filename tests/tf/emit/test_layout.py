@@ -79,10 +79,7 @@ def scheduled(name: str, policy: str | None = None) -> tuple[FoldedStep, Schedul
 
 @cache
 def emitted(name: str, policy: str | None = None, *, device: Device | None = CARD) -> Rewritten:
-    """Return the scheduled step as emitted for ``device``.
-
-    Every op is on the virtual GPU.
-    """
+    """Return the scheduled step as emitted for ``device``. Every op is on the virtual GPU."""
     folded, schedule = scheduled(name, policy)
     folded = dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, device=device))
     return placed(compiled_step(folded, schedule.steps.tolist()))
@@ -135,10 +132,7 @@ def test_on_every_generation_of_cards(architecture: str) -> None:
 
 
 def test_on_a_card_that_the_plain_step_does_not_fit() -> None:
-    """Test a card too small for the plain step.
-
-    TensorFlow then rewrites for memory too.
-    """
+    """Test a card too small for the plain step. TensorFlow then rewrites for memory too."""
     before, without = emitted("chain"), plain("chain")
     small = (live_peak(before) + live_peak(without)) // 2
     assert live_peak(rewritten(before, memory_bytes=small)) <= 1.05 * live_peak(before)

@@ -25,10 +25,7 @@ SIZE = 20 << 20  # the allocator's region for it has 32 MiB: less than twice tha
 
 
 def held_for_a_large_buffer(*words: str) -> tuple[int, int]:
-    """Return the bytes held for a large buffer, and those before it.
-
-    The buffer has ``SIZE`` bytes.
-    """
+    """Return the bytes held for a large buffer, and those before it. The buffer has ``SIZE`` bytes."""
     command = [sys.executable, "-m", "tests.tf.emit.held_in_region", str(SIZE), *words]
     done = subprocess.run(
         command,

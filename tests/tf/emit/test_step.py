@@ -160,10 +160,7 @@ def test_private_api_still_does_what_emission_needs() -> None:
 
 
 def test_a_gradient_that_is_zero_but_for_rounding_is_no_alarm() -> None:
-    """Compare a bias before a normalization, and a kernel.
-
-    The gradient of the bias is rounding alone.
-    """
+    """Compare a bias before a normalization, and a kernel. The gradient of the bias is rounding alone."""
     kernel, bias = np.full(100, 3.0, np.float32), np.array([1e-7, -2e-7], np.float32)
     pairs = [(kernel, kernel), (-bias, bias)]
     found = worst_of_largest(["conv/kernel", "conv/bias"], pairs)

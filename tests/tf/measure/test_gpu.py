@@ -285,10 +285,7 @@ def test_a_step_too_large_for_the_card_is_predicted_over_budget(monkeypatch: pyt
 
 
 def usable_of(wanted: int) -> int:
-    """Return the memory of a card that leaves ``wanted`` for TensorFlow.
-
-    ``wanted`` is in bytes.
-    """
+    """Return the memory of a card that leaves ``wanted`` for TensorFlow. ``wanted`` is in bytes."""
     return wanted + (225 << 20)
 
 

@@ -34,10 +34,7 @@ def chain(length: int) -> Any:
 
 
 def skipping() -> Any:
-    """Return a model that cannot be cut.
-
-    Its first and its last layer read one tensor.
-    """
+    """Return a model that cannot be cut. Its first and its last layer read one tensor."""
     inputs = keras.Input((4,))
     x = layers.Dense(4, name="first")(inputs)
     y = layers.Dense(4, name="second")(layers.ReLU(name="relu")(x))

@@ -39,10 +39,7 @@ def quick(graph: Graph, budget: int) -> SolveResult:
 
 
 class Meter:
-    """Show a peak plus a part that differs for every schedule.
-
-    It notes what it was asked.
-    """
+    """Show a peak plus a part that differs for every schedule. It notes what it was asked."""
 
     def __init__(self, seed: int, most: float) -> None:
         self.random, self.most = Random(seed), most

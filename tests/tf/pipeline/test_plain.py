@@ -96,10 +96,7 @@ def test_batches_end_at_one() -> None:
 
 
 class Comparisons:
-    """Compare where the plain step fits.
-
-    It maps (device, batch) to the error there, if any.
-    """
+    """Compare where the plain step fits. It maps (device, batch) to the error there, if any."""
 
     def __init__(self, wrong: dict[tuple[str, int], Exception]) -> None:
         self.wrong = wrong

@@ -177,10 +177,7 @@ def traced(folded: FoldedStep, steps: list[int]) -> StepTrace:
 
 @pytest.mark.parametrize(("name", "least"), [("standardised", 1), ("convolutions", 8)])
 def test_ops_run_in_the_emitted_order(name: str, least: int) -> None:
-    """Check that every step in the trace begins after the one before.
-
-    Recomputations are included.
-    """
+    """Check that every step in the trace begins after the one before. Recomputations are included."""
     folded = folded_step(name)
     # TensorFlow leaves out ops that nobody reads. Here every recomputation has a reader.
     order = recompute_forward(folded.graph).steps.tolist()

@@ -49,10 +49,7 @@ def trained(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.heavy
 def test_two_workers_train_the_same_within_the_budget(tmp_path: Path) -> None:
-    """Check the measured peak too.
-
-    It must be that of the whole step, with its backward pass.
-    """
+    """Check the measured peak too. It must be that of the whole step, with its backward pass."""
     found = trained(tmp_path)
     for each in found:
         plan = each["scheduled"]["plan"]

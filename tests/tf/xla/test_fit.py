@@ -264,10 +264,7 @@ def test_what_a_graph_that_counts_less_gave_is_told_of_the_steps_own() -> None:
 
 
 def _long_chain() -> Graph:
-    """Return twenty layers, forward and back.
-
-    Each gradient reads the layer's input.
-    """
+    """Return twenty layers, forward and back. Each gradient reads the layer's input."""
     builder = GraphBuilder("chain")
     values = [builder.value("a0", 100)]
     builder.op("f0", outputs=[values[0]], cost=1.0)

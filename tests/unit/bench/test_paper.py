@@ -113,10 +113,7 @@ def test_published_figures_are_of_known_networks_and_strategies() -> None:
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Record what is measured, in place of measuring.
-
-    A test may put in a failure.
-    """
+    """Record what is measured, in place of measuring. A test may put in a failure."""
     asked: list[tuple[str, str]] = []
 
     def fake(kind: str) -> Any:

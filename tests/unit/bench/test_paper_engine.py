@@ -39,10 +39,7 @@ def pool() -> Iterator[Pool]:
 
 
 def proved(rows: list[Row]) -> dict[str, Any]:
-    """Return what does not depend on the clock.
-
-    These are proved batches and proved costs.
-    """
+    """Return what does not depend on the clock. These are proved batches and proved costs."""
     batch, curve = rows
     assert batch["batch"] == batch["proved_limit"]
     told = curve["curve"]["budgets"][0]

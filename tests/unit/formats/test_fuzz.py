@@ -75,10 +75,7 @@ def damaged(random: Random, data: Any) -> Any:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a new file.
-
-    Some file systems wait for the disk when a file is written over.
-    """
+    """Write a new file. Some file systems wait for the disk when a file is written over."""
     path.unlink(missing_ok=True)
     path.write_bytes(content)
 

@@ -55,10 +55,7 @@ def curve(
 
 @pytest.fixture(scope="module")
 def found() -> TradeOff:
-    """Return a branching network's curve.
-
-    One of its budgets is too small for any schedule.
-    """
+    """Return a branching network's curve. One of its budgets is too small for any schedule."""
     budgets = [Budget(bytes_=1), *(Budget(share=share) for share in (0.4, 0.6, 0.8, 1.0))]
     return curve(training_dag(3, 9), budgets, seconds=2.0)
 

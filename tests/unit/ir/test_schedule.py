@@ -29,10 +29,7 @@ def test_the_plain_schedule_runs_every_op_once() -> None:
 
 
 def test_keeping_everything_by_hand() -> None:
-    """Test f0 f1 b1 b0.
-
-    Each stage computes its own op; S holds what later stages read.
-    """
+    """Test f0 f1 b1 b0. Each stage computes its own op; S holds what later stages read."""
     graph = training_chain(2)
     matrices = Schedule.of(graph, [0, 1, 2, 3]).matrices(graph)
     assert bits(matrices.R) == ["1000", "0100", "0010", "0001"]
@@ -84,10 +81,7 @@ def test_trailing_recomputations_belong_to_the_last_stage() -> None:
 
 
 def test_another_order_permutes_the_columns() -> None:
-    """Test two independent ops the other way round.
-
-    Column i is the op that ends stage i.
-    """
+    """Test two independent ops the other way round. Column i is the op that ends stage i."""
     random = Random(3)
     graphs = (random_graph(random) for _ in range(1000))
     graph = next(g for g in graphs if g.n > 2 and check(g, _swapped(g)).valid)

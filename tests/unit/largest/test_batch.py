@@ -21,10 +21,7 @@ BRIEF = SolveOptions(time_limit_s=0.6)
 
 
 def times(graph: Graph, batch: int) -> Graph:
-    """Return the graph of one example ``batch`` times.
-
-    It is written apart from what is tested.
-    """
+    """Return the graph of one example ``batch`` times. It is written apart from what is tested."""
     values = tuple(replace(value, bytes=value.bytes * batch) for value in graph.values)
     ops = tuple(
         replace(op, cost=op.cost * batch, workspace_bytes=op.workspace_bytes * batch) for op in graph.ops
@@ -33,10 +30,7 @@ def times(graph: Graph, batch: int) -> Graph:
 
 
 def truth(graph: Graph, budget: int, limit: float) -> int:
-    """Return the largest batch by trying one after another.
-
-    ``limit`` is that of one example.
-    """
+    """Return the largest batch by trying one after another. ``limit`` is that of one example."""
     for batch in itertools.count(1):
         best = optimum(times(graph, batch), budget)
         if best is None or best.cost > limit * batch + 1e-6:

@@ -21,10 +21,7 @@ BRIEF = SolveOptions(time_limit_s=1.0)
 
 
 def chain(size: Size) -> Graph:
-    """Return three layers of unlike sizes.
-
-    The last one's cost is not in proportion to the input's size.
-    """
+    """Return three layers of unlike sizes. The last one's cost is not in proportion to the input's size."""
     net = LayerBuilder("chain", (*size, 1))
     net.dense(net.global_pool(net.conv(net.input, 2, 3)), 5000)
     return training_graph(net.build(), 1)

@@ -29,9 +29,7 @@ BRIEF = SolveOptions(time_limit_s=2.0)
 
 
 def counted(*ops: tuple[str, float, int, str], fixed: dict[str, int] | None = None) -> Graph:
-    """Return a chain of ops at batch 4.
-
-    Of each: type, operations, bytes of the output and its dtype."""
+    """Return a chain of ops at batch 4. Of each: type, operations, bytes of the output and its dtype."""
     builder, before = GraphBuilder("counted"), []
     for place, (kind, cost, size, dtype) in enumerate(ops):
         value = builder.value(f"v{place}", size, shape=(4, size // 16), dtype=dtype)

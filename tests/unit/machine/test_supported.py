@@ -18,10 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def install(monkeypatch: pytest.MonkeyPatch, **found: str) -> None:
-    """Let the names in ``found`` be all that is installed.
-
-    They are the package index's names.
-    """
+    """Let the names in ``found`` be all that is installed. They are the package index's names."""
     installed = {name.replace("_", "-"): version for name, version in found.items()}
     monkeypatch.setattr(
         supported, "versions", lambda names: {name: installed[name] for name in names if name in installed}

@@ -20,10 +20,7 @@ def solved(peak: int, cost: float = 2.0) -> Any:
 
 
 def test_one_solve_and_one_measurement_after_another() -> None:
-    """Test the search as training runs it.
-
-    The meter shows 1.1 bytes for each predicted one.
-    """
+    """Test the search as training runs it. The meter shows 1.1 bytes for each predicted one."""
     search = BudgetSearch(ALLOWED, 900, base_cost=1.0, solves=1)
     shown: list[int] = []
     while not shown or shown[-1] > ALLOWED:

@@ -46,10 +46,7 @@ def test_shares_add_up_to_the_live_bytes_at_every_step_of_random_schedules() -> 
 
 
 def step_of_training() -> Graph:
-    """Build f0 → f1 → f2, and back.
-
-    b2 reads a1; b1 reads a0 and g2; the last gradient is kept.
-    """
+    """Build f0 → f1 → f2, and back. b2 reads a1; b1 reads a0 and g2; the last gradient is kept."""
     builder = GraphBuilder("step")
     a = [builder.value(f"a{i}", 10 + i) for i in range(3)]
     g2, g1 = builder.value("g2", 5), builder.value("g1", 6, keep=True)

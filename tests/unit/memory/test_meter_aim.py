@@ -17,10 +17,7 @@ def smooth(requested: int) -> int:
 
 
 def lumpy(requested: int) -> int:
-    """Return what a fragmented allocator shows.
-
-    It is more for some smaller requests.
-    """
+    """Return what a fragmented allocator shows. It is more for some smaller requests."""
     return requested + (1700 if requested // 700 % 2 else 600)
 
 

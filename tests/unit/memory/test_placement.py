@@ -24,10 +24,7 @@ PROCESSOR = Device("processor", "cpu", 1 << 30)
 
 
 def cases():
-    """Yield schedules that write no view over another input.
-
-    No real op does that.
-    """
+    """Yield schedules that write no view over another input. No real op does that."""
     for seed in range(150):
         graph = random_graph(Random(seed))
         if any(graph.alias_of[output] >= 0 for op in graph.ops for output, _ in op.takes_over):

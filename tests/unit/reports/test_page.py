@@ -24,10 +24,7 @@ VOID = {"meta", "br"}
 
 
 class Parsed(HTMLParser):
-    """Check that every tag is closed, in order.
-
-    Text, addresses and scripts are kept.
-    """
+    """Check that every tag is closed, in order. Text, addresses and scripts are kept."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

@@ -188,10 +188,7 @@ def test_nothing_false_is_certified(seed: int) -> None:
 
 
 def test_one_thousand_false_certificates_are_refused() -> None:
-    """Claim more than is true, or damage a proof.
-
-    It must not pass with a false claim.
-    """
+    """Claim more than is true, or damage a proof. It must not pass with a false claim."""
     chain = training_chain(8)
     graph, budget = content(chain), budgets(chain, 0.2)
     true = made(chain, budget)
@@ -209,10 +206,7 @@ def test_one_thousand_false_certificates_are_refused() -> None:
 
 
 def damage(certificate: dict[str, Any], dice: random.Random) -> None:
-    """Make a certificate claim something false, and change its proof.
-
-    The change is random.
-    """
+    """Make a certificate claim something false, and change its proof. The change is random."""
     if dice.random() < 0.3:
         certificate.update(claim="infeasible", cost=None)
     else:

@@ -113,10 +113,7 @@ def test_never_dearer_than_checkpointing_at_even_distances_on_uneven_chains() ->
 
 
 def test_a_plan_of_the_table_costs_and_needs_no_more_than_the_table_says() -> None:
-    """Test chains whose sizes the table counts exactly.
-
-    One slot is one byte.
-    """
+    """Test chains whose sizes the table counts exactly. One slot is one byte."""
     for seed in range(8):
         graph = uneven_chain(seed, 7)
         chain = find_chain(graph)

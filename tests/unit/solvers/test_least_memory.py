@@ -46,10 +46,7 @@ class Recording(SilentMemoryListener):
 
 
 def sound(graph: Graph, found: LeastMemory, truth: int) -> bool:
-    """Assert that exact search contradicts nothing.
-
-    Return whether the memory is minimal.
-    """
+    """Assert that exact search contradicts nothing. Return whether the memory is minimal."""
     assert found.lower_bound_bytes <= truth <= found.peak_bytes
     assert found.proved == (found.lower_bound_bytes == found.peak_bytes)
     report = check(graph, found.schedule.steps.tolist(), budget_bytes=found.peak_bytes)

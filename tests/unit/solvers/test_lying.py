@@ -35,10 +35,7 @@ class Liar:
 
 
 def told(graph: Graph, lies: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> SolveResult:
-    """Return what the pipeline makes of a result with ``lies`` in it.
-
-    The result was true before.
-    """
+    """Return what the pipeline makes of a result with ``lies`` in it. The result was true before."""
     honest = pipeline.solve(graph, BUDGET, solver="greedy")
     monkeypatch.setattr(SolverEntry, "load", lambda entry: Liar(replace(honest, **lies)))
     return pipeline.solve(graph, BUDGET, solver="greedy")

@@ -328,10 +328,7 @@ def test_a_prover_that_fails_in_its_thread_says_so_once(
 
 
 def test_several_provers_at_once_in_one_process(left_nothing: None) -> None:
-    """Test small ones, which are threads of this process.
-
-    Other solves run in it too.
-    """
+    """Test small ones, which are threads of this process. Other solves run in it too."""
     graph = CHAIN
     with ProverThread(graph) as first, ProverThread(graph) as second:
         for prover, budget in ((first, 40), (second, 50)):

@@ -25,10 +25,7 @@ ENTRIES = st.dictionaries(st.text(min_size=1, max_size=6), DATA, max_size=5)
 
 
 def written(path: Path, entries: dict[str, dict[str, Any]]) -> list[int]:
-    """Write a journal; return its sizes.
-
-    There is one after the header and one after each entry.
-    """
+    """Write a journal; return its sizes. There is one after the header and one after each entry."""
     path.unlink(missing_ok=True)
     with open_journal(path) as journal:
         sizes = [path.stat().st_size]

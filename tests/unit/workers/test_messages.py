@@ -51,10 +51,7 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
 
 
 def some(hint: Any) -> st.SearchStrategy[Any]:
-    """Return values of an annotated type.
-
-    Types are told apart here again, not by the code under test.
-    """
+    """Return values of an annotated type. Types are told apart here again, not by the code under test."""
     arguments = get_args(hint)
     if hint in PLAIN:
         return PLAIN[hint]

@@ -207,7 +207,6 @@ class RangeModel(QAbstractTableModel):
         self._cells: list[tuple[Cell, ...]] = []
 
     def row(self, number: int) -> RangeRow:
-        """Return a row."""
         return self.all[number]
 
     def fill(self, rows: tuple[RangeRow, ...], cells: list[tuple[Cell, ...]]) -> None:

@@ -17,10 +17,7 @@ _NOTHING = "Open a graph first; its largest batch is searched for."
 
 
 class Batches:
-    """Opens the dialog of batches; explores scaled graphs, and leads back.
-
-    There is one dialog.
-    """
+    """Opens the dialog of batches; explores scaled graphs, and leads back. There is one dialog."""
 
     def __init__(self, window: MainWindow) -> None:
         self._window = window

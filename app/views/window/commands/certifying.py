@@ -129,7 +129,6 @@ class Certifying:
             self._window.session.noticed.emit(self._words(found, proof))
 
     def _words(self, found: ListedSchedule, proved: ProvedCost) -> str:
-        """Return what is certified."""
         base, within = found.graph.base_cost, format_bytes(self._budget)
         cases = plural(proved.cases, "case")
         if proved.cost is None:

@@ -19,10 +19,7 @@ _KINDS = "Graphs and explorations (*.json *.json.gz);;All files (*)"
 
 
 class Comparing:
-    """Asks for a file, reads it, and shows it beside the explored graph.
-
-    There is one dialog.
-    """
+    """Asks for a file, reads it, and shows it beside the explored graph. There is one dialog."""
 
     def __init__(self, window: MainWindow) -> None:
         self._window = window
@@ -30,7 +27,6 @@ class Comparing:
         self._other: OtherGraph | None = None
 
     def ask(self) -> None:
-        """Ask which file to compare with."""
         window = self._window
         if window.session.exploration.graph is None:
             window.statusBar().showMessage(_NOTHING, 10000)

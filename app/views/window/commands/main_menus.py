@@ -21,10 +21,7 @@ _SWITCHES = {"edit.keep": ConstraintKind.KEEP, "edit.forbid": ConstraintKind.ONC
 
 
 def add_commands(window: MainWindow) -> Mapping[str, QAction]:
-    """Add every action to the window and to its menu.
-
-    Return the Qt actions by id.
-    """
+    """Add every action to the window and to its menu. Return the Qt actions by id."""
     run = handlers(window)
     made = {entry.id: _qt_action(window, entry, run[entry.id]) for entry in ACTIONS}
     for menu in Menu:

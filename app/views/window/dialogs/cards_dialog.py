@@ -124,19 +124,13 @@ class CardsDialog(QDialog):
 
 
 def _constrained(exploration: Exploration) -> list[str]:
-    """Return a sentence on the constraints that the rows hold under.
-
-    It is empty if there are none.
-    """
+    """Return a sentence on the constraints that the rows hold under. It is empty if there are none."""
     said = exploration.constraints.assumptions
     return [f"All of this is under your constraints: {list_assumptions(said)}."] if said else []
 
 
 def _cell(text: str, column: int) -> QTableWidgetItem:
-    """Return a cell: words on the left, figures on the right.
-
-    Words are shown whole where the mouse rests.
-    """
+    """Return a cell: words on the left, figures on the right. Words are shown whole where the mouse rests."""
     cell = QTableWidgetItem(text)
     side = Qt.AlignmentFlag.AlignLeft if column in _WORDS else Qt.AlignmentFlag.AlignRight
     cell.setTextAlignment(side | Qt.AlignmentFlag.AlignVCenter)

@@ -125,7 +125,6 @@ class DoctorDialog(QDialog):
         self._show_found()
 
     def _show_found(self) -> None:
-        """List what was found, in the colours of the theme."""
         if self._found is not None:
             self._area.setWidget(self._table(self._found.lines))
 
@@ -167,10 +166,7 @@ class DoctorDialog(QDialog):
 
 
 def _text(line: Line, theme: Theme) -> QLabel:
-    """Return a label with the sentence and, below it, what mends it.
-
-    Both can be selected.
-    """
+    """Return a label with the sentence and, below it, what mends it. Both can be selected."""
     mend = line.mend if line.state is not PartState.OK else ""
     more = f'<br><span style="color:{theme.accent}">→ {html.escape(mend)}</span>' if mend else ""
     text = label(f"{html.escape(line.text)}{more}", wrap=True)

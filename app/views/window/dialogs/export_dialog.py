@@ -113,7 +113,6 @@ class ExportDialog(QDialog):
         return form
 
     def _buttons(self) -> QHBoxLayout:
-        """Return the row of buttons."""
         buttons = QHBoxLayout()
         buttons.addStretch(1)
         self._close = QPushButton("Close")
@@ -172,10 +171,7 @@ class ExportDialog(QDialog):
         self.resize(self.width(), max(self.height(), self._needed_height()))
 
     def _needed_height(self) -> int:
-        """Return the height for the texts that wrap.
-
-        They do not make space for themselves.
-        """
+        """Return the height for the texts that wrap. They do not make space for themselves."""
         layout = self.layout()
         assert layout is not None
         return layout.totalHeightForWidth(self.width())

@@ -23,10 +23,7 @@ from checkmate.errors import UsageError
 
 
 class FigureDialog(QDialog):
-    """Asks for a figure, and then where to save it.
-
-    Signals: ``wanted(figure_file)``.
-    """
+    """Asks for a figure, and then where to save it. Signals: ``wanted(figure_file)``."""
 
     wanted = Signal(object)
 

@@ -73,7 +73,6 @@ class KeysDialog(QDialog):
 
 
 def _groups() -> list[tuple[str, list[list[str]]]]:
-    """Return what each menu and each view does, and by which keys."""
     groups: dict[str, list[list[str]]] = {}
     for entry in ACTIONS:
         where = "Elsewhere in the window" if entry.menu is None else entry.menu.title
@@ -84,6 +83,5 @@ def _groups() -> list[tuple[str, list[list[str]]]]:
 
 
 def _keys(keys: tuple[str, ...]) -> str:
-    """Return shortcuts as they are written on this system."""
     native = QKeySequence.SequenceFormat.NativeText
     return ", ".join(QKeySequence(key).toString(native) for key in keys)

@@ -87,12 +87,10 @@ class RecordDialog(QDialog):
 
     @property
     def record(self) -> MemoryRecord:
-        """Return the record that is shown."""
         return self._reading.records[max(0, self.which.currentIndex())]
 
     @property
     def by_size(self) -> bool:
-        """Return whether rows are by size."""
         return is_by_size(self.record, wanted=self.grouping.currentText() == _BY_SIZE)
 
     def _make_table(self) -> QTableView:
@@ -133,7 +131,6 @@ class RecordDialog(QDialog):
         return row
 
     def _show(self) -> None:
-        """Show another record."""
         record = self.record
         self.title.setText(f"{as_sentence(headline(record))}")
         words = [why(record), left_out(self._reading)]

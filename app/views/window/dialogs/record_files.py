@@ -38,7 +38,6 @@ class RecordFiles(QObject):
         window.session.exploration.graph_changed.connect(self._on_graph)
 
     def ask(self) -> None:
-        """Ask for a file, and open it."""
         name, _ = QFileDialog.getOpenFileName(
             self._window,
             "Explain an out-of-memory log or a profile",
@@ -91,10 +90,7 @@ class RecordFiles(QObject):
             self._window.explorer.budget.choose(budget)
 
     def _on_graph(self) -> None:
-        """Choose the budget for the model that was asked for.
-
-        Another graph ends the wish.
-        """
+        """Choose the budget for the model that was asked for. Another graph ends the wish."""
         wanted, self._wanted = self._wanted, None
         graph = self._window.session.exploration.graph
         request = None if graph is None else graph.metadata.get("request")

@@ -35,10 +35,7 @@ def ask_save(window: MainWindow) -> None:
 
 
 def ask_save_schedule(window: MainWindow) -> None:
-    """Ask where to save the schedule on screen.
-
-    The file is for an export where the model is.
-    """
+    """Ask where to save the schedule on screen. The file is for an export where the model is."""
     shown = window.session.exploration.shown
     if shown is None:
         window.statusBar().showMessage("There is nothing to save yet: open a model or a graph first.", 10000)

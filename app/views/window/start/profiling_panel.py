@@ -21,10 +21,7 @@ _TITLES = {
 
 
 class ProfilingPanel(Panel):
-    """Lists the steps of a profile with the seconds they take.
-
-    Signals: ``cancel_wanted``.
-    """
+    """Lists the steps of a profile with the seconds they take. Signals: ``cancel_wanted``."""
 
     cancel_wanted = Signal()
 
@@ -70,7 +67,6 @@ class ProfilingPanel(Panel):
         self._clock.start()
 
     def end(self) -> None:
-        """Stop the clock."""
         self._clock.stop()
 
     def show_progress(self, stage: str, message: str, done: float, total: float) -> None:

@@ -17,10 +17,7 @@ _ROOM = 1.06  # of the plain peak; above it is nothing
 
 
 class SampleCard(QFrame):
-    """Opens its graph on a click anywhere.
-
-    Signals: ``wanted(name)``.
-    """
+    """Opens its graph on a click anywhere. Signals: ``wanted(name)``."""
 
     wanted = Signal(str)
 
@@ -47,10 +44,7 @@ class SampleCard(QFrame):
         column.addWidget(self.button)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Give each sentence the lines that it needs at this width.
-
-        Qt would give the mean of all widths.
-        """
+        """Give each sentence the lines that it needs at this width. Qt would give the mean of all widths."""
         super().resizeEvent(event)
         around = self.contentsMargins().left() + self.contentsMargins().right() + 2 * _SIDE
         for words in self._wrapped:

@@ -53,10 +53,7 @@ class Tour(QObject):
         window.session.failed.connect(self._give_up)
 
     def start(self) -> None:
-        """Begin at the first stop.
-
-        Where no graph is open, the first sample is opened before.
-        """
+        """Begin at the first stop. Where no graph is open, the first sample is opened before."""
         if self._window.session.exploration.graph is None:
             self._waits = True
             self._window.open(shown_samples()[0].graph)
@@ -168,10 +165,7 @@ def _seen(target: QWidget, window: QWidget) -> QRect:
 
 
 def _beside(around: QRect, card: QSize, window: QRect) -> QPoint:
-    """Return where a card lies below or beside ``around``.
-
-    It lies inside it where there is no room.
-    """
+    """Return where a card lies below or beside ``around``. It lies inside it where there is no room."""
     wide, high = card.width(), card.height()
     room = window.adjusted(_GAP, _GAP, -_GAP, -_GAP)
     top = max(room.top(), min(around.top(), room.bottom() - high))
@@ -234,7 +228,6 @@ class _Card(QFrame):
 
     @property
     def text(self) -> str:
-        """Return the title and what is said."""
         return f"{self._title.text()}. {self._words.text()}"
 
     def fit(self) -> None:

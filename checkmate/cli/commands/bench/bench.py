@@ -274,10 +274,7 @@ def _graphs(options: argparse.Namespace) -> list[Graph]:
 
 
 def _wanted(options: argparse.Namespace) -> list[Wanted]:
-    """Return the budgets asked for.
-
-    Those of --budget come first, then those of --fraction.
-    """
+    """Return the budgets asked for. Those of --budget come first, then those of --fraction."""
     from checkmate.bench.solvers.trials import Wanted
 
     usual = _SMOKE_BUDGETS if options.smoke else _DEFAULT_BUDGETS

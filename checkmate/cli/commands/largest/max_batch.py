@@ -71,7 +71,6 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_sizes(parser: argparse.ArgumentParser) -> None:
-    """Add the size to start from, and what grows with it."""
     add = parser.add_argument
     add(
         "-b",
@@ -98,7 +97,6 @@ def _add_sizes(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_files(parser: argparse.ArgumentParser) -> None:
-    """Add the files to write."""
     add = parser.add_argument
     add(
         "-o",
@@ -146,10 +144,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def traces(options: argparse.Namespace) -> bool:
-    """Return whether the command is ``max-batch`` of a model.
-
-    TensorFlow traces a model.
-    """
+    """Return whether the command is ``max-batch`` of a model. TensorFlow traces a model."""
     if options.command is not _max_batch:
         return False
     from checkmate.graphs.by_name import names_graph

@@ -94,10 +94,7 @@ def inputs(options: argparse.Namespace, found: MaxInput, aspect: tuple[int, int]
 
 
 def quick_size(found: tuple[int, int], aspect: tuple[int, int]) -> tuple[int, int]:
-    """Return the size of the step that is timed first.
-
-    It is small, and no larger than the size found.
-    """
+    """Return the size of the step that is timed first. It is small, and no larger than the size found."""
     from checkmate.largest.input_size import STEP, size_at
 
     return size_at(max(1, min(found[0], _QUICK) // STEP), aspect)

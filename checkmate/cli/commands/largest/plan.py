@@ -75,10 +75,7 @@ def add_plan(commands: Any, common: Any) -> None:
 
 
 def traces(options: argparse.Namespace) -> bool:
-    """Return whether the command is ``plan`` of a model.
-
-    TensorFlow traces a model.
-    """
+    """Return whether the command is ``plan`` of a model. TensorFlow traces a model."""
     if options.command is not _plan:
         return False
     from checkmate.graphs.by_name import names_graph

@@ -86,10 +86,7 @@ def _check(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def false_claims(result: SolveResult, found: CheckReport) -> list[str]:
-    """Return where the schedule's own figures are wrong.
-
-    Its peak or cost differs from that of the replay.
-    """
+    """Return where the schedule's own figures are wrong. Its peak or cost differs from that of the replay."""
     claims = []
     if result.peak_bytes and result.peak_bytes != found.peak_bytes:
         claims.append(

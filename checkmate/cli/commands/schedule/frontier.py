@@ -248,10 +248,7 @@ def _output_as(ending: str) -> Callable[[str], Path]:
 
 @cli_options.typed
 def _budgets(text: str) -> int | tuple[Budget, ...]:
-    """Return a number of budgets, or a list of budgets.
-
-    A number of a thousand and more is bytes.
-    """
+    """Return a number of budgets, or a list of budgets. A number of a thousand and more is bytes."""
     if text.strip().isdecimal() and int(text) <= _MOST:
         if int(text) < 2:
             raise ValueError("a curve needs at least two budgets; write 12, or a list like 25%,50%,8GiB")

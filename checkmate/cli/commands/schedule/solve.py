@@ -208,17 +208,13 @@ class SolveAnswer:
     least: LeastMemory | None = None
 
     def facts(self) -> dict[str, Any]:
-        """Return the schedule file's content.
-
-        What is known of the least memory is in ``least_memory``.
-        """
+        """Return the schedule file's content. What is known of the least memory is in ``least_memory``."""
         from checkmate.formats.schedule import result_to_json
 
         facts = result_to_json(self.graph, self.result)
         return facts if self.least is None else {**facts, "least_memory": least_facts(self.least)}
 
     def text(self, path: Path | None) -> str:
-        """Return the answer in words."""
         if self.least is None:
             return output.solve_text(self.graph, self.result, path)
         return least_text(self.graph, self.least, path)

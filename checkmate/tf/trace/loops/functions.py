@@ -38,7 +38,6 @@ def reads_of(body: Any, fixed: frozenset[int]) -> dict[int, tf.Tensor] | None:
 
 
 def _reads(body: Any, number: int) -> list[tf.Tensor]:
-    """Return what is read of the variable that input ``number`` is."""
     return [
         op.outputs[0]
         for op in body.get_operations()

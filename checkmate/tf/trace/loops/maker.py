@@ -55,10 +55,7 @@ class LoopMaker:
         end: int | None = None,
         trips: int | None = None,
     ) -> tf.Operation:
-        """Make a loop that also ends before iteration ``end``.
-
-        It makes at most ``trips`` iterations.
-        """
+        """Make a loop that also ends before iteration ``end``. It makes at most ``trips`` iterations."""
         functions = self.functions if end is None else {**self.functions, "cond": self._condition(end)}
         copy = private.create_loop(
             self.target,

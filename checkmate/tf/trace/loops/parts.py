@@ -30,10 +30,7 @@ class LoopParts:
     pieces: dict[str, dict[int, tf.Tensor]] = field(default_factory=dict)
 
     def split(self, loop: Loop, controls: Sequence[tf.Operation]) -> list[tf.Operation]:
-        """Make the parts of ``loop`` in the order in which they run.
-
-        There are none if it stays whole.
-        """
+        """Make the parts of ``loop`` in the order in which they run. There are none if it stays whole."""
         split = next((each for each in self.splits if loop.op.name in each.roles), None)
         if split is None:
             return []
@@ -110,7 +107,6 @@ class LoopParts:
                 self.pieces.setdefault(old.name, {})[part] = piece
 
     def _rows(self, tensor: tf.Tensor, split: Split, part: int, scope: str) -> tf.Tensor:
-        """Return the rows of ``tensor`` that a part reads."""
         start, rest = split.starts[part], tensor.shape[1:].as_list()
         begin = self._constant([start, *(0 for _ in rest)], tf.int32, f"{scope}/begin")
         size = self._constant([split.ends[part] - start, *rest], tf.int32, f"{scope}/size")

@@ -117,10 +117,7 @@ def _appended_tensor(tensor: tf.Tensor) -> tf.Tensor | None:
 
 
 def _elements(tensor: tf.Tensor) -> int | None:
-    """Return how many elements the list ``tensor`` has or is reserved for.
-
-    None where nothing tells.
-    """
+    """Return how many elements the list ``tensor`` has or is reserved for. None where nothing tells."""
     op = without_identities(tensor).op
     count: int | None = None
     if op.type in ("TensorListReserve", "EmptyTensorList"):

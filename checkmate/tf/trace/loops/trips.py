@@ -79,10 +79,7 @@ def _comparisons(tensor: tf.Tensor) -> Iterator[tf.Operation]:
 
 
 def step_of(body: Any, number: int) -> int | None:
-    """Return what each iteration adds to input ``number`` of a loop's body.
-
-    None where it is no counter.
-    """
+    """Return what each iteration adds to input ``number`` of a loop's body. None where it is no counter."""
     op = without_identities(body.outputs[number]).op
     if op.type not in _SUMS:
         return None

@@ -46,10 +46,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """Hold a loop of a traced step with its functions.
-
-    ``needed``: names of the ops of the step that run.
-    """
+    """Hold a loop of a traced step with its functions. ``needed``: names of the ops of the step that run."""
 
     op: tf.Operation
     body: Any
@@ -90,7 +87,6 @@ class Loop:
         return without_identities(self.body.outputs[number]).op
 
     def is_place(self, tensor: tf.Tensor, number: int) -> bool:
-        """Return whether ``tensor`` is input ``number`` of the body."""
         return without_identities(tensor) is self.body.inputs[number]
 
 
@@ -111,10 +107,7 @@ def _readers(tensor: tf.Tensor) -> Iterator[tuple[tf.Operation, int]]:
 
 
 def loop_of(op: tf.Operation, needed: frozenset[str]) -> Loop | None:
-    """Return the loop ``op``.
-
-    None: it is none, or its functions are not known.
-    """
+    """Return the loop ``op``. None: it is none, or its functions are not known."""
     if not is_loop(op):
         return None
     body, condition = (
@@ -181,10 +174,7 @@ def _is_appended(loop: Loop, number: int) -> bool:
 
 
 def _undoes(loop: Loop, forward: Loop, taken: Mapping[tuple[str, int], int]) -> bool:
-    """Return whether ``loop`` undoes ``forward``.
-
-    It runs as often, and takes all its lists off.
-    """
+    """Return whether ``loop`` undoes ``forward``. It runs as often, and takes all its lists off."""
     if 0 not in loop.indices or any(_is_appended(loop, number) for number in range(len(loop.op.inputs))):
         return False
     less = without_identities(loop.condition.outputs[0]).op
@@ -210,10 +200,7 @@ def _place(function: Any, tensor: tf.Tensor) -> int | None:
 
 
 def _is_taken(loop: Loop, number: int) -> bool:
-    """Return whether each iteration takes one element off the list.
-
-    Nobody may read the rest.
-    """
+    """Return whether each iteration takes one element off the list. Nobody may read the rest."""
     op = loop.result(number)
     return (
         op.type == "TensorListPopBack"
@@ -317,10 +304,7 @@ def _is_stacked(loop: Loop, number: int, trips: int) -> bool:
 
 
 def tensor_of(given: tf.Tensor) -> tf.Tensor | None:
-    """Return the tensor that a list was made of.
-
-    None: it was not made of one, or its shape is not known.
-    """
+    """Return the tensor that a list was made of. None: it was not made of one, or its shape is not known."""
     op = source(given).op
     known = op.type == "TensorListFromTensor" and op.inputs[0].shape.is_fully_defined()
     return op.inputs[0] if known else None

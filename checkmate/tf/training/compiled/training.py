@@ -66,8 +66,6 @@ class CompiledSteps:
     def _body(
         self, layout: BatchLayout, step: LiveStep | None, schedule: Schedule | None, tied: Tied
     ) -> Callable[..., Any]:
-        """Return the step of ``layout`` as a function of its tensors."""
-
         def train(*tensors: tf.Tensor) -> Any:
             if step is None or schedule is None:
                 return self._plain(layout)(*tensors)

@@ -160,7 +160,6 @@ class SolvingThread:
 
     @property
     def running(self) -> bool:
-        """Return whether there is no answer yet."""
         return self._thread.is_alive()
 
     def result(self) -> SolveResult:

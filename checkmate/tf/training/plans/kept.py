@@ -76,10 +76,7 @@ def _hash(facts: Mapping[str, Any], *lines: str) -> str:
 
 
 def made_with(step: LiveStep) -> dict[str, str]:
-    """Return what a plan of ``step`` is made with, by name.
-
-    It is what a plan holds for, beside the step.
-    """
+    """Return what a plan of ``step`` is made with, by name. It is what a plan holds for, beside the step."""
     kind = step.graph.device_kind
     return {
         "Checkmate Explorer": checkmate.__version__,

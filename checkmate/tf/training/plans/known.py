@@ -65,10 +65,7 @@ def recall(trials: Trials, kept: KeptPlan) -> None:
 
 
 def known_limit(kept: KeptPlan, request: PlanRequest, trials: Trials) -> Limit | None:
-    """Return what the budget is, where this step is the one to tell it.
-
-    None: that is not known.
-    """
+    """Return what the budget is, where this step is the one to tell it. None: that is not known."""
     if request.budget.share is None:
         return Limit(kept.limit_bytes + shift_of(kept, trials), kept.limit_words)
     return None if trials.plain is None else limit_of(request, trials)
@@ -216,7 +213,6 @@ def _chosen_anew(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
 
 
 def _from_before(sentence: str, how: str) -> str:
-    """Return what is said of a plan, and that an earlier run made it."""
     line, *further = sentence.splitlines()
     return "\n".join([f"{line}{WHENCE}", *further, how])
 

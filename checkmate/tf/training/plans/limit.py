@@ -82,7 +82,6 @@ class RisingLimit:
         self._phases, self._in_bytes, self._told_by = phases, given is not None, 0
 
     def tells(self, step: LiveStep) -> bool:
-        """Return whether ``step`` is to tell what a share is of."""
         return not self._in_bytes and _everything(step) > self._told_by
 
     def would_be(self, limit: Limit, plain: TriedStep | None) -> Limit:
@@ -149,10 +148,7 @@ def limit_of(request: PlanRequest, trials: Trials) -> Limit:
 
 
 def _least(request: PlanRequest, trials: Trials) -> Limit:
-    """Return the least that was kept on the meter.
-
-    It is that of the schedules that request the least.
-    """
+    """Return the least that was kept on the meter. It is that of the schedules that request the least."""
     found: list[TriedStep] = []
     for what in ("the least memory that is known", "the least memory, with what was learned of its ops"):
         trials.report(Progress("solve", message="solving for the least memory"))

@@ -55,14 +55,10 @@ class PlanMemory:
         return found
 
     def knows(self, step: LiveStep) -> bool:
-        """Return whether something is known of ``step``."""
         return step.layout.key in self._facts
 
     def was_wrong(self, step: LiveStep) -> None:
-        """Forget what was known of ``step``: it held more when it ran.
-
-        No later run may use it.
-        """
+        """Forget what was known of ``step``: it held more when it ran. No later run may use it."""
         self._facts.pop(step.layout.key, None)
         forget(self.name_of(step), self._request)
 

@@ -92,7 +92,6 @@ class PlanRequest:
     limit_s: float = math.inf
 
     def answer(self, ask: Ask, report: Report, cancelled: Cancelled = never) -> SolveResult:
-        """Have the solver answer."""
         return self.solve(ask.graph, ask.target, ask.start, ask.seconds, report, cancelled)
 
 
@@ -129,10 +128,7 @@ class StepPlan:
 
 
 def read_ahead(graph: Graph) -> int:
-    """Return the bytes that prepared batches may hold beside the step.
-
-    They are batches of a data set.
-    """
+    """Return the bytes that prepared batches may hold beside the step. They are batches of a data set."""
     return _READ_AHEAD * graph.fixed["inputs"]
 
 

@@ -75,10 +75,7 @@ class Planner:
 
     @property
     def allowed_bytes(self) -> int | None:
-        """Return what the allocator may hold.
-
-        None until a first step tells what a share is of.
-        """
+        """Return what the allocator may hold. None until a first step tells what a share is of."""
         return None if self._limit.now is None else self._limit.now.bytes
 
     def planned(self, layout: BatchLayout) -> StepPlan | None:
@@ -140,7 +137,6 @@ class Planner:
         return dataclasses.replace(plan, over_bytes=max(plan.over_bytes, over))
 
     def _kept(self, plan: StepPlan) -> StepPlan:
-        """Return ``plan``, which is then kept for later runs."""
         if self._limit.now is not None:
             self._memory.keep(plan, self._limit.now)
         return plan
@@ -425,7 +421,6 @@ class Planner:
         return plan
 
     def _aimed(self, key: Key, limit: Limit) -> Limit:
-        """Return ``limit``, or less where a plan was seen over it."""
         aim = self._aims.get(key)
         return limit if aim is None else dataclasses.replace(limit, bytes=aim)
 

@@ -114,10 +114,7 @@ class PlanSearch:
         return dataclasses.replace(self.plan_of(plain), sentence=sentence)
 
     def again(self, schedule: Schedule | None) -> StepPlan | None:
-        """Return the plan with another layout's schedule, if it fits.
-
-        It must fit this graph and budget.
-        """
+        """Return the plan with another layout's schedule, if it fits. It must fit this graph and budget."""
         if schedule is None:
             return None
         graph, steps = self.trials.graph, schedule.steps.tolist()
@@ -242,10 +239,7 @@ class PlanSearch:
         return Shot(target, requested, own, self.trials.cost(tried))
 
     def _known(self, schedule: Schedule) -> TriedStep | None:
-        """Return what was measured of ``schedule``, or of its like.
-
-        Its like takes and costs as much.
-        """
+        """Return what was measured of ``schedule``, or of its like. Its like takes and costs as much."""
         graph = self.trials.graph
         new = simulate(graph, schedule)
         for each in self.trials.all:
@@ -323,10 +317,7 @@ class PlanSearch:
         return impossible(self.trials, closest, self.allowed, self.least, proved=self.proved)
 
     def plan_of(self, tried: TriedStep, what: str = "") -> StepPlan:
-        """Return the plan to train by what was ``tried``.
-
-        ``what``: what it is, in words.
-        """
+        """Return the plan to train by what was ``tried``. ``what``: what it is, in words."""
         trials = self.trials
         over = max(0, tried.peak_bytes - self.allowed)
         proof = self.least if self.proved else None

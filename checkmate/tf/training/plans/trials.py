@@ -48,7 +48,6 @@ class TriedStep:
 
     @property
     def own_bytes(self) -> int:
-        """Return what of the peak is the step's own."""
         return self.peak_bytes - self.others_bytes
 
     @property
@@ -72,11 +71,9 @@ class TriedStep:
         return self.ran and self.found.source is not PeakSource.PREDICTED and self.peak_bytes > 0
 
     def on(self, graph: Graph) -> Schedule:
-        """Return the schedule for ``graph``, which has the same ops."""
         return Schedule.plain(graph) if self.schedule is None else Schedule.of(graph, self.schedule.steps)
 
     def cost(self, graph: Graph) -> float:
-        """Return the cost in the unit of ``graph``."""
         return simulate(graph, self.on(graph)).cost
 
     def requested_bytes(self, graph: Graph) -> int:
@@ -131,10 +128,7 @@ class Trials:
 
     @property
     def known_of_schedules(self) -> bool:
-        """Return whether the rate is known of a schedule.
-
-        The plain step's alone does not count.
-        """
+        """Return whether the rate is known of a schedule. The plain step's alone does not count."""
         return (self.known and self.plain is None) or any(tried.schedule is not None for tried in self.all)
 
     @property
@@ -165,10 +159,7 @@ class Trials:
         return next((tried for tried in self.all if tried.schedule is None), None)
 
     def run_plain(self, what: str) -> TriedStep | None:
-        """Measure the plain step, once; None where it cannot be run.
-
-        ``why_not_plain`` then says why.
-        """
+        """Measure the plain step, once; None where it cannot be run. ``why_not_plain`` then says why."""
         if self.plain is not None or self.why_not_plain:
             return self.plain
         self.report(Progress("measure", message=f"measuring the plain step{what}"))
@@ -219,7 +210,6 @@ class Trials:
         return self._remember(traced, found)
 
     def cost(self, tried: TriedStep) -> float:
-        """Return the cost of ``tried`` by what is known now."""
         return tried.cost(self.graph)
 
     def _requested(self, schedule: Schedule) -> int:
@@ -281,10 +271,7 @@ class Trials:
 
 
 def _with_seconds(graph: Graph, seconds: Sequence[float]) -> Graph:
-    """Return ``graph`` with measured costs.
-
-    It is as it was where nothing was measured.
-    """
+    """Return ``graph`` with measured costs. It is as it was where nothing was measured."""
     if not any(seconds):
         return graph
     ops = tuple(dataclasses.replace(op, cost=cost) for op, cost in zip(graph.ops, seconds, strict=True))
