@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from checkmate.formats import write_graph
 from checkmate.ir import Graph
-from checkmate.machine.cores import usable_cores
+from checkmate.machine.load import usable_cores
 from checkmate.solvers.compile.compilation import compile_first
 from checkmate.tf.environment import prepare_own_process
 from tests.graphs_strategies import training_chain

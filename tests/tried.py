@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from checkmate.bench.common.machine import this_machine
-from checkmate.machine.libraries import versions
+from checkmate.machine.supported import versions
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,25 @@ last minute and counts this process too, so it says little about a measurement t
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import psutil
 
-from checkmate.machine.cores import own_cores, usable_cores
 from checkmate.machine.stores.readings import Reading
+
+
+def usable_cores() -> int:
+    """Count the cores that this process may use."""
+    return len(own_cores()) or os.cpu_count() or 1
+
+
+def own_cores() -> list[int]:
+    """Return the numbers of this process's cores. Empty where the system does not tell."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
 
 _LOOK_S = 0.5  # Linux counts CPU time in ticks; this is fifty of them
 _BUSY_KINDS = (

@@ -8,9 +8,10 @@ seconds to load.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from importlib import metadata
 
 from checkmate.errors import UnsupportedVersionError
-from checkmate.machine.libraries import versions
 
 OLDEST, NEWEST = (2, 19), (2, 21)  # of TensorFlow, both included
 OLDEST_KERAS = (3, 12)
@@ -51,3 +52,17 @@ def _release(version: str) -> tuple[int, ...]:
 
 def _words(release: tuple[int, int]) -> str:
     return f"{release[0]}.{release[1]}"
+
+
+def versions(libraries: Sequence[str]) -> dict[str, str]:
+    """Return the versions of the installed ones of ``libraries``, by name.
+
+    Names are those of the package index.
+    """
+    found = {}
+    for name in libraries:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

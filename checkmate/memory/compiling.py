@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.meter_aim import MeterAim, Shot
 from checkmate.memory.simulate import simulate
@@ -240,3 +241,51 @@ class CompilingSearch(Generic[Way, Made]):
 
     def _extra(self, way: Way) -> float:
         return self.compiler.extra(way) * self.graph.base_cost
+
+
+_LEAST = 1 / 16  # of the time limit
+
+
+@dataclass
+class Patience:
+    """The share of its time limit that the next solve gets: less, the more before it found nothing in theirs.
+
+    Near the least memory of a graph a solve may neither find a schedule nor prove that there is none, and
+    takes all of its time.
+
+    A proof that there is no schedule took no more time than it needed, so it changes nothing.
+    """
+
+    share: float = 1.0
+
+    def note(self, found: SolveResult) -> None:
+        """Halve the share where ``found`` has no schedule, and no proof."""
+        if found.status is SolveStatus.LIMIT:
+            self.share = max(_LEAST, self.share / 2)
+
+
+_SOLVES = 5
+_NEAR = 0.02  # of what is known: less is not looked for
+
+
+def lowered(graph: Graph, known: Schedule, bound: int, solve: Callable[[int], Schedule | None]) -> Schedule:
+    """Return ``known``, or a schedule with less memory that solving finds.
+
+    A fast heuristic finds the first schedule. Where ops read many values at once, as fusions do, it may need
+    four times what a solver needs.
+
+    ``bound``: bytes that every schedule takes. ``solve``: bytes → a schedule within them, or None. It is
+    called five times at most, each time halfway between what is too little and what is known.
+    """
+    best, low = known, bound
+    for _ in range(_SOLVES):
+        high = simulate(graph, best).peak_bytes
+        asked = (low + high) // 2
+        if asked <= low or high - low <= _NEAR * (high - graph.fixed_bytes):
+            break
+        found = solve(asked)
+        if found is None:
+            low = asked
+        else:
+            best = found
+    return best

@@ -24,7 +24,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.ir.timeline import Timeline
 from checkmate.memory.bfc import Bfc
-from checkmate.memory.region import region_bytes
+from checkmate.memory.simulate import simulate
 
 WORKSPACE, FIXED = -1, -2  # in place of a buffer's number
 _CARD = 1 << 50  # bytes; so no step runs out of memory, and the picture shows what it would need
@@ -292,3 +292,27 @@ def written_over(graph: Graph, schedule: Schedule, timeline: Timeline) -> dict[i
                 found[new] = old
                 gone.add(old)
     return found
+
+
+_MORE = 1.25  # of what is requested: chunks are larger than requests, and some lie between others
+
+
+def region_bytes(graph: Graph, schedule: Schedule, *, most: int | None = None, spare: bool = True) -> int:
+    """Return the bytes of a region for a step by ``schedule``.
+
+    On a CPU the allocator fetches memory in regions as it is needed, each twice as large as the last, and
+    free chunks of different regions never merge. In one region that has room for the whole step, what is free
+    stays together. If the largest buffer finds twice its size there, too, what is left of the region is never
+    taken whole. Where the process is the program's own, the region comes before the parameters: their chunks
+    lie in it, too.
+
+    ``most``: more are not requested. ``spare``: with room for the largest buffer once more. 0 on a GPU, whose
+    allocator takes all of its memory by itself, and where the device is not known.
+    """
+    if graph.device is None or graph.device.kind != "cpu":
+        return 0
+    requested = simulate(graph, schedule).peak_bytes - graph.fixed_bytes
+    requested = requested if most is None else min(requested, most)
+    values = (graph.values[value].bytes for op in graph.ops for value in op.outputs)
+    largest = max([*values, *(op.workspace_bytes for op in graph.ops)], default=0)
+    return int(_MORE * requested) + (min(largest, requested) if spare else 0)

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from checkmate.machine.cores import usable_cores
+from checkmate.machine.load import usable_cores
 from checkmate.machine.own_modules import beyond_ctrl_c, module_command
 
 _GPUS = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))  # NVIDIA, AMD, either in WSL

@@ -11,7 +11,7 @@ from checkmate.errors import StepTooLargeError
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.free_memory import free_bytes
-from checkmate.memory.region import region_bytes
+from checkmate.memory.placement import region_bytes
 from checkmate.memory.simulate import simulate
 from checkmate.tf.environment import limit_bytes
 from checkmate.units import format_bytes

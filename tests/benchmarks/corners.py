@@ -23,7 +23,7 @@ from checkmate.formats import read_any_graph
 from checkmate.graphs.blocks import training_blocks
 from checkmate.graphs.generate import random_layered
 from checkmate.ir.graph import Graph
-from checkmate.machine.libraries import versions
+from checkmate.machine.supported import versions
 from checkmate.memory.check import check
 from checkmate.pipeline import keep_everything_peak, solve
 from checkmate.solvers.bounds import working_set_bound

@@ -18,7 +18,7 @@ from app.models.session import Session
 from app.theme import LIGHT, CurrentTheme, ThemeChoice, apply_theme, load_fonts
 from app.views.window.main_window import MainWindow
 from checkmate.bench.common.machine import this_machine
-from checkmate.machine.libraries import versions
+from checkmate.machine.supported import versions
 from tests.benchmarks.long_use import wait
 
 _PATIENCE_S = 120.0

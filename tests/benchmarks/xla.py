@@ -30,7 +30,7 @@ from checkmate.catalog.peers import find_method
 from checkmate.errors import CheckmateError
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.memory.lower import lowered
+from checkmate.memory.compiling import lowered
 from checkmate.pipeline.counted import solve_counted
 from checkmate.pipeline.segments import in_segments
 from checkmate.progress import silent

@@ -24,8 +24,7 @@ from checkmate.errors import ExitCode, NotCompiledError
 from checkmate.formats import read_any_graph, read_schedule
 from checkmate.jax.models.compare import apart, compare
 from checkmate.jax.models.load import LoadedStep
-from checkmate.jax.models.plan_step import plan_of_step
-from checkmate.jax.models.tracing import graph_of_step
+from checkmate.jax.models.plan_step import graph_of_step, plan_of_step
 from checkmate.jax.plan import JaxPlanner, compiled_plain, trace
 from checkmate.jax.transform import request_of
 from checkmate.pipeline import keep_everything_peak

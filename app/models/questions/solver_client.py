@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -12,16 +13,15 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.models.exploration import Exploration
 from app.models.questions.checker_client import Checking
-from app.models.questions.claims import is_false, is_false_least
 from app.state.knowledge import WhatIf
-from app.state.solve import Solve, Tightest
+from app.state.solve import Aim, Solve, Tightest
 from app.workers.process import WorkerProcess
 from checkmate.formats.graph import graph_to_json
 from checkmate.ipc.messages import Cancel, Message
 from checkmate.ipc.steps import pack_steps, unpack_steps
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveStatus
-from checkmate.machine.cores import usable_cores
+from checkmate.machine.load import usable_cores
 from checkmate.workers.messages.checker import Checked
 from checkmate.workers.messages.solver import (
     BaselineSchedule,
@@ -495,3 +495,28 @@ def _kept(solve: Solve) -> SolveStatus:
 
 def _capitalized(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
+
+
+_ENOUGH = 0.999  # a bound below a cost by more than this does not prove it optimal
+
+
+def is_false(ended: SolveEnded, budget_bytes: int, what_if: WhatIf) -> bool:
+    """Return whether a solve's claims contradict a checked schedule. ``budget_bytes``: what was asked."""
+    if ended.assumptions:
+        return False
+    infeasible = ended.status is SolveStatus.INFEASIBLE
+    bound = math.inf if infeasible else ended.lower_bound or 0.0
+    best = what_if.best_for(budget_bytes)
+    unproved = ended.status is SolveStatus.OPTIMAL and (best is None or bound < best.cost * _ENOUGH)
+    return unproved or what_if.contradicts(budget_bytes, bound)
+
+
+def is_false_least(bound_bytes: int, what_if: WhatIf, aim: Aim, *, optimal: bool = False) -> bool:
+    """Return whether a bound on the peak contradicts a checked schedule.
+
+    ``optimal``: it is also said that none is smaller than the best one that was found.
+    """
+    best = what_if.least_within(aim.max_overhead)
+    if best is None:
+        return optimal
+    return bound_bytes > best.peak_bytes or (optimal and bound_bytes < best.peak_bytes * _ENOUGH)

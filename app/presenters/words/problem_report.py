@@ -8,7 +8,7 @@ from pathlib import Path
 
 from checkmate import __version__
 from checkmate.ir.graph import Graph
-from checkmate.machine.libraries import versions
+from checkmate.machine.supported import versions
 
 _LIBRARIES = ("PySide6-Essentials", "tensorflow", "keras", "numpy", "highspy", "numba")
 _LINES = 40  # of the log

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkmate import __version__
-from checkmate.machine.cores import usable_cores
-from checkmate.machine.libraries import versions
+from checkmate.machine.load import usable_cores
 from checkmate.machine.processor import processor_name
+from checkmate.machine.supported import versions
 from checkmate.units import format_bytes
 
 _LIBRARIES = ("highspy", "numba", "numpy", "pulp")

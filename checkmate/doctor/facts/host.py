@@ -8,7 +8,7 @@ import sys
 import psutil
 
 from checkmate.doctor.facts.values import Host
-from checkmate.machine.cores import usable_cores
+from checkmate.machine.load import usable_cores
 from checkmate.machine.processor import this_processor
 
 

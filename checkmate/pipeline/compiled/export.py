@@ -26,8 +26,8 @@ from checkmate.pipeline.verification.plain import Plain
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.tf.xla.compiled import save_compiled_step
 from checkmate.tf.xla.costs import costs_for_xla
-from checkmate.tf.xla.saved_model import save_compiled_step
 from checkmate.units import Budget, format_bytes
 
 _EXPORTS = 3  # until the meter shows no more than the budget, too

@@ -9,8 +9,7 @@ from checkmate.errors import BudgetBelowMinimumError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
-from checkmate.memory.lower import lowered
-from checkmate.memory.patience import Patience
+from checkmate.memory.compiling import Patience, lowered
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.compiled.step import TracedForXla
 from checkmate.pipeline.following import Following

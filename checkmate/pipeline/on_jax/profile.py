@@ -9,7 +9,7 @@ from checkmate.errors import OtherStepError, UsageError
 from checkmate.ir.graph import Graph
 from checkmate.jax.models.device import device_here
 from checkmate.jax.models.load import LoadedStep, load_step
-from checkmate.jax.models.tracing import graph_of_step
+from checkmate.jax.models.plan_step import graph_of_step
 from checkmate.machine.stores.model_file import file_facts
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest

@@ -16,8 +16,7 @@ from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
 from checkmate.jax.exporting.export import write_step
 from checkmate.jax.models.load import LoadedStep
-from checkmate.jax.models.plan_step import compare_with_plain, plan_of_step
-from checkmate.jax.models.tracing import graph_of_step
+from checkmate.jax.models.plan_step import compare_with_plain, graph_of_step, plan_of_step
 from checkmate.jax.plan import JaxPlan, StepRequest
 from checkmate.jax.transform import request_of
 from checkmate.machine.keras_backend import is_of_jax

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from checkmate import __version__
 from checkmate.errors import CancelledError, CheckmateError
+from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
+from checkmate.machine.processor import processor_name
+from checkmate.machine.supported import versions
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.fitting.fit_budget import BudgetFit, fit
 from checkmate.pipeline.plain_step import measured_plainly
-from checkmate.pipeline.report.made_with import made_with
 from checkmate.pipeline.solving import StepSolver
 from checkmate.pipeline.verification.report import gradients_equal
 from checkmate.progress import Cancelled, Report
@@ -25,6 +28,10 @@ from checkmate.tf.fresh import run_task
 from checkmate.tf.measure.fresh_step import FreshMeasurement
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import format_bytes, plural
+
+if TYPE_CHECKING:
+    from checkmate.tf.measure.fresh_step import FreshMeasurement
+
 
 Row = dict[str, Any]
 
@@ -208,3 +215,22 @@ def _add_gradients(
 def _note(rows: Sequence[tuple[Row, Schedule]], problem: str) -> None:
     for row, _ in rows:
         row["problem"] = "; ".join(filter(None, (row["problem"], problem)))
+
+
+def made_with(graph: Graph, plain: FreshMeasurement) -> dict[str, Any]:
+    """Return what the figures of a row depend on besides the model.
+
+    ``checkmate``, ``tensorflow`` and ``keras`` are versions. ``kernels``: those that ran the plain step.
+    ``device`` ran it. ``load``: cores that other programs took meanwhile, of ``cores``. What is not known is
+    None.
+    """
+    return {
+        "checkmate": __version__,
+        "tensorflow": graph.metadata.get("tensorflow"),
+        "keras": versions(["keras"]).get("keras"),
+        "kernels": plain.settings.get("kernels"),
+        "processor": processor_name(),
+        "device": plain.device,
+        "load": plain.load,
+        "cores": plain.cores,
+    }

@@ -30,12 +30,12 @@ from checkmate.tf.allocator.learn import learned_workspace
 from checkmate.tf.allocator.learn_by_op import LearnedByOp, learned_by_op
 from checkmate.tf.costs.cached import KnownCosts, NodeCosts
 from checkmate.tf.costs.launches import NO_KERNEL_TIMES, launched_seconds, share_by_operations
-from checkmate.tf.costs.operations import node_operations
 from checkmate.tf.devices import peak_bytes, reset_peak, settings_here
 from checkmate.tf.emit.copies import EmittedOutputs
 from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.profiler import StepTrace, trace_run
 from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.tf.trace.loops.inside import operations
 from checkmate.tf.xla_calls import node_seconds
 
 HINT_NOT_RUN = "use a smaller batch, or --costs analytic"
@@ -315,3 +315,9 @@ def _timed(function: Any, batch: Sequence[tf.Tensor], clock: Callable[[], float]
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+
+
+def node_operations(folded: FoldedStep) -> list[float]:
+    """Return the number of operations of each node."""
+    structure = folded.structure
+    return [sum(operations(structure.ops[op]) for op in members) for members in folded.nodes]

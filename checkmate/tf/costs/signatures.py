@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from checkmate.machine.cores import usable_cores
+from checkmate.machine.load import usable_cores
 from checkmate.tf import private
 from checkmate.tf.devices import kernels_here
 from checkmate.tf.trace.coarsen import FoldedStep

@@ -20,9 +20,8 @@ from checkmate.ir.schedule import Schedule
 from checkmate.tf import private
 from checkmate.tf.emit.barriers import PAIRED_TYPES, StepGates
 from checkmate.tf.emit.constants import disguised_constant, disguised_input
-from checkmate.tf.emit.copies import Copies, EmittedOutputs
+from checkmate.tf.emit.copies import Copies, EmittedOutputs, let_go
 from checkmate.tf.emit.layout import has_layout, layout_is_chosen
-from checkmate.tf.emit.let_go import let_go
 from checkmate.tf.emit.powers import exponents, power
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.loops.inside import is_branch

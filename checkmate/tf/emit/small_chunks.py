@@ -24,7 +24,7 @@ class SmallChunks(tf.saved_model.experimental.TrackableResource):  # type: ignor
     As part of a SavedModel it makes the chunks when that is loaded. Their sizes are those of the small
     buffers of ``structure``; None: there are no small ones, as in a step that XLA compiles. ``region``: bytes
     that a CPU's allocator then fetches in one piece before the variables are restored
-    (``checkmate.memory.region``).
+    (``checkmate.memory.placement.region_bytes``).
     """
 
     def __init__(self, structure: Structure | None, *, region: int = 0) -> None:

@@ -20,10 +20,10 @@ from checkmate.tf import private
 from checkmate.tf.models.model import LoadedModel, ModelLike
 from checkmate.tf.models.own_step import explained, naming
 from checkmate.tf.trace.inlined import has_calls, inlined
-from checkmate.tf.trace.loops.for_xla import concrete_step
 from checkmate.tf.trace.parts import phases_of
 from checkmate.tf.trace.sizes import tensor_bytes
 from checkmate.tf.trace.trace import TracedStep, Unplanned, execution_order
+from checkmate.tf.trace.variables import concrete_step
 
 # Their effects outlive the step, and no variable tells how to undo them after a trial run.
 _PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc", "NumpyFunction"})

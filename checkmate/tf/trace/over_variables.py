@@ -5,7 +5,7 @@ over and gives its own back. So a momentum lies elsewhere after each step, and t
 leave behind wander through the allocator's memory: one step by a schedule for VGG16 needs 540 MiB, a later
 one 760. The ops in between write over an input that dies with them. They write over the variable's own
 buffer, if nothing else holds it. The emission has the variable let go of it after the last read
-(``checkmate.tf.emit.let_go``), and gets it back with the new value in it. Which ops run, and what they
+(``checkmate.tf.emit.copies.let_go``), and gets it back with the new value in it. Which ops run, and what they
 compute, stays the same.
 """
 

@@ -12,7 +12,7 @@ import math
 
 import tensorflow as tf
 
-from checkmate.machine.cores import usable_cores
+from checkmate.machine.load import usable_cores
 from checkmate.tf.kernels import Kernels
 from checkmate.tf.trace.op_kinds import kernels_of
 

@@ -17,7 +17,7 @@ from checkmate.ir.graph import Phase
 from checkmate.models.error_text import first_line
 from checkmate.tf import private
 from checkmate.tf.models.model import LoadedModel
-from checkmate.tf.trace.loops.for_xla import concrete_step
+from checkmate.tf.trace.variables import concrete_step
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,11 +6,13 @@ and the sums of metrics. Those begin with a constant, so they can as well be cre
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
 import tensorflow as tf
+
+from checkmate.tf.trace.loops.trips import is_loop
 
 Result = TypeVar("Result")
 
@@ -63,3 +65,18 @@ def _constant(value: Any) -> Any:
             return made
         # Python may have drawn its numbers just now. Zeros of any size are better made on the device.
         return tf.get_static_value(made) if made.op.type == "Const" else value
+
+
+def concrete_step(
+    body: Callable[..., Any], specs: Sequence[tf.TensorSpec], *, for_xla: bool
+) -> tuple[Any, bool]:
+    """Return the concrete function of ``body``, and whether XLA has its loops.
+
+    Where XLA is to compile it, TensorFlow writes loops in another way: their lists have a length that is
+    known. So a step with loops is traced again.
+    """
+    concrete = tf.function(tracing_once(body), autograph=False).get_concrete_function(*specs)
+    if not (for_xla and any(map(is_loop, concrete.graph.get_operations()))):
+        return concrete, False
+    function = tf.function(tracing_once(body), autograph=False, jit_compile=True)
+    return function.get_concrete_function(*specs), True

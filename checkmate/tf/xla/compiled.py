@@ -5,12 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from checkmate.errors import NotCompiledError
+from checkmate.ir.schedule import Schedule
 from checkmate.models.error_text import first_line
+from checkmate.tf.emit.saved_model import save_function, with_names
+from checkmate.tf.emit.small_chunks import SmallChunks
+from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.tf.xla.emission import XlaEmission
+from checkmate.tf.xla.emit import tied_step
 from checkmate.tf.xla.memory import XlaMemory, read_memory
 
 _STAGE = "optimized_hlo_proto_serialized"
@@ -40,3 +47,17 @@ def compile_step(body: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> St
             hint="compile the model with jit_compile=False, so that TensorFlow's executor runs it",
         ) from error
     return StepCompilation(read_memory(serialized), time.perf_counter() - started)
+
+
+def save_compiled_step(folded: FoldedStep, schedule: Schedule, xla: XlaEmission, directory: Path) -> None:
+    """Write a SavedModel whose ``train_step`` runs ``schedule`` under XLA.
+
+    It takes and returns what the one of ``checkmate.tf.emit.saved_model.save_step`` does. XLA compiles it at
+    its first call.
+
+    Raises:
+        ExportError: TensorFlow could not write it.
+    """
+    body = with_names(folded, tied_step(folded, schedule, tied=xla.tied))
+    chunks = SmallChunks(None, region=xla.region)
+    save_function(folded, body, directory, small_chunks=chunks, compiled=True)

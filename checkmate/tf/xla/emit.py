@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from checkmate.ir.schedule import Schedule
 from checkmate.tf import private
-from checkmate.tf.costs.operations import node_operations
+from checkmate.tf.costs.runs import node_operations
 from checkmate.tf.emit.copies import Copies, EmittedOutputs
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.op_kinds import source

@@ -11,8 +11,30 @@ from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.xla.gates import ends, ends_first
 from checkmate.tf.xla.pins import Instance, held_results, small_results
 from checkmate.tf.xla.pooling import compared_slope, windows_of
-from checkmate.tf.xla.segments import added_late, can_add_late
-from checkmate.tf.xla.ties import Tied, Ties
+from checkmate.tf.xla.ties import Tied, Ties, can_be_tied
+
+
+def can_add_late(op: tf.Operation) -> bool:
+    """Return whether ``op`` adds rows to zeros whose shape is known."""
+    return bool(
+        op.type == "UnsortedSegmentSum"
+        and op.outputs[0].shape.is_fully_defined()
+        and op.inputs[1].shape.is_fully_defined()
+        and op.inputs[0].dtype.is_floating
+        and can_be_tied(op.inputs[0])
+    )
+
+
+# Slopes are added to zeros, one row for each word. The zeros are a constant, which XLA:CPU makes first of
+# all and holds until the end. Made from a slope they are not known before it is.
+def added_late(ties: Ties, made: tf.TensorShape, slopes: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Return what ``UnsortedSegmentSum`` gives, of the shape ``made``.
+
+    Rows that are not there are left out, as it does.
+    """
+    one = tf.ones((), slopes.dtype)
+    zero = tf.where(ties.always(slopes), tf.zeros_like(one), one)  # XLA does not know that it is 0
+    return tf.tensor_scatter_nd_add(tf.fill(made, zero), rows[..., tf.newaxis], slopes)
 
 
 @dataclass(frozen=True)

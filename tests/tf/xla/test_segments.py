@@ -15,7 +15,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.tf.models.batch import flatten
 from checkmate.tf.training.trace import live_step
 from checkmate.tf.xla.emit import tied_step
-from checkmate.tf.xla.segments import added_late, can_add_late
+from checkmate.tf.xla.on_cpu import added_late, can_add_late
 from checkmate.tf.xla.ties import Ties
 from tests.tf.xla.networks import NETWORKS
 

@@ -22,7 +22,7 @@ from checkmate.catalog.zoo import ZOO
 from checkmate.errors import FormatError, UsageError
 from checkmate.ir import Graph
 from checkmate.machine.processor import processor_name
-from checkmate.pipeline.report.made_with import made_with
+from checkmate.pipeline.report.fidelity_rows import made_with
 from checkmate.solvers.problem import SolveOptions
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from checkmate.graphs.generate import training_chain
 from checkmate.ir.schedule import Schedule
-from checkmate.memory.lower import lowered
+from checkmate.memory.compiling import lowered
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.counted import solve_counted
 from checkmate.pipeline.solving import known_minimum

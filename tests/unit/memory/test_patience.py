@@ -7,7 +7,7 @@ import pytest
 from checkmate.graphs.generate import training_chain
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
-from checkmate.memory.patience import Patience
+from checkmate.memory.compiling import Patience
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.counted import solve_counted
 from checkmate.solvers.listeners import SilentListener

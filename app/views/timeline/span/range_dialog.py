@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,17 @@ from PySide6.QtCore import (
     Qt,
     QTimer,
 )
-from PySide6.QtGui import QGuiApplication, QHideEvent, QResizeEvent
+from PySide6.QtGui import QGuiApplication, QHideEvent, QPainter, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
+    QApplication,
     QDialog,
     QDialogButtonBox,
     QHeaderView,
     QPushButton,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
     QTableView,
     QVBoxLayout,
     QWidget,
@@ -45,7 +50,7 @@ from app.presenters.rows.range_rows import (
     range_table,
     summary,
 )
-from app.views.common.cut_names import CutNames
+from app.presenters.words.name_cut import NameCut
 from app.views.common.panel import label
 
 _SIZE = (1240, 480)  # pixels
@@ -254,3 +259,30 @@ class RangeModel(QAbstractTableModel):
 def _alignment(column: int) -> Qt.AlignmentFlag:
     side = Qt.AlignmentFlag.AlignLeft if column in WORDS else Qt.AlignmentFlag.AlignRight
     return side | Qt.AlignmentFlag.AlignVCenter
+
+
+_MARGIN = 6  # pixels: Qt leaves half of them free on each side of a text
+
+
+class CutNames(QStyledItemDelegate):
+    """Paints a column of names; ``know`` tells it all of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names = NameCut()
+
+    def know(self, names: Iterable[str]) -> None:
+        """Tell names of this column apart from now on."""
+        self._names = NameCut(tuple(names))
+
+    def paint(
+        self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
+    ) -> None:
+        cell = QStyleOptionViewItem(option)
+        self.initStyleOption(cell, index)
+        widget = cell.widget
+        style = QApplication.style() if widget is None else widget.style()
+        place = style.subElementRect(QStyle.SubElement.SE_ItemViewItemText, cell, widget)
+        room = place.width() - _MARGIN
+        cell.text = self._names.cut(cell.text, cell.fontMetrics.horizontalAdvance, room)
+        style.drawControl(QStyle.ControlElement.CE_ItemViewItem, cell, painter, widget)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output
 from checkmate.cli.shared.certified import certified
-from checkmate.cli.shared.proof import proof_lines, proof_of
 from checkmate.errors import CancelledError, ExitCode, UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -29,6 +28,7 @@ from checkmate.units import Budget, format_bytes, format_overhead, format_second
 
 if TYPE_CHECKING:
     from checkmate.solvers.portfolio.least_memory import LeastMemory
+
 
 _MINIMUM_SHARE, _MINIMUM_S = (
     0.2,
@@ -333,3 +333,34 @@ def _proof(found: LeastMemory) -> str:
         f"{which} needs less than {bound}{within}; the gap of {100 * found.gap:.1f} "
         "% from there to the peak is open"
     )
+
+
+_TRUSTED = "the solver's own, which is trusted here"
+_VERIFIED = "verified apart from the solver, with exact sums"
+
+
+def proof_of(graph: Graph, result: SolveResult, cancelled: Cancelled, *, certifiable: bool) -> str:
+    """Return how a claim about every schedule is proved.
+
+    ``verified``: by a certificate that was made and checked now. ``solver``: by the solver alone, as any
+    bound is that leaves a gap. Empty: the result claims nothing of every schedule. ``certifiable``: a
+    certificate could say what was asked.
+    """
+    from checkmate import pipeline
+
+    proved = result.status in (SolveStatus.OPTIMAL, SolveStatus.INFEASIBLE)
+    if not proved and (result.status is not SolveStatus.FEASIBLE or result.gap is None):
+        return ""
+    tried = proved and certifiable and not result.assumptions
+    return "verified" if tried and pipeline.confirmed(graph, result, cancelled=cancelled) else "solver"
+
+
+def proof_lines(result: SolveResult, proof: str, *, certifiable: bool) -> list[str]:
+    """Return the line on who proves a claim, if there is one."""
+    if not proof:
+        return []
+    what = "bound" if result.status is SolveStatus.FEASIBLE else "proof"
+    if proof == "verified":
+        return [f"  {what}     {_VERIFIED}"]
+    more = "; checkmate certify writes one that others can check" if certifiable else ""
+    return [f"  {what}     {_TRUSTED}{more}"]

@@ -14,8 +14,7 @@ from checkmate.errors import CheckmateError, NotCompiledError, OnlySmallTensorsE
 from checkmate.fallback import planned, unplanned
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.memory.lower import lowered
-from checkmate.memory.patience import Patience
+from checkmate.memory.compiling import Patience, lowered
 from checkmate.progress import Progress, Report
 from checkmate.request import OnMiss
 from checkmate.tf.models.batch import BatchLayout, Key
