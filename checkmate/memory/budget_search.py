@@ -122,9 +122,12 @@ class BudgetSearch:
             this.ceiling = self.target  # no luck in the time given: there is a schedule for less
         else:
             self._floor = max(self._floor, self.target)
-            # What chunks add to the plain order need not be what they add to this one.
-            first = this.solves == 0 and self.attempt == 1
-            self.target = self.allowed if first else (self.target + this.ceiling) // 2
+            if this.solves == 0 and self.attempt == 1 and self.target < self.allowed:
+                # What chunks add to the plain order need not be what they add to this one.
+                this.solves, self.target = 1, self.allowed
+                this.settled = self._solves == 1
+                return
+            self.target = (self.target + this.ceiling) // 2
         self._go_on()
 
     def measured(self, candidate: Candidate, shown: int) -> None:

@@ -138,7 +138,7 @@ LAYERS: dict[str, str] = {
         "solvers.registry terminal"
     ),
     "checkmate.pipeline.fitting": (
-        "memory solvers.addresses tf.allocator tf.costs tf.measure tf.room tf.trace"
+        "memory pipeline.solving solvers.addresses tf.allocator tf.costs tf.measure tf.room tf.trace"
     ),
     "checkmate.pipeline.verification": (
         "machine memory pipeline.fitting tf.allocator tf.emit tf.measure tf.trace tf.xla"

@@ -9,22 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from checkmate.errors import BudgetBelowMinimumError, StepTooLargeError, VerificationError
+from checkmate.errors import BudgetBelowMinimumError, InfeasibleError, StepTooLargeError, VerificationError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.budget_search import BudgetSearch, Candidate
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.fitting.arranging import Arranger
+from checkmate.pipeline.solving import known_minimum
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated
 from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
 from checkmate.tf.room import first_region
 from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.units import format_bytes, plural
+from checkmate.units import format_bytes, format_bytes_up, plural
 
 _MEASUREMENTS = 4
+_ROOM = 1.02  # times what the smallest known schedule should show: a budget that is said to be enough
 _OVER = 0.05  # of the budget: how far over a step is taken to be that ran out of memory
 
 Solve = Callable[[Graph, int], SolveResult]
@@ -70,7 +72,7 @@ class BudgetFit:
             raise VerificationError(
                 f"after {plural(self.attempts, 'attempt')} the measured peak {format_bytes(shown)} is still "
                 f"over the budget {format_bytes(self.allowed_bytes)}; nothing was written",
-                hint=f"try a budget of {format_bytes(shown * 1.02)}",
+                hint=f"try a budget of {format_bytes_up(int(shown * _ROOM))}",
             )
         return self.measured
 
@@ -218,7 +220,7 @@ class PredictedSearch:
         If there is none, return the one that comes closest. None where no schedule was found.
 
         Raises:
-            BudgetBelowMinimumError: one op needs more than is allowed. CancelledError: the user cancelled.
+            InfeasibleError: one op needs more than is allowed. CancelledError: the user cancelled.
         """
         budgets = self._budgets
         while not budgets.settled:
@@ -259,8 +261,11 @@ class PredictedSearch:
         self._report(Progress("solve", message=sentence))
         try:
             self.last = self._solve(self._graph, target)
-        except BudgetBelowMinimumError:
+        except BudgetBelowMinimumError as error:
             if target >= self._budgets.allowed:
-                raise
+                least = self._predict(known_minimum(self._graph).schedule.steps.tolist())
+                enough = format_bytes_up(int(least * _ROOM))
+                hint = f"raise the budget to {enough} (predicted to be enough), or use a smaller batch"
+                raise InfeasibleError(str(error), hint=hint, details=error.details) from error
             return None  # what was taken off for chunks was too much
         return self.last

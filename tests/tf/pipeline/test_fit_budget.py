@@ -14,6 +14,7 @@ import pytest
 from checkmate.errors import (
     BudgetBelowMinimumError,
     CheckmateError,
+    InfeasibleError,
     SolveCancelledError,
     StepTooLargeError,
     VerificationError,
@@ -21,7 +22,7 @@ from checkmate.errors import (
 from checkmate.graphs.generate import training_chain
 from checkmate.ir import Graph, Schedule, SolveResult
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline import measured, solve
+from checkmate.pipeline import known_minimum, measured, solve
 from checkmate.pipeline.fitting import fit_budget as fitting
 from checkmate.pipeline.fitting.fit_budget import PredictedSearch
 from checkmate.progress import Progress, Report, never, silent
@@ -254,8 +255,9 @@ def test_subtracting_too_much_for_chunks_does_not_prove_infeasibility() -> None:
     found = search.next()
     assert found is not None and found.expected <= ALLOWED
     hopeless = PredictedSearch(GRAPH, Plainly(0, 0.0), ALLOWED - 1, strict, silent, never)
-    with pytest.raises(BudgetBelowMinimumError):
+    with pytest.raises(InfeasibleError) as caught:
         hopeless.next()
+    assert f"raise the budget to {known_minimum(GRAPH).bytes} B" in caught.value.hint
 
 
 @pytest.mark.parametrize(

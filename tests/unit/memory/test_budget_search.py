@@ -46,8 +46,9 @@ def test_nothing_is_cheaper_than_computing_everything_once() -> None:
     assert search.settled
 
 
-def test_the_limit_itself_is_tried_once_if_nothing_was_found() -> None:
-    search = BudgetSearch(ALLOWED, 700, base_cost=1.0)
+@pytest.mark.parametrize("target", [700, ALLOWED - 1])
+def test_the_limit_itself_is_tried_once_if_nothing_was_found(target: int) -> None:
+    search = BudgetSearch(ALLOWED, target, base_cost=1.0)
     search.found_nothing()
     assert search.target == ALLOWED and not search.settled
     search.found_nothing()
