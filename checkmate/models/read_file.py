@@ -62,7 +62,7 @@ def read_model(path: Path, request: ModelRequest) -> tuple[Any, list[str]]:
         if kind == KERAS:
             try:
                 with warnings.catch_warnings(record=True) as caught:
-                    warnings.simplefilter("always")
+                    warnings.simplefilter("always", UserWarning)  # all of Keras's
                     model = keras.saving.load_model(readable, safe_mode=not request.allow_code)
                 return model, _notes_of_warnings(caught)
             except _read_errors():
