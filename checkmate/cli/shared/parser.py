@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from checkmate.errors import UsageError
@@ -47,6 +48,7 @@ class Parser(argparse.ArgumentParser):
         found, extra = super().parse_known_args(given, namespace)
         if not self._has_commands:
             self._refuse(extra)
+            self._spare_inputs(found)
         return found, extra
 
     def error(self, message: str) -> Any:
@@ -72,6 +74,21 @@ class Parser(argparse.ArgumentParser):
             and " " not in each
             and not any(name.startswith(each.partition("=")[0]) for name in known)
         ]
+
+    def _spare_inputs(self, found: argparse.Namespace) -> None:
+        """Raise an error if the file to write is one of those to read."""
+        output = getattr(found, "output", None)
+        if not isinstance(output, Path) or not output.is_file():
+            return
+        for action in self._get_positional_actions():
+            given = getattr(found, action.dest, None)
+            for each in given if isinstance(given, list) else [given]:
+                # What stands behind the last colon of a model in a file of code is its function.
+                names = {str(each), str(each).rpartition(":")[0]}
+                if any(Path(name).is_file() and output.samefile(name) for name in names):
+                    raise UsageError(
+                        f"{output} is to be read and would be overwritten", hint="give -o another name"
+                    )
 
     def _refuse(self, unknown: Sequence[str]) -> None:
         """Raise an error if there are unknown arguments."""
