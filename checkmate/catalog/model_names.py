@@ -156,6 +156,9 @@ def _needs_nothing(function: ast.FunctionDef) -> bool:
 
 def _suggest(spec: str) -> str:
     names = [sample.name for sample in SAMPLES]
+    applications = {name.lower(): name for name in _application_names()}
+    if spec.lower() in applications:
+        return f"did you mean {APPLICATIONS}{applications[spec.lower()]}?"
     close = get_close_matches(spec.lower(), names, n=1)
     if close:
         return f"did you mean the sample {close[0]}?"

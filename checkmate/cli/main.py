@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        options = build_parser().parse_args(given)
+        options = build_parser().parse_args(given or ["--help"])
     except UsageError as error:
         options = argparse.Namespace(json="--json" in given, debug=False)
         return _failed(options, str(error), error.hint, error.exit_code, error.details)

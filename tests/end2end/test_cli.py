@@ -269,7 +269,6 @@ def test_matrices(chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((), "the following arguments are required: COMMAND"),
         (("frob",), "invalid choice: 'frob'"),
         (("explor", "unet"), "did you mean explore?  see: checkmate --help"),
         (("bench", "solver"), "did you mean solvers?  see: checkmate bench --help"),
@@ -290,6 +289,9 @@ def test_matrices(chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
         (("frontier", "unet-b8.graph", "--budgets", "60,80"), "60 bytes is less than any step needs"),
         (("run", "unet", "--budget", "60", "-o", "out"), 'write "60%" for a share'),
         (("solve", "{graph}", "--budget", "60", "-o", "{graph}/s.json"), "there is no folder {graph}"),
+        (("solve", "{graph}", "--budget", "60", "-o", "{graph}"), "is to be read and would be overwritten"),
+        (("certify", "{graph}", "{cut}", "-o", "{cut}"), "is to be read and would be overwritten"),
+        (("profile", "{cut}:make_model", "-o", "{cut}"), "is to be read and would be overwritten"),
         (("solve", "{graph}", "--budget", "60", "--matrices", "{graph}/m.npz"), "there is no folder {graph}"),
         (("info", "{cut}"), "{cut} is cut off: the JSON ends too early, in line 1"),
         (("check", "{graph}", "{graph}"), "format is 'checkmate-graph', not 'checkmate-schedule'"),
@@ -312,13 +314,19 @@ def test_bad_usage(
 ) -> None:
     cut = tmp_path / "cut.json"
     cut.write_bytes(chain_file.read_bytes()[:200])
-    before = sorted(tmp_path.iterdir())
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     names = {"graph": str(chain_file), "cut": str(cut)}
     code, text, err = call(capsys, *(argument.format(**names) for argument in arguments))
     assert (code, text) == (2, "")
     assert sentence.format(**names) in err and err.startswith("checkmate: ")
     assert err.count("\n") <= 2 and "Traceback" not in err
-    assert sorted(tmp_path.iterdir()) == before, "something is left behind"
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before, "something is left behind"
+
+
+def test_no_command_is_a_question_for_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 0 and capsys.readouterr().out.startswith("usage: checkmate")
 
 
 def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:

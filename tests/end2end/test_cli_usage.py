@@ -56,6 +56,7 @@ UNWRITABLE = [
     [
         ("run nofile.keras --budget 60% -o out", "there is no file or sample 'nofile.keras'"),
         ("run unett --budget 60% -o out", "did you mean the sample unet?"),
+        ("run resnet50 --budget 60% -o out", "did you mean keras.applications.ResNet50?"),
         ("run other.py --budget 60% -o out", "name the function too: other.py:function"),
         ("run keras.applications.ResNet51 --budget 60% -o out", "did you mean keras.applications.ResNet50?"),
         ("run zoo.unet_smal --budget 60% -o out", "did you mean zoo.unet_small?"),

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -163,7 +167,7 @@ def solve_text(graph: Graph, result: SolveResult, path: Path | None) -> str:
         head,
         f"  peak      {format_bytes(result.peak_bytes)} (requested bytes, predicted)",
         f"  cost      {cost_text(graph, result.cost)}, {format_overhead(result.cost, result.base_cost)} "
-        f"over computing everything once ({origin_words(graph)})",
+        f"over computing everything once (costs of ops: {origin_words(graph)})",
         f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them recomputed",
         *assumption_lines(result),
         *([f"  {result.message}"] if result.message else []),
@@ -226,6 +230,13 @@ def _for_xla(found: VerificationReport) -> bool:
     return found.settings.get("target") == Target.XLA
 
 
+def _python() -> str:
+    """Return how a shell in this folder starts the Python that runs this program."""
+    if shutil.which("python") == sys.executable:
+        return "python"
+    return shlex.quote(min(sys.executable, os.path.relpath(sys.executable), key=len))
+
+
 def report_text(found: VerificationReport, directory: Path | None) -> str:
     """Return what ``verify``, ``export`` and ``run`` print."""
     if is_of_jax(found):
@@ -256,7 +267,9 @@ def report_text(found: VerificationReport, directory: Path | None) -> str:
         *(f"  note: {note}" for note in found.notes),
     ]
     if directory is not None:
-        lines.append(f"wrote {directory}: try  python {directory / 'train_example.py'}")
+        lines.append(
+            f"wrote {directory}: try  {_python()} {shlex.quote(str(directory / 'train_example.py'))}"
+        )
     return "\n".join(lines)
 
 

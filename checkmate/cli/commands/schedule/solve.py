@@ -313,7 +313,7 @@ def least_text(graph: Graph, found: LeastMemory, path: Path | None) -> str:
             f"{100 * found.peak_bytes / max(1, plain):.1f} % of keep-everything",
             f"  proved    {_proof(found)}",
             f"  cost      {cost_text(graph, result.cost)}, {format_overhead(result.cost, result.base_cost)} "
-            f"over computing everything once ({origin_words(graph)})",
+            f"over computing everything once (costs of ops: {origin_words(graph)})",
             f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them recomputed",
             *output.assumption_lines(result),
             f"  solved by {result.solver} in {format_seconds(found.seconds)}, "
