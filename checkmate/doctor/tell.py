@@ -5,6 +5,7 @@ So nothing that was found before a crash is lost.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -20,6 +21,8 @@ class Teller:
     def __init__(self) -> None:
         self._out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
         os.dup2(2, 1)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(line_buffering=True)  # a crash keeps what was printed
 
     def stage(self, name: str, work: Callable[[], Any]) -> bool:
         """Do one piece of work and tell its value or its error. Return whether it succeeded."""
