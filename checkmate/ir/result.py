@@ -73,6 +73,13 @@ class SolveResult:
         return max(0.0, (self.cost - self.lower_bound) / self.cost)
 
     @property
+    def above_best(self) -> float | None:
+        """Return (cost - lower bound) / lower bound, at least 0. It is None if either is unknown or 0."""
+        if not self.cost or not self.lower_bound:
+            return None
+        return max(0.0, self.cost / self.lower_bound - 1)
+
+    @property
     def overhead(self) -> float | None:
         """Return the extra cost over computing every op once. It is a fraction, or None."""
         if self.cost is None:

@@ -184,13 +184,8 @@ def _status(result: SolveResult) -> str:
     if result.status is SolveStatus.FEASIBLE:
         if result.gap is None:
             return "a schedule; no bound says how good it is"
-        above = (
-            100 * (result.cost / result.lower_bound - 1)
-            if result.cost and result.lower_bound
-            else 100 * result.gap
-        )
         best = "best possible under assumptions" if result.assumptions else "best possible"
-        return f"a schedule, at most {above:.2f} % above the {best}"
+        return f"a schedule, at most {100 * (result.above_best or result.gap):.2f} % above the {best}"
     return {
         SolveStatus.INFEASIBLE: "infeasible under assumptions, proved"
         if result.assumptions

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from checkmate.errors import BudgetBelowMinimumError, InfeasibleError, StepTooLargeError, VerificationError
 from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult
+from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.budget_search import BudgetSearch, Candidate
 from checkmate.memory.simulate import simulate
@@ -77,10 +77,17 @@ class BudgetFit:
         return self.measured
 
     @property
+    def _quality(self) -> str:
+        above, under = self.result.above_best, " under assumptions" if self.result.assumptions else ""
+        if self.result.status is SolveStatus.OPTIMAL:
+            return f", optimal{under} (proved)"
+        return "" if above is None else f", at most {100 * above:.2g} % above the least possible cost{under}"
+
+    @property
     def margin(self) -> str:
         """Say in words what separates the user's budget from the solver's."""
         taken = self.allowed_bytes - self.result.budget_bytes
-        solved = f"solved for {format_bytes(self.result.budget_bytes)} of requested bytes"
+        solved = f"solved for {format_bytes(self.result.budget_bytes)} of requested bytes{self._quality}"
         if taken >= 0:
             return (
                 f"{solved}: {format_bytes(taken)} of the {format_bytes(self.allowed_bytes)} are left for "

@@ -5,6 +5,7 @@ The cheapest schedule that should fit is tried first, not the first one found.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from random import Random
 from types import SimpleNamespace
@@ -20,11 +21,11 @@ from checkmate.errors import (
     VerificationError,
 )
 from checkmate.graphs.generate import training_chain
-from checkmate.ir import Graph, Schedule, SolveResult
+from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline import known_minimum, measured, solve
 from checkmate.pipeline.fitting import fit_budget as fitting
-from checkmate.pipeline.fitting.fit_budget import PredictedSearch
+from checkmate.pipeline.fitting.fit_budget import BudgetFit, PredictedSearch
 from checkmate.progress import Progress, Report, never, silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
@@ -258,6 +259,22 @@ def test_subtracting_too_much_for_chunks_does_not_prove_infeasibility() -> None:
     with pytest.raises(InfeasibleError) as caught:
         hopeless.next()
     assert f"raise the budget to {known_minimum(GRAPH).bytes} B" in caught.value.hint
+
+
+def test_the_margin_says_how_good_the_schedule_is() -> None:
+    optimal = solve(GRAPH, PEAK, solver="keep-all")
+    bounded = dataclasses.replace(optimal, status=SolveStatus.FEASIBLE, lower_bound=0.8 * GRAPH.base_cost)
+    unknown = dataclasses.replace(bounded, lower_bound=None)
+    words = [
+        BudgetFit(PEAK + 1, result, PEAK, None, 1).margin.partition(":")[0]
+        for result in (dataclasses.replace(bounded, status=SolveStatus.OPTIMAL), bounded, unknown)
+    ]
+    solved = f"solved for {format_bytes(PEAK)} of requested bytes"
+    assert words == [
+        f"{solved}, optimal (proved)",
+        f"{solved}, at most 25 % above the least possible cost",
+        solved,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ They are compared with figures by hand and with their definition.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -197,5 +198,6 @@ def test_gap_and_overhead() -> None:
         peak_bytes=30,
         lower_bound=4.0,
     )
-    assert result.gap == pytest.approx(0.2)
+    assert result.gap == pytest.approx(0.2) and result.above_best == pytest.approx(0.25)
+    assert replace(result, lower_bound=None).above_best is None
     assert result.overhead == pytest.approx(0.25)
