@@ -9,8 +9,8 @@ from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signa
 
 from checkmate.ipc.messages import Hello, Message, MessageTable
 from checkmate.ipc.protocol import ProtocolError
+from checkmate.machine.load import seconds_computed
 from checkmate.machine.own_modules import module_command
-from checkmate.machine.working import seconds_computed
 
 _MOST_RESTARTS = 3
 _LONGEST_S = 10**6  # that is waited for an answer; Qt's timers count milliseconds in 32 bits

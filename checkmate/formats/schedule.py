@@ -14,7 +14,6 @@ import numpy as np
 from checkmate.errors import FingerprintMismatchError, FormatError, ScheduleError
 from checkmate.formats.files import Fields, read_json, write_bytes, write_json
 from checkmate.formats.graph import require_version
-from checkmate.formats.result import result_facts
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -131,3 +130,27 @@ def write_matrices(path: Path, graph: Graph, schedule: Schedule) -> None:
     buffer = io.BytesIO()
     np.savez_compressed(buffer, R=matrices.R[:, column], S=matrices.S[:, column], order=matrices.order)
     write_bytes(path, buffer.getvalue())
+
+
+def result_facts(result: SolveResult) -> dict[str, Any]:
+    """Return the result's fields, without its schedule and statistics.
+
+    Sizes are in bytes, costs in the graph's unit. ``lower_bound`` may be infinite, which strict JSON cannot
+    express.
+    """
+    return {
+        "solver": result.solver,
+        "status": result.status.value,
+        "budget_bytes": int(result.budget_bytes),
+        "peak_bytes": None if result.peak_bytes is None else int(result.peak_bytes),
+        "cost": _number(result.cost),
+        "base_cost": float(result.base_cost),
+        "lower_bound": _number(result.lower_bound),
+        "solve_seconds": float(result.solve_seconds),
+        "assumptions": list(result.assumptions),
+        "message": result.message,
+    }
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)

@@ -16,7 +16,7 @@ from typing import Any
 from checkmate import pipeline
 from checkmate.errors import SolveError
 from checkmate.formats.graph import graph_from_json, graph_to_json
-from checkmate.formats.result import result_facts
+from checkmate.formats.schedule import result_facts
 from checkmate.frontiers.baselines import trace
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
 
 from app.models.exploration import Exploration
 from app.state.solve import Aim
-from app.views.common.command_button import command_button
+from app.views.common.buttons import command_button
 from checkmate.units import parse_overhead
 
 FIRST_OVERHEAD = 0.05

@@ -9,7 +9,7 @@ from app.models.exploration import Exploration
 from app.models.questions.batch_scale import BatchScale
 from app.presenters.words.batch_reach import TIP, coming_words, reach_words
 from app.views.budget.scale_row import BEYOND, ScaleRow
-from app.views.common.command_button import command_button
+from app.views.common.buttons import command_button
 
 DEBOUNCE_MS = 300
 _MOST = 10**6  # the largest batch

@@ -24,7 +24,7 @@ from app.state.solve import Solve
 from app.state.standing import BudgetStanding
 from app.theme import CurrentTheme
 from app.views.budget.button_rows import ButtonRows
-from app.views.common.command_button import command_button
+from app.views.common.buttons import command_button
 from app.views.common.panel import Panel, label
 from app.views.common.plot_colors import color_plot
 from app.views.common.screen_pens import ScreenPens

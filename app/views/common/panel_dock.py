@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, QPoint, Qt, Signal
 from PySide6.QtWidgets import QDockWidget, QFrame, QPushButton, QScrollArea, QWidget
 
-from app.views.common.button_keys import ButtonKeys
+from app.views.common.buttons import ButtonKeys
 from app.views.common.panel import Panel
 
 _OPEN, _FOLDED = "▾", "▸"

@@ -29,7 +29,7 @@ from app.presenters.words.wording import short_name
 from app.state.constraint_targets import ConstraintKind
 from app.state.solve import Tightest
 from app.theme import CurrentTheme
-from app.views.common.command_button import command_button
+from app.views.common.buttons import command_button
 from app.views.common.panel import Panel, label
 from app.views.common.steady_label import SteadyLabel
 from app.views.inspector.link_table import LinkTable

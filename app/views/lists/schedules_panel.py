@@ -10,7 +10,7 @@ from app.models.exploration import Exploration, ListedSchedule
 from app.models.undo import ListEdits, ShownEdits
 from app.presenters.rows.schedule_rows import ScheduleRow, grouped, schedule_name
 from app.theme import CurrentTheme
-from app.views.common.command_button import command_button
+from app.views.common.buttons import command_button
 from app.views.common.panel import Panel
 from app.views.lists.fill_row import FillRow
 from app.views.lists.rows import MARK

@@ -17,7 +17,7 @@ from app.models.cursors import Playhead
 from app.models.exploration import Exploration, ListedSchedule
 from app.presenters.words.wording import strong
 from app.theme import CurrentTheme
-from app.views.common.command_button import command_button
+from app.views.common.buttons import command_button
 from app.views.common.steady_label import SteadyLabel
 from app.views.graph.still_picture import StillPicture
 

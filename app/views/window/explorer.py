@@ -28,7 +28,7 @@ from app.views.budget.batch_row import BatchRow
 from app.views.budget.budget_panel import BudgetPanel
 from app.views.budget.input_row import InputRow
 from app.views.budget.solving_panel import SolvingPanel
-from app.views.common.command_button import command_button
+from app.views.common.buttons import command_button
 from app.views.common.elided_label import ElidedLabel
 from app.views.common.paint_turns import PaintTurns
 from app.views.common.panel import Panel

@@ -42,8 +42,7 @@ from app.presenters.words.wording import (
     target_text,
 )
 from app.theme import CurrentTheme
-from app.views.common.button_keys import ButtonKeys
-from app.views.common.command_button import command_button
+from app.views.common.buttons import ButtonKeys, command_button
 from app.views.common.panel import label
 from app.views.window.commands.batches import Batches
 from app.views.window.commands.certifying import Certifying

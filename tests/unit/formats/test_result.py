@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 
-from checkmate.formats.result import result_facts
+from checkmate.formats.schedule import result_facts
 from checkmate.ir.result import SolveResult, SolveStatus
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from checkmate.machine.working import seconds_computed
+from checkmate.machine.load import seconds_computed
 
 BUSY = "import time\nwhile time.process_time() < {}: pass"
 # A child computes for half a processor second, ends, and the process waits.

@@ -13,7 +13,7 @@ from app.presenters.plots.bands import Grouping
 from app.presenters.rows.schedule_rows import shown_name
 from app.presenters.words.pointer_words import range_words
 from app.presenters.words.wording import timeline_text
-from app.views.common.command_button import command_button
+from app.views.common.buttons import command_button
 
 _WAYS = (None, *Grouping)
 

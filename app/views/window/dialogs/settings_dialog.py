@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 
 from app.actions import action
 from app.theme import ThemeChoice
-from app.views.common.command_button import command_button
+from app.views.common.buttons import command_button
 from app.views.common.ringed import ChoiceBox, NumberBox
 from app.views.window.preferences import LEAST_SECONDS, MOST_SECONDS, Preferences
 

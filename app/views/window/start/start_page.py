@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 from app.models.opening.recent import Explored
 from app.presenters.words.wording import as_sentence
 from app.theme import CurrentTheme
-from app.views.common.command_button import command_button
+from app.views.common.buttons import command_button
 from app.views.common.elided_label import ElidedLabel
 from app.views.common.panel import Panel, label
 from app.views.common.wrapped_label import WrappedLabel

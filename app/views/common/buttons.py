@@ -1,10 +1,29 @@
-"""The space bar and Enter for a button that has the focus."""
+"""Buttons that run a command of the window, and the keys that press them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QAbstractButton, QWidget
+from PySide6.QtWidgets import QAbstractButton, QPushButton, QWidget
+
+from app.actions import action
+
+
+def command_button(name: str, run: Callable[[], object], text: str = "") -> QPushButton:
+    """Return a button for the action ``name``.
+
+    ``text`` is a shorter label or a symbol in place of the action's words.
+    """
+    entry = action(name)
+    button = QPushButton(text or entry.words)
+    if text:
+        button.setAccessibleName(entry.words)
+    button.setToolTip(entry.tip_with_key)
+    button.setCheckable(entry.checkable)
+    button.clicked.connect(lambda _=False: run())
+    return button
 
 
 class ButtonKeys(QObject):
