@@ -29,7 +29,7 @@ class Menu(Enum):
         return self.value.replace("&", "")
 
 
-class When(Enum):
+class EnabledIf(Enum):
     """The condition that enables an action."""
 
     ALWAYS = "always"
@@ -61,7 +61,7 @@ class Action:
     keys: tuple[str, ...] = ()
     menu: Menu | None = None
     tip: str = ""
-    when: When = When.ALWAYS
+    when: EnabledIf = EnabledIf.ALWAYS
     checkable: bool = False
     line_above: bool = False
     choice: str = ""
@@ -152,15 +152,15 @@ ACTIONS: tuple[Action, ...] = (
     Action("file.restore", "Restore after a crash", (), Menu.FILE, line_above=True),
     Action("file.settings", "Settings…", ("Ctrl+,",), Menu.FILE, tip="Theme, solves, and where files are"),
     Action("file.quit", "Quit", ("Ctrl+Q",), Menu.FILE, line_above=True),
-    Action("edit.undo", "Undo", ("Ctrl+Z",), Menu.EDIT, when=When.CAN_UNDO),
-    Action("edit.redo", "Redo", ("Ctrl+Shift+Z",), Menu.EDIT, when=When.CAN_REDO),
+    Action("edit.undo", "Undo", ("Ctrl+Z",), Menu.EDIT, when=EnabledIf.CAN_UNDO),
+    Action("edit.redo", "Redo", ("Ctrl+Shift+Z",), Menu.EDIT, when=EnabledIf.CAN_REDO),
     Action(
         "edit.keep",
         "Keep always",
         ("K",),
         Menu.EDIT,
         tip="Its values stay in memory from when they are made to their last use",
-        when=When.CAN_KEEP,
+        when=EnabledIf.CAN_KEEP,
         checkable=True,
         line_above=True,
     ),
@@ -170,7 +170,7 @@ ACTIONS: tuple[Action, ...] = (
         ("R",),
         Menu.EDIT,
         tip="It runs once",
-        when=When.CAN_FORBID,
+        when=EnabledIf.CAN_FORBID,
         checkable=True,
     ),
     Action(
@@ -179,7 +179,7 @@ ACTIONS: tuple[Action, ...] = (
         (),
         Menu.EDIT,
         tip="Solve without constraints",
-        when=When.CONSTRAINED,
+        when=EnabledIf.CONSTRAINED,
     ),
     Action(
         "edit.none",

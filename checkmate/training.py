@@ -33,7 +33,7 @@ from checkmate.units import Budget
 
 if TYPE_CHECKING:
     from checkmate.tf.training.any_step import ScheduledFunction
-    from checkmate.tf.training.plans.plan import Least, PlanRequest
+    from checkmate.tf.training.plans.plan import MinimumMemory, PlanRequest
     from checkmate.tf.training.train_step import TrainStep
 
 _SECONDS = 20.0
@@ -289,13 +289,13 @@ class _ScheduleSearch:
             return []
         return [found.require_schedule() for found in whole_segments(graph, budget_bytes)]
 
-    def least(self, graph: Graph, report: Report) -> Least:
+    def least(self, graph: Graph, report: Report) -> MinimumMemory:
         """Return a schedule of the least memory, and the proved bound."""
-        from checkmate.tf.training.plans.plan import Least
+        from checkmate.tf.training.plans.plan import MinimumMemory
 
         known = known_minimum(graph)
         found = self.solve(graph, known.bytes, known.schedule, None, report, never).schedule
-        return Least(found or known.schedule, known.bound.bytes)
+        return MinimumMemory(found or known.schedule, known.bound.bytes)
 
 
 def _options_of(given: SolveOptions | None) -> SolveOptions:

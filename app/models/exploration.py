@@ -26,7 +26,7 @@ from app.state.saved import (
     read_waiting,
     schedules_to_save,
 )
-from app.state.solve import Aim, AskedFor, Solve
+from app.state.solve import Aim, SliderTarget, Solve
 from app.state.standing import Standing
 from checkmate.formats.exploration import SavedExploration
 from checkmate.ir.graph import Graph
@@ -89,7 +89,7 @@ class Exploration(QObject):
         self.solve: Solve | None = None
         self.budget_bytes = 0
         self.aim: Aim | None = None
-        self.opened_at = AskedFor()
+        self.opened_at = SliderTarget()
         self.passing = False
         self.preparing = ""
         self.standing: Standing | None = None
@@ -320,10 +320,10 @@ class Exploration(QObject):
         self.show_best()
 
     @property
-    def asked(self) -> AskedFor:
-        return AskedFor(self.budget_bytes) if self.aim is None else AskedFor(aim=self.aim)
+    def asked(self) -> SliderTarget:
+        return SliderTarget(self.budget_bytes) if self.aim is None else SliderTarget(aim=self.aim)
 
-    def move(self, asked: AskedFor) -> None:
+    def move(self, asked: SliderTarget) -> None:
         """Move the slider to where ``asked`` says."""
         if asked.aim is None:
             self.set_budget(asked.budget_bytes)
@@ -568,7 +568,7 @@ class Exploration(QObject):
         solve = self.solve
         if solve is not None and solve.what_if is self.what_if:
             aim, what_if = solve.aim, solve.what_if
-            asked = AskedFor(solve.budget_bytes) if aim is None else AskedFor(aim=aim)
+            asked = SliderTarget(solve.budget_bytes) if aim is None else SliderTarget(aim=aim)
             found = (
                 what_if.best_for(solve.budget_bytes)
                 if aim is None

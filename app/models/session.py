@@ -19,7 +19,7 @@ from app.models.questions.solver_client import SolverClient
 from app.presenters.commands import OnScreen
 from app.presenters.report.page import html_report
 from app.state.knowledge import ListedSchedule
-from app.state.solve import AskedFor
+from app.state.solve import SliderTarget
 from app.workers.background import Background
 from app.workers.process import WorkerProcess
 from checkmate.errors import CheckmateError
@@ -299,7 +299,7 @@ class Session(QObject):
             # To be adapted to the constraints, once the solve has ended.
             self.solving.send_schedules(self.exploration.unconstrained)
 
-    def ask(self, asked: AskedFor) -> None:
+    def ask(self, asked: SliderTarget) -> None:
         """Put the slider where it is asked to be, and solve."""
         self.exploration.move(asked)
         self.solve()

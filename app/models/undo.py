@@ -27,7 +27,7 @@ from app.state.constraint_targets import (
 )
 from app.state.knowledge import ListedSchedule
 from app.state.own_schedules import OwnSchedule
-from app.state.solve import AskedFor
+from app.state.solve import SliderTarget
 from checkmate.solvers.constraints import Constraints
 
 _MOST = 200  # changes; each may hold a schedule in memory
@@ -50,7 +50,7 @@ class _Change(QUndoCommand):
 class _Move(QUndoCommand):
     """A move of the slider."""
 
-    def __init__(self, session: Session, before: AskedFor, after: AskedFor) -> None:
+    def __init__(self, session: Session, before: SliderTarget, after: SliderTarget) -> None:
         super().__init__(after.words)
         self._session, self._before, self._after = session, before, after
 
@@ -85,7 +85,7 @@ class _OnScreen:
     ``by_hand``: the user chose A. Otherwise A is the best known for where the slider stands, now and later.
     """
 
-    asked: AskedFor
+    asked: SliderTarget
     shown: ListedSchedule | None
     other: ListedSchedule | None
     by_hand: bool
@@ -142,7 +142,7 @@ class ShownEdits:
 
     def show_with_budget(self, found: ListedSchedule) -> None:
         """Show a schedule, and put the slider on what it needs."""
-        asked = AskedFor(found.peak_bytes)
+        asked = SliderTarget(found.peak_bytes)
         self._push("Show another schedule", replace(self._now, shown=found, asked=asked, by_hand=True))
 
     def compare(self, other: ListedSchedule | None) -> None:
@@ -211,7 +211,7 @@ class ListEdits:
             self._stack.push(_ListChange(self._exploration, text, after.found, wanted))
 
 
-class WhatIfs(QObject):
+class UndoCommands(QObject):
     """Asks for budgets and aims, and switches constraints.
 
     The constraints are on the selected op or its layer.
@@ -227,7 +227,7 @@ class WhatIfs(QObject):
         self.stack = QUndoStack(self)
         self.stack.setUndoLimit(_MOST)
         self._by_layer = True
-        self._asked: AskedFor | None = None  # where the slider stood when last asked
+        self._asked: SliderTarget | None = None  # where the slider stood when last asked
         self._exploration.graph_changed.connect(self._on_graph)
         for signal in (
             self._exploration.graph_changed,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from app.state.knowledge import ListedSchedule
-from app.state.solve import Aim, AskedFor
+from app.state.solve import Aim, SliderTarget
 from checkmate.formats.exploration import SavedOwn
 
 
@@ -21,7 +21,7 @@ class OwnSchedule:
     """
 
     found: ListedSchedule
-    asked: AskedFor | None = None
+    asked: SliderTarget | None = None
     name: str = ""
     note: str = ""
     pinned: bool = False
@@ -46,9 +46,9 @@ class OwnSchedule:
 
 def restored(found: ListedSchedule, saved: SavedOwn) -> OwnSchedule:
     """Return a schedule of the list as a file has it."""
-    asked = None if saved.budget_bytes is None else AskedFor(saved.budget_bytes)
+    asked = None if saved.budget_bytes is None else SliderTarget(saved.budget_bytes)
     if saved.max_overhead is not None:
-        asked = AskedFor(aim=Aim(saved.max_overhead))
+        asked = SliderTarget(aim=Aim(saved.max_overhead))
     return OwnSchedule(found, asked, saved.name, saved.note, saved.pinned)
 
 
@@ -81,7 +81,7 @@ class OwnSchedules:
         else:
             self._entries[key] = entry
 
-    def answer(self, asked: AskedFor, found: ListedSchedule) -> None:
+    def answer(self, asked: SliderTarget, found: ListedSchedule) -> None:
         """Add what a solve has led to.
 
         It takes the place of what the same question led to before, if the user has not touched that.

@@ -37,7 +37,7 @@ class Aim:
 
 
 @dataclass(frozen=True)
-class AskedFor:
+class SliderTarget:
     """Where the slider stands: on a budget, or on an aim's result.
 
     The budget is in bytes. With an aim, the slider stands on what the aim leads to, and the budget means
@@ -103,9 +103,9 @@ class Solve:
     probes: int = 0
 
     @property
-    def asked(self) -> AskedFor:
+    def asked(self) -> SliderTarget:
         """Return where the slider stood when it was asked for."""
-        return AskedFor(self.budget_bytes) if self.aim is None else AskedFor(aim=self.aim)
+        return SliderTarget(self.budget_bytes) if self.aim is None else SliderTarget(aim=self.aim)
 
     @property
     def running(self) -> bool:

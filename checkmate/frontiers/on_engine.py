@@ -24,7 +24,7 @@ from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.registry import BASELINES, find_solver
 from checkmate.sweeps.engine import Pool
 from checkmate.sweeps.journal import Journal
-from checkmate.sweeps.run import Swept, Task, run
+from checkmate.sweeps.run import SweepResult, Task, run
 from checkmate.units import Budget, format_bytes, plural
 
 _BASELINE_SHARE = 0.2  # of the time, at most, for all baselines together
@@ -76,13 +76,13 @@ def _least(
     journal: Journal | None,
     report: Report,
     cancelled: Cancelled,
-) -> tuple[Swept, dict[str, int]]:
+) -> tuple[SweepResult, dict[str, int]]:
     """Return the least known peak of each graph, if budgets need it.
 
     It goes to the journal, so that a resumed sweep has the same budgets.
     """
     if not isinstance(budgets, int) and Budget() not in budgets:
-        return Swept(), {}
+        return SweepResult(), {}
     tasks = {graph.fingerprint: least_task(graph) for graph in graphs}
     swept = run(list(tasks.values()), pool, journal=journal, report=report, cancelled=cancelled)
     for task in tasks.values():
@@ -123,7 +123,7 @@ class _Plan:
         """Return all tasks, small budgets first: they take longest."""
         return [*(self._solves[budget] for budget in sorted(self._budgets)), *self._baselines.values()]
 
-    def outcome(self, swept: Swept, seconds: float) -> TradeOff:
+    def outcome(self, swept: SweepResult, seconds: float) -> TradeOff:
         """Return the curve from the answers that are there."""
         frontier = Frontier(self._graph)
         frontier.add(range(self._graph.n), solver="keep-all", budget_bytes=self._plain)
@@ -145,7 +145,7 @@ class _Plan:
             swept.cancelled, self._notes(swept),
         )  # fmt: skip
 
-    def _baseline(self, name: str, frontier: Frontier, swept: Swept) -> Baseline:
+    def _baseline(self, name: str, frontier: Frontier, swept: SweepResult) -> Baseline:
         key = self._baselines[name].key
         if key not in swept.answers:
             return Baseline(name, (), swept.failures.get(key, "cancelled"))
@@ -154,13 +154,15 @@ class _Plan:
             frontier.add(point.schedule.steps.tolist(), solver=name, budget_bytes=point.budget_bytes)
         return Baseline(name, points, note)
 
-    def _row(self, budget: int, frontier: Frontier, result: SolveResult | None, swept: Swept) -> BudgetRow:
+    def _row(
+        self, budget: int, frontier: Frontier, result: SolveResult | None, swept: SweepResult
+    ) -> BudgetRow:
         stopped = swept.cancelled and result is None
         return row_of(
             frontier.answer(budget), result, 0.0 if result is None else result.solve_seconds, stopped=stopped
         )
 
-    def _notes(self, swept: Swept) -> tuple[str, ...]:
+    def _notes(self, swept: SweepResult) -> tuple[str, ...]:
         answers = [swept.answers[task.key] for task in self._solves.values() if task.key in swept.answers]
         timed = sum(answer["ended"] == "time" for answer in answers)
         crowd = f", up to {swept.at_once} solves at once" if swept.at_once else ""

@@ -23,7 +23,7 @@ from checkmate.jax.tie import Tie, Waiting, can_anchor
 _KEY_BYTES = 1024  # at most; a select copies them in no time
 
 
-class TiedSteps(Enum):
+class WaitPolicy(Enum):
     """Which steps wait for the step before them.
 
     Recomputations do, or XLA would merge them away. Where all do, XLA keeps nearer to the schedule's order,
@@ -42,7 +42,7 @@ class Emitted:
     ``ties``: what waits; ``waiting``: by what. ``cpu``: XLA:CPU gets the help that it needs.
     """
 
-    ties: TiedSteps
+    ties: WaitPolicy
     waiting: Waiting
     cpu: bool = False
 
@@ -133,7 +133,7 @@ class _Emission:
     def step(self, position: int, index: int, fusion: Fusion) -> None:
         again = index in self.done
         self.done.add(index)
-        if not again or self.emitted.ties is TiedSteps.ALL:
+        if not again or self.emitted.ties is WaitPolicy.ALL:
             self.fresh, self.tie = set(), None
         tied = self._is_tied(again, fusion)
         if tied and self.tie is None and self.anchor is not None:
@@ -145,7 +145,7 @@ class _Emission:
         self.values.update((value, made[value]) for value in fusion.writes)
         if again:
             self.fresh.update(fusion.writes)
-        if not again or self.emitted.ties is TiedSteps.ALL:
+        if not again or self.emitted.ties is WaitPolicy.ALL:
             self._remember(index, fusion, [value for value in fusion.writes if can_anchor(made[value])])
 
     def _remember(self, index: int, fusion: Fusion, written: Sequence[int]) -> None:
@@ -164,8 +164,8 @@ class _Emission:
     def _is_tied(self, again: bool, fusion: Fusion) -> bool:
         """Return whether a step waits for what came before."""
         late = self._repeats_dear(fusion)
-        if self.emitted.ties is not TiedSteps.RECOMPUTED:
-            return self.emitted.ties is TiedSteps.ALL
+        if self.emitted.ties is not WaitPolicy.RECOMPUTED:
+            return self.emitted.ties is WaitPolicy.ALL
         return again or (late and self.emitted.barriers)
 
     def _repeats_dear(self, fusion: Fusion) -> bool:
@@ -234,7 +234,7 @@ class _Emission:
         convolved: a ResNet within 45 % would need 18 % more computation, not 3 %.
         """
         product = any(each.name in PRODUCTS for each in fusion.equations)
-        if product or self.convolved or self.emitted.ties is not TiedSteps.ALL or self.anchor is None:
+        if product or self.convolved or self.emitted.ties is not WaitPolicy.ALL or self.anchor is None:
             return set()
         return {value for value in fusion.reads if self.values.get(value) is self.anchor}
 

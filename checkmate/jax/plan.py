@@ -15,7 +15,7 @@ from checkmate.errors import CheckmateError, NoScheduleError, NotCompiledError, 
 from checkmate.fallback import planned, unplanned
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
-from checkmate.jax.emit import TiedSteps
+from checkmate.jax.emit import WaitPolicy
 from checkmate.jax.fuse import fusions
 from checkmate.jax.graph import graph_of
 from checkmate.jax.kernels import kernels
@@ -168,7 +168,7 @@ class JaxPlanner:
         with self._reporting() as planner:
             traced = planner._traced(args)
             planner.request.report(Progress("compile", message="compiling the plain step with XLA"))
-            options = Way(TiedSteps.NONE).trial_options(jax.default_backend())
+            options = Way(WaitPolicy.NONE).trial_options(jax.default_backend())
             plain = memory_of(compiled_plain(traced, _jitted(traced), options))
             return planner._search(traced, plain, plain.whole, alone=True).graph
 

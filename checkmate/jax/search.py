@@ -18,7 +18,7 @@ import jax
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
-from checkmate.jax.emit import TiedSteps, scheduled
+from checkmate.jax.emit import WaitPolicy, scheduled
 from checkmate.jax.fuse import Fusion
 from checkmate.jax.graph import product_seconds
 from checkmate.jax.memory import StepMemory, memory_of
@@ -224,7 +224,7 @@ class Search:
         ``jax.checkpoint`` stood as they did when an H200 ran them.
         """
         if self.platform == "cpu":
-            held = _HELD if made.way.ties is TiedSteps.ALL else 0.0
+            held = _HELD if made.way.ties is WaitPolicy.ALL else 0.0
             return (1 + held) * float(simulate(self.graph, schedule).cost)
         if made.moved is None:
             return None

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checkmate.jax.emit import Emitted, TiedSteps
+from checkmate.jax.emit import Emitted, WaitPolicy
 from checkmate.jax.tie import Waiting
 from checkmate.memory.compiling import NEAR
 
@@ -42,7 +42,7 @@ class Way:
     step has to be one.
     """
 
-    ties: TiedSteps
+    ties: WaitPolicy
     waiting: Waiting = Waiting.SELECTS
     thrifty: bool = False
 
@@ -69,13 +69,13 @@ def ways_on(platform: str, *, alone: bool) -> tuple[tuple[Way, ...], ...]:
     its own, not a part of one.
     """
     if platform != "cpu":
-        return (tuple(Way(ties, Waiting.BARRIERS) for ties in (TiedSteps.RECOMPUTED, TiedSteps.ALL)),)
-    recomputed, everything = Way(TiedSteps.RECOMPUTED), Way(TiedSteps.ALL)
+        return (tuple(Way(ties, Waiting.BARRIERS) for ties in (WaitPolicy.RECOMPUTED, WaitPolicy.ALL)),)
+    recomputed, everything = Way(WaitPolicy.RECOMPUTED), Way(WaitPolicy.ALL)
     if not alone:
         return ((everything, recomputed),)
     first = (Waiting.BARRIERS, Waiting.GATES, Waiting.MIXED)
-    thrifty = tuple(Way(TiedSteps.RECOMPUTED, waiting, thrifty=True) for waiting in first)
-    return thrifty, (everything, Way(TiedSteps.ALL, thrifty=True), recomputed)
+    thrifty = tuple(Way(WaitPolicy.RECOMPUTED, waiting, thrifty=True) for waiting in first)
+    return thrifty, (everything, Way(WaitPolicy.ALL, thrifty=True), recomputed)
 
 
 def usual_ways(ways: Sequence[Way], platform: str) -> int:
@@ -95,4 +95,4 @@ def near(platform: str) -> float:
 
 def holds_order(way: Way, platform: str) -> bool:
     """Return whether the plain order may take less in such a way."""
-    return platform == "cpu" and (way.thrifty or way.ties is TiedSteps.ALL)
+    return platform == "cpu" and (way.thrifty or way.ties is WaitPolicy.ALL)

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
-from checkmate.memory.meter_aim import MeterAim, Shot
+from checkmate.memory.meter_aim import Attempt, MeterAim
 from checkmate.memory.simulate import simulate
 
 MOST_SCHEDULES = 6  # are solved for and compiled; the order alone and the smallest come on top
@@ -175,7 +175,7 @@ class CompilingSearch(Generic[Way, Made]):
                     schedules.append(schedule)
                 found = self._try(schedule, self.compiler.ways[: self.compiler.usual])
                 requested = simulate(self.graph, schedule).peak_bytes - fixed
-                aim.took(Shot(aim.target, requested, found.temporary, found.cost))
+                aim.took(Attempt(aim.target, requested, found.temporary, found.cost))
             if aim.settled or len(schedules) == MOST_SCHEDULES:
                 break
 

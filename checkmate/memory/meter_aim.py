@@ -19,7 +19,7 @@ _LEAST_MOVE = 0.01  # of what the meter may show: targets that are nearer give t
 
 
 @dataclass(frozen=True)
-class Shot:
+class Attempt:
     """A schedule that was measured.
 
     It was solved for ``target`` requested bytes and requests ``requested``. The meter showed ``shown`` bytes.
@@ -60,8 +60,8 @@ class MeterAim:
         self.settled = False
         self._rate, self._base_cost = max(least_rate, rate), base_cost
         self._least_rate, self._used, self._worth = least_rate, used, worth
-        self._low: Shot | None = None  # fits, by the largest target
-        self._high: Shot | None = None  # is over, by the smallest target
+        self._low: Attempt | None = None  # fits, by the largest target
+        self._high: Attempt | None = None  # is over, by the smallest target
         self._best_cost = math.inf  # of those that fit
         self._least_cost = math.inf  # of all
         self._floor = 0  # the largest target for which no schedule was found
@@ -71,7 +71,7 @@ class MeterAim:
     def fitted(self) -> bool:
         return self._low is not None
 
-    def took(self, shot: Shot) -> None:
+    def took(self, shot: Attempt) -> None:
         """Take what the meter showed for a schedule, and choose the next target."""
         self._rate = max(self._least_rate, shot.shown / max(1, shot.requested))
         self._least_cost = min(self._least_cost, shot.cost)
@@ -98,14 +98,14 @@ class MeterAim:
         self.target = (self._floor + self._high.target) // 2
         self.settled = self.target - self._floor <= self._move
 
-    def _lower(self, shot: Shot) -> None:
+    def _lower(self, shot: Attempt) -> None:
         """Aim lower by what was too much. Go halfway where no schedule was found that low."""
         reached = min(shot.target, shot.requested)
         lower = reached - max(int((shot.shown - self.room) / self._rate), self._move)
         self.target = lower if lower > self._floor else (self._floor + reached) // 2
         self.settled = self.target - self._floor <= self._move
 
-    def _raise(self, low: Shot) -> None:
+    def _raise(self, low: Attempt) -> None:
         """Aim higher by what is not used, where something is to be gained."""
         if low.shown >= self._used * self.room or not self._can_gain():
             self.settled = True

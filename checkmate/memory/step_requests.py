@@ -66,7 +66,7 @@ class StepRequests:
 
 
 @dataclass(frozen=True)
-class Before:
+class InitialAllocations:
     """What an allocator was asked for before the first step.
 
     ``capacity``: as of ``checkmate.memory.bfc.Bfc``. ``unclaimed``: (bytes, handle) of buffers that variables

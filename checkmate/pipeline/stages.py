@@ -142,7 +142,7 @@ def verify(
         if _on_jax(read):
             from checkmate.pipeline.on_jax import run as on_jax
 
-            given = on_jax.Given(read, solved, as_given=True)
+            given = on_jax.SuppliedSchedule(read, solved, as_given=True)
             return on_jax.verified(request, allowed, given, None, told, cancelled)
         from checkmate.pipeline import measured
 
@@ -181,7 +181,7 @@ def export(
         if _on_jax(read):
             from checkmate.pipeline.on_jax import run as on_jax
 
-            given = on_jax.Given(read, solved, as_given=True)
+            given = on_jax.SuppliedSchedule(read, solved, as_given=True)
             return on_jax.verified(request, allowed, given, folder, told, cancelled)
         from checkmate.pipeline import measured
 
@@ -229,7 +229,7 @@ def export_within(
                 request,
                 step_budget_of(budget),
                 folder,
-                given=on_jax.Given(read, solved, as_given=bound),
+                given=on_jax.SuppliedSchedule(read, solved, as_given=bound),
                 options=options,
                 report=told,
                 cancelled=cancelled,

@@ -49,7 +49,7 @@ class FailedRequest:
 
 
 @dataclass(frozen=True)
-class Held:
+class Allocations:
     """What is in use in one layer, or in chunks of one size.
 
     ``bytes`` counts whole chunks. ``count`` is their number.
@@ -91,8 +91,8 @@ class MemoryRecord:
     most_bytes: int | None = None
     free_bytes: int | None = None
     largest_free_bytes: int | None = None
-    by_layer: tuple[Held, ...] = ()
-    by_size: tuple[Held, ...] = ()
+    by_layer: tuple[Allocations, ...] = ()
+    by_size: tuple[Allocations, ...] = ()
     curve: tuple[tuple[float, int], ...] = ()
 
     @property
@@ -163,7 +163,7 @@ class ReadRecord:
     warnings: int = 0
 
 
-def by_bytes(found: Mapping[str, tuple[int, int]]) -> tuple[Held, ...]:
+def by_bytes(found: Mapping[str, tuple[int, int]]) -> tuple[Allocations, ...]:
     """Return rows of name → (bytes, count), largest first."""
-    rows = (Held(name, size, count) for name, (size, count) in found.items())
+    rows = (Allocations(name, size, count) for name, (size, count) in found.items())
     return tuple(sorted(rows, key=lambda row: (-row.bytes, row.name)))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.records.layer_names import layer_of
-from checkmate.records.memory import Held, MemoryRecord, Source, by_bytes
+from checkmate.records.memory import Allocations, MemoryRecord, Source, by_bytes
 from checkmate.records.xplane import Allocators, Events
 
 _MOST_POINTS = 1000  # of a curve; the highest of neighbours stays
@@ -96,10 +96,10 @@ def _limit(events: Events, event: int) -> int | None:
     return events.reserved[event] + events.in_use[event] + events.fetchable[event]
 
 
-def _with_rest(rows: tuple[Held, ...], rest: int) -> tuple[Held, ...]:
+def _with_rest(rows: tuple[Allocations, ...], rest: int) -> tuple[Allocations, ...]:
     if rest <= 0:
         return rows
-    return tuple(sorted((*rows, Held(BEFORE, rest, 0)), key=lambda row: -row.bytes))
+    return tuple(sorted((*rows, Allocations(BEFORE, rest, 0)), key=lambda row: -row.bytes))
 
 
 def _curve(seconds: NDArray[np.float64], in_use: NDArray[np.int64]) -> tuple[tuple[float, int], ...]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from checkmate.records.memory import Cause, FailedRequest, Held, MemoryRecord, ReadRecord, Source
+from checkmate.records.memory import Allocations, Cause, FailedRequest, MemoryRecord, ReadRecord, Source
 from checkmate.units import format_bytes, plural
 
 _NOTICED = 0.01  # of what is in use; less is not worth a word
@@ -105,12 +105,12 @@ def _rounding(record: MemoryRecord) -> str:
     return f", {about}{format_bytes(lost)} of it lost to rounding sizes up"
 
 
-def rows(record: MemoryRecord, *, by_size: bool) -> tuple[Held, ...]:
+def rows(record: MemoryRecord, *, by_size: bool) -> tuple[Allocations, ...]:
     """Return what is in use by size, or by layer as far as layers are told."""
     return record.by_size if by_size or not record.by_layer else record.by_layer
 
 
-def row_name(row: Held) -> str:
+def row_name(row: Allocations) -> str:
     """Return what a row is called; sizes are numbers of bytes."""
     return f"{int(row.name):,} B each" if row.name.isdecimal() else row.name
 
@@ -159,7 +159,7 @@ def _record_json(record: MemoryRecord) -> dict[str, Any]:
     }
 
 
-def share(row: Held, listed: Sequence[Held]) -> float:
+def share(row: Allocations, listed: Sequence[Allocations]) -> float:
     """Return the part of all rows that a row is, from 0 to 1."""
     whole = sum(each.bytes for each in listed)
     return row.bytes / whole if whole else math.nan

@@ -47,7 +47,7 @@ class Task:
 
 
 @dataclass(eq=False)
-class Swept:
+class SweepResult:
     """Hold what a sweep knows.
 
     ``answers`` and ``failures`` (why there is no answer) are by the task's key. ``reused``: answers from the
@@ -69,7 +69,7 @@ def run(
     journal: Journal | None = None,
     report: Report = silent,
     cancelled: Cancelled = never,
-) -> Swept:
+) -> SweepResult:
     """Run every task once and return the answers.
 
     Equal tasks run once. A task that fails, or that costs more workers than the pool allows, is a failure.
@@ -114,7 +114,7 @@ class _TaskSweep:
         self._waiting: deque[str] = deque()
         self._out: dict[str, Result] = {}
         self._losses: dict[str, int] = {}
-        self.swept = Swept()
+        self.swept = SweepResult()
 
     def resume(self) -> None:
         """Take the journal's answers; put the other tasks in the queue."""

@@ -13,7 +13,7 @@ from PySide6.QtCore import QPointF, Qt
 
 from app.models.exploration import Exploration
 from app.presenters.words.wording import least_text
-from app.state.solve import Aim, AskedFor
+from app.state.solve import Aim, SliderTarget
 from checkmate import pipeline
 from checkmate.ipc.messages import NewestJob
 from checkmate.memory.check import check
@@ -82,7 +82,7 @@ def test_aim_shows_the_smallest_known_schedule_at_once_then_smaller_ones() -> No
     assert exploration.budget_bytes == exploration.known[0].peak_bytes < before
     # A move of the slider ends the aim.
     exploration.set_budget(before)
-    assert exploration.aim is None and exploration.asked == AskedFor(before)
+    assert exploration.aim is None and exploration.asked == SliderTarget(before)
     exploration.set_aim(Aim(0.5))
     exploration.set_budget(exploration.budget_bytes)
     assert exploration.aim is None
@@ -131,7 +131,7 @@ def test_budgets_and_aims_are_undone(window, qtbot) -> None:
     assert least < budget and stack.undoText() == "Least memory at most +15 %" and stack.count() == 2
     with qtbot.waitSignal(window.session.settled, timeout=60000):
         stack.undo()
-    assert exploration.asked == AskedFor(budget) and exploration.solve.aim is None
+    assert exploration.asked == SliderTarget(budget) and exploration.solve.aim is None
     with qtbot.waitSignal(window.session.settled, timeout=60000):
         stack.undo()
     assert exploration.budget_bytes == exploration.plain.peak_bytes and not stack.canUndo()

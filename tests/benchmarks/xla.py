@@ -48,7 +48,7 @@ from checkmate.tf.xla.compiled import StepCompilation, compile_step
 from checkmate.tf.xla.costs import costs_for_xla
 from checkmate.tf.xla.emit import tied_step
 from checkmate.tf.xla.fit import Solving, XlaFit, fit_compiled
-from checkmate.tf.xla.ties import Tied
+from checkmate.tf.xla.ties import WaitPolicy
 
 NETWORKS = {"dense": 4096, "transformer": 32, "gpt": 16, "vit": 32, "text": 32, "mixer": 32, "resnet": 16}
 SHARES = (0.75, 0.60, 0.45, 0.30)
@@ -99,7 +99,7 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
     start = [np.array(variable) for variable in variables]
     plain = compile_step(step.plain(), layout.specs)
     ways = [Way({"way": "plain", **_facts(plain)}, lambda *given: step.plain()(*given)[0], variables)]
-    again = compile_step(_scheduled(step, Schedule.plain(step.graph), Tied.NONE), layout.specs)
+    again = compile_step(_scheduled(step, Schedule.plain(step.graph), WaitPolicy.NONE), layout.specs)
     print(name, "plain", ways[0].facts, "emitted", again.memory.temp_bytes, flush=True)
     for share in SHARES:
         fit = _fit(step, plain, share)
@@ -209,7 +209,7 @@ def _fit(step: KerasStep, plain: StepCompilation, share: float) -> XlaFit:
     )
 
 
-def _scheduled(step: KerasStep, schedule: Schedule, tied: Tied) -> Callable[..., Any]:
+def _scheduled(step: KerasStep, schedule: Schedule, tied: WaitPolicy) -> Callable[..., Any]:
     emitted = tied_step(step.folded, schedule, tied=tied)
     return lambda *tensors: emitted(*tensors).loss
 

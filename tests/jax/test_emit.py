@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from checkmate.ir.graph import Graph, Phase
 from checkmate.ir.schedule import Schedule
-from checkmate.jax.emit import Emitted, TiedSteps, scheduled
+from checkmate.jax.emit import Emitted, WaitPolicy, scheduled
 from checkmate.jax.fuse import fusions
 from checkmate.jax.graph import graph_of
 from checkmate.jax.kernels import kernels
@@ -48,9 +48,9 @@ def with_repeats(graph: Graph, seed: int) -> Schedule:
 
 
 @pytest.mark.parametrize("waiting", Waiting)
-@pytest.mark.parametrize("ties", TiedSteps)
+@pytest.mark.parametrize("ties", WaitPolicy)
 @pytest.mark.parametrize("seed", range(3))
-def test_any_valid_schedule_gives_the_same_bits(ties: TiedSteps, seed: int, waiting: Waiting) -> None:
+def test_any_valid_schedule_gives_the_same_bits(ties: WaitPolicy, seed: int, waiting: Waiting) -> None:
     """Test without compiling, so that each equation is the same kernel."""
     args = (weights(3, 16), *data(8, 16), jax.random.key(3))
     closed = jax.make_jaxpr(dropout)(*args)
@@ -58,7 +58,7 @@ def test_any_valid_schedule_gives_the_same_bits(ties: TiedSteps, seed: int, wait
     fused = kernels(program, GPU) if waiting is Waiting.BARRIERS else fusions(program)
     graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
     flat = jax.tree.leaves(args)
-    expected = scheduled(program, fused, Schedule.plain(graph), Emitted(TiedSteps.NONE, waiting))(*flat)
+    expected = scheduled(program, fused, Schedule.plain(graph), Emitted(WaitPolicy.NONE, waiting))(*flat)
     plain = jax.extend.core.jaxpr_as_fun(closed)(*flat)
     found = scheduled(
         program, fused, with_repeats(graph, seed), Emitted(ties, waiting, cpu=waiting is not Waiting.BARRIERS)
@@ -90,7 +90,7 @@ def temporaries(step: Any, args: Any, ways: Sequence[Way]) -> list[float]:
 
 def test_ties_keep_recomputations_that_xla_would_merge() -> None:
     args = (weights(), *data())
-    free, tied = temporaries(dense, args, [Way(TiedSteps.NONE), Way(TiedSteps.RECOMPUTED)])
+    free, tied = temporaries(dense, args, [Way(WaitPolicy.NONE), Way(WaitPolicy.RECOMPUTED)])
     assert free >= 0.95 and tied <= 0.8
 
 
@@ -98,8 +98,8 @@ def test_ties_keep_recomputations_that_xla_would_merge() -> None:
 def test_barriers_hold_recomputations_back_under_the_scheduler_for_memory() -> None:
     """Test that XLA:CPU runs what they separate early, under its usual one."""
     step, args = gpt(lambda block: block)
-    thrifty = Way(TiedSteps.RECOMPUTED, Waiting.BARRIERS, thrifty=True)
-    free, held = temporaries(step, args, [Way(TiedSteps.NONE, thrifty=True), thrifty])
+    thrifty = Way(WaitPolicy.RECOMPUTED, Waiting.BARRIERS, thrifty=True)
+    free, held = temporaries(step, args, [Way(WaitPolicy.NONE, thrifty=True), thrifty])
     assert free >= 0.95 and held <= 0.85
 
 
@@ -134,7 +134,7 @@ def barriers(step: Any, *args: Any) -> tuple[Any, list[Any]]:
     last = len(fused) - 1
     again = [index for index in range(last) if graph.ops[index].phase is Phase.FORWARD]
     schedule = Schedule.of(graph, [*range(last), *again, last])
-    run = scheduled(program, fused, schedule, Emitted(TiedSteps.RECOMPUTED, Waiting.BARRIERS))
+    run = scheduled(program, fused, schedule, Emitted(WaitPolicy.RECOMPUTED, Waiting.BARRIERS))
     traced = jax.make_jaxpr(run)(*(program.avals[value] for value in program.arguments)).jaxpr
     return traced, [each for each in traced.eqns if each.primitive.name == "optimization_barrier"]
 
@@ -197,7 +197,7 @@ def test_the_zeros_of_max_pooling_s_slope_wait_for_it() -> None:
     program = read_program(backward)
     fused = kernels(program, GPU)
     graph = graph_of(program, fused, name="step", speed=GPU, fixed={})
-    run = scheduled(program, fused, Schedule.plain(graph), Emitted(TiedSteps.RECOMPUTED, Waiting.BARRIERS))
+    run = scheduled(program, fused, Schedule.plain(graph), Emitted(WaitPolicy.RECOMPUTED, Waiting.BARRIERS))
     assert "select_and_scatter_add" not in str(jax.make_jaxpr(run)(x, slope))
 
 
@@ -213,7 +213,7 @@ def test_a_cheap_step_that_reads_the_one_before_has_no_tie() -> None:
         fused = fusions(program)
         graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
         assert graph.n == 3
-        run = scheduled(program, fused, Schedule.plain(graph), Emitted(TiedSteps.ALL, Waiting.SELECTS))
+        run = scheduled(program, fused, Schedule.plain(graph), Emitted(WaitPolicy.ALL, Waiting.SELECTS))
         return sum(each.primitive.name == "ne" for each in jax.make_jaxpr(run)(*closed.in_avals).eqns)
 
     def cheap(x: Any, y: Any) -> Any:

@@ -21,7 +21,7 @@ from jax import export as jax_export
 import checkmate
 from checkmate.errors import ExportError, UsageError
 from checkmate.jax import export, rematerialize
-from checkmate.jax.emit import TiedSteps
+from checkmate.jax.emit import WaitPolicy
 from checkmate.jax.exporting.export import write_step
 from checkmate.jax.exporting.report import REPORT_FILE, STEP_FILE
 from checkmate.jax.memory import memory_of
@@ -147,7 +147,7 @@ def test_a_plan_that_needs_options_is_made_anew_without(
 ) -> None:
     """Test with the thrifty way alone, where a step is a program of its own."""
     monkeypatch.setattr(
-        "checkmate.jax.plan.ways_on", lambda platform, *, alone: ((Way(TiedSteps.ALL, thrifty=alone),),)
+        "checkmate.jax.plan.ways_on", lambda platform, *, alone: ((Way(WaitPolicy.ALL, thrifty=alone),),)
     )
     params, (x, y) = weights(), data()
     step = scheduled(dense, "70%")

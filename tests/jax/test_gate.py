@@ -12,7 +12,7 @@ pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
 
-from checkmate.jax.emit import TiedSteps
+from checkmate.jax.emit import WaitPolicy
 from checkmate.jax.fuse import fusions
 from checkmate.jax.gate import Gate, ends
 from checkmate.jax.program import read_program
@@ -78,7 +78,7 @@ def test_a_gate_waits_for_all_ends_since_the_gate_before() -> None:
 @pytest.mark.parametrize("waiting", Waiting)
 def test_gates_change_no_gradient(waiting: Waiting) -> None:
     args = arguments()
-    way = Way(TiedSteps.RECOMPUTED, waiting, thrifty=True)
+    way = Way(WaitPolicy.RECOMPUTED, waiting, thrifty=True)
     run, compiled = plain_order(biased, args, way.emitted("cpu"), way.options)
     found = compiled(*jax.tree.leaves(args))
     assert largest_difference(found, jax.tree.leaves(jax.jit(biased)(*args))) <= 1e-6

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import checkmate.jax
 from checkmate.errors import InfeasibleError, NoScheduleError, PlanningError, TraceError, UsageError
 from checkmate.jax import ways
-from checkmate.jax.emit import TiedSteps
+from checkmate.jax.emit import WaitPolicy
 from checkmate.jax.memory import memory_of
 from checkmate.jax.search import Search
 from checkmate.jax.tie import Waiting
@@ -101,7 +101,7 @@ def test_the_first_call_of_a_plan_waits_for_its_results(monkeypatch: pytest.Monk
 
 def test_a_program_of_its_own_is_first_left_to_xlas_scheduler_for_memory() -> None:
     first, second = ways_on("cpu", alone=True)
-    assert {(way.ties, way.thrifty) for way in first} == {(TiedSteps.RECOMPUTED, True)}
+    assert {(way.ties, way.thrifty) for way in first} == {(WaitPolicy.RECOMPUTED, True)}
     assert first[0].waiting is Waiting.BARRIERS and usual_ways(first, "cpu") == len(first)
     assert first[0].options and holds_order(first[0], "cpu")
     assert set(second) > set(ways_on("cpu", alone=False)[0])
@@ -114,7 +114,7 @@ def test_only_a_cpu_needs_the_order_held() -> None:
     (part,) = ways_on("cpu", alone=False)
     assert any(holds_order(way, "cpu") for way in part)
     assert not any(way.options or way.emitted("cpu").barriers for way in part)
-    assert usual_ways(on_gpu, "gpu") == 1 and on_gpu[0].ties is TiedSteps.RECOMPUTED
+    assert usual_ways(on_gpu, "gpu") == 1 and on_gpu[0].ties is WaitPolicy.RECOMPUTED
 
 
 def test_what_is_compiled_for_its_memory_alone_is_compiled_quickly() -> None:

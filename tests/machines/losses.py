@@ -12,7 +12,7 @@ from typing import Any
 from checkmate.errors import EngineUnavailableError
 from checkmate.sweeps.engine import Engine, open_pool, parse_engine
 from checkmate.sweeps.journal import open_journal, read_journal
-from checkmate.sweeps.run import Swept, Task, run
+from checkmate.sweeps.run import SweepResult, Task, run
 from tests.machines.network import Machine, Machines
 from tests.unit.sweeps import counting
 
@@ -40,7 +40,7 @@ def answers_here(folder: Path) -> dict[str, Any]:
         return answers(run(tasks_at(folder / "here", 0.0), pool))
 
 
-def answers(swept: Swept) -> dict[str, Any]:
+def answers(swept: SweepResult) -> dict[str, Any]:
     """Return answers without what depends on the clock."""
     return {key: counting.repeatable(data) for key, data in swept.answers.items()}
 

@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.state.knowledge import ListedSchedule
 from app.state.own_schedules import OwnSchedule, OwnSchedules
-from app.state.solve import AskedFor
+from app.state.solve import SliderTarget
 from checkmate.progress import FillState
 
 
@@ -39,7 +39,7 @@ class Listing(QObject):
         self.own.put(key, entry)
         self.changed.emit()
 
-    def answer(self, asked: AskedFor, found: ListedSchedule) -> None:
+    def answer(self, asked: SliderTarget, found: ListedSchedule) -> None:
         """Add what a solve has led to."""
         self.own.answer(asked, found)
         self.changed.emit()

@@ -6,13 +6,13 @@ from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QLineEdit
 
-from app.actions import ACTIONS, When
+from app.actions import ACTIONS, EnabledIf
 
 # The window's keys, which work while typing too; but a line of text has its own undo.
 _COMMANDS = tuple(
     QKeySequence(key)
     for entry in ACTIONS
-    if entry.when not in (When.CAN_UNDO, When.CAN_REDO)
+    if entry.when not in (EnabledIf.CAN_UNDO, EnabledIf.CAN_REDO)
     for key in entry.keys
     if "Ctrl+" in key
 )

@@ -13,14 +13,16 @@ from PySide6.QtWidgets import QMenu, QWidget
 
 from app.actions import action
 from app.layout.folded import Box, GroupFrame
-from app.models.undo import WhatIfs
+from app.models.undo import UndoCommands
 from app.presenters.plots.box_weights import largest_op
 from app.presenters.words.wording import short_name
 from app.state.constraint_targets import ConstraintKind, ConstraintTarget, layer_target, op_target
 from checkmate.ir.graph import Graph
 
 
-def what_if_menu(parent: QWidget, graph: Graph, box: Box, what_ifs: WhatIfs, *, can_clear: bool) -> QMenu:
+def what_if_menu(
+    parent: QWidget, graph: Graph, box: Box, what_ifs: UndoCommands, *, can_clear: bool
+) -> QMenu:
     """Return a menu of switches. ``can_clear`` says that there are constraints to clear."""
     menu, op = QMenu(parent), largest_op(graph, box)
     op_name, layers = short_name(graph.ops[op].name), layer_target(graph, box.ops)
@@ -56,7 +58,7 @@ def add_block_entries(
         menu.addAction(f"Fold {frame.name}", partial(fold, frame))
 
 
-def _add_switches(menu: QMenu, target: ConstraintTarget, name: str, what_ifs: WhatIfs) -> None:
+def _add_switches(menu: QMenu, target: ConstraintTarget, name: str, what_ifs: UndoCommands) -> None:
     title = f"layer {name}" if target.layers and len(target.layers) == 1 else name
     title = f"all of {name}" if len(target.layers) > 1 else title
     for kind, text in (

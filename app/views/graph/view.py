@@ -27,7 +27,7 @@ from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QWidget
 from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, Folding, GraphLayout, GroupFrame, Opened
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
-from app.models.undo import WhatIfs
+from app.models.undo import UndoCommands
 from app.presenters.plots.box_weights import largest_op, live_bytes, locked_shares, repeats_and_first
 from app.presenters.words.name_cut import NameCut
 from app.theme import CurrentTheme
@@ -63,7 +63,7 @@ class GraphView(QWidget):
         exploration: Exploration,
         playhead: Playhead,
         selection: Selection,
-        what_ifs: WhatIfs | None,
+        what_ifs: UndoCommands | None,
         theme: CurrentTheme,
     ) -> None:
         super().__init__()

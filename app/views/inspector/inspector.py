@@ -21,7 +21,7 @@ from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration, ListedSchedule
 from app.models.questions.hotspot import Hotspot
-from app.models.undo import ShownEdits, WhatIfs
+from app.models.undo import ShownEdits, UndoCommands
 from app.presenters.op_page import facts, made, read, readers
 from app.presenters.rows.again_rows import again_rows
 from app.presenters.rows.need_rows import rows_of_op
@@ -57,7 +57,7 @@ class Inspector(Panel):
         playhead: Playhead,
         selection: Selection,
         theme: CurrentTheme,
-        what_ifs: WhatIfs,
+        what_ifs: UndoCommands,
         shown_edits: ShownEdits,
     ) -> None:
         super().__init__("Inspector")
@@ -193,7 +193,7 @@ class WhatIfRow(QWidget):
     One says to keep it always, the other never to recompute it. Each switch solves again at once.
     """
 
-    def __init__(self, what_ifs: WhatIfs) -> None:
+    def __init__(self, what_ifs: UndoCommands) -> None:
         super().__init__()
         self._what_ifs = what_ifs
         column = QVBoxLayout(self)

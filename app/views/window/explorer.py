@@ -19,7 +19,7 @@ from app.models.questions.memory_lines import LineChoice, MemoryLines
 from app.models.questions.placing import Placing
 from app.models.session import Session
 from app.models.span import StepSpan
-from app.models.undo import ListEdits, ShownEdits, WhatIfs
+from app.models.undo import ListEdits, ShownEdits, UndoCommands
 from app.presenters.plots.paper import FigureFile, Shows
 from app.presenters.words.standing_text import in_brief, on_screen
 from app.state.solve import LONGER_SECONDS
@@ -73,7 +73,7 @@ class Explorer(QWidget):
         session: Session,
         playhead: Playhead,
         selection: Selection,
-        what_ifs: WhatIfs,
+        what_ifs: UndoCommands,
         theme: CurrentTheme,
         line_choice: LineChoice,
         scale: BatchScale,

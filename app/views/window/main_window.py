@@ -29,7 +29,7 @@ from app.models.questions.batch_scale import BatchScale
 from app.models.questions.input_scale import InputScale
 from app.models.questions.memory_lines import LineChoice
 from app.models.session import Session
-from app.models.undo import WhatIfs
+from app.models.undo import UndoCommands
 from app.presenters.words.problem_report import problem_report
 from app.presenters.words.standing_text import why_no_export
 from app.presenters.words.wording import (
@@ -106,7 +106,7 @@ class MainWindow(QMainWindow):
         self.input_scale = InputScale(session, self)
         self.preferences = Preferences(settings, theme, session, self.line_choice, self)
         self.playhead, self.selection = Playhead(self), Selection(self)
-        self.what_ifs = WhatIfs(session, self.selection, self)
+        self.what_ifs = UndoCommands(session, self.selection, self)
         self.setWindowTitle("Checkmate Explorer")
         self.setMinimumSize(1000, 640)
         self.setAcceptDrops(True)

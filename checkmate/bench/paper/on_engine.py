@@ -29,7 +29,7 @@ from checkmate.progress import Cancelled, Report, never, silent
 from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.engine import Pool
 from checkmate.sweeps.journal import Journal
-from checkmate.sweeps.run import Data, Swept, Task, run
+from checkmate.sweeps.run import Data, SweepResult, Task, run
 
 _ROUNDING = "lp-rounding"
 
@@ -68,7 +68,7 @@ def run_on(
         ``checkmate.sweeps.run.run`` raises.
     """
     rows, others = split_known(plan, done)
-    swept, crashed = Swept(), list[str]()
+    swept, crashed = SweepResult(), list[str]()
     for kinds in (("batch", "curve"), ("rounding",)):
         asked = [
             (kind, network)

@@ -34,7 +34,7 @@ from checkmate.progress import Cancelled, Report, never, silent
 from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.engine import Pool
 from checkmate.sweeps.journal import Journal
-from checkmate.sweeps.run import Data, Swept, Task, run
+from checkmate.sweeps.run import Data, SweepResult, Task, run
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def cases_on(
     )
 
 
-def _whole(swept: Swept, journal: Journal | None) -> Swept:
+def _whole(swept: SweepResult, journal: Journal | None) -> SweepResult:
     if not swept.cancelled:
         return swept
     if journal is None:
@@ -145,7 +145,7 @@ def measure_sent(sent: _Sent) -> Data:
     }
 
 
-def _trial(case: Case, solver: str, swept: Swept, key: str) -> Trial:
+def _trial(case: Case, solver: str, swept: SweepResult, key: str) -> Trial:
     if key in swept.failures:
         return Trial(case, failed(case, solver, swept.failures[key]), Convergence(), 0.0)
     data = swept.answers[key]

@@ -21,7 +21,7 @@ from checkmate.tf.trace.fusions import loose
 from checkmate.tf.xla.compiled import StepCompilation
 from checkmate.tf.xla.emission import XlaEmission
 from checkmate.tf.xla.memory import XlaMemory
-from checkmate.tf.xla.ties import Tied
+from checkmate.tf.xla.ties import WaitPolicy
 
 # A CPU's allocator splits a free chunk that is at least twice what is asked for. Small buffers take some
 # of it first.
@@ -46,7 +46,7 @@ class TracedForXla:
         """Return the graph with less scratch; None: there is no less."""
         return loose(self.folded, self.graph)
 
-    def compiled(self, schedule: Schedule | None, tied: Tied = Tied.RUNS) -> StepCompilation:
+    def compiled(self, schedule: Schedule | None, tied: WaitPolicy = WaitPolicy.RUNS) -> StepCompilation:
         """Compile the plain step (None) or a scheduled one, and run nothing.
 
         For a GPU that is done in a process of its own, since only one may hold its memory.
@@ -68,7 +68,7 @@ class TracedForXla:
         memory = XlaMemory(found["arguments"], found["outputs"], found["temp"], curve, makers)
         return StepCompilation(memory, found["seconds"])
 
-    def emission(self, memory: XlaMemory, tied: Tied) -> XlaEmission:
+    def emission(self, memory: XlaMemory, tied: WaitPolicy) -> XlaEmission:
         """Return how a step is emitted whose compiled form takes ``memory``.
 
         On a CPU it fetches a region first that has room for all, and from which the block of temporaries is

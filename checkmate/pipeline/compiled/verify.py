@@ -21,7 +21,7 @@ from checkmate.solvers.problem import SolveOptions
 from checkmate.tf.measure.fresh_step import measure_fresh
 from checkmate.tf.xla.emission import XlaEmission
 from checkmate.tf.xla.fit import XlaFit
-from checkmate.tf.xla.ties import Tied, why_less
+from checkmate.tf.xla.ties import WaitPolicy, why_less
 from checkmate.units import Budget
 
 
@@ -137,6 +137,6 @@ def _costs_note(graph: Graph) -> str:
 def _tied_note(fit: XlaFit) -> tuple[str, ...]:
     if fit.schedule is not None and not fit.extra_steps:
         return (f"nothing is recomputed: {why_less(fit.tied)}",)
-    if fit.tied is not Tied.ALL:
+    if fit.tied is not WaitPolicy.ALL:
         return ()
     return ("all steps wait for those before them: with ties of recomputations alone XLA needs more",)

@@ -36,7 +36,7 @@ from checkmate.units import Budget
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class SuppliedSchedule:
     """A schedule of a file, and the graph that it is for.
 
     ``as_given``: it is taken also where it is over the budget. Else another one is solved for then.
@@ -59,7 +59,7 @@ def run(
     budget: Budget | None,
     directory: Path | None,
     *,
-    given: Given | None = None,
+    given: SuppliedSchedule | None = None,
     refresh: bool = False,
     solver: str = "auto",
     options: SolveOptions | None = None,
@@ -135,7 +135,7 @@ def _verified(
 def verified(
     request: ModelRequest,
     budget: int | Budget | None,
-    given: Given,
+    given: SuppliedSchedule,
     directory: Path | None,
     report: Report,
     cancelled: Cancelled,

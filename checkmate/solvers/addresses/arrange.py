@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.memory.step_requests import Before, StepRequests
+from checkmate.memory.step_requests import InitialAllocations, StepRequests
 from checkmate.solvers.addresses.memory import MISSING, PEAK, Memory, new_memory
 from checkmate.solvers.addresses.replay import Requests, Work, serve, shown
 from checkmate.solvers.addresses.search import search
@@ -41,7 +41,7 @@ class Shown:
 class Allocator:
     """Serve a step's requests in any order of its steps."""
 
-    def __init__(self, requests: StepRequests, before: Before) -> None:
+    def __init__(self, requests: StepRequests, before: InitialAllocations) -> None:
         self.requests = requests
         room = 2 * (len(before.requests) + 4 * len(requests.buffers)) + 64
         self._start, chunks = _played(before, room)
@@ -90,7 +90,7 @@ class Allocator:
 
 def arrange(
     requests: StepRequests,
-    before: Before,
+    before: InitialAllocations,
     *,
     moves: int,
     seed: int = 0,
@@ -110,7 +110,7 @@ def arrange(
     return [requests.steps[place] for place in places]
 
 
-def _played(before: Before, room: int) -> tuple[Memory, dict[int, int]]:
+def _played(before: InitialAllocations, room: int) -> tuple[Memory, dict[int, int]]:
     """Return the allocator before the first step, and each handle's chunk."""
     memory = new_memory(before.capacity, room)
     names = {handle: number for number, handle in enumerate({each.handle: None for each in before.requests})}
@@ -120,7 +120,7 @@ def _played(before: Before, room: int) -> tuple[Memory, dict[int, int]]:
     return memory, {handle: int(chunks[number]) for handle, number in names.items()}
 
 
-def _packed(requests: StepRequests, before: Before, chunks: dict[int, int]) -> Requests:
+def _packed(requests: StepRequests, before: InitialAllocations, chunks: dict[int, int]) -> Requests:
     buffers = requests.buffers
     table = np.zeros((4, len(buffers) + 1), np.int64)
     table[:3, :-1] = np.array([(b.bytes, b.variable, b.kept) for b in buffers], np.int64).reshape(-1, 3).T

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.bfc import Bfc, Request
-from checkmate.memory.step_requests import Before
+from checkmate.memory.step_requests import InitialAllocations
 from checkmate.tf.allocator.replay import Allocation, allocations
 from checkmate.tf.allocator.requests import scratch_of_nodes
 from checkmate.tf.allocator.small_chunks import small_chunk_requests
@@ -77,7 +77,7 @@ def before_steps(
     history: Sequence[tuple[int, int]],
     *,
     small_chunks: bool = True,
-) -> Before:
+) -> InitialAllocations:
     """Return what the allocator was asked for before the first step.
 
     The arguments are those of ``predicted_allocated``.
@@ -90,7 +90,7 @@ def before_steps(
     capacity = None
     if graph.device_kind != "cpu":
         capacity = usable_bytes(_memory(graph)) if _memory(graph) else _ALL_OF_A_GPU
-    return Before(tuple(requests), capacity, tuple(_VariableBuffers(history).unclaimed))
+    return InitialAllocations(tuple(requests), capacity, tuple(_VariableBuffers(history).unclaimed))
 
 
 def _region_requests(size: int) -> list[Request]:

@@ -16,7 +16,7 @@ from checkmate.tf.models.batch import BatchLayout
 from checkmate.tf.training.elsewhere import HOW_TO_METER
 from checkmate.tf.training.measure import PeakSource, StepMeasurement
 from checkmate.tf.training.plans.limit import NOTABLE, Limit
-from checkmate.tf.training.plans.plan import Least, PlanRequest
+from checkmate.tf.training.plans.plan import MinimumMemory, PlanRequest
 from checkmate.tf.training.plans.trials import Trials, TriedStep
 from checkmate.units import format_bytes, format_bytes_apart, format_bytes_up, format_overhead, plural
 
@@ -34,7 +34,9 @@ def tell_plan(request: PlanRequest, layout: BatchLayout, sentence: str) -> None:
         _LOG.info("%s: %s", layout.describe(), each)
 
 
-def sentence_of(trials: Trials, tried: TriedStep, limit: Limit, proof: Least | None, what: str) -> str:
+def sentence_of(
+    trials: Trials, tried: TriedStep, limit: Limit, proof: MinimumMemory | None, what: str
+) -> str:
     """Say what was planned: in one line, and in further lines all else.
 
     ``what``: what runs. ``proof``: no schedule requests as few bytes as the budget.
@@ -70,7 +72,7 @@ def nothing_to_save(trials: Trials, plain: TriedStep, limit: Limit, bound: int) 
 
 
 def impossible(
-    trials: Trials, closest: TriedStep | None, allowed: int, least: Least | None, *, proved: bool
+    trials: Trials, closest: TriedStep | None, allowed: int, least: MinimumMemory | None, *, proved: bool
 ) -> NoScheduleError:
     """Return the error for a budget that is not kept.
 
@@ -141,7 +143,9 @@ def _known(found: StepMeasurement) -> str:
     return str(source.value)
 
 
-def why_missed(graph: Graph, tried: TriedStep | None, *, allowed: int, held: int, proof: Least | None) -> str:
+def why_missed(
+    graph: Graph, tried: TriedStep | None, *, allowed: int, held: int, proof: MinimumMemory | None
+) -> str:
     """Return the reason why nothing was found within ``allowed`` bytes.
 
     ``tried`` is the closest that was measured. ``held`` is what others hold beside the step. ``proof``: no

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from checkmate.tf.xla.ties import Tied
+from checkmate.tf.xla.ties import WaitPolicy
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class XlaEmission:
     compare bits. ``region``: bytes that a CPU's allocator fetches in one piece before the first step.
     """
 
-    tied: Tied = Tied.RUNS
+    tied: WaitPolicy = WaitPolicy.RUNS
     compiled: bool = True
     region: int = 0
 
@@ -33,4 +33,4 @@ def emission_of(task: Mapping[str, Any]) -> XlaEmission | None:
     said = task.get("xla")
     if said is None:
         return None
-    return XlaEmission(Tied[said["tied"]], bool(said["compiled"]), int(said["region"]))
+    return XlaEmission(WaitPolicy[said["tied"]], bool(said["compiled"]), int(said["region"]))

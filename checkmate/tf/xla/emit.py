@@ -30,7 +30,7 @@ from checkmate.tf.xla.gates import Gate
 from checkmate.tf.xla.kinds import is_filter_slope, is_known_early
 from checkmate.tf.xla.on_cpu import ForCpu, help_for, instead_of
 from checkmate.tf.xla.pins import Pins
-from checkmate.tf.xla.ties import Tied, Ties, can_be_tied
+from checkmate.tf.xla.ties import Ties, WaitPolicy, can_be_tied
 
 
 def tied_step(
@@ -38,7 +38,7 @@ def tied_step(
     schedule: Schedule,
     *,
     with_gradients: bool = False,
-    tied: Tied = Tied.RUNS,
+    tied: WaitPolicy = WaitPolicy.RUNS,
     compiled: bool = True,
 ) -> Callable[..., EmittedOutputs]:
     """Return the scheduled training step as a Python function for XLA.
@@ -70,7 +70,7 @@ def tied_step(
 class _TiedEmitter(Copies):
     """Hold the state of one emission into ``graph``. ``operations``: of each node."""
 
-    tied: Tied
+    tied: WaitPolicy
     operations: Sequence[float]
     cpu: ForCpu
     runs: dict[int, int] = field(default_factory=dict)  # how often each node was emitted
@@ -93,7 +93,7 @@ class _TiedEmitter(Copies):
         self.scope = f"step{position}/{leaf}"
         again = self.runs.get(node, 0) > 0
         self.runs[node] = self.runs.get(node, 0) + 1
-        waits = self.tied is Tied.ALL or (self.tied is not Tied.NONE and again)
+        waits = self.tied is WaitPolicy.ALL or (self.tied is not WaitPolicy.NONE and again)
         copies: list[tf.Operation] = []
         for member in members:
             inputs = self._inputs(member)
@@ -127,7 +127,7 @@ class _TiedEmitter(Copies):
         if self.cpu.helps and is_filter_slope(op) and can_be_tied(inputs[0]) and can_be_tied(inputs[2]):
             first, slope = inputs[0], inputs[2]
             inputs[0] = self._ties.tie(first, [slope], self.scope)  # it is transposed: a copy anyhow
-            if self.tied is Tied.HELD:  # or its copy is made while the value is still computed again
+            if self.tied is WaitPolicy.HELD:  # or its copy is made while the value is still computed again
                 inputs[2] = self._ties.tie(slope, [first], self.scope)
         if self._gate.waits(node, op):
             number = self._operand(member, inputs, largest=False)
@@ -161,12 +161,12 @@ class _TiedEmitter(Copies):
 
     def _tie(self, member: int, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         """Return ``inputs`` with one of them tied to the step before."""
-        number = self._operand(member, inputs, largest=self.tied is Tied.VALUES)
+        number = self._operand(member, inputs, largest=self.tied is WaitPolicy.VALUES)
         if number is None or self.before is None:
             return inputs
         value = inputs[number]
         inputs[number] = tied = self._ties.tie(value, [self.before], self.scope)
-        if self.tied is Tied.VALUES:
+        if self.tied is WaitPolicy.VALUES:
             name = self.original.get(value.name, value.name)
             self.late[name], self.original[tied.name] = tied, name
         return inputs

@@ -21,13 +21,13 @@ from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress, Report
 from checkmate.tf.xla.compiled import StepCompilation
 from checkmate.tf.xla.memory import XlaMemory
-from checkmate.tf.xla.ties import Tied, usual_ways, ways_to_order, ways_to_tie
+from checkmate.tf.xla.ties import WaitPolicy, usual_ways, ways_to_order, ways_to_tie
 from checkmate.units import format_bytes, format_bytes_up
 
 _NEAR_ORDER = 1.6  # of the room: a mixer's plain order took 0.77 of that where all steps wait
 _HOLDING = 0.1  # of the step: where all steps wait it took 3 to 15 % more, whatever was computed again
 
-Compile = Callable[[Schedule, Tied], StepCompilation]
+Compile = Callable[[Schedule, WaitPolicy], StepCompilation]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class XlaAttempt:
     """
 
     schedule: Schedule
-    tied: Tied
+    tied: WaitPolicy
     extra_steps: int
     overhead: float
     memory: XlaMemory
@@ -82,9 +82,9 @@ class XlaFit:
         return None if self.chosen is None else self.chosen.schedule
 
     @property
-    def tied(self) -> Tied:
+    def tied(self) -> WaitPolicy:
         """Return which steps of the chosen schedule wait."""
-        return Tied.RUNS if self.chosen is None else self.chosen.tied
+        return WaitPolicy.RUNS if self.chosen is None else self.chosen.tied
 
     @property
     def overhead(self) -> float:
@@ -144,9 +144,9 @@ def fit_compiled(
     seconds = [plain.seconds]
     fixed = plain.memory.peak_bytes - plain.memory.temp_bytes
     room = max(1, budget_bytes - fixed)
-    tried: list[Compiled[Tied, XlaMemory]] = []
+    tried: list[Compiled[WaitPolicy, XlaMemory]] = []
 
-    def compiled(schedule: Schedule, tied: Tied) -> tuple[XlaMemory, int]:
+    def compiled(schedule: Schedule, tied: WaitPolicy) -> tuple[XlaMemory, int]:
         number = f"compiling attempt {len(seconds)} of {most} at most with XLA"
         report(Progress("compile", message=f"{number}; the plain step took {plain.seconds:.0f} s"))
         made = compile(_of(graph, schedule), tied)
@@ -174,10 +174,10 @@ def fit_compiled(
 
 def _compiler(
     graph: Graph,
-    compiled: Callable[[Schedule, Tied], tuple[XlaMemory, int]],
+    compiled: Callable[[Schedule, WaitPolicy], tuple[XlaMemory, int]],
     solving: Solving,
     report: Report,
-) -> Compiler[Tied, XlaMemory]:
+) -> Compiler[WaitPolicy, XlaMemory]:
     def solved(asked: int) -> Schedule | None:
         report(Progress("solve", message=f"solving for {format_bytes(asked)}"))
         return solving.solve(graph, asked)
@@ -193,7 +193,7 @@ def _compiler(
         whole=partial(solving.whole, graph),
         near_order=_NEAR_ORDER,
         says_least=True,
-        extra=lambda tied: _HOLDING if tied is Tied.ALL else 0.0,
+        extra=lambda tied: _HOLDING if tied is WaitPolicy.ALL else 0.0,
     )
 
 
@@ -203,7 +203,7 @@ def _rate(graph: Graph, plain: XlaMemory) -> float:
     return max(1, plain.temp_bytes) / max(1, everything)
 
 
-def _attempt(graph: Graph, each: Compiled[Tied, XlaMemory]) -> XlaAttempt:
+def _attempt(graph: Graph, each: Compiled[WaitPolicy, XlaMemory]) -> XlaAttempt:
     overhead = each.cost / graph.base_cost - 1 if graph.base_cost else 0.0
     extra = len(each.schedule.steps) - graph.n
     return XlaAttempt(_of(graph, each.schedule), each.way, extra, overhead, each.made)

@@ -11,7 +11,7 @@ from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.xla.gates import ends, ends_first
 from checkmate.tf.xla.pins import Instance, held_results, small_results
 from checkmate.tf.xla.pooling import compared_slope, windows_of
-from checkmate.tf.xla.ties import Tied, Ties, can_be_tied
+from checkmate.tf.xla.ties import Ties, WaitPolicy, can_be_tied
 
 
 def can_add_late(op: tf.Operation) -> bool:
@@ -58,19 +58,19 @@ class ForCpu:
         return value in self.small or (value, position) in self.held
 
 
-def help_for(folded: FoldedStep, steps: Sequence[int], tied: Tied, *, compiled: bool = True) -> ForCpu:
+def help_for(folded: FoldedStep, steps: Sequence[int], tied: WaitPolicy, *, compiled: bool = True) -> ForCpu:
     """Return what to do for a schedule: nothing, where it is not for a CPU.
 
     Gradients come first and are waited for only where that is asked for: a ResNet took 6 % more time so.
     """
     everywhere = range(len(steps))
-    if folded.graph.device_kind != "cpu" or tied is Tied.NONE:
+    if folded.graph.device_kind != "cpu" or tied is WaitPolicy.NONE:
         return ForCpu(everywhere)
     small = small_results(folded)
-    if tied in (Tied.RUNS, Tied.ALL):
+    if tied in (WaitPolicy.RUNS, WaitPolicy.ALL):
         return ForCpu(everywhere, small, helps=True, rewrites=compiled)
     last = ends(folded.graph)
-    held = held_results(folded, steps) if tied is Tied.HELD else frozenset()
+    held = held_results(folded, steps) if tied is WaitPolicy.HELD else frozenset()
     return ForCpu(ends_first(folded, last, steps), small, held, last, helps=True, rewrites=compiled)
 
 

@@ -21,7 +21,7 @@ from checkmate.ir.graph import Graph
 _BITS = {1: tf.uint8, 2: tf.uint16, 4: tf.uint32, 8: tf.uint64}  # by the bytes of an element
 
 
-class Tied(Enum):
+class WaitPolicy(Enum):
     """Which steps wait for those before them.
 
     Recomputations do, or XLA would merge them away. Each run of them waits once (``RUNS``), or each of them
@@ -46,10 +46,10 @@ class Tied(Enum):
     @property
     def once(self) -> bool:
         """Return whether a run of recomputations waits once."""
-        return self in (Tied.RUNS, Tied.GATED, Tied.VALUES, Tied.HELD)
+        return self in (WaitPolicy.RUNS, WaitPolicy.GATED, WaitPolicy.VALUES, WaitPolicy.HELD)
 
 
-def ways_to_tie(graph: Graph) -> tuple[Tied, ...]:
+def ways_to_tie(graph: Graph) -> tuple[WaitPolicy, ...]:
     """Return the ways to try, in their order.
 
     For a convolution's gradient XLA transposes what was convolved, for a CPU. Where the value itself waits,
@@ -58,26 +58,35 @@ def ways_to_tie(graph: Graph) -> tuple[Tied, ...]:
     """
     convolved = any("Conv" in op.type for op in graph.ops)
     if graph.device_kind != "cpu":
-        return (Tied.RUNS, *((Tied.VALUES,) if convolved else ()), Tied.RECOMPUTED, Tied.ALL)
-    own = (Tied.VALUES, Tied.HELD) if convolved else ()
-    return (Tied.RUNS, Tied.GATED, *own, Tied.RECOMPUTED, Tied.ALL)
+        return (
+            WaitPolicy.RUNS,
+            *((WaitPolicy.VALUES,) if convolved else ()),
+            WaitPolicy.RECOMPUTED,
+            WaitPolicy.ALL,
+        )
+    own = (WaitPolicy.VALUES, WaitPolicy.HELD) if convolved else ()
+    return (WaitPolicy.RUNS, WaitPolicy.GATED, *own, WaitPolicy.RECOMPUTED, WaitPolicy.ALL)
 
 
-def ways_to_order(graph: Graph) -> tuple[Tied, ...]:
+def ways_to_order(graph: Graph) -> tuple[WaitPolicy, ...]:
     """Return the ways that change what a step takes without recomputation."""
-    return (Tied.RUNS, Tied.GATED, Tied.ALL) if graph.device_kind == "cpu" else (Tied.ALL,)
+    return (
+        (WaitPolicy.RUNS, WaitPolicy.GATED, WaitPolicy.ALL)
+        if graph.device_kind == "cpu"
+        else (WaitPolicy.ALL,)
+    )
 
 
-def why_less(tied: Tied) -> str:
+def why_less(tied: WaitPolicy) -> str:
     """Say why a step takes less in which nothing is recomputed."""
-    if tied is Tied.ALL:
+    if tied is WaitPolicy.ALL:
         return "all steps run in their order"
     return "ops are put to XLA so that it holds less"
 
 
 def usual_ways(graph: Graph) -> int:
     """Return how many of the ways are tried for each schedule."""
-    return 3 if Tied.HELD in ways_to_tie(graph) else 2
+    return 3 if WaitPolicy.HELD in ways_to_tie(graph) else 2
 
 
 @dataclass(eq=False)

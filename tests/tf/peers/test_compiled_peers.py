@@ -29,7 +29,7 @@ from checkmate.tf.measure.compiled_memory import compiled_memory
 from checkmate.tf.peers.compiled import compare_compiled_peers, compile_peer, time_compiled_peers
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.xla.emission import XlaEmission
-from checkmate.tf.xla.ties import Tied
+from checkmate.tf.xla.ties import WaitPolicy
 
 MIB = 2**20
 MODELS = """
@@ -78,7 +78,7 @@ def everything_twice(step: FoldedStep) -> dict[str, Any]:
     backward = next(number for number, op in enumerate(graph.ops) if op.phase.value == "backward")
     again = [number for number in range(backward) if graph.ops[number].recomputable]
     steps = Schedule.of(graph, [*range(backward), *again, *range(backward, graph.n)]).steps.tolist()
-    return {"steps": steps, "xla": XlaEmission(Tied.RECOMPUTED).to_json()}
+    return {"steps": steps, "xla": XlaEmission(WaitPolicy.RECOMPUTED).to_json()}
 
 
 @pytest.mark.heavy

@@ -22,7 +22,7 @@ from checkmate.tf.trace.op_kinds import LIGHT_BYTES
 from checkmate.tf.training.trace import live_step, step_of_fit
 from checkmate.tf.xla.compiled import compile_step
 from checkmate.tf.xla.emit import tied_step
-from checkmate.tf.xla.ties import Tied
+from checkmate.tf.xla.ties import WaitPolicy
 from tests.tf.xla.networks import NETWORKS
 
 pytestmark = pytest.mark.heavy  # whole networks are traced
@@ -149,7 +149,7 @@ def test_logits_live_beside_their_gradient() -> None:
 
     logits = 1024 * 2048 * 4
     assert peak(folded) < 1.1 * logits and peak(found) >= 2 * logits
-    emitted = tied_step(found, Schedule.plain(found.graph), tied=Tied.RUNS)
+    emitted = tied_step(found, Schedule.plain(found.graph), tied=WaitPolicy.RUNS)
     taken = compile_step(lambda *given: emitted(*given).loss, layout.specs).memory.temp_bytes
     assert 2 * logits <= taken <= 1.05 * peak(found)
 
@@ -184,7 +184,7 @@ def test_xla_takes_no_more_for_the_plain_order_of_fusions(folded: FoldedStep) ->
     specs = [*folded.traced.loaded.input_specs, *folded.traced.loaded.label_specs]
 
     def temporaries(step: FoldedStep) -> int:
-        emitted = tied_step(step, Schedule.plain(step.graph), tied=Tied.RUNS)
+        emitted = tied_step(step, Schedule.plain(step.graph), tied=WaitPolicy.RUNS)
         return compile_step(lambda *given: emitted(*given).loss, specs).memory.temp_bytes
 
     found = fused(folded)

@@ -20,7 +20,7 @@ from checkmate.tf.training.measure import restored
 from checkmate.tf.training.trace import KerasStep, live_step
 from checkmate.tf.xla.compiled import compile_step
 from checkmate.tf.xla.emit import tied_step
-from checkmate.tf.xla.ties import Tied
+from checkmate.tf.xla.ties import WaitPolicy
 from tests.tf.xla.networks import NETWORKS
 
 
@@ -62,13 +62,13 @@ def temp_bytes(step: KerasStep, schedule: Schedule, **options: Any) -> int:
     return compile_step(body, step.layout.specs).memory.temp_bytes
 
 
-def temps_by(name: str, schedule: Schedule, *ways: Tied) -> list[int]:
+def temps_by(name: str, schedule: Schedule, *ways: WaitPolicy) -> list[int]:
     """Return the temporaries of a network's schedule in several ways."""
     return [temp_bytes(traced(name)[0], schedule, tied=tied) for tied in ways]
 
 
 def run(
-    name: str, schedule: Schedule, tied: Tied, policy: str = "float32"
+    name: str, schedule: Schedule, tied: WaitPolicy, policy: str = "float32"
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Return loss and gradients of one compiled step, and what it leaves."""
     step, tensors = traced(name, policy)

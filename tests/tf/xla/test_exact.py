@@ -14,7 +14,7 @@ from checkmate.progress import never, silent
 from checkmate.request import ModelRequest, Target
 from checkmate.tf.costs import session
 from checkmate.tf.xla.emission import XlaEmission
-from checkmate.tf.xla.ties import Tied, ways_to_tie
+from checkmate.tf.xla.ties import WaitPolicy, ways_to_tie
 from tests.benchmarks import xla_networks
 from tests.graphs_strategies import random_steps
 from tests.tf.task_process import TaskProcess
@@ -31,7 +31,7 @@ def test_no_way_to_wait_changes_a_bit(name: str, process: TaskProcess) -> None:
     graph = session.prepare(request, report=silent, cancelled=never).graph
     assert graph.metadata["fused"]
     ways = ways_to_tie(graph)
-    assert {Tied.GATED, Tied.VALUES, Tied.HELD} <= {*ways}
+    assert {WaitPolicy.GATED, WaitPolicy.VALUES, WaitPolicy.HELD} <= {*ways}
     for seed, tied in enumerate(ways):
         steps = random_steps(Random(seed), graph)
         assert len(steps) > graph.n

@@ -27,7 +27,7 @@ from checkmate.solvers.problem import SolveOptions
 from checkmate.tf.xla.compiled import StepCompilation
 from checkmate.tf.xla.fit import Solving, XlaFit, fit_compiled
 from checkmate.tf.xla.memory import XlaMemory
-from checkmate.tf.xla.ties import Tied, ways_to_order
+from checkmate.tf.xla.ties import WaitPolicy, ways_to_order
 
 FIXED = 1000
 
@@ -48,9 +48,9 @@ def _fit(
     plain = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
     asked: list[int] = []
 
-    def compiled(schedule: Schedule, tied: Tied) -> StepCompilation:
+    def compiled(schedule: Schedule, tied: WaitPolicy) -> StepCompilation:
         taken = rate * (simulate(graph, schedule).peak_bytes - graph.fixed_bytes)
-        return _compilation(max(floor, taken) * (all_tied if tied is Tied.ALL else 1.0))
+        return _compilation(max(floor, taken) * (all_tied if tied is WaitPolicy.ALL else 1.0))
 
     fit = fit_compiled(
         graph,
@@ -104,7 +104,7 @@ def test_where_nothing_fits_the_search_ends_and_says_so() -> None:
     fit, asked = _fit(graph, 0.5, 1.0, floor=0.9 * plain)
     assert not fit.fits
     assert fit.memory.peak_bytes <= fit.plain.peak_bytes
-    assert len(fit.attempts) <= MOST_SCHEDULES + len(Tied)  # the smallest is tried in all ways
+    assert len(fit.attempts) <= MOST_SCHEDULES + len(WaitPolicy)  # the smallest is tried in all ways
     assert len(asked) <= 2 * MOST_SCHEDULES
 
 
@@ -112,21 +112,21 @@ def test_where_nothing_else_fits_all_steps_are_tied() -> None:
     graph = _long_chain()
     plain = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
     fit, _ = _fit(graph, 0.55, 1.0, floor=0.6 * plain, all_tied=0.8)
-    assert fit.fits and fit.tied is Tied.ALL and fit.extra_steps
-    assert [each.tied for each in fit.attempts].count(Tied.ALL) == 1  # the plain order is too far over
+    assert fit.fits and fit.tied is WaitPolicy.ALL and fit.extra_steps
+    assert [each.tied for each in fit.attempts].count(WaitPolicy.ALL) == 1  # the plain order is too far over
 
 
 def test_where_the_order_alone_keeps_the_budget_nothing_is_recomputed() -> None:
     graph = _long_chain()
     plain = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
     fit, _ = _fit(graph, 0.7, 1.0, floor=0.9 * plain, all_tied=0.5)
-    assert fit.fits and fit.tied is Tied.ALL
+    assert fit.fits and fit.tied is WaitPolicy.ALL
     assert (fit.overhead, fit.extra_steps) == (0.0, 0)
     assert [each.tied for each in fit.attempts][:3] == [*ways_to_order(graph)]
     helped, asked = _fit(graph, 0.7, 0.65)
     assert helped.fits and helped.tied is ways_to_order(graph)[0] and not asked
     cheaper, asked = _fit(graph, 0.9, 1.0, all_tied=0.5)  # than to let all steps wait
-    assert asked and cheaper.fits and cheaper.tied is Tied.RUNS and 0 < cheaper.overhead < 0.1
+    assert asked and cheaper.fits and cheaper.tied is WaitPolicy.RUNS and 0 < cheaper.overhead < 0.1
     hopeless, _ = _fit(_long_chain(), 0.3, 0.5)
     assert all(each.extra_steps for each in hopeless.attempts)  # a graph of three times the room
 
@@ -216,7 +216,7 @@ class _AnswersOnce:
 def test_what_was_compiled_for_more_is_known_where_less_is_wanted() -> None:
     graph = _long_chain()
 
-    def compiled(schedule: Schedule, tied: Tied = Tied.RECOMPUTED) -> StepCompilation:
+    def compiled(schedule: Schedule, tied: WaitPolicy = WaitPolicy.RECOMPUTED) -> StepCompilation:
         return _compilation(simulate(graph, schedule).peak_bytes)
 
     loaded = SimpleNamespace(traced=SimpleNamespace(loaded=SimpleNamespace(name="any")))
@@ -247,7 +247,7 @@ def test_what_a_graph_that_counts_less_gave_is_told_of_the_steps_own() -> None:
     loose = _long_chain()
     tight = _with_scratch(loose, 600)
 
-    def compiled(schedule: Schedule, tied: Tied = Tied.RECOMPUTED) -> StepCompilation:
+    def compiled(schedule: Schedule, tied: WaitPolicy = WaitPolicy.RECOMPUTED) -> StepCompilation:
         return _compilation(simulate(loose, Schedule.of(loose, schedule.steps)).peak_bytes)
 
     loaded = SimpleNamespace(traced=SimpleNamespace(loaded=SimpleNamespace(name="any")))
@@ -287,7 +287,7 @@ def test_what_compiles_slowly_is_told_of_once_before_schedules_are_compiled(
     graph, said = _long_chain(), list[str]()
     compiled: list[int] = []
 
-    def compile_it(schedule: Schedule, tied: Tied) -> StepCompilation:
+    def compile_it(schedule: Schedule, tied: WaitPolicy) -> StepCompilation:
         compiled.append(len(said))
         return _compilation(1.0)
 

@@ -18,7 +18,7 @@ from checkmate.tf.xla.gates import ends, ends_first
 from checkmate.tf.xla.kinds import is_filter_slope, is_product
 from checkmate.tf.xla.on_cpu import help_for
 from checkmate.tf.xla.pins import held_results, small_results
-from checkmate.tf.xla.ties import Tied, ways_to_order, ways_to_tie
+from checkmate.tf.xla.ties import WaitPolicy, ways_to_order, ways_to_tie
 from tests.graphs_strategies import random_steps
 from tests.tf.xla.steps import run, solved, temp_bytes, temps_by, traced
 
@@ -34,7 +34,7 @@ def _of_a_gpu(folded: FoldedStep) -> FoldedStep:
     return dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, device=device))
 
 
-def _emitted(folded: FoldedStep, specs: Any, tied: Tied) -> list[str]:
+def _emitted(folded: FoldedStep, specs: Any, tied: WaitPolicy) -> list[str]:
     schedule = Schedule.plain(folded.graph)
     body = tf.function(lambda *given: tied_step(folded, schedule, tied=tied)(*given).loss, autograph=False)
     return [op.type for op in body.get_concrete_function(*specs).graph.get_operations()]
@@ -149,14 +149,17 @@ def test_what_stands_for_more_than_it_takes_is_held() -> None:
     assert any("AddV2" in _types(folded, steps[place]) for _, place in found)
 
 
-@pytest.mark.parametrize("tied", [Tied.RUNS, Tied.RECOMPUTED, Tied.ALL])
-def test_a_gpus_steps_are_emitted_without_help(tied: Tied) -> None:
+@pytest.mark.parametrize("tied", [WaitPolicy.RUNS, WaitPolicy.RECOMPUTED, WaitPolicy.ALL])
+def test_a_gpus_steps_are_emitted_without_help(tied: WaitPolicy) -> None:
     step, _ = traced("transformer")
     elsewhere = _of_a_gpu(step.folded)
     assert "StatelessIf" in _emitted(step.folded, step.layout.specs, tied)
     assert "StatelessIf" not in _emitted(elsewhere, step.layout.specs, tied)
-    assert help_for(elsewhere, [0, 1, 2], tied) == help_for(step.folded, [0, 1, 2], Tied.NONE)
-    assert not {Tied.GATED, Tied.HELD} & {*ways_to_tie(elsewhere.graph), *ways_to_order(elsewhere.graph)}
+    assert help_for(elsewhere, [0, 1, 2], tied) == help_for(step.folded, [0, 1, 2], WaitPolicy.NONE)
+    assert not {WaitPolicy.GATED, WaitPolicy.HELD} & {
+        *ways_to_tie(elsewhere.graph),
+        *ways_to_order(elsewhere.graph),
+    }
 
 
 @pytest.mark.parametrize("compiled", [True, False])
@@ -168,8 +171,8 @@ def test_pooling_is_compared_only_where_it_is_compiled(compiled: bool) -> None:
     assert [op.type for op in made].count("MaxPoolGrad") == (0 if compiled else 2)
 
 
-@pytest.mark.parametrize("tied", [Tied.RUNS, Tied.HELD])
-def test_each_filters_gradient_waits_for_its_slope(tied: Tied) -> None:
+@pytest.mark.parametrize("tied", [WaitPolicy.RUNS, WaitPolicy.HELD])
+def test_each_filters_gradient_waits_for_its_slope(tied: WaitPolicy) -> None:
     """See, too, that the slope waits for the value, where results are held."""
     step, _ = traced("convolved")
     emitted = tied_step(step.folded, Schedule.plain(step.graph), tied=tied)
@@ -180,8 +183,8 @@ def test_each_filters_gradient_waits_for_its_slope(tied: Tied) -> None:
     for op in filters:
         assert op.inputs[0].op.type == "SelectV2"
         slope, value = op.inputs[2], op.inputs[0].op.inputs[1]
-        assert (slope.op.type == "SelectV2" and _waits_for(slope, value)) is (tied is Tied.HELD)
-        assert _waits_for(op.inputs[0], slope.op.inputs[1] if tied is Tied.HELD else slope)
+        assert (slope.op.type == "SelectV2" and _waits_for(slope, value)) is (tied is WaitPolicy.HELD)
+        assert _waits_for(op.inputs[0], slope.op.inputs[1] if tied is WaitPolicy.HELD else slope)
 
 
 def _waits_for(selected: tf.Tensor, value: tf.Tensor) -> bool:
@@ -196,23 +199,25 @@ def _waits_for(selected: tf.Tensor, value: tf.Tensor) -> bool:
 @pytest.mark.parametrize(
     ("name", "tied", "most"),
     [
-        ("convolved", Tied.RUNS, 0.72),  # 0.68
-        ("convolved", Tied.GATED, 0.65),  # 0.62
-        ("pooled", Tied.RUNS, 0.5),
-        ("transformer", Tied.RUNS, 0.97),
-        ("transformer", Tied.GATED, 0.96),
+        ("convolved", WaitPolicy.RUNS, 0.72),  # 0.68
+        ("convolved", WaitPolicy.GATED, 0.65),  # 0.62
+        ("pooled", WaitPolicy.RUNS, 0.5),
+        ("transformer", WaitPolicy.RUNS, 0.97),
+        ("transformer", WaitPolicy.GATED, 0.96),
     ],
 )
-def test_the_plain_order_takes_less_and_is_the_same_to_the_bit(name: str, tied: Tied, most: float) -> None:
+def test_the_plain_order_takes_less_and_is_the_same_to_the_bit(
+    name: str, tied: WaitPolicy, most: float
+) -> None:
     step, _ = traced(name)
     plain = Schedule.plain(step.graph)
-    assert temp_bytes(step, plain, tied=tied) < most * temp_bytes(step, plain, tied=Tied.NONE)
-    for before, after in zip(run(name, plain, Tied.NONE), run(name, plain, tied), strict=True):
+    assert temp_bytes(step, plain, tied=tied) < most * temp_bytes(step, plain, tied=WaitPolicy.NONE)
+    for before, after in zip(run(name, plain, WaitPolicy.NONE), run(name, plain, tied), strict=True):
         for one, other in zip(before, after, strict=True):
             assert np.array_equal(one, other)
 
 
 @pytest.mark.heavy
 def test_held_results_take_less_where_most_is_computed_again() -> None:
-    gated, held = temps_by("convolved", solved("convolved", 0.44), Tied.GATED, Tied.HELD)
+    gated, held = temps_by("convolved", solved("convolved", 0.44), WaitPolicy.GATED, WaitPolicy.HELD)
     assert held < 0.95 * gated

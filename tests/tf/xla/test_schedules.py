@@ -19,7 +19,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.solvers.baselines.whole import whole_segments
 from checkmate.tf.xla.compiled import compile_step
 from checkmate.tf.xla.emit import tied_step
-from checkmate.tf.xla.ties import Tied, ways_to_tie
+from checkmate.tf.xla.ties import WaitPolicy, ways_to_tie
 from tests.graphs_strategies import random_steps
 from tests.tf.xla.steps import run, solved, temp_bytes, temps_by, traced
 
@@ -34,7 +34,7 @@ def test_temporaries_fall_with_the_schedule_and_only_with_ties(name: str) -> Non
     # With batch norms the plain order requests more than XLA takes, and half of it is nearly the least.
     shares = (0.6, 0.5) if name == "normalized" else (0.75, 0.45)
     found = [temp_bytes(step, solved(name, share)) for share in shares]
-    untied = temp_bytes(step, solved(name, shares[1]), tied=Tied.NONE)
+    untied = temp_bytes(step, solved(name, shares[1]), tied=WaitPolicy.NONE)
     assert found[0] < plain
     assert found[1] < 0.75 * plain
     assert found[1] < 0.8 * untied
@@ -42,18 +42,18 @@ def test_temporaries_fall_with_the_schedule_and_only_with_ties(name: str) -> Non
 
 @pytest.mark.heavy
 def test_runs_that_wait_once_take_less() -> None:
-    once, each = temps_by("dense", solved("dense", 0.14), Tied.GATED, Tied.RECOMPUTED)
+    once, each = temps_by("dense", solved("dense", 0.14), WaitPolicy.GATED, WaitPolicy.RECOMPUTED)
     assert once < 0.95 * each
 
 
 @pytest.mark.heavy
 def test_values_that_wait_take_less_where_they_are_convolved() -> None:
     step, _ = traced("convolved")
-    assert ways_to_tie(step.graph)[:3] == (Tied.RUNS, Tied.GATED, Tied.VALUES)
-    assert Tied.VALUES not in ways_to_tie(traced("dense")[0].graph)
+    assert ways_to_tie(step.graph)[:3] == (WaitPolicy.RUNS, WaitPolicy.GATED, WaitPolicy.VALUES)
+    assert WaitPolicy.VALUES not in ways_to_tie(traced("dense")[0].graph)
     whole = whole_segments(step.graph, simulate(step.graph, Schedule.plain(step.graph)).peak_bytes)
     schedule = min(whole, key=lambda each: each.peak_bytes or 0).require_schedule()
-    gated, value = temps_by("convolved", schedule, Tied.GATED, Tied.VALUES)
+    gated, value = temps_by("convolved", schedule, WaitPolicy.GATED, WaitPolicy.VALUES)
     assert value < 0.95 * gated
 
 
@@ -61,23 +61,25 @@ def test_values_that_wait_take_less_where_they_are_convolved() -> None:
 @pytest.mark.parametrize(
     ("name", "policy", "tied"),
     [
-        *((name, "float32", Tied.RUNS) for name in ALL),
-        ("transformer", "mixed_bfloat16", Tied.RUNS),
-        ("dense", "float32", Tied.RECOMPUTED),
-        ("transformer", "float32", Tied.GATED),
-        ("convolved", "float32", Tied.VALUES),
-        ("convolved", "float32", Tied.HELD),
+        *((name, "float32", WaitPolicy.RUNS) for name in ALL),
+        ("transformer", "mixed_bfloat16", WaitPolicy.RUNS),
+        ("dense", "float32", WaitPolicy.RECOMPUTED),
+        ("transformer", "float32", WaitPolicy.GATED),
+        ("convolved", "float32", WaitPolicy.VALUES),
+        ("convolved", "float32", WaitPolicy.HELD),
     ],
 )
-def test_loss_gradients_and_state_are_those_of_the_plain_step(name: str, policy: str, tied: Tied) -> None:
+def test_loss_gradients_and_state_are_those_of_the_plain_step(
+    name: str, policy: str, tied: WaitPolicy
+) -> None:
     step, _ = traced(name, policy)
-    plain, plain_state = run(name, Schedule.plain(step.graph), Tied.NONE, policy)
+    plain, plain_state = run(name, Schedule.plain(step.graph), WaitPolicy.NONE, policy)
     scheduled, state = run(name, solved(name, 0.5, policy), tied, policy)
     largest = max(float(np.linalg.norm(each)) for each in plain[1:])
     # XLA rounds at other places where it fuses other ops: bfloat16, and sums that read what is held. Before a
     # batch norm a bias has no gradient but what is rounded.
-    close = 1e-2 if policy != "float32" else 5e-6 if tied is Tied.HELD else 1e-6
-    least = (1e-1 if tied is Tied.HELD else 1e-2) * largest
+    close = 1e-2 if policy != "float32" else 5e-6 if tied is WaitPolicy.HELD else 1e-6
+    least = (1e-1 if tied is WaitPolicy.HELD else 1e-2) * largest
     for before, after in zip(plain + plain_state, scheduled + state, strict=True):
         error = float(np.linalg.norm(after - before))
         assert error <= close * max(float(np.linalg.norm(before)), least)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from checkmate.memory.meter_aim import USED, WORTH, MeterAim, Shot
+from checkmate.memory.meter_aim import USED, WORTH, Attempt, MeterAim
 
 ROOM = 10_000
 Meter = Callable[[int], int]
@@ -26,7 +26,9 @@ def cost(requested: int) -> float:
     return 1.0 + max(0, 12_000 - requested) / 20_000
 
 
-def play(meter: Meter, target: int, *, rate: float = 1.15, least: int = 3000) -> tuple[list[Shot], MeterAim]:
+def play(
+    meter: Meter, target: int, *, rate: float = 1.15, least: int = 3000
+) -> tuple[list[Attempt], MeterAim]:
     """Return all shots until the aim is settled, and the aim."""
     aim, shots = MeterAim(ROOM, target, rate=rate, base_cost=1.0), []
     for _ in range(30):
@@ -35,7 +37,7 @@ def play(meter: Meter, target: int, *, rate: float = 1.15, least: int = 3000) ->
         if aim.target < least:
             aim.found_nothing()
             continue
-        shots.append(Shot(aim.target, aim.target, meter(aim.target), cost(aim.target)))
+        shots.append(Attempt(aim.target, aim.target, meter(aim.target), cost(aim.target)))
         aim.took(shots[-1])
     assert aim.settled
     return shots, aim
@@ -59,13 +61,13 @@ def test_it_is_the_same_each_time() -> None:
 
 def test_no_memory_is_spent_where_the_cost_cannot_fall() -> None:
     aim = MeterAim(ROOM, 5000, rate=1.0, base_cost=1.0)
-    aim.took(Shot(5000, 5000, 5200, 1.0 + WORTH / 2))
+    aim.took(Attempt(5000, 5000, 5200, 1.0 + WORTH / 2))
     assert aim.settled and aim.fitted
 
 
 def test_a_dear_schedule_far_below_the_room_is_not_the_end() -> None:
     aim = MeterAim(ROOM, 5000, rate=1.0, base_cost=1.0)
-    aim.took(Shot(5000, 5000, 5200, 1.2))
+    aim.took(Attempt(5000, 5000, 5200, 1.2))
     assert not aim.settled and 9000 < aim.target <= ROOM
 
 

@@ -14,7 +14,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.bfc import Bfc, Request
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
-from checkmate.memory.step_requests import Before, StepRequests
+from checkmate.memory.step_requests import InitialAllocations, StepRequests
 from checkmate.solvers.addresses.arrange import Allocator, arrange
 from tests.graph_requests import requests_of_graph
 from tests.graphs_strategies import random_graph, random_steps
@@ -33,7 +33,7 @@ def requests(graph: Graph, steps: list[int]) -> StepRequests:
     return requests_of_graph(graph, schedule, simulate(graph, schedule))
 
 
-def by_replica(found: StepRequests, before: Before, runs: int) -> tuple[int, int]:
+def by_replica(found: StepRequests, before: InitialAllocations, runs: int) -> tuple[int, int]:
     """Return the peak and the missing bytes of Python's own allocator."""
     allocator = Bfc(before.capacity)
     allocator.play(before.requests)
@@ -64,7 +64,7 @@ def test_compiled_code_shows_what_the_replica_shows(capacity: int | None) -> Non
     for seed in range(80):
         graph = scaled(training_dag(seed, 12))
         steps = random_steps(Random(seed), graph)
-        found, before = requests(graph, steps), Before(history(Random(seed)), capacity)
+        found, before = requests(graph, steps), InitialAllocations(history(Random(seed)), capacity)
         shown = Allocator(found, before).shown(runs=3)
         assert (shown.bytes, shown.missing) == by_replica(found, before, 3)
         wasted += shown.bytes > found.requested_peak() + sum(
@@ -81,7 +81,7 @@ def test_it_is_valid_never_worse_and_the_same_each_time() -> None:
         if any(graph.alias_of[output] >= 0 for op in graph.ops for output, _ in op.takes_over):
             continue
         steps = random_steps(Random(seed), graph)
-        found, before = requests(graph, steps), Before(history(Random(seed)))
+        found, before = requests(graph, steps), InitialAllocations(history(Random(seed)))
         arranged = arrange(found, before, moves=200, seed=seed)
         assert arranged == arrange(found, before, moves=200, seed=seed)
         assert sorted(arranged) == sorted(steps)
@@ -90,9 +90,11 @@ def test_it_is_valid_never_worse_and_the_same_each_time() -> None:
     for seed in range(8):
         graph = scaled(random_layered(seed, 60))
         steps = list(range(graph.n))
-        arranged = arrange(requests(graph, steps), Before(), moves=600, seed=seed)
+        arranged = arrange(requests(graph, steps), InitialAllocations(), moves=600, seed=seed)
         assert check(graph, arranged).valid
-        old, new = (Allocator(requests(graph, each), Before()).shown().bytes for each in (steps, arranged))
+        old, new = (
+            Allocator(requests(graph, each), InitialAllocations()).shown().bytes for each in (steps, arranged)
+        )
         assert new <= old
         better += new < old
     assert better >= 4

@@ -19,7 +19,7 @@ from checkmate.errors import EngineUnavailableError
 from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.sweeps.engine import Engine, open_pool, parse_engine
 from checkmate.sweeps.journal import open_journal, read_journal
-from checkmate.sweeps.run import Swept, run
+from checkmate.sweeps.run import SweepResult, run
 from tests.unit.sweeps import counting
 from tests.unit.sweeps.test_run import variant
 
@@ -46,7 +46,7 @@ def engine(cluster: Any) -> Engine:
     return engine_of(cluster)
 
 
-def answers(swept: Swept) -> dict[str, Any]:
+def answers(swept: SweepResult) -> dict[str, Any]:
     return {key: counting.repeatable(data) for key, data in swept.answers.items()}
 
 

@@ -10,7 +10,7 @@ from PySide6.QtGui import QAction, QActionGroup, QKeySequence
 from PySide6.QtWidgets import QMenu
 from shiboken6 import isValid
 
-from app.actions import ACTIONS, PANELS, Action, Menu, When
+from app.actions import ACTIONS, PANELS, Action, EnabledIf, Menu
 from app.state.constraint_targets import ConstraintKind
 from app.views.window.commands.handlers import Handler, handlers
 
@@ -85,9 +85,9 @@ def _qt_action(window: MainWindow, entry: Action, run: Handler) -> QAction:
     Qt's undo stack enables its own two, and adds to their words what they undo.
     """
     stack = window.what_ifs.stack
-    if entry.when is When.CAN_UNDO:
+    if entry.when is EnabledIf.CAN_UNDO:
         made = stack.createUndoAction(window, entry.words)
-    elif entry.when is When.CAN_REDO:
+    elif entry.when is EnabledIf.CAN_REDO:
         made = stack.createRedoAction(window, entry.words)
     else:
         made = QAction(entry.words, window)
@@ -103,9 +103,9 @@ def _refresh(window: MainWindow, made: Mapping[str, QAction]) -> None:
     """Enable and check what depends on the selection and on the constraints."""
     what_ifs, constraints = window.what_ifs, window.session.exploration.constraints
     allowed = {
-        When.CAN_KEEP: what_ifs.can_switch(ConstraintKind.KEEP),
-        When.CAN_FORBID: what_ifs.can_switch(ConstraintKind.ONCE),
-        When.CONSTRAINED: not constraints.is_empty,
+        EnabledIf.CAN_KEEP: what_ifs.can_switch(ConstraintKind.KEEP),
+        EnabledIf.CAN_FORBID: what_ifs.can_switch(ConstraintKind.ONCE),
+        EnabledIf.CONSTRAINED: not constraints.is_empty,
     }
     for entry in ACTIONS:
         if entry.when in allowed:

@@ -19,17 +19,17 @@ from checkmate.progress import Progress, Report
 from checkmate.request import OnMiss
 from checkmate.tf.models.batch import BatchLayout, Key
 from checkmate.tf.trace.fusions import fused, loose
-from checkmate.tf.training.plans.plan import Ask, PlanRequest
+from checkmate.tf.training.plans.plan import PlanRequest, SolveRequest
 from checkmate.tf.training.trace import LiveStep
 from checkmate.tf.training.wording import tell_plan
 from checkmate.tf.xla.compiled import StepCompilation, compile_step
 from checkmate.tf.xla.costs import costs_for_xla
 from checkmate.tf.xla.fit import Solving, XlaFit, fit_compiled, none_fits, smallest_remedy
-from checkmate.tf.xla.ties import Tied, why_less
+from checkmate.tf.xla.ties import WaitPolicy, why_less
 from checkmate.units import format_bytes, format_bytes_apart, plural
 
 Trace = Callable[[Any, BatchLayout], LiveStep]
-Body = Callable[[BatchLayout, LiveStep | None, Schedule | None, Tied], Callable[..., Any]]
+Body = Callable[[BatchLayout, LiveStep | None, Schedule | None, WaitPolicy], Callable[..., Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +50,9 @@ class CompiledPlan:
         return None if self.fit is None else self.fit.schedule
 
     @property
-    def tied(self) -> Tied:
+    def tied(self) -> WaitPolicy:
         """Return which steps of the schedule wait for those before them."""
-        return Tied.RUNS if self.fit is None else self.fit.tied
+        return WaitPolicy.RUNS if self.fit is None else self.fit.tied
 
 
 class CompiledPlanner:
@@ -114,7 +114,9 @@ class CompiledPlanner:
             raise none_fits(what, fit, f"{smallest_remedy(fit)}, or use a smaller batch")
         return CompiledPlan(layout, step, fit, _sentence(step, fit))
 
-    def _compiled(self, step: LiveStep, schedule: Schedule | None, tied: Tied = Tied.RUNS) -> StepCompilation:
+    def _compiled(
+        self, step: LiveStep, schedule: Schedule | None, tied: WaitPolicy = WaitPolicy.RUNS
+    ) -> StepCompilation:
         return compile_step(self._body(step.layout, step, schedule, tied), step.layout.specs)
 
     def _limit_of(self, step: LiveStep, graph: Graph, plain: StepCompilation, report: Report) -> int:
@@ -136,7 +138,7 @@ class CompiledPlanner:
         return lowered(graph, known.schedule, known.bound_bytes, solve)
 
     def _solved(self, patience: Patience, report: Report, graph: Graph, asked: int) -> Schedule | None:
-        ask = Ask(graph, asked, None, patience.share * self.request.limit_s)
+        ask = SolveRequest(graph, asked, None, patience.share * self.request.limit_s)
         found = self.request.answer(ask, report)
         patience.note(found)
         return self.request.segments(graph, found, report).schedule

@@ -18,7 +18,7 @@ from checkmate.tf.training.plans.plan import PlanRequest
 from checkmate.tf.training.trace import LiveStep
 from checkmate.tf.training.wording import not_planned
 from checkmate.tf.xla.emit import tied_step
-from checkmate.tf.xla.ties import Tied
+from checkmate.tf.xla.ties import WaitPolicy
 
 Plainly = Callable[[BatchLayout], Callable[..., Any]]
 Finish = Callable[[LiveStep, BatchLayout, Sequence[tf.Tensor], Any], Any]
@@ -64,7 +64,7 @@ class CompiledSteps:
         return self._made[key][1]
 
     def _body(
-        self, layout: BatchLayout, step: LiveStep | None, schedule: Schedule | None, tied: Tied
+        self, layout: BatchLayout, step: LiveStep | None, schedule: Schedule | None, tied: WaitPolicy
     ) -> Callable[..., Any]:
         def train(*tensors: tf.Tensor) -> Any:
             if step is None or schedule is None:

@@ -20,7 +20,7 @@ from checkmate.errors import CancelledError
 from checkmate.ir.result import SolveResult
 from checkmate.progress import Cancelled, Report, silent
 from checkmate.tf.models.batch import BatchLayout
-from checkmate.tf.training.plans.plan import Ask
+from checkmate.tf.training.plans.plan import SolveRequest
 from checkmate.tf.training.plans.search import PlanSearch
 
 _NICER = 10  # so much lower is the thread's priority, where the system knows priorities of threads
@@ -37,7 +37,7 @@ class Improvement:
     def __init__(self, search: PlanSearch) -> None:
         self.search = search
         self._asks = search.corrections()
-        self._ask: Ask | None = next(self._asks, None)
+        self._ask: SolveRequest | None = next(self._asks, None)
         self._solving: SolvingThread | None = None
         self._example: list[np.ndarray] = []
 

@@ -37,7 +37,7 @@ Solve = Callable[[Graph, int, Schedule | None, float | None, Report, Cancelled],
 
 
 @dataclass(frozen=True, eq=False)
-class Ask:
+class SolveRequest:
     """What is asked of the solver.
 
     ``target`` are the bytes that ops may request, ``start`` a schedule to begin with. ``seconds``: None: the
@@ -51,7 +51,7 @@ class Ask:
 
 
 @dataclass(frozen=True, eq=False)
-class Least:
+class MinimumMemory:
     """Hold the schedule that requests the fewest bytes of all that are known.
 
     ``bound_bytes``: it is proved that no schedule requests fewer bytes.
@@ -78,7 +78,7 @@ class PlanRequest:
 
     budget: Budget
     solve: Solve
-    least: Callable[[Graph, Report], Least]
+    least: Callable[[Graph, Report], MinimumMemory]
     progress: Callable[[], AbstractContextManager[Report]]
     tell: Callable[[str], None]
     on_miss: OnMiss = OnMiss.CLOSEST
@@ -91,7 +91,7 @@ class PlanRequest:
     whole: Callable[[Graph, int], Sequence[Schedule]] = lambda graph, asked: ()
     limit_s: float = math.inf
 
-    def answer(self, ask: Ask, report: Report, cancelled: Cancelled = never) -> SolveResult:
+    def answer(self, ask: SolveRequest, report: Report, cancelled: Cancelled = never) -> SolveResult:
         return self.solve(ask.graph, ask.target, ask.start, ask.seconds, report, cancelled)
 
 

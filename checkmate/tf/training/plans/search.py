@@ -13,12 +13,20 @@ from checkmate.errors import NoScheduleError
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
-from checkmate.memory.meter_aim import MeterAim, Shot
+from checkmate.memory.meter_aim import Attempt, MeterAim
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress
 from checkmate.request import OnMiss
 from checkmate.tf.training.plans.limit import Limit
-from checkmate.tf.training.plans.plan import FIRST_RATE, HEADROOM, Ask, Least, PlanRequest, StepPlan, foreseen
+from checkmate.tf.training.plans.plan import (
+    FIRST_RATE,
+    HEADROOM,
+    MinimumMemory,
+    PlanRequest,
+    SolveRequest,
+    StepPlan,
+    foreseen,
+)
 from checkmate.tf.training.plans.trials import Trials, TriedStep
 from checkmate.tf.training.wording import impossible, nothing_to_save, sentence_of, what_runs
 from checkmate.units import format_bytes, format_bytes_apart
@@ -47,7 +55,7 @@ class PlanSearch:
         self.trials, self.limit, self.request = trials, limit, request
         self.allowed = limit.bytes
         self.cautious = True
-        self.least: Least | None = None
+        self.least: MinimumMemory | None = None
         self.proved = False
         self._begun: TriedStep | None = None  # the first schedule
         self._came = 0  # what others came to hold after a share was told
@@ -144,7 +152,7 @@ class PlanSearch:
                 return self.plan_of(plain, "it fits, and trains as before")
         return None
 
-    def corrections(self) -> Generator[Ask, SolveResult, None]:
+    def corrections(self) -> Generator[SolveRequest, SolveResult, None]:
         """Ask for schedules and measure them until one fits and uses the budget.
 
         They are solved for on what the ops of the first one took. It goes on until a measured schedule takes
@@ -233,10 +241,10 @@ class PlanSearch:
     def _attempts(self) -> int:
         return _ATTEMPTS_CARRIED if self.trials.carried else _ATTEMPTS
 
-    def _shot(self, tried: TriedStep, target: int) -> Shot:
+    def _shot(self, tried: TriedStep, target: int) -> Attempt:
         own = tried.own_bytes if tried.ran else int(_OVER * self.allowed) - self.trials.held
         requested = tried.requested_bytes(self.trials.graph)
-        return Shot(target, requested, own, self.trials.cost(tried))
+        return Attempt(target, requested, own, self.trials.cost(tried))
 
     def _known(self, schedule: Schedule) -> TriedStep | None:
         """Return what was measured of ``schedule``, or of its like. Its like takes and costs as much."""
@@ -287,7 +295,7 @@ class PlanSearch:
             raise self._impossible(None)
         return schedule
 
-    def _find_least(self) -> Least:
+    def _find_least(self) -> MinimumMemory:
         """Find the schedule that requests the least, as is known now."""
         self.trials.report(Progress("solve", message="solving for the least memory"))
         found = self.request.least(self.trials.graph, self.trials.report)
@@ -302,12 +310,12 @@ class PlanSearch:
     def _run(self, schedule: Schedule, what: str) -> TriedStep:
         return self.trials.run(schedule, what, within=self.allowed)
 
-    def _ask(self, target: int, start: Schedule | None, seconds: float | None, what: str) -> Ask:
+    def _ask(self, target: int, start: Schedule | None, seconds: float | None, what: str) -> SolveRequest:
         graph = self.trials.graph
         self.trials.report(Progress("solve", message=f"solving for {format_bytes(target)} ({what})"))
         if start is not None:
             start = Schedule.of(graph, start.steps.tolist())
-        return Ask(graph, target, start, seconds)
+        return SolveRequest(graph, target, start, seconds)
 
     def _solve(self, target: int, start: Schedule | None, seconds: float | None, what: str) -> SolveResult:
         asked = self._ask(target, start, seconds, what)
