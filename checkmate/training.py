@@ -20,7 +20,7 @@ from checkmate.machine.keras_backend import JAX, require_backend
 from checkmate.machine.stores.plan_folder import default_folder
 from checkmate.machine.stores.plan_store import PlanStore
 from checkmate.pipeline import Following, known_minimum, solve
-from checkmate.pipeline.counted import solve_counted
+from checkmate.pipeline.deterministic_solve import solve_counted
 from checkmate.pipeline.segments import in_segments
 from checkmate.progress import Cancelled, Report, never
 from checkmate.request import OnMiss, Target

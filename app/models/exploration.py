@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from PySide6.QtCore import QObject, Signal
 
+from app.models.clients.display_queue import DisplayQueue
 from app.models.opening.listing import Listing
-from app.models.questions.display_queue import DisplayQueue
 from app.presenters.report.page import ReportContent
 from app.state.knowledge import ListedSchedule, WhatIf, steps_key
 from app.state.own_schedules import restored

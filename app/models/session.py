@@ -13,9 +13,9 @@ from typing import Any
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from app.models.clients.solver_client import SolverClient
 from app.models.exploration import Exploration
 from app.models.opening.opening import Opened, Opening, is_large, read_opened
-from app.models.questions.solver_client import SolverClient
 from app.presenters.commands import OnScreen
 from app.presenters.report.page import html_report
 from app.state.knowledge import ListedSchedule

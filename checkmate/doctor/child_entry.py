@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
         from checkmate.tf.environment import prepare_own_process
 
         prepare_own_process()
-        from checkmate.tf.look import look
+        from checkmate.tf.probe import look
 
         look(tell.stage)
     elif what == "import":

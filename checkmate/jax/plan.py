@@ -31,7 +31,7 @@ from checkmate.jax.ways import Way, ways_on
 from checkmate.machine.keras_backend import JAX
 from checkmate.memory.compiling import slow_to_compile
 from checkmate.models.error_text import first_line
-from checkmate.pipeline.following import Following
+from checkmate.pipeline.progress_listener import Following
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.request import OnMiss, Target
 from checkmate.solvers.problem import SolveOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
-from checkmate.pipeline.counted import solve_counted
+from checkmate.pipeline.deterministic_solve import solve_counted
 from checkmate.pipeline.segments import in_segments
 from checkmate.pipeline.solving import solve
 from checkmate.solvers.listeners import SilentListener

@@ -6,7 +6,7 @@ imports TensorFlow or a solver's library only when it needs it.
 """
 
 from checkmate.pipeline.certifying import certify, check_certificate, confirmed
-from checkmate.pipeline.following import Following, FollowingMemory
+from checkmate.pipeline.progress_listener import Following, FollowingMemory
 from checkmate.pipeline.report.records import RunOutcome
 from checkmate.pipeline.solving import (
     Minimum,

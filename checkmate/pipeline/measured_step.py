@@ -21,7 +21,7 @@ from checkmate.tf.allocator.predict import predicted_allocated
 from checkmate.tf.costs import session
 from checkmate.tf.emit.same_step import for_traced_step
 from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
-from checkmate.tf.room import first_region
+from checkmate.tf.memory_check import first_region
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import Budget, format_bytes
 

@@ -26,8 +26,8 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.claims import require_true
-from checkmate.pipeline.following import FollowingMemory, UntilSettled
+from checkmate.pipeline.checks import require_true
+from checkmate.pipeline.progress_listener import FollowingMemory, UntilSettled
 from checkmate.progress import Cancelled, Report, never
 from checkmate.solvers.bounds import WorkingSet, below_minimum, working_set_bound
 from checkmate.solvers.compile.compilation import compile_first

@@ -12,8 +12,8 @@ import numpy as np
 import psutil
 import pytest
 
-from app.models.questions import solver_client
-from app.models.questions.checker_client import Checking
+from app.models.clients import solver_client
+from app.models.clients.checker_client import Checking
 from app.state.knowledge import WhatIf
 from app.state.solve import Aim
 from checkmate.memory.check import check

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from app.models.clients.solver_client import SolverClient
 from app.models.exploration import Exploration
-from app.models.questions.solver_client import SolverClient
 from app.presenters.words.solve_text import of_solve
 from app.state.solve import Aim
 from checkmate.ipc.steps import pack_steps

@@ -12,7 +12,7 @@ import json
 import pytest
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from app.models.questions.input_scale import InputScale
+from app.models.clients.input_scale import InputScale
 from app.presenters.words.input_reach import coming_words, reach_words
 from checkmate.formats.graph import graph_to_json
 from checkmate.graphs.paper import find_network

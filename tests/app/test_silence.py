@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from app.models.clients import checker_client, largest_batch, placing, size_tracer, solver_client
+from app.models.clients.checker_client import Checking
+from app.models.clients.largest_batch import BatchFinder
+from app.models.clients.placing import Placing
+from app.models.clients.size_tracer import SizeTracer
+from app.models.clients.solver_client import SolverClient
 from app.models.exploration import Exploration
-from app.models.questions import checker_client, largest_batch, placing, size_tracer, solver_client
-from app.models.questions.checker_client import Checking
-from app.models.questions.largest_batch import BatchFinder
-from app.models.questions.placing import Placing
-from app.models.questions.size_tracer import SizeTracer
-from app.models.questions.solver_client import SolverClient
 from app.presenters.rows.batch_rows import BatchQuestion
 from app.theme import CurrentTheme, ThemeChoice
 from app.views.playback import film

@@ -13,7 +13,7 @@ from PySide6.QtCore import QPoint, QRect
 from PySide6.QtGui import QColor, QImage, QPainter, QRegion
 from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 
-from app.models.questions import display_queue
+from app.models.clients import display_queue
 from app.state.knowledge import ListedSchedule
 from app.theme import LIGHT
 from app.views.common.paint_turns import PaintTurns

@@ -30,8 +30,8 @@ from checkmate.tf.devices import peak_bytes, reset_peak
 from checkmate.tf.emit.region import fetch_bytes
 from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.measure.step import compiled_step, requests_of, run_step
+from checkmate.tf.memory_check import first_region
 from checkmate.tf.profiler import MemoryEvent, trace_run
-from checkmate.tf.room import first_region
 
 _RUNS = 4
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from app.models.questions import solver_client
+from app.models.clients import solver_client
 from app.views.window.main_window import MainWindow
 from checkmate.formats import write_graph
 from checkmate.graphs.generate import training_dag

@@ -31,7 +31,7 @@ from checkmate.errors import CheckmateError
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.compiling import lowered
-from checkmate.pipeline.counted import solve_counted
+from checkmate.pipeline.deterministic_solve import solve_counted
 from checkmate.pipeline.segments import in_segments
 from checkmate.progress import silent
 from checkmate.request import ModelRequest

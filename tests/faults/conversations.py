@@ -7,7 +7,7 @@ from tests.faults.protocols import Protocol, auto, prove
 from tests.faults.windows import check_elsewhere, explore, find_batch, look_for_less, place_buffers
 
 _CUTS, _WINDOW = "checkmate.solvers.pathcut", "app.workers.process"
-_ASK, _DEVICE = "app.models.questions", "checkmate.workers.device"
+_ASK, _DEVICE = "app.models.clients", "checkmate.workers.device"
 
 PROTOCOLS: dict[str, Protocol] = {
     "prover": Protocol(f"{_CUTS}.child", f"{_CUTS}.in_process", f"{_CUTS}.in_process", prove),

@@ -156,7 +156,7 @@ def trace_sizes(patience: float) -> str:
     for batch in (2, 3):
         profiled(batch)
     kept = application()
-    from app.models.questions.size_tracer import SizeTracer
+    from app.models.clients.size_tracer import SizeTracer
 
     tracer, said = SizeTracer(), list[bytes | str]()
     tracer.traced.connect(said.append)

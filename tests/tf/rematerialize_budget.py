@@ -14,7 +14,7 @@ from keras import layers
 
 import checkmate
 from checkmate.errors import NoScheduleError
-from checkmate.tf import room
+from checkmate.tf import memory_check
 from checkmate.units import parse_bytes
 from tests.tf.rematerialized import FAST, assert_close, conv_model, data, plans, recomputations, within
 
@@ -198,7 +198,7 @@ def test_it_says_so_where_the_plain_step_cannot_be_measured(
     """Leave so little memory to this process that the plain step has no room."""
     x, y = data(16)
     step = checkmate.train_step(conv_model(), "60%", solver="greedy", options=FAST)
-    monkeypatch.setattr(room, "free_bytes", lambda kind: 2**20)
+    monkeypatch.setattr(memory_check, "free_bytes", lambda kind: 2**20)
     caplog.set_level(logging.INFO, "checkmate")
     step.prepare(x, y)
     (line,) = told(capfd)

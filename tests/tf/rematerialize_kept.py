@@ -24,7 +24,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.machine.stores.plan_folder import default_folder
 from checkmate.machine.stores.plan_store import KeptPlan, PlanStore
 from checkmate.solvers.compile.cache import machine_code_file
-from checkmate.tf import room
+from checkmate.tf import memory_check
 from checkmate.tf.models.batch import flatten, flatten_arguments
 from checkmate.tf.training.any_step import AnyStep
 from checkmate.tf.training.measure import StepMeasurement
@@ -393,7 +393,7 @@ def test_without_the_cache_nothing_is_read_or_kept(kept: Run) -> None:
 def test_what_a_passing_shortage_decides_is_not_kept(kept: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check that a kept plan is not used without room, and stays for later."""
     before = {path: path.read_bytes() for path in files()}
-    monkeypatch.setattr(room, "free_bytes", lambda kind: 10_000)
+    monkeypatch.setattr(memory_check, "free_bytes", lambda kind: 10_000)
     model, _ = trained()
     assert not any(EARLIER in plan.sentence for plan in plans(model))
     assert "the plain step's peak was not measured" in plans(model)[0].sentence

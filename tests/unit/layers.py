@@ -74,7 +74,7 @@ LAYERS: dict[str, str] = {
     "checkmate.doctor.lines": "doctor.diagnosis doctor.facts",
     "checkmate.tf.forks": "machine",
     "checkmate.tf.fresh": "machine tf.environment tf.forks",
-    "checkmate.tf.room": "machine memory tf.environment",
+    "checkmate.tf.memory_check": "machine memory tf.environment",
     "checkmate.solvers.once_bound": "solvers.bounds solvers.shared",
     "checkmate.solvers.baselines": "memory solvers.certify solvers.problem solvers.shared",
     "checkmate.solvers.chain": (
@@ -96,10 +96,10 @@ LAYERS: dict[str, str] = {
         "certificate solvers.bounds solvers.pathcut solvers.shared solvers.tolerances"
     ),
     "checkmate.reports.page": "bench.common",
-    "checkmate.tf.allocator": "memory tf.profiler tf.room tf.trace tf.xla_calls",
+    "checkmate.tf.allocator": "memory tf.profiler tf.memory_check tf.trace tf.xla_calls",
     "checkmate.doctor.look": "doctor.child doctor.facts",
     "app.state": "app.layout formats memory solvers.constraints solvers.known_frontier",
-    "checkmate.tf.emit": "memory tf.allocator tf.environment tf.fresh tf.private tf.room tf.trace",
+    "checkmate.tf.emit": "memory tf.allocator tf.environment tf.fresh tf.private tf.memory_check tf.trace",
     "app.presenters": (
         "app.layout app.state axis catalog machine memory records reports.page solvers.bounds "
         "solvers.constraints solvers.known_frontier"
@@ -111,44 +111,44 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.tf.costs": (
         "machine memory tf.allocator tf.devices tf.emit tf.environment tf.fresh tf.kernels tf.models "
-        "tf.private tf.profiler tf.room tf.trace tf.xla_calls"
+        "tf.private tf.profiler tf.memory_check tf.trace tf.xla_calls"
     ),
     "app.views.common": "app.actions app.presenters app.theme formats",
     "checkmate.tf.measure": (
-        "machine tf.allocator tf.costs tf.devices tf.emit tf.environment tf.fresh tf.profiler tf.room "
-        "tf.trace tf.xla tf.xla_calls"
+        "machine tf.allocator tf.costs tf.devices tf.emit tf.environment tf.fresh tf.memory_check "
+        "tf.profiler tf.trace tf.xla tf.xla_calls"
     ),
     "checkmate.tf.xla": "memory models tf.costs tf.emit tf.private tf.trace",
     "checkmate.tf.training": (
         "machine memory models tf.allocator tf.costs tf.devices tf.emit tf.fresh tf.models tf.private "
-        "tf.profiler tf.room tf.trace tf.xla tf.xla_calls"
+        "tf.profiler tf.memory_check tf.trace tf.xla tf.xla_calls"
     ),
-    "checkmate.pipeline.following": "solvers.listeners",
-    "checkmate.pipeline.claims": "memory solvers.certify",
+    "checkmate.pipeline.progress_listener": "solvers.listeners",
+    "checkmate.pipeline.checks": "memory solvers.certify",
     "checkmate.pipeline.solving": (
-        "arguments memory pipeline.claims pipeline.following solvers.bounds solvers.compile "
+        "arguments memory pipeline.checks pipeline.progress_listener solvers.bounds solvers.compile "
         "solvers.constraints solvers.listeners solvers.once_bound solvers.portfolio solvers.problem "
         "solvers.registry terminal"
     ),
-    "checkmate.pipeline.counted": "pipeline.solving solvers.problem",
+    "checkmate.pipeline.deterministic_solve": "pipeline.solving solvers.problem",
     "checkmate.pipeline.segments": "pipeline.solving solvers.constraints solvers.problem",
     "checkmate.jax": (
-        "arguments catalog formats machine memory models pipeline.counted pipeline.following "
-        "pipeline.segments pipeline.solving solvers.baselines solvers.listeners solvers.problem "
-        "solvers.registry terminal"
+        "arguments catalog formats machine memory models pipeline.deterministic_solve "
+        "pipeline.progress_listener pipeline.segments pipeline.solving solvers.baselines "
+        "solvers.listeners solvers.problem solvers.registry terminal"
     ),
     "checkmate.pipeline.fitting": (
-        "memory pipeline.solving solvers.addresses tf.allocator tf.costs tf.measure tf.room tf.trace"
+        "memory pipeline.solving solvers.addresses tf.allocator tf.costs tf.measure tf.memory_check tf.trace"
     ),
     "checkmate.pipeline.verification": (
         "machine memory pipeline.fitting tf.allocator tf.emit tf.measure tf.trace tf.xla"
     ),
     "checkmate.pipeline": (
         "arguments catalog certificate formats jax machine memory pipeline.fitting "
-        "pipeline.following pipeline.segments pipeline.solving pipeline.verification solvers.baselines "
-        "solvers.bounds solvers.certificates solvers.constraints solvers.problem "
+        "pipeline.progress_listener pipeline.segments pipeline.solving pipeline.verification "
+        "solvers.baselines solvers.bounds solvers.certificates solvers.constraints solvers.problem "
         "solvers.tolerances terminal tf.allocator tf.costs tf.emit tf.environment tf.fresh "
-        "tf.measure tf.room tf.trace tf.xla"
+        "tf.measure tf.memory_check tf.trace tf.xla"
     ),
     "checkmate.tf.peers": "catalog models tf.costs tf.devices tf.measure tf.models tf.trace tf.xla",
     "checkmate.bench.fidelity": "bench.common catalog machine pipeline solvers.problem text_table",
@@ -166,9 +166,9 @@ LAYERS: dict[str, str] = {
         "solvers.tolerances sweeps text_table"
     ),
     "checkmate.listing": "catalog graphs machine pipeline solvers.registry",
-    "checkmate.tf.look": "pipeline tf.devices tf.profiler",
+    "checkmate.tf.probe": "pipeline tf.devices tf.profiler",
     "checkmate.training": (
-        "arguments jax machine pipeline pipeline.counted pipeline.segments solvers.baselines "
+        "arguments jax machine pipeline pipeline.deterministic_solve pipeline.segments solvers.baselines "
         "solvers.once_bound solvers.problem solvers.registry terminal tf.training"
     ),
     "checkmate.workers": (
@@ -191,7 +191,7 @@ LAYERS: dict[str, str] = {
         "solvers.portfolio solvers.problem solvers.registry solvers.tolerances sweeps text_table"
     ),
     "checkmate.workers.batches": "formats ipc largest solvers.problem workers",
-    "checkmate.doctor.child_entry": "doctor.tell ipc machine tf.environment tf.look",
+    "checkmate.doctor.child_entry": "doctor.tell ipc machine tf.environment tf.probe",
     "app.models": (
         "app.presenters app.state app.workers catalog certificate formats ipc largest machine memory records "
         "solvers.bounds solvers.constraints solvers.known_frontier workers"

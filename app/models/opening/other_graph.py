@@ -6,9 +6,9 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from app.models.clients.solver_client import SolverClient
 from app.models.exploration import Exploration
 from app.models.opening.opening import Opened, Opening, read_opened
-from app.models.questions.solver_client import SolverClient
 from app.presenters.graph_comparison import Side, within
 from app.state.knowledge import ListedSchedule
 from checkmate.errors import CheckmateError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import QSignalBlocker, Signal
 from PySide6.QtWidgets import QLabel, QPushButton
 
+from app.models.clients.input_scale import InputScale
 from app.models.exploration import Exploration
-from app.models.questions.input_scale import InputScale
 from app.presenters.words.input_reach import OFFER, TIP, coming_words, reach_words
 from app.views.budget.scale_row import BEYOND, ScaleRow
 from app.views.common.panel import label

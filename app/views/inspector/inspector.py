@@ -17,10 +17,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.models.clients.hotspot import Hotspot
 from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration, ListedSchedule
-from app.models.questions.hotspot import Hotspot
 from app.models.undo import ShownEdits, UndoCommands
 from app.presenters.op_page import facts, made, read, readers
 from app.presenters.rows.again_rows import again_rows

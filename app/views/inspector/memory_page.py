@@ -9,10 +9,10 @@ from PySide6.QtCore import QModelIndex, Qt
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QListView, QPushButton, QVBoxLayout, QWidget
 
+from app.models.clients.hotspot import Hotspot
 from app.models.comparison import Comparison
 from app.models.cursors import Selection
 from app.models.exploration import Exploration, ListedSchedule
-from app.models.questions.hotspot import Hotspot
 from app.models.undo import ShownEdits
 from app.presenters.rows.hotspot_rows import HotspotRow, View, compare_rows, help_rows, share_rows
 from app.theme import CurrentTheme

@@ -9,7 +9,7 @@ from PySide6.QtCore import QPoint
 from PySide6.QtGui import QActionGroup
 from PySide6.QtWidgets import QMenu, QWidget
 
-from app.models.questions.memory_lines import MemoryLines
+from app.models.clients.memory_lines import MemoryLines
 from app.presenters.plots.memory_lines import DEVICE, NO_CARD, LineKind
 
 _WORDS = {

@@ -11,12 +11,12 @@ import numpy as np
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QSplitter, QWidget
 
+from app.models.clients.batch_scale import BatchScale
+from app.models.clients.input_scale import InputScale
+from app.models.clients.memory_lines import LineChoice, MemoryLines
+from app.models.clients.placing import Placing
 from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
-from app.models.questions.batch_scale import BatchScale
-from app.models.questions.input_scale import InputScale
-from app.models.questions.memory_lines import LineChoice, MemoryLines
-from app.models.questions.placing import Placing
 from app.models.session import Session
 from app.models.span import StepSpan
 from app.models.undo import ListEdits, ShownEdits, UndoCommands

@@ -22,12 +22,12 @@ from PySide6.QtWidgets import (
 )
 
 from app.actions import action
+from app.models.clients.batch_scale import BatchScale
+from app.models.clients.input_scale import InputScale
+from app.models.clients.memory_lines import LineChoice
 from app.models.cursors import Playhead, Selection
 from app.models.opening.recent import Explored, Recent
 from app.models.opening.recovery import Recovery
-from app.models.questions.batch_scale import BatchScale
-from app.models.questions.input_scale import InputScale
-from app.models.questions.memory_lines import LineChoice
 from app.models.session import Session
 from app.models.undo import UndoCommands
 from app.presenters.words.problem_report import problem_report

@@ -12,7 +12,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.compiling import Patience, lowered
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.compiled.step import TracedForXla
-from checkmate.pipeline.following import Following
+from checkmate.pipeline.progress_listener import Following
 from checkmate.pipeline.segments import in_segments
 from checkmate.pipeline.solving import StepSolver, keep_everything_peak, solve
 from checkmate.solvers.baselines.whole import whole_segments

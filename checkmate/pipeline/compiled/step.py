@@ -15,7 +15,7 @@ from checkmate.progress import Cancelled, Report, stop_if
 from checkmate.request import ModelRequest
 from checkmate.tf.fresh import run_task
 from checkmate.tf.measure.compiled_memory import compiled_memory
-from checkmate.tf.room import free_room
+from checkmate.tf.memory_check import free_room
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.fusions import loose
 from checkmate.tf.xla.compiled import StepCompilation

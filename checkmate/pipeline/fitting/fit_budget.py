@@ -21,7 +21,7 @@ from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated
 from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
-from checkmate.tf.room import first_region
+from checkmate.tf.memory_check import first_region
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import format_bytes, format_bytes_up, plural
 

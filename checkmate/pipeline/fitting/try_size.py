@@ -22,7 +22,7 @@ from checkmate.tf.allocator.predict import predicted_allocated
 from checkmate.tf.costs import session
 from checkmate.tf.costs.profile import analytic_costs
 from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
-from checkmate.tf.room import first_region
+from checkmate.tf.memory_check import first_region
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from checkmate.tf.costs import session
 from checkmate.tf.environment import EXACT
 from checkmate.tf.fresh import run_task
 from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
-from checkmate.tf.room import first_region
+from checkmate.tf.memory_check import first_region
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import format_bytes
 

@@ -14,7 +14,7 @@ from checkmate.memory.step_requests import InitialAllocations
 from checkmate.tf.allocator.replay import Allocation, allocations
 from checkmate.tf.allocator.requests import scratch_of_nodes
 from checkmate.tf.allocator.small_chunks import small_chunk_requests
-from checkmate.tf.room import first_region
+from checkmate.tf.memory_check import first_region
 from checkmate.tf.trace.coarsen import FoldedStep
 
 _ALL_OF_A_GPU = 1 << 40  # more than any GPU has; for one whose memory is not known

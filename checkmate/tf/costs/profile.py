@@ -20,7 +20,7 @@ from checkmate.tf.allocator.learn import with_workspace
 from checkmate.tf.allocator.learn_by_op import sizes_of_reserves
 from checkmate.tf.costs.cached import KnownCosts
 from checkmate.tf.costs.runs import HINT_NOT_RUN, measure_nodes, node_operations
-from checkmate.tf.room import require_room
+from checkmate.tf.memory_check import require_room
 from checkmate.tf.trace.coarsen import FoldedStep
 
 

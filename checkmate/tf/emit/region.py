@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.tf.room import fitting_region
+from checkmate.tf.memory_check import fitting_region
 
 _WORD = 4
 

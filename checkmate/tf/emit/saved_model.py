@@ -24,7 +24,7 @@ from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.environment import only_device
 from checkmate.tf.fresh import error_without_answer, run_to_end
-from checkmate.tf.room import first_region
+from checkmate.tf.memory_check import first_region
 from checkmate.tf.trace.coarsen import FoldedStep
 
 

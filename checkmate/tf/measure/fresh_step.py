@@ -57,11 +57,11 @@ def measure_fresh(
 ) -> FreshMeasurement:
     """Measure the plain or a scheduled step in a fresh process.
 
-    ``schedule``: None for the plain step. ``region``: bytes that its allocator fetches in one piece before
-    anything else (``checkmate.tf.room.first_region``). ``history``: also record what the allocator was then
-    asked for before the first step. ``xla``: how it is emitted for XLA; None: it is for the executor.
-    ``compare_within``: a scheduled step that shows at most so many bytes is compared with the plain one
-    afterwards, if there is room; None: it is not.
+    ``schedule``: None for the plain step. ``region``: bytes that its allocator fetches in one piece
+    before anything else (``checkmate.tf.memory_check.first_region``). ``history``: also record what the
+    allocator was then asked for before the first step. ``xla``: how it is emitted for XLA; None: it is
+    for the executor. ``compare_within``: a scheduled step that shows at most so many bytes is compared
+    with the plain one afterwards, if there is room; None: it is not.
 
     Raises:
         StepTooLargeError: the step has no room in the device's memory.

@@ -41,8 +41,8 @@ from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.measure.curve import measured_curve
 from checkmate.tf.measure.differences import sum_rounding
 from checkmate.tf.measure.outcomes import Outcome, compared, outcome_of_step, outcome_of_steps
+from checkmate.tf.memory_check import explain_exhausted_memory, require_room
 from checkmate.tf.profiler import MemoryEvent, trace_run
-from checkmate.tf.room import explain_exhausted_memory, require_room
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.trace import step_function
 from checkmate.tf.xla.emission import XlaEmission, emission_of

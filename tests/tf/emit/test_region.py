@@ -15,7 +15,7 @@ import tensorflow as tf
 from checkmate.graphs.generate import training_chain
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
-from checkmate.tf import room
+from checkmate.tf import memory_check
 from checkmate.tf.emit.region import fetch_region
 from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.environment import METERED
@@ -53,7 +53,7 @@ def test_it_is_not_fetched_where_that_helps_nobody(why: str, monkeypatch: pytest
     monkeypatch.setattr(tf.raw_ops, "Empty", lambda *, shape, **_: asked.extend(shape))
     graph = training_chain(4)
     device = {"a GPU": Device("GPU", "gpu", 0), "no device": None}.get(why, Device("CPU", "cpu", 0))
-    monkeypatch.setattr(room, "free_bytes", lambda kind: 0 if why == "no room" else 2**40)
+    monkeypatch.setattr(memory_check, "free_bytes", lambda kind: 0 if why == "no room" else 2**40)
     graph = dataclasses.replace(graph, device=device)
     fetch_region(graph, Schedule.plain(graph))
     assert not asked
@@ -64,7 +64,7 @@ def test_it_is_not_fetched_where_that_helps_nobody(why: str, monkeypatch: pytest
 def test_a_step_that_has_no_room_has_one_for_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     monkeypatch.setattr(tf.raw_ops, "Empty", lambda *, shape, **_: asked.extend(shape))
-    monkeypatch.setattr(room, "free_bytes", lambda kind: 16)
+    monkeypatch.setattr(memory_check, "free_bytes", lambda kind: 16)
     graph = dataclasses.replace(training_chain(4), device=Device("CPU", "cpu", 0))
     fetch_region(graph, Schedule.plain(graph))
     assert not asked
@@ -84,17 +84,17 @@ def test_it_has_room_for_the_step_and_no_more_than_is_needed(monkeypatch: pytest
 def test_the_first_region_has_room_for_what_is_held_beside_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = dataclasses.replace(training_chain(4), device=Device("CPU", "cpu", 0), fixed_bytes=42)
     schedule = Schedule.plain(graph)
-    monkeypatch.setattr(room, "free_bytes", lambda kind: 2**40)
-    size = 42 + room.fitting_region(graph, schedule)
-    assert room.first_region(graph, schedule) == size > 42 + 25
-    monkeypatch.setattr(room, "limit_bytes", lambda: 2 * size)
-    assert room.first_region(graph, schedule) == size
-    monkeypatch.setattr(room, "limit_bytes", lambda: 2 * size - 1)
-    assert room.first_region(graph, schedule) == 42 + 25, "the allocator may fetch twice that"
-    monkeypatch.setattr(room, "limit_bytes", lambda: 67)
-    assert room.first_region(graph, schedule) == 0
+    monkeypatch.setattr(memory_check, "free_bytes", lambda kind: 2**40)
+    size = 42 + memory_check.fitting_region(graph, schedule)
+    assert memory_check.first_region(graph, schedule) == size > 42 + 25
+    monkeypatch.setattr(memory_check, "limit_bytes", lambda: 2 * size)
+    assert memory_check.first_region(graph, schedule) == size
+    monkeypatch.setattr(memory_check, "limit_bytes", lambda: 2 * size - 1)
+    assert memory_check.first_region(graph, schedule) == 42 + 25, "the allocator may fetch twice that"
+    monkeypatch.setattr(memory_check, "limit_bytes", lambda: 67)
+    assert memory_check.first_region(graph, schedule) == 0
     on_gpu = dataclasses.replace(graph, device=Device("GPU", "gpu", 0))
-    assert room.first_region(on_gpu, schedule) == 0
+    assert memory_check.first_region(on_gpu, schedule) == 0
 
 
 def test_an_export_fetches_its_region_before_its_variables_are_restored() -> None:

@@ -16,7 +16,7 @@ from checkmate.ir.graph import CostOrigin
 from checkmate.pipeline import measured as api
 from checkmate.progress import Progress, never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import room
+from checkmate.tf import memory_check
 from checkmate.tf.costs import fresh, profile, runs, session
 from checkmate.tf.costs.options import CostOptions
 
@@ -34,7 +34,7 @@ def measured() -> None:
 
 
 def test_a_step_known_to_need_too_much_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "free_bytes", lambda kind: 1000)
+    monkeypatch.setattr(memory_check, "free_bytes", lambda kind: 1000)
     monkeypatch.setattr(profile, "measure_nodes", refuse)
     with pytest.raises(StepTooLargeError, match=r"the plain step needs .* are free") as error:
         measured()
@@ -53,7 +53,7 @@ def test_running_out_of_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_step_is_tried_if_free_memory_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "free_bytes", lambda kind: None)
+    monkeypatch.setattr(memory_check, "free_bytes", lambda kind: None)
     monkeypatch.setattr(profile, "measure_nodes", refuse)
     with pytest.raises(AssertionError, match="is run"):
         measured()

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.counted import solve_counted
+from checkmate.pipeline.deterministic_solve import solve_counted
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import SolveOptions
 from checkmate.tf.models.batch import flatten

@@ -19,7 +19,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.compiling import MOST_SCHEDULES
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.compiled.search import CompiledSearch
-from checkmate.pipeline.counted import solve_counted
+from checkmate.pipeline.deterministic_solve import solve_counted
 from checkmate.progress import silent
 from checkmate.solvers.bounds import below_minimum
 from checkmate.solvers.listeners import SilentListener

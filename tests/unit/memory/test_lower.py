@@ -6,7 +6,7 @@ from checkmate.graphs.generate import training_chain
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.compiling import lowered
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.counted import solve_counted
+from checkmate.pipeline.deterministic_solve import solve_counted
 from checkmate.pipeline.solving import known_minimum
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.once_bound import run_once_bound

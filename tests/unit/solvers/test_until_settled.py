@@ -7,8 +7,8 @@ import math
 import pytest
 
 from checkmate.ir.graph import Graph
-from checkmate.pipeline import following
-from checkmate.pipeline.following import UntilSettled
+from checkmate.pipeline import progress_listener
+from checkmate.pipeline.progress_listener import UntilSettled
 from checkmate.progress import never, silent
 
 
@@ -16,7 +16,7 @@ from checkmate.progress import never, silent
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return a clock's time, to be set."""
     now = [0.0]
-    monkeypatch.setattr(following.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress_listener.time, "monotonic", lambda: now[0])
     return now
 
 

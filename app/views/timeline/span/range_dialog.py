@@ -30,9 +30,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.models.clients.range_prices import RangePrices
 from app.models.cursors import Selection
 from app.models.exploration import Exploration
-from app.models.questions.range_prices import RangePrices
 from app.models.span import StepSpan
 from app.presenters.rows.range_rows import (
     COLUMNS,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QFileDialog, QProgressDialog
 
-from app.models.questions.proof_check import ProvedCost, verified
+from app.models.clients.proof_check import ProvedCost, verified
 from app.presenters.words.wording import schedule_file
 from app.state.knowledge import ListedSchedule
 from app.workers.background import Background

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.models.questions.largest_batch import BatchFinder
+from app.models.clients.largest_batch import BatchFinder
 from app.models.session import Session
 from app.presenters.rows.batch_rows import (
     COLUMNS,

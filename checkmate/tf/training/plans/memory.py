@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from checkmate.errors import StepTooLargeError
 from checkmate.machine.stores.plan_store import KeptPlan
+from checkmate.tf.memory_check import require_room
 from checkmate.tf.models.batch import Key
-from checkmate.tf.room import require_room
 from checkmate.tf.training.plans.kept import forget, keep, kept_of, look_up, name_of
 from checkmate.tf.training.plans.known import facts_of, planned, seen_over
 from checkmate.tf.training.plans.limit import Limit

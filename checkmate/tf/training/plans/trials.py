@@ -19,7 +19,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress, Report
 from checkmate.tf.allocator.learn import with_workspace
 from checkmate.tf.devices import has_meter
-from checkmate.tf.room import require_room
+from checkmate.tf.memory_check import require_room
 from checkmate.tf.training.elsewhere import measure_elsewhere
 from checkmate.tf.training.measure import (
     OutOfMemoryError,

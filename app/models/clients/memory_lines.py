@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from PySide6.QtCore import QObject, Signal
 
+from app.models.clients.placing import Placing
 from app.models.exploration import Exploration
-from app.models.questions.placing import Placing
 from app.presenters.plots.memory_lines import (
     DEVICE,
     Capacity,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from app.models.clients.size_tracer import SizeTracer
 from app.models.opening.opening import Opened
-from app.models.questions.size_tracer import SizeTracer
 from app.models.session import Session
 from app.presenters.words.wording import SCALED_FROM
 from app.state.knowledge import ListedSchedule

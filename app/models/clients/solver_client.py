@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from app.models.clients.checker_client import Checking
 from app.models.exploration import Exploration
-from app.models.questions.checker_client import Checking
 from app.state.knowledge import WhatIf
 from app.state.solve import Aim, Solve, Tightest
 from app.workers.process import WorkerProcess
