@@ -138,7 +138,8 @@ LAYERS: dict[str, str] = {
         "solvers.listeners solvers.problem solvers.registry terminal"
     ),
     "checkmate.pipeline.fitting": (
-        "memory pipeline.solving solvers.addresses tf.allocator tf.costs tf.measure tf.memory_check tf.trace"
+        "memory pipeline.solving solvers.addresses solvers.problem "
+        "tf.allocator tf.costs tf.measure tf.memory_check tf.trace"
     ),
     "checkmate.pipeline.verification": (
         "machine memory pipeline.fitting tf.allocator tf.emit tf.measure tf.trace tf.xla"

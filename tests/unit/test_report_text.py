@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,3 +68,13 @@ def test_what_was_compared_is_said(gradients: dict[str, Any], error: float, word
 def test_a_step_that_returns_no_number_has_no_line_for_its_loss() -> None:
     assert "loss           0.5 (plain 0.5)" in report_text(report(OWN), None)
     assert "loss" not in report_text(report(OWN, loss=None), None)
+
+
+def test_the_last_line_starts_this_programs_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = Path(sys.executable).parent
+    monkeypatch.chdir(folder.parent)
+    monkeypatch.setenv("PATH", str(folder))
+    assert report_text(report(OWN), Path("out")).endswith("wrote out: try  python out/train_example.py")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    shown = f"{folder.name}/{Path(sys.executable).name}"
+    assert report_text(report(OWN), Path("my out")).endswith(f"try  {shown} 'my out/train_example.py'")

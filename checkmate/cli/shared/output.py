@@ -227,7 +227,8 @@ def _for_xla(found: VerificationReport) -> bool:
 
 def _python() -> str:
     """Return how a shell in this folder starts the Python that runs this program."""
-    if shutil.which("python") == sys.executable:
+    found = shutil.which("python")
+    if found and os.path.dirname(found) == os.path.dirname(sys.executable):
         return "python"
     return shlex.quote(min(sys.executable, os.path.relpath(sys.executable), key=len))
 

@@ -19,6 +19,7 @@ from checkmate.pipeline.fitting.arranging import Arranger
 from checkmate.pipeline.solving import known_minimum
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
+from checkmate.solvers.problem import SolveOptions
 from checkmate.tf.allocator.predict import predicted_allocated
 from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
 from checkmate.tf.memory_check import first_region
@@ -27,6 +28,7 @@ from checkmate.units import format_bytes, format_bytes_up, plural
 
 _MEASUREMENTS = 4
 _ROOM = 1.02  # times what the smallest known schedule should show: a budget that is said to be enough
+_SECONDS = 1.0  # for each of about ten solves that look for it
 _OVER = 0.05  # of the budget: how far over a step is taken to be that ran out of memory
 
 Solve = Callable[[Graph, int], SolveResult]
@@ -270,9 +272,14 @@ class PredictedSearch:
             self.last = self._solve(self._graph, target)
         except BudgetBelowMinimumError as error:
             if target >= self._budgets.allowed:
-                least = self._predict(known_minimum(self._graph).schedule.steps.tolist())
-                enough = format_bytes_up(int(least * _ROOM))
+                enough = format_bytes_up(int(self._smallest() * _ROOM))
                 hint = f"raise the budget to {enough} (predicted to be enough), or use a smaller batch"
                 raise InfeasibleError(str(error), hint=hint, details=error.details) from error
             return None  # what was taken off for chunks was too much
         return self.last
+
+    def _smallest(self) -> int:
+        """Return the bytes that the smallest schedule found in a few seconds should show."""
+        self._report(Progress("solve", message="looking for a budget that would be enough"))
+        known = known_minimum(self._graph, options=SolveOptions(time_limit_s=_SECONDS))
+        return self._predict(known.schedule.steps.tolist())

@@ -1,4 +1,4 @@
-"""Compile a step with XLA, and read its memory."""
+"""Compile a step with XLA, read its memory, and save it."""
 
 from __future__ import annotations
 
