@@ -48,7 +48,7 @@ def _solvers() -> list[Row]:
 
 def _devices() -> list[Row]:
     require_backend()
-    from checkmate.pipeline import measured
+    from checkmate.planning import measured
 
     return measured.devices()
 

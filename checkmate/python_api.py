@@ -1,7 +1,7 @@
 """The commands in Python, and the files that they read and write.
 
 The commands are ``info``, ``solve``, ``frontier``, ``max-batch``, ``plan`` and ``report``, and sweeps of many
-graphs; those that measure are in ``checkmate.pipeline.stages``. They take the command line's words with its
+graphs; those that measure are in ``checkmate.planning.stages``. They take the command line's words with its
 defaults, and give the same numbers. A graph is a ``Graph``, a graph's file, a bundled graph's name
 (``"unet-b8.graph"``) or a network of the paper (``"paper.unet@64"``). What takes long writes its progress to
 standard error, unless ``quiet``; ``report`` gets it instead.
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from checkmate.ir.schedule import Schedule
     from checkmate.largest.of_model import LargestBatch
     from checkmate.largest.on_cards import CardPlan
-    from checkmate.pipeline.graph_info import GraphInfo
+    from checkmate.planning.graph_info import GraphInfo
     from checkmate.reports.recognize import Gathered
     from checkmate.solvers.constraints import Constraints
     from checkmate.solvers.problem import Listener
@@ -116,7 +116,7 @@ def info(graph: GraphLike) -> GraphInfo:
 
     >>> checkmate.info("paper.unet").minimum.bytes
     """
-    from checkmate.pipeline.graph_info import graph_info
+    from checkmate.planning.graph_info import graph_info
 
     return graph_info(graph_of(graph))
 
@@ -193,16 +193,16 @@ def solve(
 
     >>> checkmate.solve("unet-b8.graph", "60%").overhead
     """
-    from checkmate import pipeline
+    from checkmate import planning
 
     read = graph_of(graph)
     with progress_line(quiet=quiet or listener is not None, report=report) as told:
-        return pipeline.solve(
+        return planning.solve(
             read,
-            pipeline.resolve_budget(read, budget, constraints=constraints),
+            planning.resolve_budget(read, budget, constraints=constraints),
             solver=solver,
             options=options,
-            listener=listener or pipeline.Following(read, told, cancelled),
+            listener=listener or planning.Following(read, told, cancelled),
             constraints=constraints,
         )
 

@@ -19,9 +19,9 @@ from checkmate.ir.schedule import Schedule
 from checkmate.machine.keras_backend import JAX, require_backend
 from checkmate.machine.stores.plan_folder import default_folder
 from checkmate.machine.stores.plan_store import PlanStore
-from checkmate.pipeline import Following, known_minimum, solve
-from checkmate.pipeline.deterministic_solve import solve_counted
-from checkmate.pipeline.segments import in_segments
+from checkmate.planning import Following, known_minimum, solve
+from checkmate.planning.deterministic_solve import solve_counted
+from checkmate.planning.segments import in_segments
 from checkmate.progress import Cancelled, Report, never
 from checkmate.request import OnMiss, Target
 from checkmate.solvers.baselines.whole import whole_segments
@@ -32,9 +32,9 @@ from checkmate.terminal import progress_line
 from checkmate.units import Budget
 
 if TYPE_CHECKING:
-    from checkmate.tf.training.any_step import ScheduledFunction
-    from checkmate.tf.training.plans.plan import MinimumMemory, PlanRequest
-    from checkmate.tf.training.train_step import TrainStep
+    from checkmate.backends.tf.training.any_step import ScheduledFunction
+    from checkmate.backends.tf.training.plans.plan import MinimumMemory, PlanRequest
+    from checkmate.backends.tf.training.train_step import TrainStep
 
 _SECONDS = 20.0
 
@@ -116,12 +116,12 @@ def rematerialize(
         NoScheduleError. ``fit`` raises it where no ``example`` was given.
     """
     if require_backend() == JAX:
-        from checkmate.jax.keras_model import rematerialize_model
+        from checkmate.backends.jax.keras_model import rematerialize_model
 
         wanted = {"on_miss": on_miss, "solver": solver, "options": options, "quiet": quiet}
         rematerialize_model(model, budget, example, **wanted)
         return model
-    from checkmate.tf.training.keras_model import prepare, replace_training
+    from checkmate.backends.tf.training.keras_model import prepare, replace_training
 
     request = _plan_request(budget, on_miss, solver, options, cache, quiet, wait)
     replace_training(model, dataclasses.replace(request, target=target_of(target)))
@@ -150,7 +150,7 @@ def train_step(
     ``(x, y)`` or ``(x, y, sample_weight)``. Other arguments and errors are as for ``rematerialize``, but a
     model with a ``train_step`` of its own is a TraceError. What XLA is to compile (``jit_compile=True``, or
     ``target``) and cannot is a NotCompiledError here. The allocator is not watched later. See
-    ``checkmate.tf.training.train_step.TrainStep`` for use inside ``tf.function`` and with distribution
+    ``backends.tf.training.train_step.TrainStep`` for use inside ``tf.function`` and with distribution
     strategies.
     """
     if require_backend() == JAX:
@@ -159,7 +159,7 @@ def train_step(
             hint="call checkmate.rematerialize(model, budget) and train by fit, or "
             "checkmate.jax.rematerialize(model.train_step, budget, donate_argnums=0)",
         )
-    from checkmate.tf.training.train_step import TrainStep
+    from checkmate.backends.tf.training.train_step import TrainStep
 
     request = _plan_request(budget, on_miss, solver, options, cache, quiet, wait)
     step = TrainStep(model, dataclasses.replace(request, target=target_of(target)))
@@ -205,7 +205,7 @@ def rematerialize_function(
         from an iterator, keeps state outside of variables, or is compiled by XLA in part or on replicas.
         CheckmateError: with ``on_miss="raise"``, as for ``rematerialize``.
     """
-    from checkmate.tf.training.any_step import ScheduledFunction
+    from checkmate.backends.tf.training.any_step import ScheduledFunction
 
     request = _plan_request(budget, on_miss, solver, options, cache, quiet, wait)
     found = ScheduledFunction(step, dataclasses.replace(request, target=target_of(target)))
@@ -223,7 +223,7 @@ def _plan_request(
     quiet: bool,
     wait: bool = True,
 ) -> PlanRequest:
-    from checkmate.tf.training.plans.plan import PlanRequest
+    from checkmate.backends.tf.training.plans.plan import PlanRequest
 
     chosen, missed = _options_of(options), on_miss_of(on_miss)
     find_solver(solver).load()  # a wrong name is reported now, not at the first batch
@@ -291,7 +291,7 @@ class _ScheduleSearch:
 
     def least(self, graph: Graph, report: Report) -> MinimumMemory:
         """Return a schedule of the least memory, and the proved bound."""
-        from checkmate.tf.training.plans.plan import MinimumMemory
+        from checkmate.backends.tf.training.plans.plan import MinimumMemory
 
         known = known_minimum(graph)
         found = self.solve(graph, known.bytes, known.schedule, None, report, never).schedule

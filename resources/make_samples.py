@@ -18,7 +18,7 @@ from checkmate.formats import read_any_graph
 from checkmate.ir.result import SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline import solve
+from checkmate.planning import solve
 from checkmate.solvers.problem import SolveOptions
 from resources.make_graphs import file_of
 

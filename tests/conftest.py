@@ -13,11 +13,11 @@ import platformdirs
 import pytest
 from hypothesis import HealthCheck, settings
 
+from checkmate.backends.tf.environment import prepare_own_process
 from checkmate.formats import write_graph
 from checkmate.ir import Graph
 from checkmate.machine.load import usable_cores
 from checkmate.solvers.compile.compilation import compile_first
-from checkmate.tf.environment import prepare_own_process
 from tests.graphs_strategies import training_chain
 
 pytest_plugins = ["tests.tiers"]

@@ -1,6 +1,6 @@
 """List Keras's and TensorFlow's own ways to train in less memory.
 
-``checkmate.tf.peers.build`` applies them. Naming the methods needs no TensorFlow.
+``checkmate.backends.tf.peers.build`` applies them. Naming the methods needs no TensorFlow.
 """
 
 from __future__ import annotations

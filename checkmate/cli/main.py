@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Silence TensorFlow's C++ start-up messages, in this process only, unless the user has set the level.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if options.debug else "3")
     if keras_backend() != JAX and not why_unsupported():  # the command that needs TensorFlow reports it
-        from checkmate.tf.environment import prepare_own_process
+        from checkmate.backends.tf.environment import prepare_own_process
 
         prepare_own_process()
     interrupt = Interrupt()

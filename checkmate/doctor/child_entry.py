@@ -21,10 +21,10 @@ def main(arguments: list[str]) -> int:
     tell = Teller()
     what, *names = arguments
     if what == "tensorflow":
-        from checkmate.tf.environment import prepare_own_process
+        from checkmate.backends.tf.environment import prepare_own_process
 
         prepare_own_process()
-        from checkmate.tf.probe import look
+        from checkmate.backends.tf.probe import look
 
         look(tell.stage)
     elif what == "import":

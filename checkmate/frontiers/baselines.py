@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.ir.graph import Graph
 from checkmate.progress import Cancelled, stop_if
 from checkmate.solvers.known_frontier import FrontierPoint
@@ -35,14 +35,14 @@ def trace(
         run.
     """
     once = SolverFeature.IGNORES_BUDGET in find_solver(name).features
-    budget = pipeline.keep_everything_peak(graph)
+    budget = planning.keep_everything_peak(graph)
     while True:
         stop_if(cancelled)
         left = until - time.perf_counter()
         if left < SHORTEST_S:
             return "not finished in the time given"
         asked = replace(options, time_limit_s=left, start=None)
-        result = pipeline.solve(graph, budget, solver=name, options=asked, listener=CancelListener(cancelled))
+        result = planning.solve(graph, budget, solver=name, options=asked, listener=CancelListener(cancelled))
         stop_if(cancelled)
         if result.schedule is None or result.peak_bytes is None or result.cost is None:
             return "" if points else result.message

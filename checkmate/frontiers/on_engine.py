@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.errors import SolverCrashedError
 from checkmate.frontiers.summary import Baseline, BudgetRow, TradeOff, require_budgets, resolved, row_of
 from checkmate.frontiers.tasks import baseline_of, baseline_task, least_task, result_of, solve_task
@@ -56,7 +56,7 @@ def trade_offs_on(
         find_solver(name)
     find_solver(solver).load()
     for graph in graphs:
-        require_budgets(budgets, pipeline.keep_everything_peak(graph))
+        require_budgets(budgets, planning.keep_everything_peak(graph))
     began = time.perf_counter()
     asked = options or SolveOptions()
     first, least = _least(graphs, budgets, pool, journal, report, cancelled)
@@ -107,7 +107,7 @@ class _Plan:
         baselines: Sequence[str],
     ) -> None:
         self._graph, self._solver, self._limit_s = graph, solver, options.time_limit_s
-        self._plain = pipeline.keep_everything_peak(graph)
+        self._plain = planning.keep_everything_peak(graph)
         known = max(1, run_once_bound(graph).bytes) if least is None else least
         self._budgets = resolved(budgets, known, self._plain)
         for_baselines = _BASELINE_SHARE if baselines else 0.0

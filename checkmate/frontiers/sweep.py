@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.errors import CancelledError, SolveError
 from checkmate.frontiers.baselines import SHORTEST_S, trace
 from checkmate.frontiers.listeners import CancelMemoryListener, CostListener, NullFrontierListener
@@ -72,7 +72,7 @@ def trade_off(
     for name in (solver, *baselines):
         find_solver(name)
     find_solver(solver).load()
-    require_budgets(budgets, pipeline.keep_everything_peak(graph))
+    require_budgets(budgets, planning.keep_everything_peak(graph))
     asked = options or SolveOptions()
     with _explored(graph, solver, asked.workers) as live:
         sweep = _CurveSweep(graph, live, solver, asked, report, cancelled)
@@ -109,7 +109,7 @@ class _CurveSweep:
         self._report, self._cancelled = report, cancelled
         self.frontier = Frontier(graph) if live is None else live.frontier
         self._again = SolverFeature.ANYTIME in find_solver(solver).features
-        self._plain = pipeline.keep_everything_peak(graph)
+        self._plain = planning.keep_everything_peak(graph)
         self._budgets: list[int] = []
         self._results: dict[int, SolveResult] = {}
         self._seconds: dict[int, float] = {}
@@ -173,7 +173,7 @@ class _CurveSweep:
         self._stop_if_asked()
         self._tell("the least memory at any cost")
         if self._live is None:
-            return pipeline.known_minimum(self._graph, listener=CancelListener(self._cancelled)).bytes
+            return planning.known_minimum(self._graph, listener=CancelListener(self._cancelled)).bytes
         seconds = min(_MINIMUM_S, _MINIMUM_SHARE * self._options.time_limit_s)
         options = replace(self._options, time_limit_s=seconds, gap=0.0)
         return self._live.least(None, options, CancelMemoryListener(self._cancelled)).peak_bytes
@@ -228,7 +228,7 @@ class _CurveSweep:
             return self._live.solve(budget, options, listener)
         known = self.frontier.best(budget)
         options = replace(options, start=None if known is None else known.schedule)
-        result = pipeline.solve(self._graph, budget, solver=self._solver, options=options, listener=listener)
+        result = planning.solve(self._graph, budget, solver=self._solver, options=options, listener=listener)
         self.frontier.add_result(result)
         return result
 

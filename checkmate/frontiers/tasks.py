@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.errors import SolveError
 from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.formats.schedule import result_facts
@@ -86,7 +86,7 @@ def solve_task(graph: Graph, budget_bytes: int, solver: str, options: SolveOptio
 
 def solve_sent(sent: Order) -> Data:
     """Solve what was sent, on a worker."""
-    result = pipeline.solve(sent.open_graph(), sent.budget_bytes, solver=sent.solver, options=sent.options)
+    result = planning.solve(sent.open_graph(), sent.budget_bytes, solver=sent.solver, options=sent.options)
     return {**plain(result), "ended": ended(result, sent.options)}
 
 
@@ -173,7 +173,7 @@ def least_task(graph: Graph) -> Task:
 
 def least_sent(sent: Order) -> Data:
     """Find the least memory, on a worker."""
-    found = pipeline.known_minimum(sent.open_graph(), options=sent.options)
+    found = planning.known_minimum(sent.open_graph(), options=sent.options)
     return {"peak_bytes": int(found.bytes)}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.errors import CancelledError, CheckmateError, StepTooLargeError, WorkerDiedError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -30,7 +30,7 @@ from checkmate.solvers.tolerances import ROUNDING
 from checkmate.units import format_bytes, format_seconds, plural
 
 if TYPE_CHECKING:
-    from checkmate.pipeline.fitting.try_size import MeterHistory, TriedSchedule
+    from checkmate.planning.fitting.try_size import MeterHistory, TriedSchedule
 
 _MEASURED, _TRACED = 4, 12  # sizes at most
 _RUNS = 5  # steps of one measurement: the first, three timed ones, one traced
@@ -152,7 +152,7 @@ class _Measuring:
 
         The share is for a size that does not fit.
         """
-        from checkmate.pipeline.fitting.try_size import try_size
+        from checkmate.planning.fitting.try_size import try_size
 
         try:
             found = try_size(
@@ -238,7 +238,7 @@ class _Measuring:
             options = replace(
                 self.options, time_limit_s=min(_SOLVE_S, self.options.time_limit_s), start=None, gap=0.0
             )
-            found = pipeline.solve(graph, budget, solver="auto", options=options, listener=ear)
+            found = planning.solve(graph, budget, solver="auto", options=options, listener=ear)
             if found.cost is None or found.cost <= limit:
                 return found
             return replace(
@@ -332,7 +332,7 @@ def too_large(kind: str, budget_bytes: int, number: int = 0) -> str:
 
 
 def _no_room(request: ModelRequest, budget_bytes: int) -> str:
-    from checkmate.pipeline.fitting.try_size import device_kind
+    from checkmate.planning.fitting.try_size import device_kind
 
     return too_large(device_kind(request), budget_bytes, gpu_number(request.device))
 
@@ -344,6 +344,6 @@ def _too_slow(expected_s: float, limit_s: float) -> str:
 
 
 def _small_step(sizes: SizeSteps, report: Report, cancelled: Cancelled) -> tuple[MeterHistory, float]:
-    from checkmate.pipeline.fitting.try_size import measure_small
+    from checkmate.planning.fitting.try_size import measure_small
 
     return measure_small(sizes.quick, sizes.quick_fixed, report=report, cancelled=cancelled)

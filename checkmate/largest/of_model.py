@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.errors import UsageError
 from checkmate.formats import read_any_graph
 from checkmate.graphs.by_name import build_paper_graph, graph_path, is_graph_file, names_graph
@@ -97,7 +97,7 @@ def scaling_of(
 
     def trace(batch: int) -> Graph:
         request = model.at_batch(batch)
-        graph = pipeline.profile(request, costs="analytic", report=report, cancelled=cancelled)
+        graph = planning.profile(request, costs="analytic", report=report, cancelled=cancelled)
         return with_fixed_bytes(graph, fixed_bytes)
 
     return traced_at_two(trace, batch_size)

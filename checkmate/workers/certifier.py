@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.errors import CheckmateError
 from checkmate.formats.certificate import write_certificate
 from checkmate.formats.graph import graph_from_json
@@ -37,7 +37,7 @@ def _certify(channel: Channel, inbox: Inbox, asked: Certify) -> None:
         channel.send(CertifyProgress(asked.job, progress.message))
 
     try:
-        found = pipeline.certify(
+        found = planning.certify(
             graph_from_json(Path(asked.name), json.loads(asked.graph)),
             asked.budget_bytes,
             known_cost=asked.known_cost,

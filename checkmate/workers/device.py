@@ -15,7 +15,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.errors import CancelledError, CheckmateError, OtherStepError
 from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.formats.report import report_to_json
@@ -45,7 +45,7 @@ def main() -> int:
     """Serve until the parent is gone."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if keras_backend() != JAX and not why_unsupported():  # else the first task is answered by saying so
-        from checkmate.tf.environment import prepare_own_process
+        from checkmate.backends.tf.environment import prepare_own_process
 
         prepare_own_process()
     channel, inbox = begin("device", WINDOW_MESSAGES), Inbox()
@@ -85,7 +85,7 @@ def _serve(channel: Channel, asked: Profile | Export, cancelled: Cancelled) -> M
 
     if isinstance(asked, Export):
         return _export(asked, report, cancelled)
-    graph = pipeline.profile(
+    graph = planning.profile(
         asked.request,
         costs=asked.costs,
         estimated=lambda graph: channel.send(EstimatedGraph(asked.job, _graph_body(graph))),
@@ -98,7 +98,7 @@ def _serve(channel: Channel, asked: Profile | Export, cancelled: Cancelled) -> M
 def _export(asked: Export, report: Report, cancelled: Cancelled) -> Exported:
     data = json.loads(asked.graph_and_schedule)
     graph = graph_from_json(Path("graph"), data["graph"])
-    outcome = pipeline.export_within(
+    outcome = planning.export_within(
         ModelRequest.from_json(graph.metadata["request"]),
         graph,
         result_from_json(Path("schedule"), data["schedule"], graph),

@@ -14,7 +14,7 @@ from PySide6.QtCore import QPointF, Qt
 from app.models.exploration import Exploration
 from app.presenters.words.wording import least_text
 from app.state.solve import Aim, SliderTarget
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.ipc.messages import NewestJob
 from checkmate.memory.check import check
 from checkmate.solvers.constraints import Constraints
@@ -39,7 +39,7 @@ def test_least_memory_at_a_cost_equals_the_command_lines(window, qtbot) -> None:
     open_chain(window, qtbot, LAYERS)
     exploration = window.session.exploration
     solve = aimed(window, qtbot, CAP)
-    found = pipeline.least_memory(exploration.graph, max_overhead=CAP.max_overhead)
+    found = planning.least_memory(exploration.graph, max_overhead=CAP.max_overhead)
     assert found.proved and solve.status == "optimal"
     assert (
         exploration.shown.peak_bytes
@@ -59,7 +59,7 @@ def test_least_possible_memory_is_proved_and_smaller_budgets_are_infeasible(wind
     exploration = window.session.exploration
     with qtbot.waitSignal(window.session.settled, timeout=60000):
         qtbot.mouseClick(window.explorer.budget.aims.possible, Qt.MouseButton.LeftButton)
-    found = pipeline.least_memory(exploration.graph)
+    found = planning.least_memory(exploration.graph)
     assert found.proved and exploration.solve.status == "optimal"
     assert exploration.budget_bytes == found.peak_bytes == exploration.least_possible
     assert math.isinf(exploration.frontier.bound(found.peak_bytes - 1))
@@ -69,8 +69,8 @@ def test_least_possible_memory_is_proved_and_smaller_budgets_are_infeasible(wind
 def test_aim_shows_the_smallest_known_schedule_at_once_then_smaller_ones() -> None:
     exploration, graph = Exploration(), training_chain(LAYERS)
     exploration.set_graph(graph)
-    smaller = pipeline.solve(graph, int(exploration.plain.peak_bytes * 0.85)).require_schedule().steps
-    smallest = pipeline.least_memory(graph, max_overhead=0.5).schedule.steps
+    smaller = planning.solve(graph, int(exploration.plain.peak_bytes * 0.85)).require_schedule().steps
+    smallest = planning.least_memory(graph, max_overhead=0.5).schedule.steps
     exploration.add(np.asarray(smaller), budget_bytes=exploration.plain.peak_bytes, solver="x", seconds=0.0)
     over = exploration.known[0].overhead
     exploration.set_aim(Aim(over / 2))
@@ -108,7 +108,7 @@ def test_later_schedules_answer_the_aim_too() -> None:
     solve.status, solve.seconds = "feasible", 10.0
     news = []
     exploration.solve_changed.connect(lambda: news.append(solve.status))
-    found = pipeline.least_memory(graph, max_overhead=0.5)
+    found = planning.least_memory(graph, max_overhead=0.5)
     assert found.proved
     exploration.add(found.schedule.steps, budget_bytes=found.peak_bytes, solver="x", seconds=0.0)
     assert solve.best[-1][1] == found.peak_bytes == exploration.budget_bytes and news == ["feasible"]

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.layout.folded import Folding
 from app.layout.repeats import _MOST_READ, BlockRun, _BlockSearch, find_runs, run_name
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.ir.graph import Graph, GraphBuilder, Phase
 from tests.app.test_timeline import drawn, move
 
@@ -164,7 +164,7 @@ def opened(window, qtbot):
     exploration = window.session.exploration
     exploration.set_graph(transformer())
     budget = int(exploration.plain.peak_bytes * 0.5)
-    steps = pipeline.solve(exploration.graph, budget, solver="chen-sqrt-linear").require_schedule().steps
+    steps = planning.solve(exploration.graph, budget, solver="chen-sqrt-linear").require_schedule().steps
     exploration.add(steps, budget_bytes=budget, solver="chen-sqrt-linear", seconds=0.0)
     exploration.show(exploration.known[0])
     assert exploration.shown.schedule.recomputations

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from checkmate.formats.certificate import read_certificate, write_certificate
-from checkmate.pipeline import certify, check_certificate
+from checkmate.planning import certify, check_certificate
 from checkmate.solvers.constraints import Constraints
 from checkmate.units import format_overhead
 from checkmate.workers.messages.certifier import CertificateWritten

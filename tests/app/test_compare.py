@@ -33,7 +33,7 @@ from app.presenters.plots.matrix_image import (
     thicken,
 )
 from app.presenters.rows.hotspot_rows import View
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.ir import Schedule
 from checkmate.memory.simulate import simulate
 from tests.app.test_open_and_keys import button
@@ -109,7 +109,7 @@ def test_curves_are_aligned_where_the_same_ops_are_computed() -> None:
 def smaller(exploration: Exploration):
     """Add a schedule with a smaller peak, show it, and return it."""
     steps = (
-        pipeline.solve(exploration.graph, int(exploration.plain.peak_bytes * 0.8)).require_schedule().steps
+        planning.solve(exploration.graph, int(exploration.plain.peak_bytes * 0.8)).require_schedule().steps
     )
     exploration.add(np.asarray(steps), budget_bytes=exploration.plain.peak_bytes, solver="auto", seconds=0.0)
     exploration.show(exploration.known[0])

@@ -26,7 +26,7 @@ from checkmate.formats.schedule import result_to_json
 from checkmate.ipc.messages import Cancel
 from checkmate.ir.report import MeasuredSchedule
 from checkmate.ir.result import SolveResult
-from checkmate.pipeline import solve
+from checkmate.planning import solve
 from checkmate.request import ModelRequest
 from checkmate.units import Budget
 from checkmate.workers.messages.device import DeviceCancelled, Export, Exported

@@ -10,7 +10,7 @@ import pytest
 
 from app.models.exploration import Exploration
 from app.models.session import Session
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.errors import UnknownNameError
 from checkmate.formats.exploration import exploration_from_json, read_exploration, write_exploration
 from checkmate.solvers.constraints import Constraints, constrained
@@ -64,7 +64,7 @@ def test_a_bound_of_other_constraints_comes_back_when_they_do(tmp_path: Path) ->
 def test_an_answer_under_other_constraints_is_known_again_when_they_are_set(tmp_path: Path) -> None:
     exploration, _, _ = proved_under(DEAR)
     budget = int(exploration.plain.peak_bytes * 0.9)
-    steps = pipeline.solve(constrained(exploration.graph, DEAR), budget).require_schedule().steps
+    steps = planning.solve(constrained(exploration.graph, DEAR), budget).require_schedule().steps
     exploration.set_budget(budget)
     exploration.begin_solve(1)
     exploration.add(steps, budget_bytes=budget, solver="x", seconds=0.0)
@@ -73,7 +73,7 @@ def test_an_answer_under_other_constraints_is_known_again_when_they_are_set(tmp_
     assert found.peak_bytes <= budget < exploration.plain.peak_bytes
     exploration.set_constraints(Constraints())
     # Without constraints there is a better one, which takes its place there.
-    better = pipeline.solve(exploration.graph, found.peak_bytes).require_schedule().steps
+    better = planning.solve(exploration.graph, found.peak_bytes).require_schedule().steps
     exploration.add(better, budget_bytes=budget, solver="x", seconds=0.0)
     assert found.key not in {one.key for one in exploration.known}
     again = reopened(exploration, tmp_path)
@@ -89,13 +89,13 @@ def test_what_was_found_under_other_constraints_comes_back_when_they_do(tmp_path
     limited = constrained(exploration.graph, DEAR)
     for share in (0.8, 0.9):
         budget = int(exploration.plain.peak_bytes * share)
-        steps = pipeline.solve(limited, budget).require_schedule().steps
+        steps = planning.solve(limited, budget).require_schedule().steps
         exploration.add(steps, budget_bytes=budget, solver="x", seconds=0.0)
     frontier = [one.key for one in exploration.known]
     exploration.set_constraints(Constraints())
     for found in list(exploration.known):  # a cheaper one takes the place of each
         if found is not exploration.plain:
-            better = pipeline.solve(exploration.graph, found.peak_bytes).require_schedule().steps
+            better = planning.solve(exploration.graph, found.peak_bytes).require_schedule().steps
             exploration.add(better, budget_bytes=found.peak_bytes, solver="x", seconds=0.0)
     assert not set(frontier) <= {one.key for one in exploration.known}
     again = reopened(exploration, tmp_path)

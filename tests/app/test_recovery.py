@@ -17,7 +17,7 @@ from app.models.session import Session
 from app.state.knowledge import is_baseline
 from app.theme import CurrentTheme, ThemeChoice
 from app.views.window.main_window import MainWindow
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.formats import write_graph
 from checkmate.formats.exploration import read_exploration
 from tests.app.test_window import facts
@@ -44,7 +44,7 @@ def explore(window: MainWindow) -> None:
     exploration = window.session.exploration
     exploration.set_graph(training_chain())
     steps = (
-        pipeline.solve(exploration.graph, int(exploration.plain.peak_bytes * 0.8)).require_schedule().steps
+        planning.solve(exploration.graph, int(exploration.plain.peak_bytes * 0.8)).require_schedule().steps
     )
     exploration.add(np.asarray(steps), budget_bytes=exploration.plain.peak_bytes, solver="auto", seconds=0.1)
     exploration.add_bound(exploration.plain.peak_bytes // 4, None)

@@ -26,7 +26,7 @@ from app.presenters.rows.schedule_rows import (
 from app.presenters.words.standing_text import on_screen
 from app.state.standing import BudgetStanding
 from app.views.lists.rows import DETAIL
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.formats.exploration import read_exploration, write_exploration
 from tests.app.test_compare import smaller
 from tests.app.windows import open_chain, training_chain
@@ -145,7 +145,7 @@ def test_a_cheaper_one_found_for_another_budget_is_said(window, qtbot) -> None:
     exploration.set_graph(training_chain())  # without a solver process, so that nothing else happens
     budget = int(0.8 * exploration.plain.peak_bytes)
     dear, good = (
-        pipeline.solve(exploration.graph, int(part * exploration.plain.peak_bytes)) for part in (0.6, 0.8)
+        planning.solve(exploration.graph, int(part * exploration.plain.peak_bytes)) for part in (0.6, 0.8)
     )
     exploration.set_budget(budget)
     for result, asked in ((dear, True), (good, False)):

@@ -13,7 +13,7 @@ from app.models.exploration import Exploration
 from app.presenters.plots.step_axis import StepAxis
 from app.views.timeline.legend import HEIGHT, legend_lines, legend_metrics
 from app.views.timeline.tick_axis import TickAxis
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.catalog.bundled import find_graph
 from checkmate.formats import read_graph
 from checkmate.graphs.generate import training_dag
@@ -29,7 +29,7 @@ def opened(window, qtbot, layers: int = 40):
     exploration = window.session.exploration
     exploration.set_graph(training_chain(layers))
     budget = int(exploration.plain.peak_bytes * 0.7)
-    steps = pipeline.solve(exploration.graph, budget, solver="greedy").require_schedule().steps
+    steps = planning.solve(exploration.graph, budget, solver="greedy").require_schedule().steps
     exploration.add(steps, budget_bytes=budget, solver="greedy", seconds=0.0)
     exploration.show(exploration.known[0])
     assert exploration.shown.schedule.recomputations
@@ -287,7 +287,7 @@ def test_s_of_many_ops_shows_how_many_cells_are_held(window, qtbot) -> None:
 
     plain = darkness()
     budget = int(exploration.plain.peak_bytes * 0.62)
-    steps = pipeline.solve(graph, budget, solver="greedy").require_schedule().steps
+    steps = planning.solve(graph, budget, solver="greedy").require_schedule().steps
     exploration.add(steps, budget_bytes=budget, solver="greedy", seconds=0.0)
     found = exploration.known[0]
     exploration.show(found)

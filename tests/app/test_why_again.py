@@ -15,7 +15,7 @@ from app.presenters.op_page import OpLink
 from app.presenters.rows.again_rows import again_rows
 from app.state.knowledge import ListedSchedule, WhatIf
 from app.state.standing import BudgetStanding, Standing
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.ir.graph import Graph, GraphBuilder
 from checkmate.solvers.constraints import Constraints
 from tests.app.windows import training_chain
@@ -133,7 +133,7 @@ def in_budget(window) -> int:
     graph = training_chain()
     exploration.set_graph(graph)
     budget = int(exploration.plain.peak_bytes * 0.6)
-    steps = pipeline.solve(graph, budget, solver="greedy").require_schedule().steps
+    steps = planning.solve(graph, budget, solver="greedy").require_schedule().steps
     exploration.add(steps, budget_bytes=budget, solver="greedy", seconds=0.0)
     exploration.set_budget(budget)
     exploration.show_now()

@@ -17,6 +17,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from checkmate.backends.tf.allocator.predict import predicted_allocated, usable_bytes
+from checkmate.backends.tf.costs.session import choose_device, flat_batch, prepare
+from checkmate.backends.tf.devices import peak_bytes, reset_peak
+from checkmate.backends.tf.emit.region import fetch_bytes
+from checkmate.backends.tf.emit.small_chunks import SmallChunks
+from checkmate.backends.tf.measure.step import compiled_step, requests_of, run_step
+from checkmate.backends.tf.memory_check import first_region
+from checkmate.backends.tf.profiler import MemoryEvent, trace_run
 from checkmate.formats.graph import read_graph
 from checkmate.formats.schedule import read_schedule
 from checkmate.ir.graph import Graph
@@ -24,14 +32,6 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.bfc import Bfc, Request
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf.allocator.predict import predicted_allocated, usable_bytes
-from checkmate.tf.costs.session import choose_device, flat_batch, prepare
-from checkmate.tf.devices import peak_bytes, reset_peak
-from checkmate.tf.emit.region import fetch_bytes
-from checkmate.tf.emit.small_chunks import SmallChunks
-from checkmate.tf.measure.step import compiled_step, requests_of, run_step
-from checkmate.tf.memory_check import first_region
-from checkmate.tf.profiler import MemoryEvent, trace_run
 
 _RUNS = 4
 

@@ -25,7 +25,7 @@ from checkmate.graphs.generate import random_layered
 from checkmate.ir.graph import Graph
 from checkmate.machine.supported import versions
 from checkmate.memory.check import check
-from checkmate.pipeline import keep_everything_peak, solve
+from checkmate.planning import keep_everything_peak, solve
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import SolveOptions

@@ -29,9 +29,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from checkmate.backends.tf.environment import EXACT, METERED
 from checkmate.bench.common.machine import this_machine
 from checkmate.solvers.compile.cache import cache_folder
-from checkmate.tf.environment import EXACT, METERED
 from tests.quick_start import QUICK
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

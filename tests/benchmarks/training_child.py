@@ -22,7 +22,7 @@ import keras
 import tensorflow as tf
 
 import checkmate
-from checkmate.tf.devices import make_exact
+from checkmate.backends.tf.devices import make_exact
 
 _DEVICE = "GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0"
 

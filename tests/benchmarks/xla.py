@@ -25,30 +25,30 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from checkmate.backends.tf.models.batch import flatten
+from checkmate.backends.tf.models.load import load_model
+from checkmate.backends.tf.peers.build import build, recomputable_layers
+from checkmate.backends.tf.trace.fusions import fused, loose
+from checkmate.backends.tf.training.measure import restored
+from checkmate.backends.tf.training.trace import KerasStep, step_of_fit
+from checkmate.backends.tf.xla.compiled import StepCompilation, compile_step
+from checkmate.backends.tf.xla.costs import costs_for_xla
+from checkmate.backends.tf.xla.emit import tied_step
+from checkmate.backends.tf.xla.fit import Solving, XlaFit, fit_compiled
+from checkmate.backends.tf.xla.ties import WaitPolicy
 from checkmate.bench.common.machine import this_machine
 from checkmate.catalog.peers import find_method
 from checkmate.errors import CheckmateError
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.compiling import lowered
-from checkmate.pipeline.deterministic_solve import solve_counted
-from checkmate.pipeline.segments import in_segments
+from checkmate.planning.deterministic_solve import solve_counted
+from checkmate.planning.segments import in_segments
 from checkmate.progress import silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.baselines.whole import whole_segments
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import SolveOptions
-from checkmate.tf.models.batch import flatten
-from checkmate.tf.models.load import load_model
-from checkmate.tf.peers.build import build, recomputable_layers
-from checkmate.tf.trace.fusions import fused, loose
-from checkmate.tf.training.measure import restored
-from checkmate.tf.training.trace import KerasStep, step_of_fit
-from checkmate.tf.xla.compiled import StepCompilation, compile_step
-from checkmate.tf.xla.costs import costs_for_xla
-from checkmate.tf.xla.emit import tied_step
-from checkmate.tf.xla.fit import Solving, XlaFit, fit_compiled
-from checkmate.tf.xla.ties import WaitPolicy
 
 NETWORKS = {"dense": 4096, "transformer": 32, "gpt": 16, "vit": 32, "text": 32, "mixer": 32, "resnet": 16}
 SHARES = (0.75, 0.60, 0.45, 0.30)
@@ -192,7 +192,7 @@ def _fit(step: KerasStep, plain: StepCompilation, share: float) -> XlaFit:
         return [each.require_schedule() for each in whole_segments(graph, asked)]
 
     def least(graph: Graph) -> Schedule:
-        from checkmate.pipeline import known_minimum
+        from checkmate.planning import known_minimum
 
         known = known_minimum(graph)
         found = solve(graph, known.bytes) or known.schedule

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.certificate.verify import InvalidCertificateError, verify
 from checkmate.errors import CheckmateError
 from checkmate.formats.certificate import read_certificate
@@ -63,7 +63,7 @@ def base_of(graph: Graph, eighths: tuple[int, ...]) -> Base:
     truth, made = Truth(graph), []
     for budget in budgets(graph, eighths):
         truth.learn(budget)
-        found = pipeline.certify(graph, budget, seconds=LONG)
+        found = planning.certify(graph, budget, seconds=LONG)
         if found is not None:
             made.append({"format": "checkmate-certificate", "version": 1, **found.data})
     for certificate in made:  # what is certified must be true before it is changed
@@ -97,7 +97,7 @@ def accepted(base: Base, certificate: dict[str, Any], folder: Path) -> tuple[boo
     path.write_text(json.dumps(certificate), encoding="utf-8")
     read = alone = True
     try:
-        pipeline.check_certificate(base.graph, read_certificate(path, base.graph))
+        planning.check_certificate(base.graph, read_certificate(path, base.graph))
     except CheckmateError as error:
         read = False
         if len(str(error)) >= 300 or "\n" in str(error):

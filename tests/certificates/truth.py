@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.ir import Graph, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.bounds import working_set_bound
@@ -47,7 +47,7 @@ class Truth:
             self.bounds[budget] = math.inf if best is None else best.cost
             self._keep([] if best is None else best.steps)
             return
-        found = pipeline.solve(self.graph, budget, options=SolveOptions(time_limit_s=seconds))
+        found = planning.solve(self.graph, budget, options=SolveOptions(time_limit_s=seconds))
         self._keep([] if found.schedule is None else found.schedule.steps.tolist())
         if not found.assumptions and found.status is SolveStatus.INFEASIBLE:
             self.bounds[budget] = math.inf
@@ -108,6 +108,6 @@ def budgets(graph: Graph, eighths: tuple[int, ...]) -> list[int]:
 
     ``eighths``: how far between the two the others are.
     """
-    least, most = working_set_bound(graph).bytes, pipeline.keep_everything_peak(graph)
+    least, most = working_set_bound(graph).bytes, planning.keep_everything_peak(graph)
     inner = [least + (most - least) * part // 8 for part in eighths]
     return sorted({least - 1, *inner, most})

@@ -19,7 +19,7 @@ from itertools import count, product
 from pathlib import Path
 from typing import Any
 
-from checkmate.tf.environment import measuring_environment
+from checkmate.backends.tf.environment import measuring_environment
 
 os.environ.update(measuring_environment())
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.errors import CancelledError, ExitCode
 from checkmate.formats import write_graph
 from tests.end2end.test_cli import call, one_object, start
@@ -88,7 +88,7 @@ def test_peers_for_xla_ask_for_xla_and_say_so(
         asked.append(request.target)
         return [{**ours, "compared": {**right, "worst": 0.5 if "gpt" in request.model else 1e-6}}]
 
-    monkeypatch.setattr(pipeline, "peers", measured)
+    monkeypatch.setattr(planning, "peers", measured)
     out = tmp_path / "x.json"
     arguments = ("bench", "peers", "-o", out, "--models")
     code, text, _ = call(capsys, *arguments, "gru", "--target", "xla")
@@ -116,9 +116,9 @@ def test_fidelity_with_peers_prints_both_and_writes_both(
     wrong = {"bitwise": False, "relative_error": 0.5, "worst": 0.5, "state_bitwise": True}
     rows: list[dict[str, object]] = [ours]
     monkeypatch.setattr(
-        pipeline, "fidelity", lambda *_, **__: [{"budget": 0.6, "status": "limit", "problem": ""}]
+        planning, "fidelity", lambda *_, **__: [{"budget": 0.6, "status": "limit", "problem": ""}]
     )
-    monkeypatch.setattr(pipeline, "peers", lambda *_, **__: list(rows))
+    monkeypatch.setattr(planning, "peers", lambda *_, **__: list(rows))
     arguments = (
         "bench",
         "fidelity",

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from checkmate.backends.tf.environment import EXACT
+from checkmate.backends.tf.fresh import run_task
 from checkmate.catalog.bundled import find_graph
 from checkmate.cli.main import main
 from checkmate.formats import read_any_graph, read_schedule, write_graph
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf.environment import EXACT
-from checkmate.tf.fresh import run_task
 
 SMALL = f"{Path(__file__).resolve().parents[1] / 'tf' / 'small_models.py'}:convnet"
 
@@ -38,8 +38,8 @@ def test_solved_and_checked_by_name(tmp_path: Path, monkeypatch, capsys: pytest.
 @pytest.mark.heavy
 def test_its_schedule_computes_the_same_gradients_here(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
-    from checkmate.tf.costs import session
-    from checkmate.tf.emit.same_step import for_traced_step
+    from checkmate.backends.tf.costs import session
+    from checkmate.backends.tf.emit.same_step import for_traced_step
 
     path = find_graph("unet-b8.graph")
     assert path is not None

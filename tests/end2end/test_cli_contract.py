@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.cli.main import build_parser, main
 from checkmate.formats import write_graph, write_schedule
 from checkmate.formats.certificate import write_certificate
 from checkmate.ir.report import VerificationReport
-from checkmate.pipeline import RunOutcome
+from checkmate.planning import RunOutcome
 from checkmate.request import ModelRequest
 from tests.end2end.test_cli import call, one_object, start
 from tests.end2end.test_cli_doctor import doctor, stub
@@ -211,8 +211,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     graph = replace(training_chain(8), batch_size=4)
     write_graph(tmp_path / "g.json", graph)
-    write_schedule(tmp_path / "s.json", graph, pipeline.solve(graph, 60, solver="greedy"))
-    proof = pipeline.certify(graph, 60, seconds=5.0)
+    write_schedule(tmp_path / "s.json", graph, planning.solve(graph, 60, solver="greedy"))
+    proof = planning.certify(graph, 60, seconds=5.0)
     assert proof is not None and proof.cost is not None
     write_certificate(tmp_path / "proof.json", proof.data)
     write_certificate(tmp_path / "false.json", {**proof.data, "cost": proof.cost + 1})
@@ -310,18 +310,18 @@ def test_a_measured_step(
     asked = {"request": ModelRequest("unet", batch_size=4).to_json()}
     graph = replace(training_chain(8), batch_size=4, metadata=asked)
     write_graph(folder / "g.json", graph)
-    result = pipeline.solve(graph, 60, solver="greedy")
+    result = planning.solve(graph, 60, solver="greedy")
     found = report(ok=ok)
-    monkeypatch.setattr(pipeline, "verify", lambda *_, **__: found)
-    monkeypatch.setattr(pipeline, "export", lambda *_, **__: found)
+    monkeypatch.setattr(planning, "verify", lambda *_, **__: found)
+    monkeypatch.setattr(planning, "export", lambda *_, **__: found)
     for name in ("run", "export_within"):
-        monkeypatch.setattr(pipeline, name, lambda *_, **__: RunOutcome(found, result, graph))
+        monkeypatch.setattr(planning, name, lambda *_, **__: RunOutcome(found, result, graph))
     ended, text, _ = call(capsys, *shlex.split(line), "--json", "--quiet")
     assert (ended, missing(one_object(text), {"": REPORT})) == (code, [])
 
 
 def test_a_profile(folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "profile", lambda *_, **__: training_chain(8))
+    monkeypatch.setattr(planning, "profile", lambda *_, **__: training_chain(8))
     code, text, _ = call(capsys, "profile", "unet", "-o", "made.json", "--json", "--quiet")
     assert (code, missing(one_object(text), {"": GRAPH})) == (0, [])
     assert (folder / "made.json").is_file()
@@ -333,9 +333,9 @@ def test_what_bench_measures(
 ) -> None:
     ours = {"method": "ours", "label": "ours", "ours": True, "status": "ok", "note": "", "peak_bytes": 9}
     monkeypatch.setattr(
-        pipeline, "fidelity", lambda *_, **__: [{"budget": 0.6, "status": "limit", "problem": ""}]
+        planning, "fidelity", lambda *_, **__: [{"budget": 0.6, "status": "limit", "problem": ""}]
     )
-    monkeypatch.setattr(pipeline, "peers", lambda *_, **__: [ours])
+    monkeypatch.setattr(planning, "peers", lambda *_, **__: [ours])
     code, text, _ = call(capsys, "bench", subject, "--models", "gru", "--json", "--quiet")
     keys = {"": "format version machine options rows summary", "rows": "model batch_size status"}
     assert (code, missing(one_object(text), keys)) == (0, [])

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.errors import CheckmateError
 from checkmate.formats.certificate import read_certificate
 from checkmate.formats.graph import graph_from_json, read_graph
@@ -115,7 +115,7 @@ def profile(patience: float) -> str:
 def export(patience: float) -> str:
     """Export two schedules of a model."""
     graph = profiled(3)
-    plain = pipeline.keep_everything_peak(graph)
+    plain = planning.keep_everything_peak(graph)
     window = _Window()
     session = window.session
     reports: list[Any] = []
@@ -124,7 +124,7 @@ def export(patience: float) -> str:
         session.exploration.set_graph(graph)
         with tempfile.TemporaryDirectory() as folder:
             for number, share in enumerate((0.9, 0.8)):
-                found = pipeline.solve(graph, int(share * plain), solver="greedy")
+                found = planning.solve(graph, int(share * plain), solver="greedy")
                 session.exploration.set_budget(found.budget_bytes)
                 steps = found.require_schedule().steps
                 session.exploration.add(steps, budget_bytes=found.budget_bytes, solver="", seconds=0.0)
@@ -220,7 +220,7 @@ def _certified(path: Path, budget: int, said: bool) -> str:
         return "it is called saved, and nothing is there" if said else ""
     data = read_certificate(path, small())
     try:
-        cost = pipeline.check_certificate(small(), data)
+        cost = planning.check_certificate(small(), data)
     except CheckmateError as error:
         return f"it is called saved, and does not hold: {error}" if said else ""
     if cost is None or cost > least_cost(8, data["budget_bytes"]) * ROUNDING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.errors import CheckmateError
 from checkmate.formats import read_graph, read_schedule, write_graph, write_matrices, write_schedule
 from checkmate.formats.certificate import read_certificate, write_certificate
@@ -44,7 +44,7 @@ def _graph(which: str) -> Graph:
 def _result(which: str) -> SolveResult:
     graph = training_chain(30)
     plain = Schedule.plain(graph)
-    found = pipeline.check_schedule(graph, plain.steps.tolist(), budget=9999)
+    found = planning.check_schedule(graph, plain.steps.tolist(), budget=9999)
     return SolveResult(
         SolveStatus.FEASIBLE, which, 9999, graph.base_cost, plain, found.cost, found.peak_bytes, None, 0.0
     )

@@ -16,7 +16,7 @@ from functools import cache
 
 import numpy as np
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.errors import CheckmateError, WorkerDiedError
 from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, SolveResult, SolveStatus
@@ -54,16 +54,16 @@ def small() -> Graph:
 def large() -> tuple[Graph, dict[int, float]]:
     """Return a graph of many ops, and the least known costs of two budgets."""
     graph = training_dag(1, LARGE)
-    peak, options = pipeline.keep_everything_peak(graph), SolveOptions(time_limit_s=10.0, workers=2)
+    peak, options = planning.keep_everything_peak(graph), SolveOptions(time_limit_s=10.0, workers=2)
     budgets = (int(0.6 * peak), int(0.45 * peak))
-    costs = (pipeline.solve(graph, budget, options=options).cost for budget in budgets)
+    costs = (planning.solve(graph, budget, options=options).cost for budget in budgets)
     return graph, {budget: cost or math.inf for budget, cost in zip(budgets, costs, strict=True)}
 
 
 @cache
 def truth(layers: int, budget: int) -> SolveResult:
     """Return an answer made without any fault: proved, or the best known."""
-    found = pipeline.solve(training_chain(layers), budget, options=SolveOptions(time_limit_s=20.0))
+    found = planning.solve(training_chain(layers), budget, options=SolveOptions(time_limit_s=20.0))
     assert found.schedule is not None or found.status is SolveStatus.INFEASIBLE, found
     return found
 
@@ -129,7 +129,7 @@ def auto(patience: float) -> str:
 
     def solve(budget: int) -> None:
         try:
-            found = pipeline.solve(graph, budget, options=SolveOptions(time_limit_s=2.0, workers=2))
+            found = planning.solve(graph, budget, options=SolveOptions(time_limit_s=2.0, workers=2))
             said.append(judged(graph, found, known[budget]))
         except CheckmateError:
             said.append("")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import checkmate
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.machine.stores.cost_store import CostStore, KnownCost
 from checkmate.machine.stores.plan_store import KeptPlan, PlanStore
 from checkmate.solvers.problem import SolveOptions
@@ -49,10 +49,10 @@ def test_no_limit_is_measured_by_the_wall_clock() -> None:
 @pytest.mark.parametrize("jump", [DAY, -DAY])
 def test_a_jump_during_a_solve_changes_nothing(jump: float, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, options = training_chain(8), SolveOptions(time_limit_s=20.0)
-    before = pipeline.solve(graph, 60, options=options)
+    before = planning.solve(graph, 60, options=options)
     told, real = iter(range(10**9)), time.time
     monkeypatch.setattr(time, "time", lambda: real() + jump * next(told))
-    after = pipeline.solve(graph, 60, options=options)
+    after = planning.solve(graph, 60, options=options)
     assert (after.status, after.cost, after.lower_bound) == (before.status, before.cost, before.lower_bound)
 
 

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 from unittest import mock
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.ir import Graph
 from checkmate.memory.check import check
 from checkmate.solvers.problem import SolveOptions
@@ -171,7 +171,7 @@ def find_batch(patience: float) -> str:
 @cache
 def least_peak(max_overhead: float) -> int:
     """Return the least peak within a cost, which is proved."""
-    found = pipeline.least_memory(
+    found = planning.least_memory(
         small(), max_overhead=max_overhead, options=SolveOptions(time_limit_s=120.0)
     )
     assert found.proved, found

@@ -11,8 +11,8 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+from checkmate.backends.tf.models.load import load_model
 from checkmate.request import ModelRequest
-from checkmate.tf.models.load import load_model
 from tests.tf.conftest import dense_model
 
 KINDS = {"archive": ".keras", "config.json": ".keras", "model.weights.h5": ".keras", "hdf5": ".h5"}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.cli.shared import options
 from checkmate.errors import CheckmateError
 from checkmate.formats import read_any_graph, read_schedule, write_graph, write_schedule
@@ -62,7 +62,7 @@ def asked() -> Graph:
 
 def _read_graph(folder: Path, data: bytes) -> object:
     graph = read_any_graph(_put(folder / "g.json", data))
-    pipeline.keep_everything_peak(graph)
+    planning.keep_everything_peak(graph)
     (folder / "again.json").unlink(missing_ok=True)
     write_graph(folder / "again.json", graph)
     return read_any_graph(folder / "again.json").fingerprint
@@ -91,14 +91,14 @@ _LAYERED = (
 
 
 def _solved(graph: Graph) -> Any:
-    return pipeline.solve(graph, 40, solver="greedy", options=SolveOptions(time_limit_s=5.0))
+    return planning.solve(graph, 40, solver="greedy", options=SolveOptions(time_limit_s=5.0))
 
 
 def _read_schedule(folder: Path, data: bytes) -> object:
     graph = asked()
     result = read_schedule(_put(folder / "s.json", data), graph)
     write_schedule(folder / "again.json", graph, result)
-    return pipeline.check_schedule(graph, result.require_schedule().steps.tolist(), budget=40)
+    return planning.check_schedule(graph, result.require_schedule().steps.tolist(), budget=40)
 
 
 def _schedules(folder: Path) -> list[bytes]:
@@ -108,13 +108,13 @@ def _schedules(folder: Path) -> list[bytes]:
 
 def _read_certificate(folder: Path, data: bytes) -> object:
     graph = asked()
-    return pipeline.check_certificate(graph, read_certificate(_put(folder / "c.json", data), graph))
+    return planning.check_certificate(graph, read_certificate(_put(folder / "c.json", data), graph))
 
 
 def _certificates(folder: Path) -> list[bytes]:
     found = []
     for budget in (40, 60, 25):
-        made = pipeline.certify(asked(), budget, seconds=20.0)
+        made = planning.certify(asked(), budget, seconds=20.0)
         assert made is not None
         write_certificate(folder / f"{budget}.json", made.data)
         found.append((folder / f"{budget}.json").read_bytes())

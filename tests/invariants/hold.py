@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.graphs.generate import random_dag, random_layered, training_dag
 from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.memory.check import check
@@ -74,7 +74,7 @@ def hold(seed: int, held: Held, ops: int | None = None) -> None:
     """Ask every solver about one graph, at several budgets. Ask with and without constraints."""
     dice, graph = Random(seed), graph_of(seed, ops)
     held.graphs[_size(graph)] += 1
-    low, high = working_set_bound(graph).bytes, pipeline.keep_everything_peak(graph)
+    low, high = working_set_bound(graph).bytes, planning.keep_everything_peak(graph)
     between = (low + (high - low) * dice.randrange(1, 8) // 8 for _ in "ab")
     budgets = sorted({max(1, budget) for budget in (low - 1, low, *between, high)})
     free, limited = Constraints(), random_constraints(dice, graph)
@@ -111,7 +111,7 @@ def answer(
     seconds = 0.15 if name in TIMED else 20.0
     options = SolveOptions(time_limit_s=3600.0 if moves else seconds, seed=5, moves=moves or None)
     held.tried[name] += 1
-    return pipeline.solve(graph, budget, solver=name, options=options, constraints=constraints)
+    return planning.solve(graph, budget, solver=name, options=options, constraints=constraints)
 
 
 def steps_of(result: SolveResult) -> list[int]:
@@ -173,11 +173,11 @@ def certified(
     """Return where a certificate that holds contradicts a schedule."""
     problems = []
     for budget in budgets:
-        made = pipeline.certify(graph, budget, seconds=0.5)
+        made = planning.certify(graph, budget, seconds=0.5)
         if made is None:
             continue
         held.tried["certificate"] += 1
-        proved = pipeline.check_certificate(graph, made.data)
+        proved = planning.check_certificate(graph, made.data)
         least = math.inf if proved is None else proved
         problems += [
             f"a certificate proves {least} at {budget}, and {who} costs {each.cost} at {other}"

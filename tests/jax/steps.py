@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from checkmate.backends.jax.emit import Emitted, scheduled
+from checkmate.backends.jax.fuse import fusions
+from checkmate.backends.jax.graph import graph_of
+from checkmate.backends.jax.program import read_program
+from checkmate.backends.jax.speed import speed_of
 from checkmate.ir.schedule import Schedule
-from checkmate.jax.emit import Emitted, scheduled
-from checkmate.jax.fuse import fusions
-from checkmate.jax.graph import graph_of
-from checkmate.jax.program import read_program
-from checkmate.jax.speed import speed_of
 
 
 def data(rows: int = 512, width: int = 64) -> tuple[Any, Any]:

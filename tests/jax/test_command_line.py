@@ -20,14 +20,14 @@ pytest.importorskip("jax")
 import jax
 from jax.extend.core import jaxpr_as_fun
 
+from checkmate.backends.jax.models.compare import apart, compare
+from checkmate.backends.jax.models.load import LoadedStep
+from checkmate.backends.jax.models.plan_step import graph_of_step, plan_of_step
+from checkmate.backends.jax.plan import JaxPlanner, compiled_plain, trace
+from checkmate.backends.jax.transform import request_of
 from checkmate.errors import ExitCode, NotCompiledError
 from checkmate.formats import read_any_graph, read_schedule
-from checkmate.jax.models.compare import apart, compare
-from checkmate.jax.models.load import LoadedStep
-from checkmate.jax.models.plan_step import graph_of_step, plan_of_step
-from checkmate.jax.plan import JaxPlanner, compiled_plain, trace
-from checkmate.jax.transform import request_of
-from checkmate.pipeline import keep_everything_peak
+from checkmate.planning import keep_everything_peak
 from checkmate.progress import Progress, never, silent
 from checkmate.solvers.problem import SolveOptions
 from tests.jax.steps import data, dense, weights

@@ -16,19 +16,19 @@ pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
 
+from checkmate.backends.jax.emit import Emitted, WaitPolicy, scheduled
+from checkmate.backends.jax.fuse import fusions
+from checkmate.backends.jax.graph import graph_of
+from checkmate.backends.jax.kernels import kernels
+from checkmate.backends.jax.memory import memory_of
+from checkmate.backends.jax.pooling import scattered_late
+from checkmate.backends.jax.program import read_program
+from checkmate.backends.jax.speed import speed_of
+from checkmate.backends.jax.tie import Tie, Waiting
+from checkmate.backends.jax.ways import Way
 from checkmate.ir.graph import Graph, Phase
 from checkmate.ir.schedule import Schedule
-from checkmate.jax.emit import Emitted, WaitPolicy, scheduled
-from checkmate.jax.fuse import fusions
-from checkmate.jax.graph import graph_of
-from checkmate.jax.kernels import kernels
-from checkmate.jax.memory import memory_of
-from checkmate.jax.pooling import scattered_late
-from checkmate.jax.program import read_program
-from checkmate.jax.speed import speed_of
-from checkmate.jax.tie import Tie, Waiting
-from checkmate.jax.ways import Way
-from checkmate.pipeline import keep_everything_peak, solve
+from checkmate.planning import keep_everything_peak, solve
 from tests.benchmarks.jax_networks import gpt
 from tests.jax.steps import data, dense, dropout, largest_difference, weights
 

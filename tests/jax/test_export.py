@@ -19,13 +19,13 @@ import jax.numpy as jnp
 from jax import export as jax_export
 
 import checkmate
+from checkmate.backends.jax.emit import WaitPolicy
+from checkmate.backends.jax.exporting.export import write_step
+from checkmate.backends.jax.exporting.report import REPORT_FILE, STEP_FILE
+from checkmate.backends.jax.memory import memory_of
+from checkmate.backends.jax.ways import Way
 from checkmate.errors import ExportError, UsageError
 from checkmate.jax import export, rematerialize
-from checkmate.jax.emit import WaitPolicy
-from checkmate.jax.exporting.export import write_step
-from checkmate.jax.exporting.report import REPORT_FILE, STEP_FILE
-from checkmate.jax.memory import memory_of
-from checkmate.jax.ways import Way
 from checkmate.reports.recognize import gather
 from checkmate.units import Budget
 from tests.jax.steps import copied, data, dense, dropout, weights
@@ -147,7 +147,8 @@ def test_a_plan_that_needs_options_is_made_anew_without(
 ) -> None:
     """Test with the thrifty way alone, where a step is a program of its own."""
     monkeypatch.setattr(
-        "checkmate.jax.plan.ways_on", lambda platform, *, alone: ((Way(WaitPolicy.ALL, thrifty=alone),),)
+        "checkmate.backends.jax.plan.ways_on",
+        lambda platform, *, alone: ((Way(WaitPolicy.ALL, thrifty=alone),),),
     )
     params, (x, y) = weights(), data()
     step = scheduled(dense, "70%")

@@ -12,12 +12,12 @@ pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
 
-from checkmate.jax.emit import WaitPolicy
-from checkmate.jax.fuse import fusions
-from checkmate.jax.gate import Gate, ends
-from checkmate.jax.program import read_program
-from checkmate.jax.tie import Waiting
-from checkmate.jax.ways import Way
+from checkmate.backends.jax.emit import WaitPolicy
+from checkmate.backends.jax.fuse import fusions
+from checkmate.backends.jax.gate import Gate, ends
+from checkmate.backends.jax.program import read_program
+from checkmate.backends.jax.tie import Waiting
+from checkmate.backends.jax.ways import Way
 from tests.jax.steps import largest_difference, plain_order
 
 

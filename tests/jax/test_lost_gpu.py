@@ -13,8 +13,8 @@ pytest.importorskip("jax")
 import jax.numpy as jnp
 
 import checkmate.jax
+from checkmate.backends.jax.lost_gpu import lost_gpu
 from checkmate.jax import lost_gpu as subject
-from checkmate.jax.lost_gpu import lost_gpu
 from checkmate.solvers.problem import SolveOptions
 
 

@@ -13,11 +13,11 @@ pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
 
-from checkmate.jax.fuse import fusions
-from checkmate.jax.memory import memory_of
-from checkmate.jax.pin import Pin, small_results, sums
-from checkmate.jax.program import Program, read_program
-from checkmate.jax.ways import ways_on
+from checkmate.backends.jax.fuse import fusions
+from checkmate.backends.jax.memory import memory_of
+from checkmate.backends.jax.pin import Pin, small_results, sums
+from checkmate.backends.jax.program import Program, read_program
+from checkmate.backends.jax.ways import ways_on
 from tests.jax.steps import largest_difference, plain_order
 
 WAYS = [way for alone in (True, False) for group in ways_on("cpu", alone=alone) for way in group]

@@ -14,11 +14,11 @@ import jax.numpy as jnp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkmate.jax.fuse import fusions
-from checkmate.jax.memory import memory_of
-from checkmate.jax.pooling import can_compare, compared
-from checkmate.jax.program import read_program
-from checkmate.jax.ways import ways_on
+from checkmate.backends.jax.fuse import fusions
+from checkmate.backends.jax.memory import memory_of
+from checkmate.backends.jax.pooling import can_compare, compared
+from checkmate.backends.jax.program import read_program
+from checkmate.backends.jax.ways import ways_on
 from tests.jax.steps import plain_order
 
 

@@ -13,12 +13,12 @@ pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
 
+from checkmate.backends.jax.fuse import fusions
+from checkmate.backends.jax.graph import graph_of, layer_of, phase_of
+from checkmate.backends.jax.primitives import body_bytes, operations
+from checkmate.backends.jax.program import Program, read_program
+from checkmate.backends.jax.speed import speed_of
 from checkmate.ir.graph import Graph, Phase
-from checkmate.jax.fuse import fusions
-from checkmate.jax.graph import graph_of, layer_of, phase_of
-from checkmate.jax.primitives import body_bytes, operations
-from checkmate.jax.program import Program, read_program
-from checkmate.jax.speed import speed_of
 from tests.jax.steps import data, dense, scanned, weights
 
 

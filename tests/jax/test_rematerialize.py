@@ -16,13 +16,13 @@ import jax
 import jax.numpy as jnp
 
 import checkmate.jax
+from checkmate.backends.jax.emit import WaitPolicy
+from checkmate.backends.jax.memory import memory_of
+from checkmate.backends.jax.search import Search
+from checkmate.backends.jax.tie import Waiting
+from checkmate.backends.jax.ways import holds_order, usual_ways, ways_on
 from checkmate.errors import InfeasibleError, NoScheduleError, PlanningError, TraceError, UsageError
 from checkmate.jax import ways
-from checkmate.jax.emit import WaitPolicy
-from checkmate.jax.memory import memory_of
-from checkmate.jax.search import Search
-from checkmate.jax.tie import Waiting
-from checkmate.jax.ways import holds_order, usual_ways, ways_on
 from checkmate.solvers.problem import SolveOptions
 from checkmate.units import format_bytes_up
 from tests.benchmarks.jax_networks import dense as dense_blocks
@@ -254,7 +254,7 @@ def test_a_fault_at_any_stage_runs_as_before(
 ) -> None:
     args = args_of(dense)
     expected = jax.jit(dense)(*args)
-    monkeypatch.setattr(f"checkmate.jax.plan.{stage}", fail)
+    monkeypatch.setattr(f"checkmate.backends.jax.plan.{stage}", fail)
     found = checkmate.jax.rematerialize(dense, "60%", donate_argnums=0, options=QUICK["options"])
     given = copied(args[0])
     for params in (given, copied(args[0])):

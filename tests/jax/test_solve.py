@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("jax")
 
-from checkmate.jax.solve import solve_for_xla
+from checkmate.backends.jax.solve import solve_for_xla
 from checkmate.solvers.problem import SolveOptions
 from tests.graphs_strategies import training_chain
 

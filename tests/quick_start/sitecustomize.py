@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import atexit
 
+from checkmate.backends.tf.quick_import import import_quickly
 from checkmate.machine.garbage import hide_all
-from checkmate.tf.quick_import import import_quickly
 
 import_quickly()
 atexit.register(hide_all)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.charts.frontier import svg_text
 from checkmate.charts.live_bytes import memory_svg
 from checkmate.formats.exploration import SavedExploration, write_exploration
@@ -72,7 +72,7 @@ def opened(path: Path, folder: Path) -> str:
 
 def results_page(graph: Graph, folder: Path) -> str:
     """Return the page of ``checkmate report``."""
-    solved = pipeline.solve(graph, 50, solver="greedy", options=SolveOptions(time_limit_s=5.0))
+    solved = planning.solve(graph, 50, solver="greedy", options=SolveOptions(time_limit_s=5.0))
     write_exploration(folder / "e.json", SavedExploration(graph, 50, (solved,), ((40, graph.base_cost),)))
     return sections_page(NAMES[0], gather([folder / "e.json"]).sections, WHEN, left_out=NAMES)
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.charts.frontier import svg_text
 from checkmate.charts.live_bytes import memory_svg
 from checkmate.formats.exploration import SavedExploration, write_exploration
@@ -92,7 +92,7 @@ def test_pictures(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_of_results(name: str, tmp_path: Path) -> None:
     graph = named(name)
-    solved = pipeline.solve(graph, 50, solver="greedy", options=SolveOptions(time_limit_s=5.0))
+    solved = planning.solve(graph, 50, solver="greedy", options=SolveOptions(time_limit_s=5.0))
     write_exploration(
         tmp_path / "e.json", SavedExploration(graph, 50, (solved,), ((5, math.inf), (40, graph.base_cost)))
     )

@@ -12,9 +12,9 @@ import keras
 import pytest
 from keras import layers
 
+from checkmate.backends.tf.models.load import load_model
+from checkmate.backends.tf.models.model import LoadedModel
 from checkmate.request import ModelRequest
-from checkmate.tf.models.load import load_model
-from checkmate.tf.models.model import LoadedModel
 from tests.tf.task_process import TaskProcess
 
 MODELS = Path(__file__).with_name("models.py")

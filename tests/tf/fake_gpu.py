@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf.costs import session
-from checkmate.tf.trace.coarsen import FoldedStep
 
 _MODELS = Path(__file__).with_name("small_models.py")
 

@@ -18,8 +18,8 @@ import numpy as np
 import tensorflow as tf
 
 import checkmate
+from checkmate.backends.tf.models.load import load_model
 from checkmate.request import ModelRequest
-from checkmate.tf.models.load import load_model
 
 
 def main(sample: str, batch: int, budget: str, answer: str) -> None:

@@ -20,17 +20,17 @@ import schedules
 import tensorflow as tf
 from keras import layers
 
+from checkmate.backends.tf.models.batch import flatten
+from checkmate.backends.tf.models.load import load_model
+from checkmate.backends.tf.models.model import LoadedModel
+from checkmate.backends.tf.training.keras_model import replace_training
+from checkmate.backends.tf.training.plans.plan import PlanRequest
+from checkmate.backends.tf.training.plans.search import PlanSearch
+from checkmate.backends.tf.training.plans.trials import Trials
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.memory.simulate import simulate
 from checkmate.progress import silent
 from checkmate.request import ModelRequest
-from checkmate.tf.models.batch import flatten
-from checkmate.tf.models.load import load_model
-from checkmate.tf.models.model import LoadedModel
-from checkmate.tf.training.keras_model import replace_training
-from checkmate.tf.training.plans.plan import PlanRequest
-from checkmate.tf.training.plans.search import PlanSearch
-from checkmate.tf.training.plans.trials import Trials
 from checkmate.units import Budget
 
 BATCH, STEPS = 8, 5

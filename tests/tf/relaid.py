@@ -13,9 +13,9 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 
+from checkmate.backends.tf import private
+from checkmate.backends.tf.trace.trace import TracedStep
 from checkmate.ir.graph import Phase
-from checkmate.tf import private
-from checkmate.tf.trace.trace import TracedStep
 from tests.tf.virtual_gpu import optimized, with_variables
 
 _END = "end_of_step_"

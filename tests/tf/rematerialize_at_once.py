@@ -24,11 +24,11 @@ from keras import layers
 
 import checkmate
 from checkmate import training
+from checkmate.backends.tf.devices import peak_bytes, reset_peak
+from checkmate.backends.tf.training.plans import trials
 from checkmate.errors import SolverCrashedError
 from checkmate.machine.stores.plan_folder import default_folder
 from checkmate.solvers.compile.cache import machine_code_file
-from checkmate.tf.devices import peak_bytes, reset_peak
-from checkmate.tf.training.plans import trials
 from tests.quick_start import QUICK
 from tests.tf.rematerialized import plans, within
 

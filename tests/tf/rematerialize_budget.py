@@ -13,8 +13,8 @@ import tensorflow as tf
 from keras import layers
 
 import checkmate
+from checkmate.backends.tf import memory_check
 from checkmate.errors import NoScheduleError
-from checkmate.tf import memory_check
 from checkmate.units import parse_bytes
 from tests.tf.rematerialized import FAST, assert_close, conv_model, data, plans, recomputations, within
 

@@ -19,25 +19,25 @@ import tensorflow as tf
 
 import checkmate
 from checkmate import training
+from checkmate.backends.tf import memory_check
+from checkmate.backends.tf.models.batch import flatten, flatten_arguments
+from checkmate.backends.tf.training.any_step import AnyStep
+from checkmate.backends.tf.training.measure import StepMeasurement
+from checkmate.backends.tf.training.plans import kept as kept_module
+from checkmate.backends.tf.training.plans import trials
+from checkmate.backends.tf.training.plans.kept import look_up, made_with, name_of
+from checkmate.backends.tf.training.plans.known import facts_of, known_limit, known_plan, recall, seen_over
+from checkmate.backends.tf.training.plans.limit import Limit
+from checkmate.backends.tf.training.plans.plan import PlanRequest, StepPlan, held_by_others
+from checkmate.backends.tf.training.plans.search import PlanSearch
+from checkmate.backends.tf.training.plans.trials import Trials, TriedStep
+from checkmate.backends.tf.training.ready import ReadyStep
+from checkmate.backends.tf.training.trace import KerasStep, step_of_fit
 from checkmate.ir.graph import CostUnit
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.stores.plan_folder import default_folder
 from checkmate.machine.stores.plan_store import KeptPlan, PlanStore
 from checkmate.solvers.compile.cache import machine_code_file
-from checkmate.tf import memory_check
-from checkmate.tf.models.batch import flatten, flatten_arguments
-from checkmate.tf.training.any_step import AnyStep
-from checkmate.tf.training.measure import StepMeasurement
-from checkmate.tf.training.plans import kept as kept_module
-from checkmate.tf.training.plans import trials
-from checkmate.tf.training.plans.kept import look_up, made_with, name_of
-from checkmate.tf.training.plans.known import facts_of, known_limit, known_plan, recall, seen_over
-from checkmate.tf.training.plans.limit import Limit
-from checkmate.tf.training.plans.plan import PlanRequest, StepPlan, held_by_others
-from checkmate.tf.training.plans.search import PlanSearch
-from checkmate.tf.training.plans.trials import Trials, TriedStep
-from checkmate.tf.training.ready import ReadyStep
-from checkmate.tf.training.trace import KerasStep, step_of_fit
 from checkmate.training import _plan_request
 from checkmate.units import format_bytes
 from tests.tf.rematerialize_files import EARLIER, X, Y, files, scheduled_file, told, trained

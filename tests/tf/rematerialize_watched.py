@@ -16,16 +16,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from checkmate.backends.tf.devices import held_bytes, reset_peak
+from checkmate.backends.tf.models.batch import flatten
+from checkmate.backends.tf.training.plans import planner as planner_module
+from checkmate.backends.tf.training.plans import trials
+from checkmate.backends.tf.training.plans.plan import foreseen, read_ahead
+from checkmate.backends.tf.training.plans.trials import Trials
+from checkmate.backends.tf.training.trace import step_of_fit
+from checkmate.backends.tf.training.watch import reading_of, went_over
 from checkmate.errors import ProfileError
 from checkmate.solvers.compile.cache import machine_code_file
-from checkmate.tf.devices import held_bytes, reset_peak
-from checkmate.tf.models.batch import flatten
-from checkmate.tf.training.plans import planner as planner_module
-from checkmate.tf.training.plans import trials
-from checkmate.tf.training.plans.plan import foreseen, read_ahead
-from checkmate.tf.training.plans.trials import Trials
-from checkmate.tf.training.trace import step_of_fit
-from checkmate.tf.training.watch import reading_of, went_over
 from tests.tf.example_steps import Peaks
 from tests.tf.rematerialize_files import EARLIER, X, Y, files, scheduled_file, told, trained
 from tests.tf.rematerialized import conv_model, data, plans, reader, recomputations, within

@@ -1,7 +1,7 @@
 """Compare a test file's models in one process with Eigen's kernels.
 
 TensorFlow is then imported once. The product compares each schedule in a process of its own
-(``checkmate.tf.fresh``), which the tests of other files prove.
+(``checkmate.backends.tf.fresh``), which the tests of other files prove.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from checkmate.backends.tf.environment import EXACT, measuring_environment
+from checkmate.backends.tf.quick_import import import_quickly
 from checkmate.machine.garbage import hide_all
-from checkmate.tf.environment import EXACT, measuring_environment
-from checkmate.tf.quick_import import import_quickly
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 class TaskProcess:
-    """A child process that does tasks of ``checkmate.tf.child`` in turn. It starts with the first task."""
+    """A child process that does tasks of ``backends.tf.child`` in turn. It starts with the first task."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -74,7 +74,7 @@ def main() -> None:
     import_quickly()
     import keras
 
-    from checkmate.tf.measure import step
+    from checkmate.backends.tf.measure import step
 
     work = {"compare": step.compare, "compare_all": step.compare_all}
     for line in sys.stdin:

@@ -10,19 +10,19 @@ from dataclasses import replace
 
 import pytest
 
+from checkmate.backends.tf.allocator.learn import step_fingerprint
+from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.emit.same_step import for_traced_step
+from checkmate.backends.tf.kernels import Kernels
 from checkmate.catalog.bundled import find_graph, graph_files
 from checkmate.errors import OtherStepError
 from checkmate.formats import read_any_graph
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.memory.check import check
-from checkmate.pipeline import keep_everything_peak, solve
+from checkmate.planning import keep_everything_peak, solve
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf.allocator.learn import step_fingerprint
-from checkmate.tf.costs import session
-from checkmate.tf.emit.same_step import for_traced_step
-from checkmate.tf.kernels import Kernels
 from resources.make_graphs import BUILT, NAMES, file_of, request_of
 
 pytestmark = pytest.mark.heavy  # whole samples are traced

@@ -13,23 +13,30 @@ import sys
 import pytest
 import tensorflow as tf
 
+from checkmate.backends.tf import devices
+from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.devices import (
+    has_meter,
+    held_bytes,
+    kernels_here,
+    peak_bytes,
+    reset_peak,
+    settings_here,
+)
+from checkmate.backends.tf.environment import measuring_environment, prepare_own_process
+from checkmate.backends.tf.kernels import Kernels
 from checkmate.errors import CheckmateError, MeterMissingError
 from checkmate.request import ModelRequest
-from checkmate.tf import devices
-from checkmate.tf.costs import session
-from checkmate.tf.devices import has_meter, held_bytes, kernels_here, peak_bytes, reset_peak, settings_here
-from checkmate.tf.environment import measuring_environment, prepare_own_process
-from checkmate.tf.kernels import Kernels
 from tests.quick_start import QUICK
 from tests.tf.fake_gpu import FakeGpu
 
 SMALL = """
 import json, tensorflow as tf
-from checkmate.tf.devices import settings_here
+from checkmate.backends.tf.devices import settings_here
 found = settings_here("cpu")
 held = None
 if found.metered_from is not None:
-    from checkmate.tf.devices import held_bytes
+    from checkmate.backends.tf.devices import held_bytes
     before = held_bytes(found.meter)
     tensors = [tf.zeros((1000,)) + 1 for _ in range(100)]
     held = held_bytes(found.meter) - before

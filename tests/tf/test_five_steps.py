@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from checkmate.backends.tf.environment import EXACT
+from checkmate.backends.tf.fresh import run_process
 from checkmate.progress import never, silent
-from checkmate.tf.environment import EXACT
-from checkmate.tf.fresh import run_process
 from tests.quick_start import QUICK
 
 HERE = Path(__file__).parent

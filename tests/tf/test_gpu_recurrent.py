@@ -11,16 +11,16 @@ import keras
 import pytest
 import tensorflow as tf
 
+from checkmate.backends.tf import private
+from checkmate.backends.tf.allocator.learn import step_fingerprint, with_workspace
+from checkmate.backends.tf.allocator.learn_by_op import reserve_values, sizes_of_reserves
+from checkmate.backends.tf.allocator.predict import predicted_requested
+from checkmate.backends.tf.measure.step import compiled_step
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.op_kinds import recomputable
+from checkmate.backends.tf.trace.sizes import is_reserve, tensor_bytes
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.tf import private
-from checkmate.tf.allocator.learn import step_fingerprint, with_workspace
-from checkmate.tf.allocator.learn_by_op import reserve_values, sizes_of_reserves
-from checkmate.tf.allocator.predict import predicted_requested
-from checkmate.tf.measure.step import compiled_step
-from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.trace.op_kinds import recomputable
-from checkmate.tf.trace.sizes import is_reserve, tensor_bytes
 from tests.tf.fake_gpu import folded_for_gpu
 
 MODELS = Path(__file__).with_name("gpu_models.py")

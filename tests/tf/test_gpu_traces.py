@@ -16,28 +16,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from checkmate.ir.graph import CostOrigin, CostUnit
-from checkmate.ir.schedule import Schedule
-from checkmate.machine.stores.cost_store import CostStore
-from checkmate.memory.simulate import simulate
-from checkmate.progress import never, silent
-from checkmate.tf.allocator.learn import with_workspace
-from checkmate.tf.allocator.learn_by_op import askers_by_name, learned_by_op, reserve_values
-from checkmate.tf.allocator.predict import predicted_requested
-from checkmate.tf.allocator.requests import scratch_of_nodes
-from checkmate.tf.costs import fresh, runs, session
-from checkmate.tf.costs.cached import KnownCosts, NodeCosts
-from checkmate.tf.costs.launches import (
+from checkmate.backends.tf.allocator.learn import with_workspace
+from checkmate.backends.tf.allocator.learn_by_op import askers_by_name, learned_by_op, reserve_values
+from checkmate.backends.tf.allocator.predict import predicted_requested
+from checkmate.backends.tf.allocator.requests import scratch_of_nodes
+from checkmate.backends.tf.costs import fresh, runs, session
+from checkmate.backends.tf.costs.cached import KnownCosts, NodeCosts
+from checkmate.backends.tf.costs.launches import (
     NO_KERNEL_TIMES,
     launch_interval,
     launched_seconds,
     share_by_operations,
 )
-from checkmate.tf.costs.options import CostOptions
-from checkmate.tf.devices import settings_here
-from checkmate.tf.measure.curve import measured_curve
-from checkmate.tf.profiler import MemoryEvent, OpRun, StepTrace, read_trace, trace_run
-from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.costs.options import CostOptions
+from checkmate.backends.tf.devices import settings_here
+from checkmate.backends.tf.measure.curve import measured_curve
+from checkmate.backends.tf.profiler import MemoryEvent, OpRun, StepTrace, read_trace, trace_run
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.ir.graph import CostOrigin, CostUnit
+from checkmate.ir.schedule import Schedule
+from checkmate.machine.stores.cost_store import CostStore
+from checkmate.memory.simulate import simulate
+from checkmate.progress import never, silent
 from tests.tf.fake_gpu import folded_for_gpu
 
 pytestmark = pytest.mark.heavy  # many tests of a second or two

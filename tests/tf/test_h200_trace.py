@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from checkmate.tf.profiler import StepTrace, read_trace
+from checkmate.backends.tf.profiler import StepTrace, read_trace
 
 FILE = Path(__file__).parent / "data" / "h200-lstm-conv.xplane.pb.gz"
 LSTM = "lstm_1_1/CudnnRNNV3"

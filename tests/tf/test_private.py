@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkmate.tf import private
-from checkmate.tf.profiler import trace_run
+from checkmate.backends.tf import private
+from checkmate.backends.tf.profiler import trace_run
 
 
 def graph_of(body: Any, *specs: tf.TensorSpec) -> Any:
@@ -170,7 +170,7 @@ def test_one_thread_calls_a_function_without_rewriting_its_graph() -> None:
 def test_a_trace_prints_nothing_and_notes_are_printed_again_after_it() -> None:
     code = (
         "import sys, tensorflow as tf\n"
-        "from checkmate.tf.profiler import trace_run\n"
+        "from checkmate.backends.tf.profiler import trace_run\n"
         "tf.ones(3) + 1\n"
         "print('before', file=sys.stderr, flush=True)\n"
         "trace_run(lambda: tf.ones(3) + 1, device='cpu')\n"

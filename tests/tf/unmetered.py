@@ -13,7 +13,7 @@ import numpy as np
 from keras import layers
 
 import checkmate
-from checkmate.tf.devices import has_meter
+from checkmate.backends.tf.devices import has_meter
 
 
 def main() -> None:

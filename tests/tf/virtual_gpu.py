@@ -22,8 +22,8 @@ from tensorflow.python.framework import meta_graph
 from tensorflow.python.grappler import cluster, tf_optimizer
 from tensorflow.python.ops import handle_data_util
 
-from checkmate.tf.kernels import Kernels
-from checkmate.tf.trace.op_kinds import VIEW_TYPES, takes_over_inputs
+from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.trace.op_kinds import VIEW_TYPES, takes_over_inputs
 
 GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"

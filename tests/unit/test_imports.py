@@ -12,13 +12,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 import checkmate
-from tests.unit.layers import LAYERS, VALUES
+from tests.unit.layers import CIRCLES, FLOORS
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLVER_LIBRARIES = {"highspy", "ortools", "pulp", "numba", "scipy"}
@@ -142,8 +141,8 @@ def test_the_walk_sees_the_code() -> None:
     modules = {one.module for one in found}
     assert {
         "checkmate.ir.graph",
-        "checkmate.pipeline",
-        "checkmate.tf.trace.trace",
+        "checkmate.planning",
+        "checkmate.backends.tf.trace.trace",
         "checkmate.solvers.registry",
     } <= modules
     assert any(one.lazy for one in found) and any(one.top == "tensorflow" for one in found)
@@ -169,54 +168,36 @@ def test_the_check_shares_nothing_with_what_it_checks() -> None:
     assert [str(f) for f in all_imports() if f.module == "checkmate.memory.check" and f.top == "numpy"] == []
 
 
+ROOMS = {
+    room if room.startswith("app.") else f"checkmate.{room}": floor
+    for floor, rooms in enumerate(FLOORS)
+    for room in rooms.split()
+}
+
+
 @cache
 def home(module: str) -> str:
-    """Return the key of ``LAYERS`` that ``module`` falls under, if any.
-
-    If there is none, return an empty string.
-    """
-    fits = [key for key in LAYERS if within(module, key)]
-    return max(fits, key=len, default="")
+    """Return the room that ``module`` is in; an empty string where no floor names one."""
+    return max((room for room in ROOMS if within(module, room)), key=len, default="")
 
 
-@cache
-def allowed_by(key: str) -> tuple[str, ...]:
-    own = [
-        name if name.split(".")[0] in ("app", "checkmate") else f"checkmate.{name}"
-        for name in LAYERS[key].split()
-    ]
-    shared = [name if name == "checkmate" else f"checkmate.{name}" for name in VALUES]
-    return (*own, *([] if key in shared else shared))
-
-
-def may_import(module: str, target: str) -> bool:
-    key = home(module)
-    if target in ("checkmate", "app") or home(target) == key:
-        return True  # the package itself loads nothing
-    return any(
-        home(target) == home(name) or home(target) == name for name in allowed_by(key) if name != "checkmate"
-    )
-
-
-def test_every_module_has_a_layer() -> None:
+def test_every_module_is_in_a_room() -> None:
     modules = {module_name(path) for folder in ("checkmate", "app") for path in (ROOT / folder).rglob("*.py")}
     assert [m for m in modules if m not in ("checkmate", "app") and not home(m)] == []
-    assert [key for key in LAYERS if not any(within(m, key) for m in modules)] == [], "no such package"
+    assert [room for room in ROOMS if not any(within(m, room) for m in modules)] == [], "no such room"
 
 
-def test_every_import_is_one_that_its_layer_allows() -> None:
-    ours = [found for found in all_imports() if found.top in ("checkmate", "app")]  # types count too
+def test_modules_import_from_lower_floors() -> None:
     assert [
         str(found)
-        for found in ours
-        if found.module != "checkmate" and not may_import(found.module, found.target)
+        for found in (*all_imports(), *all_imports(started=True))  # types count too
+        if found.top in ("checkmate", "app")
+        if found.module != "checkmate"
+        and found.target not in ("checkmate", "app")  # the packages load nothing
+        if home(found.module) != home(found.target)
+        if tuple(home(m).removeprefix("checkmate.") for m in (found.module, found.target)) not in CIRCLES
+        if ROOMS[home(found.module)] <= ROOMS[home(found.target)]
     ] == []
-
-
-def test_the_layers_have_no_circle_and_name_what_there_is() -> None:
-    graph = {key: {home(name) for name in allowed_by(key) if name != "checkmate"} - {key} for key in LAYERS}
-    assert "" not in {name for names in graph.values() for name in names}
-    TopologicalSorter(graph).prepare()  # raises CycleError, naming the circle
 
 
 def test_a_process_is_started_by_its_owner_only() -> None:
@@ -233,18 +214,6 @@ def test_a_process_is_started_by_its_owner_only() -> None:
     ] == []
 
 
-def test_no_layer_allows_what_is_not_used() -> None:
-    used = {(home(found.module), home(found.target)) for found in all_imports()}
-    shared = {home(f"checkmate.{name}") for name in VALUES if name != "checkmate"}
-    unused = [
-        (key, name)
-        for key in LAYERS
-        for name in {home(name) for name in allowed_by(key) if name != "checkmate"} - shared - {key}
-        if (key, name) not in used
-    ]
-    assert unused == []
-
-
 def test_the_doctor_imports_nothing_that_may_be_broken() -> None:
     """Test that only other processes import such libraries."""
     code = "import checkmate.cli.commands.doctor, checkmate.doctor.look, checkmate.doctor.lines.all"
@@ -253,13 +222,13 @@ def test_the_doctor_imports_nothing_that_may_be_broken() -> None:
 
 
 def test_only_the_tensorflow_room_imports_tensorflow() -> None:
-    assert users({"tensorflow"}, "checkmate.tf") == []
+    assert users({"tensorflow"}, "checkmate.backends.tf") == []
     assert users({"h5py"}, "checkmate.models") == []
-    assert users({"keras"}, "checkmate.models", "checkmate.tf", "checkmate.jax") == []
+    assert users({"keras"}, "checkmate.models", "checkmate.backends.tf", "checkmate.backends.jax") == []
 
 
 def test_only_the_jax_room_imports_jax() -> None:
-    assert users({"jax", "jaxlib"}, "checkmate.jax") == []
+    assert users({"jax", "jaxlib"}, "checkmate.backends.jax") == []
 
 
 def test_only_the_solvers_import_solver_libraries() -> None:
@@ -283,13 +252,13 @@ def test_the_layers_of_the_window() -> None:
         if within(f.module, *quiet) and f.top in QT and not within(f.target, "PySide6.QtCore")
         if f.module != "app.models.undo"  # Qt keeps its undo stack in QtGui
     ] == []
-    rooms = ("checkmate.models", "checkmate.tf", "checkmate.jax", "checkmate.solvers")
+    rooms = ("checkmate.models", "checkmate.backends.tf", "checkmate.backends.jax", "checkmate.solvers")
     assert users(TENSORFLOW | SOLVER_LIBRARIES, *rooms) == []
     assert [
         str(f)
         for f in all_imports()
         if f.top == "checkmate" and within(f.module, "app")
-        if within(f.target, "checkmate.models", "checkmate.tf", "checkmate.jax")
+        if within(f.target, "checkmate.models", "checkmate.backends.tf", "checkmate.backends.jax")
     ] == []
 
 
@@ -309,7 +278,7 @@ def loaded_by(statement: str) -> set[str]:
         "import checkmate",
         "import checkmate.cli.main",
         "import checkmate.jax",
-        "import checkmate.pipeline",
+        "import checkmate.planning",
         "import checkmate.listing",
         "import checkmate.solvers.registry",
         "import checkmate; checkmate.solve, checkmate.run, checkmate.read_graph, checkmate.ModelRequest",
@@ -344,7 +313,7 @@ def test_public_names_and_what_a_type_checker_sees_are_the_same() -> None:
     assert sorted(names) == sorted(checkmate.__all__)
 
 
-@pytest.mark.parametrize("package", ["checkmate", "checkmate.pipeline"])
+@pytest.mark.parametrize("package", ["checkmate", "checkmate.planning"])
 def test_no_module_has_the_name_of_a_function_beside_it(package: str) -> None:
     """Test it: importing such a module would replace the function."""
     found = importlib.import_module(package)

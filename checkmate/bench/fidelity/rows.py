@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.bench.common import rows as saved
 from checkmate.bench.common.machine import Machine
 from checkmate.bench.common.rows import Row, Save, file_of_rows, saving
@@ -89,7 +89,7 @@ def run(
         if not missing:
             continue
         report(Progress("fidelity", number, len(wanted), subject.name))
-        measured = pipeline.fidelity(
+        measured = planning.fidelity(
             subject.request, missing, options=options, report=report, cancelled=cancelled
         )
         for row in measured:

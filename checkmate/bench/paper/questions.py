@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.bench.common import rows as saved
 from checkmate.bench.common.convergence import Recorder
 from checkmate.bench.common.rows import Row
@@ -173,9 +173,9 @@ def curve_of(
 def _budgets(plan: PaperPlan, graph: Graph, cancelled: Cancelled) -> list[Budget]:
     budgets = [parse_budget(text) for text in plan.budgets]
     if plan.fractions:
-        plain = pipeline.keep_everything_peak(graph)
+        plain = planning.keep_everything_peak(graph)
         probe = replace(plan.options, time_limit_s=min(1.0, plan.options.time_limit_s))
-        least = pipeline.known_minimum(graph, options=probe, listener=Recorder(cancelled=cancelled)).bytes
+        least = planning.known_minimum(graph, options=probe, listener=Recorder(cancelled=cancelled)).bytes
         stop_if(cancelled)
         budgets += [Budget(bytes_=least + math.floor(f * (plain - least))) for f in plan.fractions]
     return budgets
@@ -192,7 +192,7 @@ def _rounding(
     for place, budget in enumerate(budgets):
         stop_if(cancelled)
         report(Progress("paper", place, len(budgets), f"{network.title}: rounding"))
-        result = pipeline.solve(
+        result = planning.solve(
             graph, budget, solver="lp-rounding", options=plan.options, listener=Recorder(cancelled=cancelled)
         )
         stop_if(cancelled)

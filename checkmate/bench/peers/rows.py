@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.bench.common import rows as saved
 from checkmate.bench.common.machine import Machine
 from checkmate.bench.common.rows import Row, Save, file_of_rows, saving
@@ -61,7 +61,7 @@ def run(
             save(partial)
             told({**named, **row})
 
-        found = pipeline.peers(
+        found = planning.peers(
             subject.request,
             ours=ours,
             options=options,

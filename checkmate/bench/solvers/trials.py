@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.bench.common.convergence import Convergence, Recorder, TimedIncumbent
 from checkmate.bench.common.trial_progress import TrialProgress
 from checkmate.bench.solvers.published import Figure, figures_for
@@ -136,7 +136,7 @@ def make_cases(
     for graph in graphs:
         stop_if(cancelled)
         report(Progress("budgets", message=graph.name))
-        plain = pipeline.keep_everything_peak(graph)
+        plain = planning.keep_everything_peak(graph)
         minimum = 0
         if any(needs_least_peak(want) for want in wanted):
             minimum = _least_peak(graph, cancelled) if least is None else least(graph)
@@ -147,7 +147,7 @@ def make_cases(
             elif want.budget == Budget():
                 budget = minimum
             else:
-                budget = pipeline.resolve_budget(graph, want.budget)
+                budget = planning.resolve_budget(graph, want.budget)
             cases.append(Case(graph, want.label, budget, plain))
     return cases
 
@@ -162,7 +162,7 @@ def _least_peak(graph: Graph, cancelled: Cancelled) -> int:
 
     Each try has a second. It is an upper estimate of the least possible.
     """
-    return pipeline.known_minimum(graph, options=_PROBE, listener=Recorder(cancelled=cancelled)).bytes
+    return planning.known_minimum(graph, options=_PROBE, listener=Recorder(cancelled=cancelled)).bytes
 
 
 def warm_up(solvers: Iterable[str], *, report: Report = silent, cancelled: Cancelled = never) -> None:
@@ -174,11 +174,11 @@ def warm_up(solvers: Iterable[str], *, report: Report = silent, cancelled: Cance
         SolverUnavailableError: a solver is unknown or not installed. CancelledError: the user cancelled.
     """
     graph = training_chain(4)
-    budget = pipeline.keep_everything_peak(graph) - 1
+    budget = planning.keep_everything_peak(graph) - 1
     for name in solvers:
         report(Progress("warm up", message=f"{name}: libraries and compiled code, not measured"))
         recorder = Recorder(cancelled=cancelled)
-        pipeline.solve(graph, budget, solver=name, options=_WARM_UP, listener=recorder)
+        planning.solve(graph, budget, solver=name, options=_WARM_UP, listener=recorder)
         stop_if(cancelled)
 
 
@@ -216,12 +216,12 @@ def measure(
     """Run one solver on one case; pass every cost to ``told``.
 
     A wrong schedule makes the trial FAILED. The schedule returned has passed the independent check in
-    ``pipeline.solve``; those in force at the first moment and at the marks are checked here, after the clock
+    ``planning.solve``; those in force at the first moment and at the marks are checked here, after the clock
     has stopped.
     """
     recorder = Recorder(cancelled=cancelled, told=told)
     try:
-        result = pipeline.solve(
+        result = planning.solve(
             case.graph, case.budget_bytes, solver=solver, options=options, listener=recorder
         )
     except SolverCrashedError as error:

@@ -65,10 +65,10 @@ def certified(
     Raises:
         FormatError: the file cannot be written.
     """
-    from checkmate import pipeline
+    from checkmate import planning
     from checkmate.formats.certificate import write_certificate
 
-    found = pipeline.certify(
+    found = planning.certify(
         graph, budget, known_cost=known_cost, seconds=seconds, report=report, cancelled=cancelled
     )
     if found is None:

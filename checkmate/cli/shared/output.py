@@ -57,7 +57,7 @@ def graph_facts(graph: Graph, *, detailed: bool = False) -> dict[str, Any]:
 
     ``detailed`` adds the reachable minimum and what is alive at the peak.
     """
-    from checkmate.pipeline import graph_info
+    from checkmate.planning import graph_info
 
     return graph_info.graph_info(graph).to_json() if detailed else graph_info.graph_facts(graph)
 

@@ -65,7 +65,7 @@ def proved_by(graph: Graph, path: Path, schedule: CheckReport | None = None) -> 
         UsageError: the schedule needs more memory than the certificate speaks of.
     """
     from checkmate.formats.certificate import read_certificate
-    from checkmate.pipeline import check_certificate
+    from checkmate.planning import check_certificate
 
     content = read_certificate(path, graph)
     budget = int(content["budget_bytes"])

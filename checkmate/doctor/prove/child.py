@@ -15,11 +15,11 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from checkmate.backends.tf.environment import prepare_own_process
 from checkmate.doctor.tell import Teller, sentence_of
 from checkmate.errors import CheckmateError
 from checkmate.ipc.child import end_with_parent
 from checkmate.progress import Progress
-from checkmate.tf.environment import prepare_own_process
 
 _SOLVE_S = 5.0
 
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(task: dict[str, Any], progress_file: Path, folder: Path) -> dict[str, Any]:
-    from checkmate import pipeline
+    from checkmate import planning
     from checkmate.formats.report import report_to_json
     from checkmate.request import ModelRequest
     from checkmate.solvers.problem import SolveOptions
@@ -50,7 +50,7 @@ def _run(task: dict[str, Any], progress_file: Path, folder: Path) -> dict[str, A
         os.replace(next_file, progress_file)
 
     try:
-        outcome = pipeline.run(
+        outcome = planning.run(
             ModelRequest.from_json(task["request"]),
             Budget(share=float(task["share"])),
             folder,

@@ -9,14 +9,14 @@ from random import Random
 
 import pytest
 
+from checkmate.backends.tf.allocator.predict import before_steps, predicted_allocated, predicted_requested
+from checkmate.backends.tf.allocator.requests import requests_of_step
 from checkmate.errors import CancelledError
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
-from checkmate.pipeline import keep_everything_peak, solve
-from checkmate.pipeline.fitting.arranging import Arranger
+from checkmate.planning import keep_everything_peak, solve
+from checkmate.planning.fitting.arranging import Arranger
 from checkmate.solvers.addresses.arrange import Allocator, arrange
-from checkmate.tf.allocator.predict import before_steps, predicted_allocated, predicted_requested
-from checkmate.tf.allocator.requests import requests_of_step
 from tests.tf.allocator.test_replay import folded_zoo, marked
 
 NAMES = ["two_io", *marked(pytest.mark.heavy, "gru"), *marked(pytest.mark.long, "unet_small", "encoder")]

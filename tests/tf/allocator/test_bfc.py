@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from checkmate.backends.tf.fresh import run_task
 from checkmate.memory.bfc import Bfc, Request
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf.fresh import run_task
 
 MIB = 1 << 20
 

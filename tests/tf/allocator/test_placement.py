@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from checkmate.backends.tf.allocator.learn import learned_workspace, with_workspace
+from checkmate.backends.tf.allocator.predict import predicted_allocated
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.placement import place
 from checkmate.memory.simulate import simulate
-from checkmate.tf.allocator.learn import learned_workspace, with_workspace
-from checkmate.tf.allocator.predict import predicted_allocated
 from tests.tf.allocator.test_replay import folded_zoo, marked, traced
 
 OTHERS = marked(pytest.mark.long, "unet_small", "encoder", "gpt", "lstm", "gru", "mobilenetv2")

@@ -12,23 +12,23 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
+from checkmate.backends.tf.allocator.learn import learned_workspace, step_fingerprint, with_workspace
+from checkmate.backends.tf.allocator.predict import predicted_requested
+from checkmate.backends.tf.allocator.replay import allocations
+from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.devices import kernels_here
+from checkmate.backends.tf.emit.constants import constant_ops, disguised_input
+from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.measure.step import compiled_step, run_step
+from checkmate.backends.tf.models.model import LoadedModel
+from checkmate.backends.tf.profiler import StepTrace, trace_run
+from checkmate.backends.tf.trace.coarsen import FoldedStep, fold
+from checkmate.backends.tf.trace.op_kinds import OpKind
+from checkmate.backends.tf.trace.trace import trace_step
 from checkmate.catalog.zoo import find_zoo_model
 from checkmate.ir.graph import Device, Phase
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf.allocator.learn import learned_workspace, step_fingerprint, with_workspace
-from checkmate.tf.allocator.predict import predicted_requested
-from checkmate.tf.allocator.replay import allocations
-from checkmate.tf.costs import session
-from checkmate.tf.devices import kernels_here
-from checkmate.tf.emit.constants import constant_ops, disguised_input
-from checkmate.tf.kernels import Kernels
-from checkmate.tf.measure.step import compiled_step, run_step
-from checkmate.tf.models.model import LoadedModel
-from checkmate.tf.profiler import StepTrace, trace_run
-from checkmate.tf.trace.coarsen import FoldedStep, fold
-from checkmate.tf.trace.op_kinds import OpKind
-from checkmate.tf.trace.trace import trace_step
 from tests.tf.orders import by_priority
 
 

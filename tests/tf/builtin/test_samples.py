@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from checkmate.backends.tf.models.load import optimizer_bytes, parameter_bytes
+from checkmate.backends.tf.trace.trace import step_function
 from checkmate.catalog.samples import SAMPLES, Sample
-from checkmate.tf.models.load import optimizer_bytes, parameter_bytes
-from checkmate.tf.trace.trace import step_function
 from tests.tf.conftest import load
 
 pytestmark = pytest.mark.heavy  # many tests of a second or two

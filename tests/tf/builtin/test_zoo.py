@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from checkmate.backends.tf.costs import session
 from checkmate.catalog.zoo import ZOO, ZooModel
 from checkmate.errors import LoadError
 from checkmate.ir.graph import Phase
@@ -16,7 +17,6 @@ from checkmate.memory.check import check
 from checkmate.models.builtin.build import _BUILDERS
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf.costs import session
 from tests.tf.conftest import load
 
 pytestmark = pytest.mark.heavy  # every model of the zoo is built

@@ -17,6 +17,11 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from checkmate.backends.tf.costs import fresh, profile, session
+from checkmate.backends.tf.costs.cached import KnownCosts, NodeCosts
+from checkmate.backends.tf.costs.options import CostOptions
+from checkmate.backends.tf.costs.signatures import signatures
+from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.errors import CancelledError
 from checkmate.ir.graph import CostOrigin
 from checkmate.machine.load import CpuTimes, LoadMeter
@@ -25,11 +30,6 @@ from checkmate.machine.stores.cost_store import CostStore
 from checkmate.machine.stores.readings import Reading
 from checkmate.progress import Progress, never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf.costs import fresh, profile, session
-from checkmate.tf.costs.cached import KnownCosts, NodeCosts
-from checkmate.tf.costs.options import CostOptions
-from checkmate.tf.costs.signatures import signatures
-from checkmate.tf.trace.coarsen import FoldedStep
 
 MODELS = Path(__file__).parents[1].joinpath("small_models.py")
 

@@ -14,11 +14,11 @@ import sys
 
 import tensorflow as tf
 
+from checkmate.backends.tf.devices import held_bytes
+from checkmate.backends.tf.emit.region import fetch_region
 from checkmate.graphs.generate import training_chain
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
-from checkmate.tf.devices import held_bytes
-from checkmate.tf.emit.region import fetch_region
 
 
 def main(size: int, *, region: bool) -> None:

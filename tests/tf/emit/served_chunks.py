@@ -18,11 +18,11 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from checkmate.backends.tf.allocator.small_chunks import CHUNK, small_chunk_sizes
+from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.emit.small_chunks import SmallChunks
+from checkmate.backends.tf.profiler import MemoryEvent, trace_run
 from checkmate.progress import never, silent
-from checkmate.tf.allocator.small_chunks import CHUNK, small_chunk_sizes
-from checkmate.tf.costs import session
-from checkmate.tf.emit.small_chunks import SmallChunks
-from checkmate.tf.profiler import MemoryEvent, trace_run
 
 LARGE = 1 << 24
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from checkmate.backends.tf.costs import session
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf.costs import session
 from tests.tf.task_process import TaskProcess
 
 HERE = Path(__file__).parents[1]

@@ -15,23 +15,23 @@ import pytest
 import tensorflow as tf
 
 from checkmate import SolveOptions
+from checkmate.backends.tf import private
+from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.costs.profile import analytic_costs
+from checkmate.backends.tf.devices import kernels_here
+from checkmate.backends.tf.emit.saved_model import save_step
+from checkmate.backends.tf.measure.differences import relative_error, total_norm
+from checkmate.backends.tf.measure.step import compiled_step, run_step
+from checkmate.backends.tf.models.batch import flatten
+from checkmate.backends.tf.models.load import load_model
+from checkmate.backends.tf.trace.coarsen import FoldedStep, fold
+from checkmate.backends.tf.training.trace import live_step
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline import solve
+from checkmate.planning import solve
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import private
-from checkmate.tf.costs import session
-from checkmate.tf.costs.profile import analytic_costs
-from checkmate.tf.devices import kernels_here
-from checkmate.tf.emit.saved_model import save_step
-from checkmate.tf.measure.differences import relative_error, total_norm
-from checkmate.tf.measure.step import compiled_step, run_step
-from checkmate.tf.models.batch import flatten
-from checkmate.tf.models.load import load_model
-from checkmate.tf.trace.coarsen import FoldedStep, fold
-from checkmate.tf.training.trace import live_step
 from tests.tf.conv_models import ALL
 from tests.tf.relaid import relaid
 from tests.tf.schedules import recompute_forward

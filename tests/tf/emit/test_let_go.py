@@ -13,15 +13,15 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
+from checkmate.backends.tf.allocator.learn import learned_workspace
+from checkmate.backends.tf.allocator.replay import allocations
+from checkmate.backends.tf.devices import kernels_here
+from checkmate.backends.tf.measure.step import compiled_step
+from checkmate.backends.tf.models.model import LoadedModel
+from checkmate.backends.tf.profiler import trace_run
+from checkmate.backends.tf.trace.coarsen import FoldedStep, fold
+from checkmate.backends.tf.trace.trace import trace_step
 from checkmate.ir.graph import Device
-from checkmate.tf.allocator.learn import learned_workspace
-from checkmate.tf.allocator.replay import allocations
-from checkmate.tf.devices import kernels_here
-from checkmate.tf.measure.step import compiled_step
-from checkmate.tf.models.model import LoadedModel
-from checkmate.tf.profiler import trace_run
-from checkmate.tf.trace.coarsen import FoldedStep, fold
-from checkmate.tf.trace.trace import trace_step
 
 MIB = 1 << 20
 BATCH = 64

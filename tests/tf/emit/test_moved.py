@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.costs.profile import analytic_costs
+from checkmate.backends.tf.emit.moved import moved_steps, op_types
+from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.errors import TraceError
 from checkmate.memory.check import check
-from checkmate.pipeline import keep_everything_peak, solve
+from checkmate.planning import keep_everything_peak, solve
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
-from checkmate.tf.costs import session
-from checkmate.tf.costs.profile import analytic_costs
-from checkmate.tf.emit.moved import moved_steps, op_types
-from checkmate.tf.trace.coarsen import FoldedStep
 
 MODELS = Path(__file__).parents[1].joinpath("small_models.py")
 

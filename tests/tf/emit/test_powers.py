@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkmate.tf.kernels import Kernels
-from checkmate.tf.models.batch import flatten_arguments
-from checkmate.tf.models.model import ModelLike
-from checkmate.tf.trace.op_kinds import is_cube, takes_over_inputs
-from checkmate.tf.training.any_step import AnyStep, any_step
+from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.models.batch import flatten_arguments
+from checkmate.backends.tf.models.model import ModelLike
+from checkmate.backends.tf.trace.op_kinds import is_cube, takes_over_inputs
+from checkmate.backends.tf.training.any_step import AnyStep, any_step
 from tests.tf.emit.like_plain import types_run
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from checkmate.backends.tf import memory_check
+from checkmate.backends.tf.emit.region import fetch_region
+from checkmate.backends.tf.emit.small_chunks import SmallChunks
+from checkmate.backends.tf.environment import METERED
 from checkmate.graphs.generate import training_chain
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
-from checkmate.tf import memory_check
-from checkmate.tf.emit.region import fetch_region
-from checkmate.tf.emit.small_chunks import SmallChunks
-from checkmate.tf.environment import METERED
 from tests.quick_start import QUICK
 
 SIZE = 20 << 20  # the allocator's region for it has 32 MiB: less than twice that, so it is not split

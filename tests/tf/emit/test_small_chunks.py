@@ -14,18 +14,18 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from checkmate.backends.tf.allocator.small_chunks import CHUNK, small_chunk_requests, small_chunk_sizes
+from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.devices import held_bytes
+from checkmate.backends.tf.emit.saved_model import save_step
+from checkmate.backends.tf.emit.small_chunks import SmallChunks
+from checkmate.backends.tf.measure.step import compiled_step, run_step
+from checkmate.backends.tf.profiler import MemoryEvent, trace_run
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.op_kinds import LIGHT_BYTES
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.bfc import Bfc
 from checkmate.progress import never, silent
-from checkmate.tf.allocator.small_chunks import CHUNK, small_chunk_requests, small_chunk_sizes
-from checkmate.tf.costs import session
-from checkmate.tf.devices import held_bytes
-from checkmate.tf.emit.saved_model import save_step
-from checkmate.tf.emit.small_chunks import SmallChunks
-from checkmate.tf.measure.step import compiled_step, run_step
-from checkmate.tf.profiler import MemoryEvent, trace_run
-from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.trace.op_kinds import LIGHT_BYTES
 from tests.quick_start import QUICK
 from tests.tf.emit.served_chunks import given_back, rounded
 from tests.tf.emit.test_step import request_for

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.measure.step import compiled_step
+from checkmate.backends.tf.trace import coarsen
+from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.ir.graph import Graph, Phase
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.solving import solve
+from checkmate.planning.solving import solve
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf.costs import session
-from checkmate.tf.measure.step import compiled_step
-from checkmate.tf.trace import coarsen
-from checkmate.tf.trace.coarsen import FoldedStep
 from tests.tf.schedules import recompute_forward
 from tests.tf.task_process import TaskProcess
 

@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from checkmate.backends.tf import private
+from checkmate.backends.tf.allocator.learn import learned_workspace, with_workspace
+from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.measure.differences import relative_error, total_norm, worst_of_largest
+from checkmate.backends.tf.measure.step import compiled_step, run_step
+from checkmate.backends.tf.profiler import trace_run
+from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.ir.graph import Graph, Phase
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import private
-from checkmate.tf.allocator.learn import learned_workspace, with_workspace
-from checkmate.tf.costs import session
-from checkmate.tf.measure.differences import relative_error, total_norm, worst_of_largest
-from checkmate.tf.measure.step import compiled_step, run_step
-from checkmate.tf.profiler import trace_run
-from checkmate.tf.trace.coarsen import FoldedStep
 from tests.tf.allocator.test_replay import traced
 
 HERE = Path(__file__).parents[1]

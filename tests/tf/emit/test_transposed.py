@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from checkmate.tf.models.batch import flatten_arguments
-from checkmate.tf.models.model import ModelLike
-from checkmate.tf.trace.op_kinds import OpKind
-from checkmate.tf.training.any_step import AnyStep, any_step
+from checkmate.backends.tf.models.batch import flatten_arguments
+from checkmate.backends.tf.models.model import ModelLike
+from checkmate.backends.tf.trace.op_kinds import OpKind
+from checkmate.backends.tf.training.any_step import AnyStep, any_step
 from tests.tf.emit.like_plain import types_run
 
 

@@ -15,10 +15,10 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
+from checkmate.backends.tf.models.load import optimizer_bytes, parameter_bytes
+from checkmate.backends.tf.models.model import LoadedModel
+from checkmate.backends.tf.trace.trace import step_function
 from checkmate.models.labels import losses_per_output
-from checkmate.tf.models.load import optimizer_bytes, parameter_bytes
-from checkmate.tf.models.model import LoadedModel
-from checkmate.tf.trace.trace import step_function
 from tests.tf.conftest import MODELS, dense_model, load
 from tests.tf.models import ALL
 

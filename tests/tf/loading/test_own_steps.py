@@ -13,6 +13,9 @@ import keras
 import numpy as np
 import pytest
 
+from checkmate.backends.tf.costs.session import prepare
+from checkmate.backends.tf.models.load import load_model
+from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.errors import (
     CheckmateError,
     DynamicShapeError,
@@ -25,9 +28,6 @@ from checkmate.errors import (
 from checkmate.ir.graph import Phase
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf.costs.session import prepare
-from checkmate.tf.models.load import load_model
-from checkmate.tf.trace.coarsen import FoldedStep
 
 STEPS = Path(__file__).parents[1] / "step_models.py"
 Write = Callable[..., Path]

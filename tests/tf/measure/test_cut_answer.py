@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from checkmate.backends.tf import child, fresh
 from checkmate.errors import StepTooLargeError
 from checkmate.progress import never, silent
-from checkmate.tf import child, fresh
 
 
 @pytest.mark.parametrize("written", ["", "{", '{"ok": {"peak": 1'])

@@ -16,13 +16,13 @@ from typing import Any
 import psutil
 import pytest
 
+from checkmate.backends.tf import forks, fresh
+from checkmate.backends.tf.costs.session import prepare
+from checkmate.backends.tf.environment import EXACT
+from checkmate.backends.tf.forks import ForkServers, ReadyProcesses
 from checkmate.errors import CancelledError, StepTooLargeError, WorkerDiedError
 from checkmate.progress import Cancelled, never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import forks, fresh
-from checkmate.tf.costs.session import prepare
-from checkmate.tf.environment import EXACT
-from checkmate.tf.forks import ForkServers, ReadyProcesses
 
 pytestmark = [
     pytest.mark.heavy,
@@ -138,7 +138,7 @@ def test_all_end_with_the_process_that_asked(tmp_path: Path) -> None:
     script = (
         "import pathlib, psutil\n"
         "from checkmate.progress import never\n"
-        "from checkmate.tf import fresh\n"
+        "from checkmate.backends.tf import fresh\n"
         "def report(progress):\n"
         "    below = psutil.Process().children(recursive=True)\n"
         "    if len(below) == 2:\n"
@@ -244,7 +244,7 @@ def test_ready_processes_end_with_the_one_that_asked(asked: bool, tmp_path: Path
     script = (
         "import contextlib, os, pathlib, psutil, time\n"
         "from checkmate.progress import never\n"
-        "from checkmate.tf import forks, fresh\n"
+        "from checkmate.backends.tf import forks, fresh\n"
         "own = forks.ReadyProcesses()\n"
         "fresh.fork_servers = lambda: own\n"
         "fresh._measures_cpu = lambda task: False\n"

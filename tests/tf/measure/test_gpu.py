@@ -17,26 +17,26 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from checkmate.backends.tf import private
+from checkmate.backends.tf.allocator.predict import predicted_allocated, usable_bytes
+from checkmate.backends.tf.costs.session import prepare
+from checkmate.backends.tf.devices import warms_up
+from checkmate.backends.tf.emit import reload_probe
+from checkmate.backends.tf.measure import step
+from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
+from checkmate.backends.tf.peers import measure as peer_measure
+from checkmate.backends.tf.profiler import StepTrace
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.training import measure as live_measure
 from checkmate.errors import CheckmateError, ProfileError
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.bfc import Bfc, Request
-from checkmate.pipeline.verification.comparing import Compared
-from checkmate.pipeline.verification.plain import Plain
-from checkmate.pipeline.verification.report import Measurements, verification_report
+from checkmate.planning.verification.comparing import Compared
+from checkmate.planning.verification.plain import Plain
+from checkmate.planning.verification.report import Measurements, verification_report
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import private
-from checkmate.tf.allocator.predict import predicted_allocated, usable_bytes
-from checkmate.tf.costs.session import prepare
-from checkmate.tf.devices import warms_up
-from checkmate.tf.emit import reload_probe
-from checkmate.tf.measure import step
-from checkmate.tf.measure.fresh_step import FreshMeasurement
-from checkmate.tf.peers import measure as peer_measure
-from checkmate.tf.profiler import StepTrace
-from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.training import measure as live_measure
 from tests.quick_start import QUICK
 from tests.tf.fake_gpu import folded_for_gpu
 
@@ -132,7 +132,7 @@ EXACT = """
 import json, sys
 import tensorflow as tf
 from tensorflow.python.framework import config
-from checkmate.tf.devices import deterministic, make_exact
+from checkmate.backends.tf.devices import deterministic, make_exact
 make_exact(sys.argv[1], 3)
 assert not config.is_op_determinism_enabled()  # steps are traced as they are elsewhere
 with deterministic(sys.argv[1]):

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from checkmate.backends.tf import memory_check
+from checkmate.backends.tf.costs import fresh, profile, runs, session
+from checkmate.backends.tf.costs.options import CostOptions
 from checkmate.cli.shared.output import profile_text
 from checkmate.errors import StepTooLargeError
 from checkmate.ir.graph import CostOrigin
-from checkmate.pipeline import measured as api
+from checkmate.planning import measured as api
 from checkmate.progress import Progress, never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import memory_check
-from checkmate.tf.costs import fresh, profile, runs, session
-from checkmate.tf.costs.options import CostOptions
 
 MODELS = Path(__file__).parents[1].joinpath("small_models.py")
 REQUEST = ModelRequest(f"{MODELS}:convnet", batch_size=4, device="cpu", allow_code=True)

@@ -11,25 +11,25 @@ from typing import Any
 
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
+from checkmate.backends.tf.costs.session import prepare
+from checkmate.backends.tf.measure.compiled_memory import compiled_memory
+from checkmate.backends.tf.peers.compiled import compare_compiled_peers, compile_peer, time_compiled_peers
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.xla.emission import XlaEmission
+from checkmate.backends.tf.xla.ties import WaitPolicy
 from checkmate.bench.peers import rows as bench
 from checkmate.catalog.peers import PEERS
 from checkmate.errors import CancelledError, WorkerDiedError
 from checkmate.ir.schedule import Schedule
-from checkmate.pipeline.compiled.search import CompiledSearch
-from checkmate.pipeline.compiled.step import TracedForXla
-from checkmate.pipeline.compiled.verify import begun
-from checkmate.pipeline.report import peer_rows
-from checkmate.pipeline.solving import StepSolver
+from checkmate.planning.compiled.search import CompiledSearch
+from checkmate.planning.compiled.step import TracedForXla
+from checkmate.planning.compiled.verify import begun
+from checkmate.planning.report import peer_rows
+from checkmate.planning.solving import StepSolver
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
-from checkmate.tf.costs.session import prepare
-from checkmate.tf.measure.compiled_memory import compiled_memory
-from checkmate.tf.peers.compiled import compare_compiled_peers, compile_peer, time_compiled_peers
-from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.xla.emission import XlaEmission
-from checkmate.tf.xla.ties import WaitPolicy
 
 MIB = 2**20
 MODELS = """
@@ -163,7 +163,7 @@ def test_it_can_be_cancelled() -> None:
 
 
 def pipeline_peers(request: ModelRequest, **options: Any) -> list[dict[str, Any]]:
-    return pipeline.peers(request, options=SolveOptions(time_limit_s=2.0), **options)
+    return planning.peers(request, options=SolveOptions(time_limit_s=2.0), **options)
 
 
 @pytest.mark.long  # every peer and ours, compiled three times each: minutes

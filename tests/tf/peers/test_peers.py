@@ -13,14 +13,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkmate import pipeline
-from checkmate.bench.peers import rows as bench
-from checkmate.catalog.peers import PEERS, PLAIN, find_method
-from checkmate.errors import NotApplicableError, WorkerDiedError
-from checkmate.pipeline.report import peer_rows
-from checkmate.request import ModelRequest
-from checkmate.solvers.problem import SolveOptions
-from checkmate.tf.peers.measure import (
+from checkmate import planning
+from checkmate.backends.tf.peers.measure import (
     compare_peers,
     comparison,
     error_sentence,
@@ -29,6 +23,12 @@ from checkmate.tf.peers.measure import (
     state_verdict,
     times_updated,
 )
+from checkmate.bench.peers import rows as bench
+from checkmate.catalog.peers import PEERS, PLAIN, find_method
+from checkmate.errors import NotApplicableError, WorkerDiedError
+from checkmate.planning.report import peer_rows
+from checkmate.request import ModelRequest
+from checkmate.solvers.problem import SolveOptions
 
 SMALL = Path(__file__).parents[1].joinpath("small_models.py")
 MIB = 2**20
@@ -231,7 +231,7 @@ def test_a_process_that_dies_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pipeline_peers(spec: str, **options: Any) -> list[dict[str, Any]]:
     request = ModelRequest(spec, batch_size=16, allow_code=True)
-    return pipeline.peers(request, options=SolveOptions(time_limit_s=2.0), **options)
+    return planning.peers(request, options=SolveOptions(time_limit_s=2.0), **options)
 
 
 @pytest.mark.long  # every peer and ours, each in a process: minutes; ``bench peers`` is for developers

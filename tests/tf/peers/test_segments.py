@@ -11,8 +11,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from checkmate.errors import NotApplicableError
-from checkmate.tf.peers.segments import (
+from checkmate.backends.tf.peers.segments import (
     crossing_tensors,
     cut_points,
     cuts_for,
@@ -20,6 +19,7 @@ from checkmate.tf.peers.segments import (
     segmented_forward,
     segments,
 )
+from checkmate.errors import NotApplicableError
 from tests.tf.conftest import load
 
 MODELS, SMALL = (

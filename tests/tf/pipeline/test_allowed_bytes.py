@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from checkmate.ir import Graph
-from checkmate.pipeline import measured
-from checkmate.pipeline.measured_step import MeasuredStep
-from checkmate.pipeline.verification.plain import Plain
+from checkmate.planning import measured
+from checkmate.planning.measured_step import MeasuredStep
+from checkmate.planning.verification.plain import Plain
 from checkmate.units import parse_budget
 
 

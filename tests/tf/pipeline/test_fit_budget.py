@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
 from checkmate.errors import (
     BudgetBelowMinimumError,
     CheckmateError,
@@ -23,13 +24,12 @@ from checkmate.errors import (
 from checkmate.graphs.generate import training_chain
 from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline import known_minimum, measured, solve
-from checkmate.pipeline.fitting import fit_budget as fitting
-from checkmate.pipeline.fitting.fit_budget import BudgetFit, PredictedSearch
+from checkmate.planning import known_minimum, measured, solve
+from checkmate.planning.fitting import fit_budget as fitting
+from checkmate.planning.fitting.fit_budget import BudgetFit, PredictedSearch
 from checkmate.progress import Progress, Report, never, silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
-from checkmate.tf.measure.fresh_step import FreshMeasurement
 from checkmate.units import format_bytes
 
 GRAPH = training_chain(20)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.cli.main import main
 from checkmate.ir import Graph
 from checkmate.largest.scaling import BatchScaling
@@ -26,7 +26,7 @@ CONVNET = f"{Path(__file__).parents[1].joinpath('small_models.py')}:convnet"
 @functools.cache
 def trace(batch: int) -> Graph:
     request = ModelRequest(CONVNET, batch_size=batch, device="cpu", allow_code=True)
-    return pipeline.profile(request, costs="analytic")
+    return planning.profile(request, costs="analytic")
 
 
 @pytest.mark.heavy
@@ -74,7 +74,7 @@ def test_the_largest_input_is_traced_at_every_size_asked(capsys: pytest.CaptureF
     request = ModelRequest(
         CONVNET, batch_size=2, device="cpu", input_shape=(height, width, 3), allow_code=True
     )
-    true = pipeline.profile(request, costs="analytic")
+    true = planning.profile(request, costs="analytic")
     report = check(true, found["steps"], budget_bytes=found["budget_bytes"])
     assert report.ok and report.cost <= found["cost_limit"] * (1 + 1e-9)
     told = found["measured"]

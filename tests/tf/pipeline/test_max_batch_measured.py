@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.cli.main import main
 from checkmate.formats import read_any_graph
 from checkmate.memory.check import check
-from checkmate.pipeline.fitting.try_size import MeterHistory
+from checkmate.planning.fitting.try_size import MeterHistory
 from checkmate.request import ModelRequest
 
 CONVNET = f"{Path(__file__).parents[1].joinpath('small_models.py')}:convnet"
@@ -45,7 +45,7 @@ def test_the_measured_peak_is_within_the_budget(tmp_path: Path, capsys: pytest.C
     assert told["batch"] == max(one["batch"] for one in told["tried"] if one["fits"])
     assert told["seconds"] > 0 and told["meter"] == "CPU:0"
     request = ModelRequest(CONVNET, batch_size=told["batch"], device="cpu", allow_code=True)
-    true = pipeline.profile(request, costs="analytic")
+    true = planning.profile(request, costs="analytic")
     assert (
         true.fingerprint == told["graph_fingerprint"] == read_any_graph(tmp_path / "s.graph.json").fingerprint
     )
@@ -78,4 +78,4 @@ def test_a_device_smaller_than_the_plain_step_and_the_budget(
     told = json.loads(capsys.readouterr().out)["measured"]
     assert 40 <= told["batch"] < told["tried"][0]["batch"] and told["peak_bytes"] <= room
     request = ModelRequest(CONVNET, batch_size=told["batch"], device="cpu", allow_code=True)
-    assert pipeline.keep_everything_peak(pipeline.profile(request, costs="analytic")) > room
+    assert planning.keep_everything_peak(planning.profile(request, costs="analytic")) > room

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
+from checkmate.backends.tf.costs.profile import analytic_costs
+from checkmate.backends.tf.costs.session import prepare, with_kernels_of
+from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
+from checkmate.backends.tf.measure.outcomes import STEPS, Outcome, compared
 from checkmate.formats.report import write_report
-from checkmate.pipeline import measured_step
-from checkmate.pipeline.verification.comparing import RESULTS, Compared
-from checkmate.pipeline.verification.plain import Plain
-from checkmate.pipeline.verification.report import Measurements, gradients_equal, verification_report
+from checkmate.planning import measured_step
+from checkmate.planning.verification.comparing import RESULTS, Compared
+from checkmate.planning.verification.plain import Plain
+from checkmate.planning.verification.report import Measurements, gradients_equal, verification_report
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf.costs.profile import analytic_costs
-from checkmate.tf.costs.session import prepare, with_kernels_of
-from checkmate.tf.measure.fresh_step import FreshMeasurement
-from checkmate.tf.measure.outcomes import STEPS, Outcome, compared
 from tests.tf.task_process import TaskProcess
 
 MODELS = Path(__file__).parents[1] / "step_models.py"
@@ -37,8 +37,8 @@ def scheduled(program: str) -> tuple[ModelRequest, Any, Any]:
     request = ModelRequest(f"{MODELS}:{program}", batch_size=8, allow_code=True, device="cpu")
     folded = prepare(request, report=silent, cancelled=never)
     graph = analytic_costs(folded)
-    budget = int(0.75 * pipeline.keep_everything_peak(graph))
-    schedule = pipeline.solve(graph, budget, solver="greedy").require_schedule()
+    budget = int(0.75 * planning.keep_everything_peak(graph))
+    schedule = planning.solve(graph, budget, solver="greedy").require_schedule()
     assert schedule.recomputations > 0
     return with_kernels_of(request, graph), dataclasses.replace(folded, graph=graph), schedule
 
@@ -136,7 +136,7 @@ def test_the_report_says_what_was_compared(
 def test_a_step_is_measured_at_the_batch_of_its_example(monkeypatch: pytest.MonkeyPatch) -> None:
     request = ModelRequest(f"{MODELS}:plain_step", allow_code=True, device="cpu")
     graph = analytic_costs(prepare(request, report=silent, cancelled=never))
-    result = pipeline.solve(graph, pipeline.keep_everything_peak(graph), solver="greedy")
+    result = planning.solve(graph, planning.keep_everything_peak(graph), solver="greedy")
     asked: list[int] = []
 
     def plain(request: ModelRequest, folded: Any, **_: Any) -> Plain:

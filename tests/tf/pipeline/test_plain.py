@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
+from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.fresh import error_without_answer
+from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
+from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.errors import StepTooLargeError, TraceError, WorkerDiedError
 from checkmate.ir import Schedule
-from checkmate.pipeline.verification import comparing, plain
-from checkmate.pipeline.verification.comparing import compare_where_it_fits
-from checkmate.pipeline.verification.plain import Plain, measure_plain, share_of, smaller_batches
+from checkmate.planning.verification import comparing, plain
+from checkmate.planning.verification.comparing import compare_where_it_fits
+from checkmate.planning.verification.plain import Plain, measure_plain, share_of, smaller_batches
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf.costs import session
-from checkmate.tf.fresh import error_without_answer
-from checkmate.tf.measure.fresh_step import FreshMeasurement
-from checkmate.tf.trace.coarsen import FoldedStep
 
 MODELS = Path(__file__).parents[1].joinpath("small_models.py")
 REQUEST = ModelRequest(f"{MODELS}:convnet", batch_size=32, device="cpu", allow_code=True)

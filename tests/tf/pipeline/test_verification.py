@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from checkmate.backends.tf.emit.reload_probe import settled
+from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.schedule import Schedule
-from checkmate.pipeline.verification.comparing import Compared
-from checkmate.pipeline.verification.report import Measurements, verification_report
+from checkmate.planning.verification.comparing import Compared
+from checkmate.planning.verification.report import Measurements, verification_report
 from checkmate.request import ModelRequest
-from checkmate.tf.emit.reload_probe import settled
-from checkmate.tf.measure.fresh_step import FreshMeasurement
 
 
 def in_seconds(chain: Graph) -> Graph:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from checkmate.backends.tf.models.model import ModelLike
+from checkmate.backends.tf.trace.inlined import has_calls
+from checkmate.backends.tf.trace.of_function import trace_function
 from checkmate.errors import TraceError
 from checkmate.ir.graph import Phase
-from checkmate.tf.models.model import ModelLike
-from checkmate.tf.trace.inlined import has_calls
-from checkmate.tf.trace.of_function import trace_function
 
 SPEC = tf.TensorSpec((4, 64), tf.float32)
 

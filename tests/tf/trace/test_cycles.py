@@ -18,23 +18,23 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from checkmate.backends.tf import private
+from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.devices import kernels_here
+from checkmate.backends.tf.emit.barriers import PAIRED_TYPES, StepGates
+from checkmate.backends.tf.emit.saved_model import save_step
+from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.measure.differences import relative_error, sum_rounding, total_norm
+from checkmate.backends.tf.measure.step import compiled_step, run_step
+from checkmate.backends.tf.profiler import StepTrace, trace_run
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.op_kinds import is_view
 from checkmate.errors import CycleError, JitCompiledError
 from checkmate.ir.graph import Graph
 from checkmate.memory.check import check
-from checkmate.pipeline.verification.report import gradients_equal
+from checkmate.planning.verification.report import gradients_equal
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import private
-from checkmate.tf.costs import session
-from checkmate.tf.devices import kernels_here
-from checkmate.tf.emit.barriers import PAIRED_TYPES, StepGates
-from checkmate.tf.emit.saved_model import save_step
-from checkmate.tf.kernels import Kernels
-from checkmate.tf.measure.differences import relative_error, sum_rounding, total_norm
-from checkmate.tf.measure.step import compiled_step, run_step
-from checkmate.tf.profiler import StepTrace, trace_run
-from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.trace.op_kinds import is_view
 from tests.tf.fusable_models import ALL
 from tests.tf.orders import (
     by_priority,

@@ -12,17 +12,17 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
+from checkmate.backends.tf.models.batch import flatten
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.fusions import fused, loose
+from checkmate.backends.tf.trace.op_kinds import LIGHT_BYTES
+from checkmate.backends.tf.training.trace import live_step, step_of_fit
+from checkmate.backends.tf.xla.compiled import compile_step
+from checkmate.backends.tf.xla.emit import tied_step
+from checkmate.backends.tf.xla.ties import WaitPolicy
 from checkmate.ir.graph import Phase
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.tf.models.batch import flatten
-from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.trace.fusions import fused, loose
-from checkmate.tf.trace.op_kinds import LIGHT_BYTES
-from checkmate.tf.training.trace import live_step, step_of_fit
-from checkmate.tf.xla.compiled import compile_step
-from checkmate.tf.xla.emit import tied_step
-from checkmate.tf.xla.ties import WaitPolicy
 from tests.tf.xla.networks import NETWORKS
 
 pytestmark = pytest.mark.heavy  # whole networks are traced

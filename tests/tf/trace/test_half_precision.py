@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
+from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.trace import op_kinds
+from checkmate.backends.tf.trace.op_kinds import keeps_argmax, kernels_of
 from checkmate.machine.processor import Processor
-from checkmate.tf.kernels import Kernels
-from checkmate.tf.trace import op_kinds
-from checkmate.tf.trace.op_kinds import keeps_argmax, kernels_of
 
 
 @pytest.mark.parametrize("computes_half", [False, True])

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from checkmate.tf.kernels import Kernels
-from checkmate.tf.trace.loops.inside import held_bytes, operations
-from checkmate.tf.trace.loops.tensor_lists import loop_lists, trip_count
+from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.trace.loops.inside import held_bytes, operations
+from checkmate.backends.tf.trace.loops.tensor_lists import loop_lists, trip_count
 
 SIZE = 4 * 64 * 64  # bytes of a matrix
 N = 64

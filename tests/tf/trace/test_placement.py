@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.trace.clusters import clusters_of
+from checkmate.backends.tf.trace.dataflow import ARGMAX, structure_of
+from checkmate.backends.tf.trace.placement import in_host_memory
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf.costs import session
-from checkmate.tf.kernels import Kernels
-from checkmate.tf.trace.clusters import clusters_of
-from checkmate.tf.trace.dataflow import ARGMAX, structure_of
-from checkmate.tf.trace.placement import in_host_memory
 from tests.tf.fake_gpu import folded_for_gpu
 
 MODELS = Path(__file__).parents[1]

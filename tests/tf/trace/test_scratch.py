@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.tf.environment import EXACT, measuring_environment
+from checkmate.backends.tf.environment import EXACT, measuring_environment
 from tests.quick_start import QUICK
 
 SMALL = Path(__file__).parents[1].joinpath("small_models.py")
@@ -23,10 +23,10 @@ TRACED = """
 import json, sys
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf.costs import session
-from checkmate.tf.measure.step import compiled_step, run_step
-from checkmate.tf.allocator.predict import predicted_requested
-from checkmate.tf.profiler import trace_run
+from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.measure.step import compiled_step, run_step
+from checkmate.backends.tf.allocator.predict import predicted_requested
+from checkmate.backends.tf.profiler import trace_run
 from tests.tf.schedules import recompute_forward
 spec, batch = sys.argv[1], int(sys.argv[2])
 request = ModelRequest(spec, batch, device="cpu", allow_code=True)

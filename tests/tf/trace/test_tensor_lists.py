@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from checkmate.backends.tf import private
+from checkmate.backends.tf.allocator.replay import allocations
+from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.trace import coarsen
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.dataflow import Key
+from checkmate.backends.tf.trace.loops import tensor_lists
+from checkmate.backends.tf.trace.op_kinds import LIGHT_BYTES, OpKind
+from checkmate.backends.tf.trace.sizes import tensor_bytes
 from checkmate.ir.graph import Phase
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import private
-from checkmate.tf.allocator.replay import allocations
-from checkmate.tf.costs import session
-from checkmate.tf.trace import coarsen
-from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.trace.dataflow import Key
-from checkmate.tf.trace.loops import tensor_lists
-from checkmate.tf.trace.op_kinds import LIGHT_BYTES, OpKind
-from checkmate.tf.trace.sizes import tensor_bytes
 
 STEPS = 32
 

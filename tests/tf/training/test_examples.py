@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from checkmate.backends.tf.environment import METERED
+from checkmate.backends.tf.fresh import run_process
 from checkmate.progress import never, silent
-from checkmate.tf.environment import METERED
-from checkmate.tf.fresh import run_process
 from tests.quick_start import QUICK
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkmate.tf.models.batch import flatten_arguments
-from checkmate.tf.models.model import ModelLike
-from checkmate.tf.training.any_step import any_step
-from checkmate.tf.training.plans.plan import foreseen, read_ahead
+from checkmate.backends.tf.models.batch import flatten_arguments
+from checkmate.backends.tf.models.model import ModelLike
+from checkmate.backends.tf.training.any_step import any_step
+from checkmate.backends.tf.training.plans.plan import foreseen, read_ahead
 
 
 @pytest.mark.parametrize(("kept", "room"), [("copy", 2 * 2**20), ("average", 0), ("nothing", 0)])

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from checkmate.tf.training.plans import limit as limits
-from checkmate.tf.training.plans.limit import Limit, Phases, RisingLimit
+from checkmate.backends.tf.training.plans import limit as limits
+from checkmate.backends.tf.training.plans.limit import Limit, Phases, RisingLimit
 from checkmate.units import Budget
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from checkmate.backends.tf.models.batch import flatten
+from checkmate.backends.tf.training.plans.neighbour import Learned, carried_over
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
-from checkmate.tf.models.batch import flatten
-from checkmate.tf.training.plans.neighbour import Learned, carried_over
 from tests.graphs_strategies import training_chain
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checkmate.backends.tf.environment import METERED
+from checkmate.backends.tf.fresh import run_process
 from checkmate.progress import never, silent
-from checkmate.tf.environment import METERED
-from checkmate.tf.fresh import run_process
 from tests.quick_start import QUICK
 
 SCRIPT = Path(__file__).parents[1] / "own_steps.py"

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checkmate.backends.tf.environment import EXACT, METERED
+from checkmate.backends.tf.fresh import run_process
 from checkmate.progress import never, silent
-from checkmate.tf.environment import EXACT, METERED
-from checkmate.tf.fresh import run_process
 from checkmate.units import parse_bytes
 from tests.quick_start import QUICK
 

@@ -10,18 +10,18 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
+from checkmate.backends.tf.training.measure import StepMeasurement
+from checkmate.backends.tf.training.plans.limit import Limit
+from checkmate.backends.tf.training.plans.search import PlanSearch
+from checkmate.backends.tf.training.plans.trials import TriedStep
 from checkmate.graphs.generate import random_layered
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline import known_minimum, solve
+from checkmate.planning import known_minimum, solve
 from checkmate.progress import silent
 from checkmate.solvers.problem import SolveOptions
-from checkmate.tf.training.measure import StepMeasurement
-from checkmate.tf.training.plans.limit import Limit
-from checkmate.tf.training.plans.search import PlanSearch
-from checkmate.tf.training.plans.trials import TriedStep
 from checkmate.training import _plan_request
 from tests.graphs_strategies import training_chain
 

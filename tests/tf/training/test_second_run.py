@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from checkmate.backends.tf.environment import METERED
+from checkmate.backends.tf.fresh import run_process
 from checkmate.progress import never, silent
-from checkmate.tf.environment import METERED
-from checkmate.tf.fresh import run_process
 from checkmate.units import parse_bytes
 from tests.benchmarks.training import use_compiled
 from tests.quick_start import QUICK

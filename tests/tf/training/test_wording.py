@@ -13,13 +13,19 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checkmate.backends.tf.models.batch import flatten
+from checkmate.backends.tf.training.measure import PeakSource, StepMeasurement
+from checkmate.backends.tf.training.plans.limit import Limit, limit_of
+from checkmate.backends.tf.training.plans.trials import TriedStep
+from checkmate.backends.tf.training.wording import (
+    impossible,
+    nothing_to_save,
+    sentence_of,
+    what_runs,
+    why_missed,
+)
 from checkmate.graphs.generate import training_chain
 from checkmate.ir.schedule import Schedule
-from checkmate.tf.models.batch import flatten
-from checkmate.tf.training.measure import PeakSource, StepMeasurement
-from checkmate.tf.training.plans.limit import Limit, limit_of
-from checkmate.tf.training.plans.trials import TriedStep
-from checkmate.tf.training.wording import impossible, nothing_to_save, sentence_of, what_runs, why_missed
 from checkmate.units import parse_budget, parse_bytes
 
 MIB = 2**20

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from checkmate.tf.environment import EXACT, METERED
+from checkmate.backends.tf.environment import EXACT, METERED
 from tests.quick_start import QUICK
 
 SCRIPT = Path(__file__).parents[1] / "workers.py"

@@ -9,18 +9,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from checkmate.backends.tf.models.batch import flatten
+from checkmate.backends.tf.trace.fusions import fused
+from checkmate.backends.tf.training.measure import restored
+from checkmate.backends.tf.training.trace import KerasStep, live_step
+from checkmate.backends.tf.xla.compiled import compile_step
+from checkmate.backends.tf.xla.emit import tied_step
+from checkmate.backends.tf.xla.ties import WaitPolicy
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.deterministic_solve import solve_counted
+from checkmate.planning.deterministic_solve import solve_counted
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import SolveOptions
-from checkmate.tf.models.batch import flatten
-from checkmate.tf.trace.fusions import fused
-from checkmate.tf.training.measure import restored
-from checkmate.tf.training.trace import KerasStep, live_step
-from checkmate.tf.xla.compiled import compile_step
-from checkmate.tf.xla.emit import tied_step
-from checkmate.tf.xla.ties import WaitPolicy
 from tests.tf.xla.networks import NETWORKS
 
 

@@ -6,10 +6,10 @@ import keras
 import numpy as np
 from keras import layers
 
+from checkmate.backends.tf.models.batch import flatten
+from checkmate.backends.tf.training.trace import live_step
+from checkmate.backends.tf.xla.costs import costs_for_xla
 from checkmate.ir.graph import CostOrigin
-from checkmate.tf.models.batch import flatten
-from checkmate.tf.training.trace import live_step
-from checkmate.tf.xla.costs import costs_for_xla
 
 
 def test_bytes_and_kinds_of_operations_count() -> None:

@@ -10,11 +10,11 @@ from random import Random
 
 import pytest
 
+from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.xla.emission import XlaEmission
+from checkmate.backends.tf.xla.ties import WaitPolicy, ways_to_tie
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest, Target
-from checkmate.tf.costs import session
-from checkmate.tf.xla.emission import XlaEmission
-from checkmate.tf.xla.ties import WaitPolicy, ways_to_tie
 from tests.benchmarks import xla_networks
 from tests.graphs_strategies import random_steps
 from tests.tf.task_process import TaskProcess

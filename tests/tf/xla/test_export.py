@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
+from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.xla.emission import XlaEmission
 from checkmate.cli.shared.output import report_text
 from checkmate.graphs.generate import training_chain
-from checkmate.pipeline.compiled.step import TracedForXla
-from checkmate.pipeline.measured_step import retrace, with_target_of
-from checkmate.pipeline.solving import keep_everything_peak, solve
+from checkmate.planning.compiled.step import TracedForXla
+from checkmate.planning.measured_step import retrace, with_target_of
+from checkmate.planning.solving import keep_everything_peak, solve
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest, Target
 from checkmate.solvers.problem import SolveOptions
-from checkmate.tf.costs import session
-from checkmate.tf.xla.emission import XlaEmission
 from checkmate.units import Budget
 
 MODEL = """
@@ -77,7 +77,7 @@ def test_a_step_is_folded_as_the_graph_of_a_file_was(
 def test_run_export_and_verify_are_compiled(code_file: Callable[[str], Path], tmp_path: Path) -> None:
     request = ModelRequest(f"{code_file(MODEL)}:make", batch_size=4096, allow_code=True)
     out = tmp_path / "out"
-    outcome = pipeline.run(request, Budget(share=0.6), out, options=OPTIONS)
+    outcome = planning.run(request, Budget(share=0.6), out, options=OPTIONS)
     found = outcome.report
     assert found.ok, found.problems
     assert found.settings["target"] == "xla" and found.recomputations > 0
@@ -105,7 +105,7 @@ def test_run_export_and_verify_are_compiled(code_file: Callable[[str], Path], tm
     # a search for less, and beside other programs the meter showed 5 % more than the budget once: so it has
     # some room.
     budget = Budget(share=0.7)
-    alone = pipeline.verify(request, outcome.graph, outcome.result, budget=budget)
+    alone = planning.verify(request, outcome.graph, outcome.result, budget=budget)
     assert alone.ok, alone.problems
     assert alone.settings["target"] == "xla" and alone.budget_bytes > found.budget_bytes
     assert alone.peak_bytes["predicted"] == elsewhere.peak_bytes
@@ -118,11 +118,11 @@ def test_export_solves_for_less_where_a_schedule_is_over(
     code_file: Callable[[str], Path], tmp_path: Path
 ) -> None:
     request = ModelRequest(f"{code_file(MODEL)}:make", batch_size=4096, allow_code=True)
-    first = pipeline.run(request, Budget(share=0.7), tmp_path / "out", options=OPTIONS)
-    again = pipeline.export_within(
+    first = planning.run(request, Budget(share=0.7), tmp_path / "out", options=OPTIONS)
+    again = planning.export_within(
         request, first.graph, first.result, Budget(share=0.55), tmp_path / "less", options=OPTIONS
     )
     assert again.report.ok, again.report.problems
     assert again.report.peak_bytes["measured"] <= again.report.budget_bytes < first.report.budget_bytes
-    same = pipeline.export(request, again.graph, again.result, tmp_path / "same")
+    same = planning.export(request, again.graph, again.result, tmp_path / "same")
     assert same.peak_bytes["predicted"] == again.report.peak_bytes["predicted"]

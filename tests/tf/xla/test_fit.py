@@ -12,22 +12,22 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
+from checkmate.backends.tf.xla.compiled import StepCompilation
+from checkmate.backends.tf.xla.fit import Solving, XlaFit, fit_compiled
+from checkmate.backends.tf.xla.memory import XlaMemory
+from checkmate.backends.tf.xla.ties import WaitPolicy, ways_to_order
 from checkmate.ir.graph import Graph, GraphBuilder
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.compiling import MOST_SCHEDULES
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.compiled.search import CompiledSearch
-from checkmate.pipeline.deterministic_solve import solve_counted
+from checkmate.planning.compiled.search import CompiledSearch
+from checkmate.planning.deterministic_solve import solve_counted
 from checkmate.progress import silent
 from checkmate.solvers.bounds import below_minimum
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import SolveOptions
-from checkmate.tf.xla.compiled import StepCompilation
-from checkmate.tf.xla.fit import Solving, XlaFit, fit_compiled
-from checkmate.tf.xla.memory import XlaMemory
-from checkmate.tf.xla.ties import WaitPolicy, ways_to_order
 
 FIXED = 1000
 
@@ -201,13 +201,13 @@ class _AnswersOnce:
             error = below_minimum(graph, 1)
             assert error is not None
             raise error
-        return pipeline.solve(graph, int(0.5 * pipeline.keep_everything_peak(graph)), solver="greedy")
+        return planning.solve(graph, int(0.5 * planning.keep_everything_peak(graph)), solver="greedy")
 
     def solve(self, graph: Graph, _: int) -> SolveResult:
-        return pipeline.solve(graph, pipeline.keep_everything_peak(graph), solver="keep-all")
+        return planning.solve(graph, planning.keep_everything_peak(graph), solver="keep-all")
 
     def minimum_bytes(self, graph: Graph) -> int:
-        return pipeline.keep_everything_peak(graph)
+        return planning.keep_everything_peak(graph)
 
     def bound_bytes(self, graph: Graph) -> int:
         return graph.fixed_bytes
@@ -240,7 +240,7 @@ class _SolvesLoosely(_AnswersOnce):
             error = below_minimum(graph, 1)
             assert error is not None
             raise error
-        return pipeline.solve(graph, asked, solver="greedy")
+        return planning.solve(graph, asked, solver="greedy")
 
 
 def test_what_a_graph_that_counts_less_gave_is_told_of_the_steps_own() -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from checkmate.backends.tf.xla.compiled import compile_step
+from checkmate.backends.tf.xla.memory import XlaMemory
 from checkmate.errors import NotCompiledError
-from checkmate.tf.xla.compiled import compile_step
-from checkmate.tf.xla.memory import XlaMemory
 
 KIB = 2**10
 

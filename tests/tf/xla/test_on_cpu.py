@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.xla.emit import tied_step
+from checkmate.backends.tf.xla.gates import ends, ends_first
+from checkmate.backends.tf.xla.kinds import is_filter_slope, is_product
+from checkmate.backends.tf.xla.on_cpu import help_for
+from checkmate.backends.tf.xla.pins import held_results, small_results
+from checkmate.backends.tf.xla.ties import WaitPolicy, ways_to_order, ways_to_tie
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
-from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.xla.emit import tied_step
-from checkmate.tf.xla.gates import ends, ends_first
-from checkmate.tf.xla.kinds import is_filter_slope, is_product
-from checkmate.tf.xla.on_cpu import help_for
-from checkmate.tf.xla.pins import held_results, small_results
-from checkmate.tf.xla.ties import WaitPolicy, ways_to_order, ways_to_tie
 from tests.graphs_strategies import random_steps
 from tests.tf.xla.steps import run, solved, temp_bytes, temps_by, traced
 

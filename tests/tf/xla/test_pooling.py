@@ -10,8 +10,8 @@ import tensorflow as tf
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from checkmate.tf.xla.compiled import compile_step
-from checkmate.tf.xla.pooling import compared_slope, windows_of
+from checkmate.backends.tf.xla.compiled import compile_step
+from checkmate.backends.tf.xla.pooling import compared_slope, windows_of
 
 _SAME, _VALID = "SAME", "VALID"
 

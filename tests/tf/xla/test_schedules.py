@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from checkmate.backends.tf.xla.compiled import compile_step
+from checkmate.backends.tf.xla.emit import tied_step
+from checkmate.backends.tf.xla.ties import WaitPolicy, ways_to_tie
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.baselines.whole import whole_segments
-from checkmate.tf.xla.compiled import compile_step
-from checkmate.tf.xla.emit import tied_step
-from checkmate.tf.xla.ties import WaitPolicy, ways_to_tie
 from tests.graphs_strategies import random_steps
 from tests.tf.xla.steps import run, solved, temp_bytes, temps_by, traced
 

@@ -11,12 +11,12 @@ import tensorflow as tf
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from checkmate.backends.tf.models.batch import flatten
+from checkmate.backends.tf.training.trace import live_step
+from checkmate.backends.tf.xla.emit import tied_step
+from checkmate.backends.tf.xla.on_cpu import added_late, can_add_late
+from checkmate.backends.tf.xla.ties import Ties
 from checkmate.ir.schedule import Schedule
-from checkmate.tf.models.batch import flatten
-from checkmate.tf.training.trace import live_step
-from checkmate.tf.xla.emit import tied_step
-from checkmate.tf.xla.on_cpu import added_late, can_add_late
-from checkmate.tf.xla.ties import Ties
 from tests.tf.xla.networks import NETWORKS
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 import checkmate
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.bench.common.machine import this_machine
 from checkmate.bench.fidelity import rows as fidelity
 from checkmate.bench.fidelity import table as fidelity_table
@@ -22,11 +22,11 @@ from checkmate.catalog.zoo import ZOO
 from checkmate.errors import FormatError, UsageError
 from checkmate.ir import Graph
 from checkmate.machine.processor import processor_name
-from checkmate.pipeline.report.fidelity_rows import made_with
+from checkmate.planning.report.fidelity_rows import made_with
 from checkmate.solvers.problem import SolveOptions
 
 if TYPE_CHECKING:
-    from checkmate.tf.measure.fresh_step import FreshMeasurement
+    from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
 
 MIB = 2**20
 
@@ -168,7 +168,7 @@ def test_only_what_is_missing_is_measured(tmp_path: Path, monkeypatch: pytest.Mo
             {key: value for key, value in row(budget=share).items() if key != "model"} for share in shares
         ]
 
-    monkeypatch.setattr(pipeline, "fidelity", measured)
+    monkeypatch.setattr(planning, "fidelity", measured)
     path, options = tmp_path / "f.json", SolveOptions()
     save = fidelity.save_to(path, this_machine(), options)
     wanted = fidelity.subjects(["gpt", "vit"])

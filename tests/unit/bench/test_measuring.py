@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.bench.common.convergence import Convergence, convergence_of
 from checkmate.bench.common.machine import Machine, this_machine
 from checkmate.bench.solvers import table
@@ -62,8 +62,8 @@ def trial(solver: str, cost: float | None, case: Case = CASE, **fields: Any) -> 
 
 def test_budgets_as_bytes_shares_and_fractions() -> None:
     graph = training_chain(8)
-    peak = pipeline.keep_everything_peak(graph)
-    least = pipeline.known_minimum(graph).bytes
+    peak = planning.keep_everything_peak(graph)
+    least = planning.known_minimum(graph).bytes
     wanted = [Wanted("30", Budget(bytes_=30)), Wanted("50%", Budget(share=0.5)), Wanted("min", Budget())]
     wanted += [Wanted("f=0", 0.0), Wanted("f=0.5", 0.5), Wanted("f=1", 1.0)]
     cases = make_cases([graph], wanted)
@@ -158,7 +158,7 @@ def solver_that(
             raise SolverCrashedError(crash)
         return result(solver, told[-1][1])
 
-    monkeypatch.setattr(pipeline, "solve", solve)
+    monkeypatch.setattr(planning, "solve", solve)
 
 
 PLAIN = list(range(8))

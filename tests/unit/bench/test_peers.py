@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.bench.common.machine import this_machine
 from checkmate.bench.fidelity import rows as fidelity
 from checkmate.bench.peers import rows as peers
@@ -181,7 +181,7 @@ def test_models_already_measured_are_not_measured_again(
         keep(found[0])
         return found
 
-    monkeypatch.setattr(pipeline, "peers", measured)
+    monkeypatch.setattr(planning, "peers", measured)
     path, options = tmp_path / "p.json", SolveOptions()
     told: list[dict[str, Any]] = []
     save = peers.save_to(path, this_machine(), options)
@@ -210,13 +210,13 @@ def test_an_interrupted_model_leaves_its_rows_and_is_measured_again(
         raise CancelledError("cancelled while measuring")
 
     path, options, wanted = tmp_path / "p.json", SolveOptions(), fidelity.subjects(["gpt"])
-    monkeypatch.setattr(pipeline, "peers", interrupted)
+    monkeypatch.setattr(planning, "peers", interrupted)
     with pytest.raises(CancelledError, match="cancelled while measuring"):
         peers.run(wanted, options, save=peers.save_to(path, this_machine(), options))
     (left,) = peers.read_rows(path)
     assert left["unfinished"] and left["peak_bytes"] == MIB
     monkeypatch.setattr(
-        pipeline, "peers", lambda *_, **__: [{"method": "plain", "ours": False, "status": "ok"}]
+        planning, "peers", lambda *_, **__: [{"method": "plain", "ours": False, "status": "ok"}]
     )
     (row,) = peers.run(wanted, options, done=peers.read_rows(path))
     assert "unfinished" not in row and row["model"] == "gpt"

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.bench.solvers.published import FIGURES, GRAPHS, PublishedGraph, figures_for, find_graph
 from checkmate.formats import read_any_graph
 from checkmate.graphs.generate import random_layered
@@ -73,5 +73,5 @@ def test_the_published_files_themselves(ops: int, key: str) -> None:
     assert find_graph(replace(graph, name="renamed")) == find_graph(graph)
     found = find_graph(graph)
     assert found is not None and found.key == key
-    peak = pipeline.keep_everything_peak(graph)
+    peak = planning.keep_everything_peak(graph)
     assert figures_for(graph, int(0.8 * peak) / peak)[0].method == "FastSA"

@@ -27,7 +27,7 @@ FOUND: dict[str, Any] = {
     },
     "keras": {"version": "3.15.1", "backend": "tensorflow", "policy": "float32"},
     "gpus": [],
-    "program": "checkmate.pipeline.measured",
+    "program": "checkmate.planning.measured",
     "settings": {"kind": "cpu", "kernels": "onednn", "metered_from": 0},
     "profiler": {"ops": 4, "allocations": 4},
     "xla": "compiled",

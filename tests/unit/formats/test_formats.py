@@ -39,7 +39,7 @@ from checkmate.ir import (
     SolveStatus,
     VerificationReport,
 )
-from checkmate.pipeline import keep_everything_peak, solve
+from checkmate.planning import keep_everything_peak, solve
 from tests.graphs_strategies import published_graphs, random_graph, training_chain
 
 

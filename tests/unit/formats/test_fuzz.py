@@ -17,7 +17,7 @@ import pytest
 from checkmate.errors import CheckmateError
 from checkmate.formats import read_any_graph, read_schedule, write_graph, write_schedule
 from checkmate.ir import Graph
-from checkmate.pipeline import solve
+from checkmate.planning import solve
 from tests.graphs_strategies import random_graph, training_chain
 
 JUNK: list[Any] = [

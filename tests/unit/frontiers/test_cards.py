@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.catalog.cards import Cards, CardSize, common_cards
 from checkmate.cli.commands.largest.cards import exit_code
 from checkmate.cli.main import main
@@ -28,15 +28,15 @@ def cards_of(*budgets: int, reserve: int = 7) -> Cards:
 
 def small(graph: Graph, share: float) -> tuple[int, list[int]]:
     """Return peak and steps of a schedule within a share of plain memory."""
-    budget = int(pipeline.keep_everything_peak(graph) * share)
-    found = pipeline.solve(graph, budget, solver="greedy")
+    budget = int(planning.keep_everything_peak(graph) * share)
+    found = planning.solve(graph, budget, solver="greedy")
     assert found.peak_bytes is not None
     return found.peak_bytes, found.require_schedule().steps.tolist()
 
 
 def test_each_row_says_what_is_known_and_no_more() -> None:
     graph = training_chain(6)
-    plain = pipeline.keep_everything_peak(graph)
+    plain = planning.keep_everything_peak(graph)
     peak, steps = small(graph, 0.8)
     frontier = Frontier(graph)
     frontier.add(range(graph.n), solver="keep-all")

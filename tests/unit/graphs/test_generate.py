@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.graphs.generate import random_layered
 
 
@@ -44,7 +44,7 @@ def test_layered_graphs_resemble_the_published_ones(ops: int, published_edges: i
     assert min(sizes) >= 10 and max(sizes) < 10_000
     assert sum(sizes) / len(sizes) == pytest.approx(2000, rel=0.1)
     assert sum(graph.base_cost for graph in graphs) / len(sizes) == pytest.approx(500, rel=0.1)
-    shares = [pipeline.keep_everything_peak(graph) / sum(v.bytes for v in graph.values) for graph in graphs]
+    shares = [planning.keep_everything_peak(graph) / sum(v.bytes for v in graph.values) for graph in graphs]
     assert 0.2 < sum(shares) / 5 < 0.36
 
 

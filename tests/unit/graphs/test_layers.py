@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.bench.solvers.published import GRAPHS
 from checkmate.errors import GraphError, UsageError
 from checkmate.formats import read_any_graph
@@ -106,8 +106,8 @@ def test_sizes_and_costs_are_in_proportion_to_the_batch(network) -> None:
 )
 def test_a_step_fits_its_own_peak(network) -> None:
     graph = training_graph(network.network(SMALL if network.size[0] == 224 else (64, 64, 3)), 2)
-    peak = pipeline.keep_everything_peak(graph)
-    assert pipeline.check_schedule(graph, list(range(graph.n)), budget=peak).ok
+    peak = planning.keep_everything_peak(graph)
+    assert planning.check_schedule(graph, list(range(graph.n)), budget=peak).ok
 
 
 def test_the_number_of_parameters_is_the_published_one() -> None:

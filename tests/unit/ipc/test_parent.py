@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 import checkmate
+from checkmate.backends.tf.fresh import run_process
 from checkmate.progress import never
-from checkmate.tf.fresh import run_process
 
 ROOT = str(Path(checkmate.__file__).parents[1])
 ENDS = "from checkmate.ipc.child import end_with_parent; end_with_parent(); "
@@ -24,7 +24,7 @@ ASKS = ENDS + "print(repr(input()))"
 PARENT = f"""
 import sys
 from checkmate.progress import never
-from checkmate.tf.fresh import run_process
+from checkmate.backends.tf.fresh import run_process
 tell = lambda progress: print(progress.done, flush=True)
 run_process([sys.executable, "-c", {SLEEPS!r}], message="", report=tell, cancelled=never)
 """

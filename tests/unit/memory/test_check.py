@@ -16,7 +16,7 @@ from checkmate.formats.files import read_json
 from checkmate.ir import Graph, GraphBuilder, Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline import keep_everything_peak, solve
+from checkmate.planning import keep_everything_peak, solve
 from tests.graphs_strategies import (
     as_file,
     published_graphs,

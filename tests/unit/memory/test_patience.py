@@ -9,7 +9,7 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.compiling import Patience
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.deterministic_solve import solve_counted
+from checkmate.planning.deterministic_solve import solve_counted
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import SolveOptions
 

@@ -18,7 +18,7 @@ from checkmate.formats import read_any_graph
 from checkmate.ir import Graph, GraphBuilder, Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline import solve
+from checkmate.planning import solve
 from tests.graphs_strategies import published_graphs, random_graph, random_steps, training_chain
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.bench.common.machine import this_machine
 from checkmate.bench.fidelity import rows as fidelity
 from checkmate.bench.paper import questions
@@ -104,7 +104,7 @@ def write_compiled_peers(path: Path) -> list[dict[str, Any]]:
 
 def write_batch(path: Path) -> dict[str, Any]:
     one = replace(graph(), batch_size=1)
-    found = max_batch(BatchScaling(one), 3 * pipeline.keep_everything_peak(one), options=BRIEF)
+    found = max_batch(BatchScaling(one), 3 * planning.keep_everything_peak(one), options=BRIEF)
     told = max_batch_text.facts(found, MeasuredSize(note="a graph has no step to run"))
     write_json(path, told)
     return told
@@ -120,7 +120,7 @@ def write_scheduled(
     folder: Path, name: str = "chain", schedule: str = "schedule.json", g: str = "graph.json"
 ) -> None:
     asked = graph(name)
-    result = pipeline.solve(asked, int(0.75 * pipeline.keep_everything_peak(asked)), options=BRIEF)
+    result = planning.solve(asked, int(0.75 * planning.keep_everything_peak(asked)), options=BRIEF)
     write_graph(folder / g, asked)
     write_schedule(folder / schedule, asked, result)
 
@@ -157,10 +157,10 @@ def write_run(folder: Path, name: str = "chain") -> None:
 
 def write_journal(path: Path) -> None:
     asked = graph()
-    budget = int(0.75 * pipeline.keep_everything_peak(asked))
+    budget = int(0.75 * planning.keep_everything_peak(asked))
     with open_journal(path) as journal:
-        journal.add("a", "chain at 75 %", plain(pipeline.solve(asked, budget, options=BRIEF)))
-        journal.add("b", "chain at 1 B", plain(pipeline.solve(asked, 1, options=BRIEF)))
+        journal.add("a", "chain at 75 %", plain(planning.solve(asked, budget, options=BRIEF)))
+        journal.add("b", "chain at 1 B", plain(planning.solve(asked, 1, options=BRIEF)))
         journal.add("c", "chain: the least memory known", {"peak_bytes": 40})
 
 
@@ -201,7 +201,7 @@ def write_jax_export(path: Path) -> dict[str, Any]:
 def write_explored(path: Path) -> None:
     asked = graph()
     results = [
-        pipeline.solve(asked, int(share * pipeline.keep_everything_peak(asked)), options=BRIEF)
+        planning.solve(asked, int(share * planning.keep_everything_peak(asked)), options=BRIEF)
         for share in (0.75, 1)
     ]
     write_exploration(

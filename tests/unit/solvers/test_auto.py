@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.graphs.generate import training_dag
 from checkmate.ir import GraphBuilder, SolveStatus
 from checkmate.memory.check import check
@@ -84,13 +84,13 @@ def test_graphs_with_everything(seed: int) -> None:
 def test_a_warm_prover_brings_no_bound_of_the_budget_before(seed: int) -> None:
     """Solve for several budgets with one prover, and alone, and compare."""
     graph = training_dag(seed, 70)
-    plain = pipeline.keep_everything_peak(graph)
+    plain = planning.keep_everything_peak(graph)
     with background_prover(graph) as prover:
         for share in (0.5, 0.8, 0.6, 0.9):
             problem = Problem(graph, int(share * plain))
             options = SolveOptions(time_limit_s=1.5)
             warm = solve_with(problem, options, SilentListener(), prover)
-            alone = pipeline.solve(graph, problem.budget_bytes, options=options)
+            alone = planning.solve(graph, problem.budget_bytes, options=options)
             assert warm.cost is not None and warm.lower_bound is not None and alone.cost is not None
             assert warm.lower_bound <= min(warm.cost, alone.cost) * (1 + 1e-6)
 

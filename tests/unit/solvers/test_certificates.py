@@ -18,7 +18,7 @@ from checkmate.certificate.verify import CutRows, InvalidCertificateError, verif
 from checkmate.formats import write_graph
 from checkmate.formats.graph import graph_to_json
 from checkmate.ir import Graph, SolveStatus
-from checkmate.pipeline import certify, keep_everything_peak, solve
+from checkmate.planning import certify, keep_everything_peak, solve
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.certificates.proof import CaseProver
 from checkmate.solvers.problem import SolveOptions

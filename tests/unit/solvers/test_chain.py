@@ -12,7 +12,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.formats import read_any_graph
 from checkmate.graphs.generate import random_dag, random_layered, training_chain, training_dag
 from checkmate.ir import Graph, GraphBuilder, Phase
@@ -61,7 +61,7 @@ def uneven_chain(seed: int, layers: int, *, sizes: int = 6, scale: int = 1) -> G
 
 def solve(graph: Graph, budget: int, solver: str = "chain") -> SolveResult:
     """Solve, and compare the schedule with the independent replay."""
-    result = pipeline.solve(graph, budget, solver=solver, options=SolveOptions(time_limit_s=20))
+    result = planning.solve(graph, budget, solver=solver, options=SolveOptions(time_limit_s=20))
     if result.schedule is not None:
         found = check(graph, result.schedule.steps.tolist(), budget_bytes=budget)
         assert found.ok and found.cost == pytest.approx(result.cost)
@@ -70,7 +70,7 @@ def solve(graph: Graph, budget: int, solver: str = "chain") -> SolveResult:
 
 def budgets(graph: Graph, count: int) -> list[int]:
     """Return budgets from what some op needs to one byte less than keep-all."""
-    low, high = working_set_bound(graph).bytes, pipeline.keep_everything_peak(graph) - 1
+    low, high = working_set_bound(graph).bytes, planning.keep_everything_peak(graph) - 1
     return sorted({int(b) for b in np.linspace(low, max(low, high), count)})
 
 
@@ -119,7 +119,7 @@ def test_a_plan_of_the_table_costs_and_needs_no_more_than_the_table_says() -> No
         chain = find_chain(graph)
         assert chain is not None
         prices = price_lists(graph, chain, several_until=0.0, over=never)
-        peak = pipeline.keep_everything_peak(graph)
+        peak = planning.keep_everything_peak(graph)
         table = CostTable(graph, prices, standing(graph, chain), unit=1, slots=peak + 1)
         assert table.fill(never)
         backward = sum(graph.ops[op].cost for segment in chain.segments for op in segment.backward)
@@ -153,14 +153,14 @@ def test_graphs_that_are_no_chains_are_refused_in_a_sentence() -> None:
     builder = GraphBuilder("alone")
     builder.op("only", (), [builder.value("v", 3, keep=True)], cost=1.0)
     for graph in (builder.build(), random_layered(0, 40)):
-        result = pipeline.solve(graph, pipeline.keep_everything_peak(graph), solver="chain")
+        result = planning.solve(graph, planning.keep_everything_peak(graph), solver="chain")
         assert result.status is SolveStatus.LIMIT
         assert repr(graph.name) in result.message and "backward pass" in result.message
 
 
 def test_a_budget_that_no_plan_fits_is_a_limit_not_a_proof() -> None:
     graph = training_chain(12)
-    result = pipeline.solve(graph, working_set_bound(graph).bytes, solver="chain")
+    result = planning.solve(graph, working_set_bound(graph).bytes, solver="chain")
     assert result.schedule is not None or result.status is SolveStatus.LIMIT
 
 
@@ -217,7 +217,7 @@ def test_mobilenet_is_as_good_as_the_best_known(share: float, best: float) -> No
     if not path.is_file():
         pytest.skip("the public graphs are not here")
     graph = read_any_graph(path)
-    low, high = working_set_bound(graph).bytes, pipeline.keep_everything_peak(graph)
+    low, high = working_set_bound(graph).bytes, planning.keep_everything_peak(graph)
     result = solve(graph, low + int(share * (high - low)))
     assert result.overhead is not None and result.overhead <= best
 
@@ -229,6 +229,6 @@ def test_auto_is_never_dearer_than_the_chain_program(workers: int) -> None:
     budget = budgets(graph, 12)[1]
     ours = solve(graph, budget)
     options = SolveOptions(time_limit_s=6, workers=workers)
-    result = pipeline.solve(graph, budget, solver="auto", options=options)
+    result = planning.solve(graph, budget, solver="auto", options=options)
     assert ours.cost is not None and result.cost is not None
     assert result.cost <= ours.cost + 1e-9

@@ -12,7 +12,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.errors import FormatError, UnknownNameError
 from checkmate.formats import read_schedule, write_schedule
 from checkmate.ir import Graph, GraphBuilder, Phase, Schedule, SolveStatus
@@ -104,7 +104,7 @@ def test_names_with_typos(given: dict[str, list[str]], sentence: str, near: str)
 @pytest.mark.parametrize("field", ["keep", "never_recompute", "keep_groups", "never_recompute_groups"])
 def test_unknown_names_in_every_field(field: str) -> None:
     with pytest.raises(UnknownNameError, match="'nothing like it'"):
-        pipeline.solve(
+        planning.solve(
             layered(), 50, solver="greedy", constraints=Constraints(**{field: ("nothing like it",)})
         )
 
@@ -134,9 +134,9 @@ def test_held_against_exact_search() -> None:
     for seed, graph in enumerate(tiny_graphs()):
         constraints, once = random_constraints(Random(seed), graph)
         least = least_budget(graph, once=once)
-        for budget in {least, (least + pipeline.keep_everything_peak(graph)) // 2, max(0, least - 1)}:
+        for budget in {least, (least + planning.keep_everything_peak(graph)) // 2, max(0, least - 1)}:
             best = optimum(graph, budget, once=once)
-            result = pipeline.solve(graph, budget, options=BRIEF, constraints=constraints)
+            result = planning.solve(graph, budget, options=BRIEF, constraints=constraints)
             infeasible += result.status is SolveStatus.INFEASIBLE
             assert result.status is not SolveStatus.INFEASIBLE or best is None
             if result.schedule is None:
@@ -165,23 +165,23 @@ def test_the_bound_for_what_is_made_once_holds() -> None:
 
 def test_constraints_can_make_a_budget_infeasible(tmp_path: Path) -> None:
     graph = training_chain(8)
-    free = pipeline.solve(graph, 50, options=BRIEF)
+    free = planning.solve(graph, 50, options=BRIEF)
     assert free.schedule is not None and not free.assumptions
     kept = Constraints(keep=tuple(f"a{i}" for i in range(8)))
-    result = pipeline.solve(graph, 50, options=BRIEF, constraints=kept)
+    result = planning.solve(graph, 50, options=BRIEF, constraints=kept)
     assert result.status is SolveStatus.INFEASIBLE
     assert result.assumptions == kept.assumptions
     assert "with these constraints: value 'a0' always kept" in result.message
     assert "that are held while op" in result.message and result.statistics["needed_bytes"] == 90
     # A budget below one op's own need is too small whatever the constraints.
-    unconditional = pipeline.solve(graph, 30, constraints=kept)
+    unconditional = planning.solve(graph, 30, constraints=kept)
     assert unconditional.status is SolveStatus.INFEASIBLE and not unconditional.assumptions
 
 
 def test_assumptions_survive_the_file(tmp_path: Path) -> None:
     graph = training_chain(6)
     constraints = Constraints(keep=("a3",), recompute_gradients=False)
-    result = pipeline.solve(graph, 50, options=BRIEF, constraints=constraints)
+    result = planning.solve(graph, 50, options=BRIEF, constraints=constraints)
     write_schedule(tmp_path / "s.json", graph, result)
     found = read_schedule(tmp_path / "s.json", graph)
     assert found.assumptions == constraints.assumptions == ("value 'a3' always kept", "no gradient recompute")
@@ -197,7 +197,7 @@ def test_the_option_for_gradients_is_a_constraint_for_every_solver() -> None:
     builder.op("use", [gradient], [end], cost=1.0, phase=Phase.BACKWARD)
     builder.op("again", [gradient], [last], cost=1.0, phase=Phase.BACKWARD)
     graph = builder.build()
-    result = pipeline.solve(graph, 10, options=replace(BRIEF, recompute_gradients=False))
+    result = planning.solve(graph, 10, options=replace(BRIEF, recompute_gradients=False))
     assert result.assumptions == ("no gradient recompute",)
     assert run_once(graph, Constraints(recompute_gradients=False)).tolist() == [False, True, True, True]
 
@@ -224,5 +224,5 @@ def test_bounds_are_told_with_the_constraints() -> None:
 
     graph = training_chain(8)
     constraints = Constraints(keep=("a4",))
-    pipeline.solve(graph, 60, options=BRIEF, constraints=constraints, listener=Hearing())
+    planning.solve(graph, 60, options=BRIEF, constraints=constraints, listener=Hearing())
     assert heard and set(heard) == {constraints.assumptions}

@@ -8,8 +8,8 @@ import pytest
 
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveStatus
-from checkmate.pipeline import keep_everything_peak, solve
-from checkmate.pipeline.deterministic_solve import solve_counted
+from checkmate.planning import keep_everything_peak, solve
+from checkmate.planning.deterministic_solve import solve_counted
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import SolveOptions
 from tests.graphs_strategies import training_chain

@@ -17,7 +17,7 @@ from random import Random
 import psutil
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.graphs.generate import random_dag, training_chain, training_dag
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def middle(graph: Graph) -> int:
-    return (working_set_bound(graph).bytes + pipeline.keep_everything_peak(graph)) // 2
+    return (working_set_bound(graph).bytes + planning.keep_everything_peak(graph)) // 2
 
 
 def solve(graph: Graph, budget: int, *, copies: int = 4, seconds: float = 10.0) -> SolveResult:
@@ -105,7 +105,7 @@ def test_fractional_costs_are_bounded_from_below() -> None:
     shares = [0.1 + op.cost / 7 for op in graph.ops]
     ops = [type(op)(**{**vars(op), "cost": share}) for op, share in zip(graph.ops, shares, strict=True)]
     graph = Graph(graph.name, tuple(ops), graph.values, graph.fixed_bytes)
-    result = solve(graph, pipeline.keep_everything_peak(graph) - 1, copies=3)
+    result = solve(graph, planning.keep_everything_peak(graph) - 1, copies=3)
     assert result.status is SolveStatus.OPTIMAL and result.lower_bound is not None
     assert result.cost is not None and result.lower_bound <= result.cost
 
@@ -142,7 +142,7 @@ class CancelAfterSeconds(SilentListener):
 
 def test_cancelling_kills_the_child() -> None:
     graph = training_dag(5, 40)
-    budget = int(pipeline.keep_everything_peak(graph) * 0.5)
+    budget = int(planning.keep_everything_peak(graph) * 0.5)
     problem, options = Problem(graph, budget), SolveOptions(time_limit_s=100, start=None)
     listener = CancelAfterSeconds(2.0)
     begun = time.perf_counter()

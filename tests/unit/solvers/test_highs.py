@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.errors import SolveFailedError
 from checkmate.graphs.generate import training_chain
 from checkmate.ir.result import SolveStatus
@@ -27,7 +27,7 @@ def test_a_new_highs_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("solver", ["milp", "tight-milp", "path-cut"])
 def test_a_solver_that_uses_it_prints_nothing(solver: str, capfd: pytest.CaptureFixture[str]) -> None:
     options = SolveOptions(time_limit_s=20.0)
-    result = pipeline.solve(training_chain(8), 60, solver=solver, options=options)
+    result = planning.solve(training_chain(8), 60, solver=solver, options=options)
     assert result.lower_bound is not None, result  # it ran
     assert capfd.readouterr() == ("", "")
 
@@ -40,5 +40,5 @@ def test_a_solve_that_did_not_run_is_no_limit() -> None:
 def test_each_solve_has_its_own_count_of_workers() -> None:
     for workers in (1, 2, 1):
         options = SolveOptions(time_limit_s=20.0, workers=workers)
-        result = pipeline.solve(training_chain(8), 60, solver="milp", options=options)
+        result = planning.solve(training_chain(8), 60, solver="milp", options=options)
         assert result.status is SolveStatus.OPTIMAL, result

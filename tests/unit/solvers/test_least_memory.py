@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.errors import UsageError
 from checkmate.graphs.generate import random_layered, training_dag
 from checkmate.ir import Graph, Schedule, SolveStatus
@@ -63,7 +63,7 @@ def test_held_against_exact_search() -> None:
             truth = least_budget(
                 graph, cost_cap=math.inf if overhead is None else graph.base_cost * (1 + overhead)
             )
-            found = pipeline.least_memory(graph, max_overhead=overhead, options=BRIEF)
+            found = planning.least_memory(graph, max_overhead=overhead, options=BRIEF)
             minima += sound(graph, found, truth)
             proofs += found.proved
             asked += 1
@@ -76,7 +76,7 @@ def test_with_constraints_held_against_exact_search() -> None:
     for seed, graph in enumerate(tiny_graphs(3)):
         constraints, once = random_constraints(Random(seed), graph)
         heard = Recording()
-        found = pipeline.least_memory(
+        found = planning.least_memory(
             graph, max_overhead=0.5, options=BRIEF, constraints=constraints, listener=heard
         )
         sound(graph, found, least_budget(graph, once=once, cost_cap=1.5 * graph.base_cost))
@@ -103,7 +103,7 @@ def test_held_against_exact_search_on_more_graphs(workers: int, seeds: int) -> N
         options = replace(BRIEF, workers=workers)
         sound(
             graph,
-            pipeline.least_memory(graph, max_overhead=overhead, options=options, constraints=constraints),
+            planning.least_memory(graph, max_overhead=overhead, options=options, constraints=constraints),
             truth,
         )
 
@@ -112,18 +112,18 @@ def test_a_chain_with_more_and_more_to_spend() -> None:
     graph = training_chain(8)
     peaks = []
     for overhead in (0.0, 0.1, 0.3, None):
-        found = pipeline.least_memory(graph, max_overhead=overhead, options=replace(BRIEF, time_limit_s=30.0))
+        found = planning.least_memory(graph, max_overhead=overhead, options=replace(BRIEF, time_limit_s=30.0))
         assert found.proved
         peaks.append(found.peak_bytes)
     assert peaks == sorted(peaks, reverse=True) and (peaks[0], peaks[-1]) == (90, 40)
     assert found.max_overhead is None and math.isinf(found.cost_cap)
-    assert pipeline.least_memory(graph, max_overhead=math.inf, options=BRIEF).max_overhead is None
+    assert planning.least_memory(graph, max_overhead=math.inf, options=BRIEF).max_overhead is None
 
 
 def test_reported_schedules_only_improve() -> None:
     heard = Recording()
     graph = training_chain(8)
-    found = pipeline.least_memory(graph, max_overhead=0.3, options=BRIEF, listener=heard)
+    found = planning.least_memory(graph, max_overhead=0.3, options=BRIEF, listener=heard)
     assert heard.peaks[0] == (90, 16.0) and heard.peaks[-1] == (found.peak_bytes, found.result.cost)
     assert heard.peaks == sorted(set(heard.peaks), reverse=True)  # a smaller peak, or the same and cheaper
     assert heard.bounds == sorted(set(heard.bounds)) and heard.bounds[-1] == found.lower_bound_bytes
@@ -131,18 +131,18 @@ def test_reported_schedules_only_improve() -> None:
 
 def test_a_start_is_taken() -> None:
     graph = training_chain(8)
-    start = pipeline.solve(graph, 50, options=BRIEF).require_schedule()
+    start = planning.solve(graph, 50, options=BRIEF).require_schedule()
     heard = Recording()
-    pipeline.least_memory(graph, options=replace(BRIEF, start=start), listener=heard)
+    planning.least_memory(graph, options=replace(BRIEF, start=start), listener=heard)
     assert heard.peaks[1][0] == 50
     for wrong in (Schedule.of(graph, [5, 4]), Schedule.of(graph, [0, 1])):  # an invalid schedule is ignored
-        assert pipeline.least_memory(graph, options=replace(BRIEF, start=wrong)).peak_bytes <= 50
+        assert planning.least_memory(graph, options=replace(BRIEF, start=wrong)).peak_bytes <= 50
 
 
 @pytest.mark.parametrize("overhead", [-0.05, -math.inf, math.nan])
 def test_a_cost_below_computing_everything_once(overhead: float) -> None:
     with pytest.raises(UsageError, match="less than computing everything once"):
-        pipeline.least_memory(training_chain(3), max_overhead=overhead)
+        planning.least_memory(training_chain(3), max_overhead=overhead)
 
 
 def test_cancelled_at_once_it_returns_the_plain_step() -> None:
@@ -150,7 +150,7 @@ def test_cancelled_at_once_it_returns_the_plain_step() -> None:
         def cancelled(self) -> bool:
             return True
 
-    found = pipeline.least_memory(training_chain(8), listener=Impatient())
+    found = planning.least_memory(training_chain(8), listener=Impatient())
     assert found.cancelled and (found.peak_bytes, found.lower_bound_bytes, found.probes) == (90, 40, 0)
     assert not found.proved and found.result.status is SolveStatus.OPTIMAL  # the cheapest for its own peak
 
@@ -165,33 +165,33 @@ def test_cancelled_soon() -> None:
     graph = random_layered(3, 120)
     listener = After()
     listener.stop_at = time.perf_counter() + 1.0
-    pipeline.least_memory(graph, max_overhead=0.05, options=SolveOptions(time_limit_s=30), listener=listener)
+    planning.least_memory(graph, max_overhead=0.05, options=SolveOptions(time_limit_s=30), listener=listener)
     assert time.perf_counter() < listener.stop_at + 0.5
 
 
 def test_the_gap_is_of_the_memory() -> None:
-    found = pipeline.least_memory(training_chain(8), options=replace(BRIEF, gap=0.9))
+    found = planning.least_memory(training_chain(8), options=replace(BRIEF, gap=0.9))
     assert found.probes == 0 and found.gap <= 0.9 and not found.proved
 
 
 def test_the_least_memory_is_not_below_the_values_that_constraints_hold() -> None:
     graph = training_chain(8)
     kept = Constraints(keep=tuple(f"a{i}" for i in range(8)))
-    found = pipeline.least_memory(graph, options=BRIEF, constraints=kept)
+    found = planning.least_memory(graph, options=BRIEF, constraints=kept)
     assert found.proved and found.peak_bytes == 90 and found.assumptions == kept.assumptions
-    assert pipeline.known_minimum(graph, constraints=kept).bytes == 90
+    assert planning.known_minimum(graph, constraints=kept).bytes == 90
 
 
 @pytest.mark.parametrize("graph", [training_chain(8), *(random_layered(seed, 60) for seed in range(4))])
 def test_the_known_minimum_comes_with_its_schedule(graph: Graph) -> None:
-    least = pipeline.known_minimum(graph)
+    least = planning.known_minimum(graph)
     report = check(graph, least.schedule.steps.tolist(), budget_bytes=least.bytes)
     assert report.ok and report.peak_bytes == least.bytes
-    assert least.bound.bytes <= least.bytes < pipeline.keep_everything_peak(graph)
+    assert least.bound.bytes <= least.bytes < planning.keep_everything_peak(graph)
 
 
 def test_a_result_that_contradicts_itself_is_refused() -> None:
-    found = pipeline.least_memory(training_chain(8), options=BRIEF)
+    found = planning.least_memory(training_chain(8), options=BRIEF)
     with pytest.raises(ValueError, match="both must hold"):
         replace(found, max_overhead=0.0)
     with pytest.raises(ValueError, match="both must hold"):
@@ -200,7 +200,7 @@ def test_a_result_that_contradicts_itself_is_refused() -> None:
 
 def test_the_search_starts_from_known_schedules() -> None:
     graph = training_chain(6)
-    first = pipeline.least_memory(graph, max_overhead=0.15, options=SolveOptions(time_limit_s=10.0))
+    first = planning.least_memory(graph, max_overhead=0.15, options=SolveOptions(time_limit_s=10.0))
     assert first.proved
     known = Frontier(graph)
     known.add(first.schedule.steps.tolist(), solver="x")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.errors import SolverCrashedError, VerificationError
 from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.solvers.certify import with_schedule
@@ -36,9 +36,9 @@ class Liar:
 
 def told(graph: Graph, lies: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> SolveResult:
     """Return what the pipeline makes of a result with ``lies`` in it. The result was true before."""
-    honest = pipeline.solve(graph, BUDGET, solver="greedy")
+    honest = planning.solve(graph, BUDGET, solver="greedy")
     monkeypatch.setattr(SolverEntry, "load", lambda entry: Liar(replace(honest, **lies)))
-    return pipeline.solve(graph, BUDGET, solver="greedy")
+    return planning.solve(graph, BUDGET, solver="greedy")
 
 
 ORDERS = {
@@ -94,16 +94,16 @@ def test_a_bound_under_assumptions_may_be_above_a_schedule_that_breaks_them() ->
 
 def test_a_false_certificate_does_not_hold() -> None:
     graph = training_chain(8)
-    made = pipeline.certify(graph, BUDGET, seconds=20.0)
+    made = planning.certify(graph, BUDGET, seconds=20.0)
     assert made is not None and made.cost is not None
     for lie in ({"cost": made.cost + 1}, {"claim": "infeasible"}, {"budget_bytes": 10**9}, {"proof": []}):
         with pytest.raises(VerificationError):
-            pipeline.check_certificate(graph, json.loads(json.dumps({**made.data, **lie})))
+            planning.check_certificate(graph, json.loads(json.dumps({**made.data, **lie})))
 
 
 def test_answers_that_come_late_twice_or_in_any_order_change_nothing() -> None:
     graph = training_chain(8)
-    honest = pipeline.solve(graph, BUDGET, solver="greedy").require_schedule().steps.tolist()
+    honest = planning.solve(graph, BUDGET, solver="greedy").require_schedule().steps.tolist()
     once, often = Frontier(graph), Frontier(graph)
     for frontier, times in ((once, 1), (often, 3)):
         for _ in range(times):
@@ -116,21 +116,21 @@ def test_answers_that_come_late_twice_or_in_any_order_change_nothing() -> None:
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
 def test_a_claim_is_confirmed_by_a_certificate_and_a_false_one_is_not(share: float) -> None:
     graph = training_chain(8 if share < 0.5 else 20)
-    budget = int(share * pipeline.keep_everything_peak(graph))
-    found = pipeline.solve(graph, budget, options=SolveOptions(time_limit_s=60.0))
+    budget = int(share * planning.keep_everything_peak(graph))
+    found = planning.solve(graph, budget, options=SolveOptions(time_limit_s=60.0))
     claimed = SolveStatus.INFEASIBLE if share < 0.5 else SolveStatus.OPTIMAL
-    assert found.status is claimed and pipeline.confirmed(graph, found)
+    assert found.status is claimed and planning.confirmed(graph, found)
     if found.cost is None:
         lie = replace(found, budget_bytes=10**6)
     else:
         first, *others = found.require_schedule().steps.tolist()
         dearer = Schedule.of(graph, [first, first, *others])
         lie = replace(found, schedule=dearer, cost=found.cost + 1.0, lower_bound=found.cost + 1.0)
-    assert not pipeline.confirmed(graph, lie)
+    assert not planning.confirmed(graph, lie)
 
 
 def test_nothing_is_confirmed_that_claims_nothing_or_is_assumed() -> None:
     graph = training_chain(8)
-    assert not pipeline.confirmed(graph, pipeline.solve(graph, BUDGET, solver="greedy"))
-    proved = pipeline.solve(graph, 39)
-    assert not pipeline.confirmed(graph, replace(proved, assumptions=("given order",)))
+    assert not planning.confirmed(graph, planning.solve(graph, BUDGET, solver="greedy"))
+    proved = planning.solve(graph, 39)
+    assert not planning.confirmed(graph, replace(proved, assumptions=("given order",)))

@@ -9,7 +9,7 @@ import itertools
 
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.graphs.generate import random_dag, random_layered, training_chain, training_dag
 from checkmate.ir.graph import Graph, Phase
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -44,13 +44,13 @@ STANDARD = {
 
 def budgets(graph: Graph) -> list[int]:
     """Return budgets from what some op needs to what keeping everything needs."""
-    low, high = working_set_bound(graph).bytes, pipeline.keep_everything_peak(graph)
+    low, high = working_set_bound(graph).bytes, planning.keep_everything_peak(graph)
     return sorted({low, (low + high) // 2, max(low, high - 1), high})
 
 
 def solve(name: str, graph: Graph, budget: int, *, seconds: float = 2.0) -> SolveResult:
     """Solve, and compare the result with the independent replay."""
-    result = pipeline.solve(graph, budget, solver=name, options=SolveOptions(time_limit_s=seconds))
+    result = planning.solve(graph, budget, solver=name, options=SolveOptions(time_limit_s=seconds))
     assert result.solver == name and result.budget_bytes == budget
     if result.schedule is None:
         assert result.status in (SolveStatus.LIMIT, SolveStatus.INFEASIBLE), result
@@ -158,7 +158,7 @@ def test_bounds_and_proofs_hold(name: str) -> None:
 @pytest.mark.parametrize("name", [*FAST, "auto", "chain", "local-search", "lp-rounding"])
 def test_chain_of_24_layers(name: str) -> None:
     graph = training_chain(24)
-    budget = int(pipeline.keep_everything_peak(graph) * 0.6)
+    budget = int(planning.keep_everything_peak(graph) * 0.6)
     # The rounding ends by itself; its relaxation takes seconds, more on a busy machine.
     result = solve(name, graph, budget, seconds=60.0 if name == "lp-rounding" else 3.0)
     assert (result.schedule is None) == (name == "keep-all")
@@ -167,7 +167,7 @@ def test_chain_of_24_layers(name: str) -> None:
 @pytest.mark.heavy
 def test_chain_of_16_layers_is_solved_to_the_optimum() -> None:
     graph = training_chain(16)
-    budget = int(pipeline.keep_everything_peak(graph) * 0.6)
+    budget = int(planning.keep_everything_peak(graph) * 0.6)
     best = solve("milp", graph, budget, seconds=300)
     assert best.status is SolveStatus.OPTIMAL and best.cost is not None
     for name in [*FAST, "lp-rounding"]:
@@ -180,7 +180,7 @@ def test_chain_of_16_layers_is_solved_to_the_optimum() -> None:
 def test_a_budget_below_one_ops_need_is_infeasible_and_names_it(name: str) -> None:
     graph = training_chain(6)
     need = working_set_bound(graph)
-    result = pipeline.solve(graph, need.bytes - 1, solver=name)
+    result = planning.solve(graph, need.bytes - 1, solver=name)
     assert result.status is SolveStatus.INFEASIBLE
     assert graph.ops[need.op].name in result.message and "needs by itself" in result.message
     assert graph.values[need.values[0]].name in result.message
@@ -189,9 +189,9 @@ def test_a_budget_below_one_ops_need_is_infeasible_and_names_it(name: str) -> No
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in ("keep-all", "greedy", "path-cut")])
 def test_a_cancelled_solve_ends_at_once(name: str) -> None:
     graph = training_dag(5, 40)
-    budget = int(pipeline.keep_everything_peak(graph) * 0.7)
+    budget = int(planning.keep_everything_peak(graph) * 0.7)
     listener = CancelAfterQuestions(asks=3)
-    result = pipeline.solve(
+    result = planning.solve(
         graph, budget, solver=name, options=SolveOptions(time_limit_s=60), listener=listener
     )
     assert result.solve_seconds < 20
@@ -223,8 +223,8 @@ def test_gradients_are_not_recomputed_where_that_is_forbidden(name: str) -> None
     options = SolveOptions(time_limit_s=5, recompute_gradients=False)
     for seed in range(4):
         graph = training_dag(seed, 4)
-        low, high = working_set_bound(graph).bytes, pipeline.keep_everything_peak(graph)
-        result = pipeline.solve(graph, (low + 2 * high) // 3, solver=name, options=options)
+        low, high = working_set_bound(graph).bytes, planning.keep_everything_peak(graph)
+        result = planning.solve(graph, (low + 2 * high) // 3, solver=name, options=options)
         if result.schedule is None:
             continue
         assert "no gradient recompute" in result.assumptions

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.graphs.blocks import training_blocks
 from checkmate.graphs.generate import random_layered, training_dag
 from checkmate.ir import Graph, Schedule
@@ -146,7 +146,7 @@ def test_ten_thousand_ops_are_solved_to_a_percent() -> None:
     """The blocks give the schedule, the cut through all of them the bound."""
     graph = training_blocks(115)
     budget = int(0.45 * peak(graph))
-    result = pipeline.solve(graph, budget, options=SolveOptions(time_limit_s=120.0, gap=0.01))
+    result = planning.solve(graph, budget, options=SolveOptions(time_limit_s=120.0, gap=0.01))
     assert result.gap is not None and result.gap <= 0.01
 
 

@@ -11,9 +11,9 @@ import pytest
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.memory.check import check
-from checkmate.pipeline import keep_everything_peak, known_minimum, solve
-from checkmate.pipeline.deterministic_solve import solve_counted
-from checkmate.pipeline.segments import in_segments
+from checkmate.planning import keep_everything_peak, known_minimum, solve
+from checkmate.planning.deterministic_solve import solve_counted
+from checkmate.planning.segments import in_segments
 from checkmate.solvers.baselines.whole import whole_segments
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.listeners import SilentListener

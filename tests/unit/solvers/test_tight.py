@@ -13,7 +13,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.graphs.generate import random_dag, training_chain, training_dag
 from checkmate.ir.graph import Graph, GraphBuilder
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -36,7 +36,7 @@ def budgets(graph: Graph) -> list[int]:
 
     The largest is one byte short of keeping everything.
     """
-    low, high = working_set_bound(graph).bytes, pipeline.keep_everything_peak(graph)
+    low, high = working_set_bound(graph).bytes, planning.keep_everything_peak(graph)
     return sorted({low, low + 1, (low + high) // 2, max(low, high - 1)})
 
 
@@ -54,7 +54,7 @@ def tiny_graphs(seeds: range) -> Iterator[Graph]:
 
 
 def solve(graph: Graph, budget: int, **options: object) -> SolveResult:
-    return pipeline.solve(
+    return planning.solve(
         graph, budget, solver="tight-milp", options=SolveOptions(**{"time_limit_s": 10.0, **options})
     )  # type: ignore[arg-type]
 
@@ -100,7 +100,7 @@ def test_the_paper_program_agrees_on_training_graphs() -> None:
         budget = budgets(graph)[2]
         for gradients in (True, False):
             options = SolveOptions(time_limit_s=20, recompute_gradients=gradients)
-            paper = pipeline.solve(graph, budget, solver="milp", options=options)
+            paper = planning.solve(graph, budget, solver="milp", options=options)
             tight = solve(graph, budget, recompute_gradients=gradients)
             assert (paper.status, tight.status) == (SolveStatus.OPTIMAL, SolveStatus.OPTIMAL)
             assert tight.cost == pytest.approx(paper.cost)
@@ -155,11 +155,11 @@ def test_schedules_in_the_given_order_are_solutions() -> None:
 
 def test_a_start_is_taken_and_reported_first() -> None:
     graph = training_chain(12)
-    budget = (working_set_bound(graph).bytes + pipeline.keep_everything_peak(graph)) // 2
-    start = pipeline.solve(graph, budget, solver="chen-sqrt-ap").require_schedule()
+    budget = (working_set_bound(graph).bytes + planning.keep_everything_peak(graph)) // 2
+    start = planning.solve(graph, budget, solver="chen-sqrt-ap").require_schedule()
     listener = RecordingListener()
     options = SolveOptions(time_limit_s=20, start=start)
-    result = pipeline.solve(graph, budget, solver="tight-milp", options=options, listener=listener)
+    result = planning.solve(graph, budget, solver="tight-milp", options=options, listener=listener)
     assert result.status is SolveStatus.OPTIMAL and result.cost == listener.costs[-1]
     assert listener.costs == sorted(listener.costs, reverse=True)
     assert listener.costs[0] <= check(graph, start.steps.tolist(), budget_bytes=budget).cost
@@ -169,7 +169,7 @@ def test_a_start_is_taken_and_reported_first() -> None:
 
 def test_a_gap_is_respected() -> None:
     graph = training_chain(12)
-    budget = (working_set_bound(graph).bytes + pipeline.keep_everything_peak(graph)) // 2
+    budget = (working_set_bound(graph).bytes + planning.keep_everything_peak(graph)) // 2
     result = solve(graph, budget, gap=0.5)
     assert result.gap is not None and result.gap <= 0.5
 
@@ -183,7 +183,7 @@ def test_a_program_too_large_for_the_time_is_refused_in_a_sentence() -> None:
 def test_the_size_is_estimated_from_above_but_closely() -> None:
     for graph in (training_chain(20), training_dag(3, 20), random_dag(5, 40, extras=True)):
         for gradients in (True, False):
-            model = tight_model(graph, pipeline.keep_everything_peak(graph), recompute_gradients=gradients)
+            model = tight_model(graph, planning.keep_everything_peak(graph), recompute_gradients=gradients)
             assert model is not None
             entries = len(model.rows.values)
             assert entries <= 2 * model_size(graph, recompute_gradients=gradients) <= 10 * entries
@@ -191,12 +191,12 @@ def test_the_size_is_estimated_from_above_but_closely() -> None:
 
 def test_a_cancelled_solve_ends_long_before_its_time() -> None:
     graph = training_dag(5, 60)
-    budget = int(pipeline.keep_everything_peak(graph) * 0.5)
-    start = pipeline.solve(graph, budget, solver="greedy").schedule
+    budget = int(planning.keep_everything_peak(graph) * 0.5)
+    start = planning.solve(graph, budget, solver="greedy").schedule
     listener = RecordingListener(after_s=0.5)
     begun = time.perf_counter()
     options = SolveOptions(time_limit_s=300, start=start)
-    pipeline.solve(graph, budget, solver="tight-milp", options=options, listener=listener)
+    planning.solve(graph, budget, solver="tight-milp", options=options, listener=listener)
     assert time.perf_counter() - begun < 30.0  # a generous stall, of 300 s
 
 

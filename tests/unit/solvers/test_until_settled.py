@@ -7,8 +7,8 @@ import math
 import pytest
 
 from checkmate.ir.graph import Graph
-from checkmate.pipeline import progress_listener
-from checkmate.pipeline.progress_listener import UntilSettled
+from checkmate.planning import progress_listener
+from checkmate.planning.progress_listener import UntilSettled
 from checkmate.progress import never, silent
 
 

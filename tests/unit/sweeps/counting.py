@@ -13,7 +13,7 @@ from typing import Any
 
 from checkmate.frontiers.tasks import solve_sent, solve_task
 from checkmate.graphs.generate import training_dag
-from checkmate.pipeline import keep_everything_peak
+from checkmate.planning import keep_everything_peak
 from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.run import Data, Task
 

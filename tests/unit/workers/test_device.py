@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkmate import pipeline
+from checkmate import planning
 from checkmate.errors import CancelledError, LoadError, OtherStepError
 from checkmate.ipc.child import Inbox
 from checkmate.ipc.messages import Message
@@ -27,7 +27,7 @@ def answered(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Message:
     def profile(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(pipeline, "profile", profile)
+    monkeypatch.setattr(planning, "profile", profile)
     channel = Sent()
     device.answer(channel, Inbox(), Profile(3, ModelRequest("unet"), "measured"))  # type: ignore[arg-type]
     assert len(channel.messages) == 1

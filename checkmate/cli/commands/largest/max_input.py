@@ -96,7 +96,7 @@ def _maker(options: argparse.Namespace, report: Report, interrupt: Interrupt) ->
 
     The size gives the proportion of height and width.
     """
-    from checkmate import pipeline
+    from checkmate import planning
     from checkmate.graphs.by_name import is_graph_file
     from checkmate.graphs.paper import find_network, is_paper_name
     from checkmate.graphs.training_step import training_graph
@@ -127,7 +127,7 @@ def _maker(options: argparse.Namespace, report: Report, interrupt: Interrupt) ->
     @functools.cache  # the step that is timed first is often one that was asked for
     def trace(size: Size) -> Graph:
         request = replace(cli_options.model_request(options), batch_size=batch, input_shape=(*size, shape[2]))
-        graph = pipeline.profile(request, costs="analytic", report=report, cancelled=interrupt)
+        graph = planning.profile(request, costs="analytic", report=report, cancelled=interrupt)
         return with_fixed_bytes(graph, options.fixed)
 
     return trace, (shape[0], shape[1])

@@ -28,16 +28,16 @@ def add_export(commands: Any, common: Any) -> None:
 
 
 def _export(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate import pipeline
+    from checkmate import planning
     from checkmate.formats.report import report_to_json
 
     request, graph, result, budget = scheduled.read_scheduled(options)
     folder = options.output
     with progress_line(quiet=options.quiet) as report:
         if budget is None:
-            found = pipeline.export(request, graph, result, folder, report=report, cancelled=interrupt)
+            found = planning.export(request, graph, result, folder, report=report, cancelled=interrupt)
         else:
-            found = pipeline.export_within(
+            found = planning.export_within(
                 request, graph, result, budget, folder, report=report, cancelled=interrupt
             ).report
     output.show(options.json, report_to_json(found), output.report_text(found, folder))

@@ -30,13 +30,13 @@ def add_profile(commands: Any, common: Any) -> None:
 
 
 def _profile(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate import pipeline
+    from checkmate import planning
     from checkmate.formats import write_graph
     from checkmate.formats.files import require_writable
 
     require_writable(options.output)
     with progress_line(quiet=options.quiet) as report:
-        graph = pipeline.profile(
+        graph = planning.profile(
             cli_options.model_request(options),
             costs=options.costs,
             refresh=options.refresh,

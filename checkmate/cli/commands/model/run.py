@@ -36,13 +36,13 @@ def add_run(commands: Any, common: Any) -> None:
 
 
 def _run(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate import pipeline
+    from checkmate import planning
     from checkmate.formats.report import report_to_json
     from checkmate.solvers.registry import find_solver
 
     find_solver(options.solver)
     with progress_line(quiet=options.quiet) as report:
-        outcome = pipeline.run(
+        outcome = planning.run(
             cli_options.model_request(options),
             options.budget,
             options.output,

@@ -25,11 +25,11 @@ def add_verify(commands: Any, common: Any) -> None:
 
 
 def _verify(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate import pipeline
+    from checkmate import planning
     from checkmate.formats.report import report_to_json
 
     request, graph, result, budget = scheduled.read_scheduled(options)
     with progress_line(quiet=options.quiet) as report:
-        found = pipeline.verify(request, graph, result, budget=budget, report=report, cancelled=interrupt)
+        found = planning.verify(request, graph, result, budget=budget, report=report, cancelled=interrupt)
     output.show(options.json, report_to_json(found), output.report_text(found, None))
     return ExitCode.DONE if found.ok else ExitCode.NOT_AS_PROMISED

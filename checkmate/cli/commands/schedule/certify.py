@@ -52,7 +52,7 @@ def add_certify(commands: Any, common: Any) -> None:
 
 
 def _certify(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate import pipeline
+    from checkmate import planning
     from checkmate.formats import read_schedule
     from checkmate.formats.files import require_writable
     from checkmate.graphs.by_name import read_or_build
@@ -62,7 +62,7 @@ def _certify(options: argparse.Namespace, interrupt: Interrupt) -> int:
     given = None if options.schedule is None else read_schedule(options.schedule, graph)
     if options.budget is None and (given is None or given.budget_bytes is None):
         raise UsageError("certify needs a budget", hint="add --budget 60%, or name a schedule file")
-    budget = given.budget_bytes if options.budget is None else pipeline.resolve_budget(graph, options.budget)  # type: ignore[union-attr]
+    budget = given.budget_bytes if options.budget is None else planning.resolve_budget(graph, options.budget)  # type: ignore[union-attr]
     known = math.inf if given is None else _cost_of(graph, given, budget)
     with progress_line(quiet=options.quiet) as report:
         found = certified(
@@ -83,10 +83,10 @@ def _certify(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def _cost_of(graph: Graph, given: SolveResult, budget: int) -> float:
-    from checkmate import pipeline
+    from checkmate import planning
 
     assert given.schedule is not None
-    checked = pipeline.check_schedule(graph, given.schedule.steps.tolist(), budget=budget)
+    checked = planning.check_schedule(graph, given.schedule.steps.tolist(), budget=budget)
     if not checked.ok:
         raise UsageError(
             f"the schedule does not keep {format_bytes(budget)}", hint="checkmate check says what is wrong"

@@ -53,7 +53,7 @@ def add_check(commands: Any, common: Any) -> None:
 
 
 def _check(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate import pipeline
+    from checkmate import planning
     from checkmate.formats import read_schedule
     from checkmate.graphs.by_name import read_or_build
     from checkmate.memory.recomputed import recomputations
@@ -69,8 +69,8 @@ def _check(options: argparse.Namespace, interrupt: Interrupt) -> int:
         return ExitCode.DONE
     result = read_schedule(options.schedule, graph)
     assert result.schedule is not None
-    budget = result.budget_bytes if options.budget is None else pipeline.resolve_budget(graph, options.budget)
-    found = pipeline.check_schedule(graph, result.schedule.steps.tolist(), budget=budget)
+    budget = result.budget_bytes if options.budget is None else planning.resolve_budget(graph, options.budget)
+    found = planning.check_schedule(graph, result.schedule.steps.tolist(), budget=budget)
     claims = false_claims(result, found)
     facts, text = check_facts(found, claims), check_text(found, claims)
     if options.recomputed and found.valid:

@@ -1,7 +1,7 @@
 """Parse and run ``checkmate solve``: ask its question, and answer it.
 
 The question is for a budget, or for the least memory within a cost, perhaps with constraints. The work is the
-pipeline's.
+planning's.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class SolveAnswer:
 
 def answer(asked: Question, report: Report, cancelled: Cancelled) -> SolveAnswer:
     """Solve the question."""
-    from checkmate import pipeline
+    from checkmate import planning
 
     if asked.budget is None:
         found = _least(asked, asked.max_overhead, asked.options, report, cancelled)
@@ -235,13 +235,13 @@ def answer(asked: Question, report: Report, cancelled: Cancelled) -> SolveAnswer
             return SolveAnswer(asked.graph, found.result)
         budget, options = found.peak_bytes, replace(options, start=found.schedule)
     else:
-        budget = pipeline.resolve_budget(asked.graph, asked.budget, constraints=asked.constraints)
-    result = pipeline.solve(
+        budget = planning.resolve_budget(asked.graph, asked.budget, constraints=asked.constraints)
+    result = planning.solve(
         asked.graph,
         budget,
         solver=asked.solver,
         options=options,
-        listener=pipeline.Following(asked.graph, report, cancelled),
+        listener=planning.Following(asked.graph, report, cancelled),
         constraints=asked.constraints,
     )
     return SolveAnswer(asked.graph, result)
@@ -254,13 +254,13 @@ def _least(
     report: Report,
     cancelled: Callable[[], bool],
 ) -> LeastMemory:
-    from checkmate import pipeline
+    from checkmate import planning
 
-    return pipeline.least_memory(
+    return planning.least_memory(
         asked.graph,
         max_overhead=max_overhead,
         options=options,
-        listener=pipeline.FollowingMemory(asked.graph, report, cancelled),
+        listener=planning.FollowingMemory(asked.graph, report, cancelled),
         constraints=asked.constraints,
     )
 
@@ -298,11 +298,11 @@ def least_facts(found: LeastMemory) -> dict[str, Any]:
 
 def least_text(graph: Graph, found: LeastMemory, path: Path | None) -> str:
     """Return what ``solve --max-overhead`` prints."""
-    from checkmate import pipeline
+    from checkmate import planning
 
     result = found.result
     assert result.cost is not None and result.schedule is not None
-    plain = pipeline.keep_everything_peak(graph)
+    plain = planning.keep_everything_peak(graph)
     at = "at any cost" if found.max_overhead is None else f"at most {100 * found.max_overhead:g} % extra cost"
     least = format_bytes(found.peak_bytes)
     return "\n".join(
@@ -346,13 +346,13 @@ def proof_of(graph: Graph, result: SolveResult, cancelled: Cancelled, *, certifi
     bound is that leaves a gap. Empty: the result claims nothing of every schedule. ``certifiable``: a
     certificate could say what was asked.
     """
-    from checkmate import pipeline
+    from checkmate import planning
 
     proved = result.status in (SolveStatus.OPTIMAL, SolveStatus.INFEASIBLE)
     if not proved and (result.status is not SolveStatus.FEASIBLE or result.gap is None):
         return ""
     tried = proved and certifiable and not result.assumptions
-    return "verified" if tried and pipeline.confirmed(graph, result, cancelled=cancelled) else "solver"
+    return "verified" if tried and planning.confirmed(graph, result, cancelled=cancelled) else "solver"
 
 
 def proof_lines(result: SolveResult, proof: str, *, certifiable: bool) -> list[str]:

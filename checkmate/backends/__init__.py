@@ -1,0 +1,1 @@
+"""What computes a step: TensorFlow's executor, XLA, JAX."""

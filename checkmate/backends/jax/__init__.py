@@ -1,0 +1,1 @@
+"""Steps that JAX computes. Only this package imports JAX."""

@@ -1,0 +1,282 @@
+"""Run a program in the order of a schedule, equation by equation."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+from jax.extend.core import Literal
+
+from checkmate.backends.jax.fuse import Fusion
+from checkmate.backends.jax.graph import phase_of
+from checkmate.backends.jax.on_cpu import ForCpu, OnCpu
+from checkmate.backends.jax.pooling import scattered_late
+from checkmate.backends.jax.primitives import DEAR, FUSIBLE, PRODUCTS, REDUCTIONS
+from checkmate.backends.jax.program import Equation, Program, aval_bytes
+from checkmate.backends.jax.tie import Tie, Waiting, can_anchor
+from checkmate.ir.graph import Phase
+from checkmate.ir.schedule import Schedule
+
+_KEY_BYTES = 1024  # at most; a select copies them in no time
+
+
+class WaitPolicy(Enum):
+    """Which steps wait for the step before them.
+
+    Recomputations do, or XLA would merge them away. Where all do, XLA keeps nearer to the schedule's order,
+    but fuses less.
+    """
+
+    NONE = auto()
+    RECOMPUTED = auto()
+    ALL = auto()
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """How a schedule is put to XLA.
+
+    ``ties``: what waits; ``waiting``: by what. ``cpu``: XLA:CPU gets the help that it needs.
+    """
+
+    ties: WaitPolicy
+    waiting: Waiting
+    cpu: bool = False
+
+    @property
+    def barriers(self) -> bool:
+        """Return whether barriers are among what holds steps back."""
+        return self.waiting is not Waiting.SELECTS
+
+    @property
+    def gates(self) -> bool:
+        """Return whether products wait for the gradients before them."""
+        return self.waiting in (Waiting.GATES, Waiting.MIXED)
+
+
+def scheduled(
+    program: Program, fused: Sequence[Fusion], schedule: Schedule, emitted: Emitted
+) -> Callable[..., list[Any]]:
+    """Return a function of the flat arguments that runs by ``schedule``."""
+    steps = schedule.steps.tolist()
+    needed, depths = _Needed.of(program, fused, steps), _depths(fused)
+    convolved = any(each.name == "conv_general_dilated" for each in program.equations)
+    for_cpu = ForCpu.of(program, fused) if emitted.cpu else None
+
+    def run(*arguments: Any) -> list[Any]:
+        values = dict(zip(program.arguments, arguments, strict=True))
+        values.update(program.constants)
+        on_cpu = None if for_cpu is None else for_cpu.traced(arguments, gates=emitted.gates)
+        emission = _Emission(values, emitted, needed, depths, convolved, on_cpu)
+        for position, step in enumerate(steps):
+            emission.step(position, step, fused[step])
+        return [atom.val if isinstance(atom, Literal) else values[atom] for atom in program.results]
+
+    return run
+
+
+@dataclass(frozen=True)
+class _Needed:
+    """When each value is made and read, as positions of the schedule."""
+
+    made: dict[int, list[int]]
+    read: dict[int, list[int]]
+
+    @staticmethod
+    def of(program: Program, fused: Sequence[Fusion], steps: Sequence[int]) -> _Needed:
+        made: dict[int, list[int]] = {}
+        read: dict[int, list[int]] = {}
+        for position, step in enumerate(steps):
+            for value in fused[step].reads:
+                read.setdefault(value, []).append(position)
+            for value in fused[step].writes:
+                made.setdefault(value, []).append(position)
+        for atom in program.results:
+            if isinstance(atom, int):
+                read.setdefault(atom, []).append(len(steps))
+        return _Needed(made, read)
+
+    def holds(self, value: int, position: int) -> bool:
+        made, read = self.made.get(value, []), self.read.get(value, [])
+        later = bisect_right(read, position - 1)
+        again = bisect_right(made, position - 1)
+        return later < len(read) and (again == len(made) or read[later] <= made[again])
+
+
+@dataclass
+class _Emission:
+    """The values so far, while a function is traced.
+
+    ``convolved``: the program has convolutions. ``fresh`` are the values that wait for the current ``tie``
+    already. ``recent`` are the products since the tie before. ``dear``: in which phase dear equations ran
+    last. ``scattered``: results of scatters, which XLA writes right over what they are added to.
+    """
+
+    values: dict[int, Any]
+    emitted: Emitted
+    needed: _Needed
+    depths: Sequence[int]
+    convolved: bool
+    cpu: OnCpu | None
+    done: set[int] = field(default_factory=set)
+    fresh: set[int] = field(default_factory=set)
+    recent: list[int] = field(default_factory=list)
+    dear: dict[tuple[int, ...], Phase] = field(default_factory=dict)
+    scattered: set[int] = field(default_factory=set)
+    anchor: Any = None
+    deepest: int = -1
+    tie: Tie | None = None
+
+    def step(self, position: int, index: int, fusion: Fusion) -> None:
+        again = index in self.done
+        self.done.add(index)
+        if not again or self.emitted.ties is WaitPolicy.ALL:
+            self.fresh, self.tie = set(), None
+        tied = self._is_tied(again, fusion)
+        if tied and self.tie is None and self.anchor is not None:
+            self.tie = Tie(self._anchors(position))
+        tie = self.tie if tied else None
+        if tie is not None and self.emitted.barriers:
+            self._pass(fusion, [value for value in fusion.reads if again or value not in self.scattered], tie)
+        made = self._run(fusion, again, None if self.emitted.barriers else tie)
+        self.values.update((value, made[value]) for value in fusion.writes)
+        if again:
+            self.fresh.update(fusion.writes)
+        if not again or self.emitted.ties is WaitPolicy.ALL:
+            self._remember(index, fusion, [value for value in fusion.writes if can_anchor(made[value])])
+
+    def _remember(self, index: int, fusion: Fusion, written: Sequence[int]) -> None:
+        """Note what the next tie may wait for.
+
+        By selects that is what was written last. By barriers it is what most has to come before: the update
+        of an early weight may be the step before, and XLA may run it any time.
+        """
+        if fusion.root.name.startswith("scatter") and self.emitted.barriers:
+            self.scattered.update(written)
+        elif written:
+            self.recent += written if any(each.name in PRODUCTS for each in fusion.equations) else ()
+            if not self.emitted.barriers or self.depths[index] >= self.deepest:
+                self.anchor, self.deepest = self.values[written[-1]], self.depths[index]
+
+    def _is_tied(self, again: bool, fusion: Fusion) -> bool:
+        """Return whether a step waits for what came before."""
+        late = self._repeats_dear(fusion)
+        if self.emitted.ties is not WaitPolicy.RECOMPUTED:
+            return self.emitted.ties is WaitPolicy.ALL
+        return again or (late and self.emitted.barriers)
+
+    def _repeats_dear(self, fusion: Fusion) -> bool:
+        """Return whether dear equations of the forward pass run here again.
+
+        XLA for GPUs would rather keep what is dear, until the backward pass.
+        """
+        phase = phase_of(fusion.root.stack)
+        dear = dict.fromkeys((each.outputs for each in fusion.equations if each.name in DEAR), phase)
+        late = any(self.dear.get(outputs, phase) is not phase for outputs in dear)
+        self.dear.update(dear)
+        return late
+
+    def _anchors(self, position: int) -> list[Any]:
+        """Return what the next tie waits for.
+
+        By barriers it is also all products since the tie before that are still needed: a weight's
+        gradient would else be computed long after, from values that are held until then. What is no product
+        is left out, since XLA fuses less what writes an anchor.
+        """
+        recent, self.recent = self.recent, []
+        if not self.emitted.barriers:
+            return [self.anchor]
+        return [self.anchor, *(self.values[value] for value in recent if self.needed.holds(value, position))]
+
+    def _pass(self, fusion: Fusion, waiting: Sequence[int], tie: Tie) -> None:
+        """Let values wait, for all that comes after as well."""
+        late = [value for value in waiting if value not in self.fresh]
+        mixed = self.emitted.waiting is Waiting.MIXED
+        selected = [value for value in late if mixed and _is_cheap(self.values[value], value, fusion)]
+        self.values.update((value, tie.selected(self.values[value])) for value in selected)
+        others = [value for value in late if value not in selected]
+        if others:
+            self.values.update(zip(others, tie.behind([self.values[each] for each in others]), strict=True))
+        self.fresh.update(late)
+
+    def _run(self, fusion: Fusion, again: bool, tie: Tie | None) -> dict[int, Any]:
+        made = {} if again or self.cpu is None else self.cpu.operands(fusion, self.values)
+        found = self._equations(fusion, made, tie)
+        if self.cpu is not None:
+            self.cpu.keep(fusion, found)
+        return found
+
+    def _equations(self, fusion: Fusion, made: dict[int, Any], tie: Tie | None) -> dict[int, Any]:
+        """Run a fusion's equations; what is in ``made`` is read from there."""
+        late = set(self.fresh) | self._waiting_anyway(fusion)
+        for position, each in enumerate(fusion.equations):
+            inputs = [
+                atom.val if isinstance(atom, Literal) else made.get(atom, self.values.get(atom))
+                for atom in each.inputs
+            ]
+            if tie is not None and position not in fusion.inline and not late.intersection(each.reads):
+                _tie_one(each, inputs, tie)
+                late.update(each.outputs)
+            elif late.intersection(each.reads):
+                late.update(each.outputs)
+            made.update(zip(each.outputs, self._made_by(each, inputs), strict=True))
+        return made
+
+    def _waiting_anyway(self, fusion: Fusion) -> set[int]:
+        """Return what a cheap step reads of the step before it, where all wait.
+
+        What reads it needs no tie. In a chain of cheap steps each tie would read a first element of what XLA
+        fuses, and for each element of the last step compute all those first elements again. A product keeps
+        its tie: XLA held more of an MLP-Mixer's schedules without. So do all steps where something is
+        convolved: a ResNet within 45 % would need 18 % more computation, not 3 %.
+        """
+        product = any(each.name in PRODUCTS for each in fusion.equations)
+        if product or self.convolved or self.emitted.ties is not WaitPolicy.ALL or self.anchor is None:
+            return set()
+        return {value for value in fusion.reads if self.values.get(value) is self.anchor}
+
+    def _made_by(self, each: Equation, inputs: list[Any]) -> list[Any]:
+        made = None if self.cpu is None else self.cpu.made_by(each, inputs)
+        if made is not None:
+            return made
+        if self.emitted.barriers and each.name == "select_and_scatter_add":
+            slope, operand = inputs
+            return [scattered_late(slope, operand, each.source.params)]
+        return each.run(inputs)
+
+
+def _depths(fused: Sequence[Fusion]) -> list[int]:
+    """Return how many kernels have to come before each."""
+    of_value: dict[int, int] = {}
+    found = []
+    for fusion in fused:
+        found.append(1 + max((of_value[value] for value in fusion.reads if value in of_value), default=-1))
+        of_value.update((value, found[-1]) for value in fusion.writes)
+    return found
+
+
+def _is_cheap(value: Any, number: int, fusion: Fusion) -> bool:
+    """Return whether a select on what a fusion reads copies little.
+
+    That is what is fused into its readers, and keys of random numbers.
+    """
+    copied = any(
+        number in each.reads and each.name not in FUSIBLE and each.name not in REDUCTIONS
+        for each in fusion.equations
+    )
+    return can_anchor(value) and (not copied or aval_bytes(value) <= _KEY_BYTES)
+
+
+def _tie_one(each: Equation, inputs: list[Any], tie: Tie) -> None:
+    """Tie the smallest operand, in place, wherever the equation reads it."""
+    candidates = [atom for atom in each.source.invars if not isinstance(atom, Literal)]
+    if not candidates:
+        return
+    least = min(candidates, key=lambda atom: aval_bytes(atom.aval))
+    places = [place for place, atom in enumerate(each.source.invars) if atom is least]
+    tied = tie.selected(inputs[places[0]])
+    for place in places:
+        inputs[place] = tied

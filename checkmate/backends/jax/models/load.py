@@ -1,0 +1,243 @@
+"""Load the training step that a request names, for JAX.
+
+With Keras on JAX it is the model's ``train_step``: a function from state and batch to logs and state. A
+``file.py:function`` may also return a step of the user's own, with an example of its arguments.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+
+from checkmate.backends.jax.keras_model import state_of, without_missing
+from checkmate.backends.jax.lost_gpu import lost_gpu
+from checkmate.backends.jax.models.shapes import shape_of, with_values
+from checkmate.errors import CheckmateError, LoadError, TraceError, UsageError
+from checkmate.models.arrays import ArraySpec, random_input, random_label
+from checkmate.models.builtin.dtype_policy import dtype_policy
+from checkmate.models.error_text import first_line
+from checkmate.models.ready import Found, ReadyModel, find_model, make_ready
+from checkmate.models.user_code import StepRules, no_maker, require_no_options
+from checkmate.request import ModelRequest, Target
+
+_LITTLE = "jax_disable_most_optimizations"
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedStep:
+    """A training step, and what it is called with.
+
+    ``step``: where the user's code in it fails, it raises a TraceError that says so. ``shapes``: its
+    arguments, with ``jax.ShapeDtypeStruct`` for arrays. ``arguments``: makes them, anew with each call, since
+    a step may take over what it is given. ``donated``: numbers of arguments; None: as the step itself says.
+    ``batch_size``: None where it is not known.
+    """
+
+    name: str
+    step: Callable[..., Any]
+    shapes: tuple[Any, ...]
+    arguments: Callable[[], tuple[Any, ...]]
+    donated: tuple[int, ...] | None
+    batch_size: int | None
+    notes: tuple[str, ...]
+
+
+def load_step(request: ModelRequest) -> LoadedStep:
+    """Load the step that ``request`` names.
+
+    No seed is set, and the dtype policy is put back.
+
+    Raises:
+        LoadError: the model cannot be found, read or safely opened. TraceError: it has no training step that
+        could be scheduled. UsageError: an option does not fit.
+    """
+    _require_options(request)
+    with dtype_policy(None), redirect_stdout(sys.stderr), _compiling_little():
+        found = find_model(request, StepRules(_require_maker, lambda subject, spec: None))
+        if lost := lost_gpu():
+            found = replace(found, notes=(*found.notes, lost))
+        if not isinstance(found.code.subject, keras.Model):
+            return _of_function(found, request)
+        if found.code.has_example:
+            return _of_pair(found, request)
+        return _of_model(make_ready(found, request), request)
+
+
+@contextmanager
+def _compiling_little() -> Iterator[None]:
+    """Let XLA optimize little, while weights get their first values.
+
+    Each shape is a program of its own, which runs once: a sample took half as long to load.
+    """
+    before = jax.config.read(_LITTLE)
+    jax.config.update(_LITTLE, True)
+    try:
+        yield
+    finally:
+        jax.config.update(_LITTLE, before)
+
+
+def _of_model(ready: ReadyModel, request: ModelRequest) -> LoadedStep:
+    """Return the step of a model whose batch is known by its inputs and loss."""
+
+    def batch() -> Any:
+        random = np.random.default_rng(0)
+        given = zip(ready.inputs.specs, ready.inputs.vocabularies, strict=True)
+        inputs = [_array(random_input(random, spec, size), spec) for spec, size in given]
+        kinds = zip(ready.labels.specs, ready.labels.kinds, ready.labels.classes, strict=True)
+        labels = [
+            _array(random_label(random, spec.shape, kind, classes), spec) for spec, kind, classes in kinds
+        ]
+        x, y = _packed(ready.inputs.structure, inputs), _packed(ready.labels.structure, labels)
+        return (x, y) if labels else (x,)
+
+    inputs, labels = ([_struct(spec) for spec in each.specs] for each in (ready.inputs, ready.labels))
+    x, y = _packed(ready.inputs.structure, inputs), _packed(ready.labels.structure, labels)
+    data = (x, y) if labels else (x,)
+    return _of_train_step(ready.model, ready.name, data, batch, request.batch_size, ready.notes)
+
+
+def _of_pair(found: Found, request: ModelRequest) -> LoadedStep:
+    require_no_options(request)
+    model, example = found.code.subject, found.code.example
+    if not getattr(model, "compiled", False):
+        raise UsageError(
+            f"the model of {request.model} is not compiled, so it has no training step to trace",
+            hint="call its compile(...) before it is returned",
+        )
+    data = without_missing(example if isinstance(example, tuple) else (example,))
+    first = next(iter(jax.tree.leaves(data)), None)
+    size = int(first.shape[0]) if first is not None and first.shape else None
+    if request.batch_chosen and size != request.batch_size:
+        raise _other_batch(request, f"an example of {size}")
+    shapes = jax.tree.map(shape_of, data)
+    return _of_train_step(model, found.name, shapes, lambda: with_values(data), size, found.notes)
+
+
+def _of_train_step(
+    model: Any,
+    name: str,
+    data: Any,
+    batch: Callable[[], Any],
+    size: int | None,
+    notes: tuple[str, ...],
+) -> LoadedStep:
+    def train_step(state: Any, data: Any) -> Any:
+        return model.train_step(state, data)
+
+    try:
+        model._symbolic_build(data_batch=(*data, *(None,) * (3 - len(data))))
+        state = jax.tree.map(shape_of, state_of(model))
+    except Exception as error:  # foreign code: the layers, the loss and the metrics of a model
+        raise TraceError(
+            f"the training step of {name!r} could not be built: {first_line(error)}",
+            hint="train it on one batch without checkmate first",
+        ) from error
+
+    def arguments() -> tuple[Any, ...]:
+        return jax.tree.map(jnp.copy, state_of(model)), batch()
+
+    step = _telling(train_step, name)
+    return LoadedStep(name, step, (state, data), arguments, (0,), size, notes)
+
+
+def _of_function(found: Found, request: ModelRequest) -> LoadedStep:
+    require_no_options(request)
+    code = found.code
+    if request.batch_chosen and not code.sized:
+        raise _other_batch(request, "one example")
+    example = code.example if isinstance(code.example, tuple) else (code.example,)
+    if not jax.tree.leaves(example):
+        raise TraceError(
+            f"the example of {request.model} holds no arrays",
+            hint="give what the step is called with: arrays or jax.ShapeDtypeStruct(shape, dtype)",
+        )
+    shapes = jax.tree.map(shape_of, example)
+    size = request.batch_size if code.sized else None
+    step = _telling(code.subject, found.name)
+    return LoadedStep(found.name, step, shapes, lambda: with_values(example), None, size, found.notes)
+
+
+def _telling(step: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return ``step`` by this name, with a TraceError where its code fails."""
+
+    @wraps(step)
+    def run(*args: Any) -> Any:
+        try:
+            return step(*args)
+        except CheckmateError:
+            raise
+        except Exception as error:  # the user's code, which may raise what it likes
+            raise TraceError(
+                f"the training step of {name!r} could not be traced: {first_line(error)}",
+                hint="run one step without checkmate first",
+            ) from error
+
+    run.__name__ = name
+    return run
+
+
+def _other_batch(request: ModelRequest, what: str) -> UsageError:
+    function = request.model.rpartition(":")[2]
+    return UsageError(
+        f"{request.model} returns {what}, so its step has no batch of {request.batch_size}",
+        hint=f"leave the batch size out, or let {function} take it: def {function}(batch_size), "
+        "and make the example of that size",
+    )
+
+
+def _require_maker(named: Any, spec: str) -> None:
+    """Raise an error if a step is named in place of what makes it.
+
+    Raises:
+        LoadError: ``named`` is under ``jax.jit``.
+    """
+    if isinstance(named, jax.stages.Wrapped):
+        error: LoadError = no_maker(spec)
+        raise error
+
+
+def _require_options(request: ModelRequest) -> None:
+    """Refuse what JAX cannot be asked for.
+
+    Raises:
+        UsageError: the step is for TensorFlow's executor, or for a device that JAX does not use here.
+    """
+    if request.target == Target.EXECUTOR:
+        raise UsageError(
+            "a step of JAX is compiled by XLA, and --target executor is TensorFlow's",
+            hint="leave --target out, or set KERAS_BACKEND=tensorflow",
+        )
+    here = jax.default_backend()
+    wanted = (request.device or here).partition(":")[0]
+    if wanted != here or (request.device or "").endswith(tuple("123456789")):
+        raise UsageError(
+            f"JAX runs on the {here} here, and --device {request.device} is TensorFlow's to choose",
+            hint=lost_gpu()
+            or "leave --device out; JAX_PLATFORMS=cpu and CUDA_VISIBLE_DEVICES=1 choose JAX's device",
+        )
+    if keras.config.is_nnx_enabled():
+        raise TraceError(
+            "Keras keeps its variables in Flax (NNX)", hint="set KERAS_NNX_ENABLED=false before Keras starts"
+        )
+
+
+def _struct(spec: ArraySpec) -> Any:
+    return jax.ShapeDtypeStruct(spec.shape, spec.dtype)
+
+
+def _array(values: np.ndarray, spec: ArraySpec) -> Any:
+    return jnp.asarray(values, spec.dtype)
+
+
+def _packed(structure: Any, arrays: list[Any]) -> Any:
+    return keras.tree.map_structure(lambda index: None if index < 0 else arrays[index], structure)

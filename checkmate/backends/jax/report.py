@@ -1,0 +1,57 @@
+"""What is known of a scheduled JAX step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from checkmate.backends.jax.memory import StepMemory
+from checkmate.ir.result import SolveStatus
+from checkmate.units import format_bytes, format_bytes_apart, format_bytes_up, plural
+
+
+@dataclass(frozen=True)
+class JaxReport:
+    """What was asked, and what XLA's compiled step takes.
+
+    ``budget_bytes`` is what the whole compiled step may hold: arguments, results and temporary buffers.
+    ``plain`` and ``reached`` are compiled, not run. ``predicted_overhead`` is the extra cost by counted
+    operations and bytes, a fraction. ``status`` and ``gap`` are the solver's, for its own model of memory.
+    ``compilations`` were made, in ``compile_seconds``. ``recomputations`` are fusions that run again.
+    """
+
+    budget_bytes: int
+    plain: StepMemory
+    reached: StepMemory
+    predicted_overhead: float
+    recomputations: int
+    ops: int
+    status: SolveStatus | None
+    gap: float | None
+    compilations: int
+    compile_seconds: float
+    solve_seconds: float
+
+    @property
+    def over_bytes(self) -> int:
+        """Return by how much the step is over the budget."""
+        return max(0, self.reached.whole - self.budget_bytes)
+
+    @property
+    def is_plain(self) -> bool:
+        return self.recomputations == 0 and self.reached == self.plain
+
+    @property
+    def sentence(self) -> str:
+        whole, budget = format_bytes_apart(self.reached.whole, self.budget_bytes)
+        plain = f"plain {format_bytes(self.plain.whole)}"
+        if self.is_plain:
+            return f"{whole} of {budget}: training plainly fits (compiled, not run)"
+        temp = f"{format_bytes(self.plain.temporary)} to {format_bytes(self.reached.temporary)}"
+        extra = max(0.0, 100 * self.predicted_overhead)
+        count = plural(self.recomputations, "recomputation")
+        if self.over_bytes:
+            over, enough = format_bytes(self.over_bytes), format_bytes_up(self.reached.whole)
+            said = f"{whole}, over the budget of {budget} by {over}: {count}, predicted {extra:+.1f} %"
+            return f"{said}; raise the budget to {enough} or more, or use a smaller batch"
+        what = f"{count} among {plural(self.ops, 'op')}, predicted {extra:+.1f} %"
+        return f"{whole} of {budget}: {what}; temporary {temp}, {plain} (compiled, not run)"

@@ -1,0 +1,157 @@
+"""Predict the peak that the allocator's meter will show for a schedule.
+
+The step runs in a fresh process; its requests are replayed through a replica of the allocator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkmate.backends.tf.allocator.replay import Allocation, allocations
+from checkmate.backends.tf.allocator.requests import scratch_of_nodes
+from checkmate.backends.tf.allocator.small_chunks import small_chunk_requests
+from checkmate.backends.tf.memory_check import first_region
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.ir.graph import Graph
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.bfc import Bfc, Request
+from checkmate.memory.step_requests import InitialAllocations
+
+_ALL_OF_A_GPU = 1 << 40  # more than any GPU has; for one whose memory is not known
+_SMALL_GPU, _LEFT_BY_SMALL, _LEFT = 2 << 30, 225 << 20, 1536 << 20  # see usable_bytes
+_REGION, _SHAPE = 1 << 62, (1 << 62) + 1  # handles far from others
+_SHAPE_BYTES = 4  # a region is asked for by a tensor that names its size
+_RUNS = 4  # as many as are measured: the first step finds other free chunks than later ones
+
+
+def predicted_requested(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> int:
+    """Predict the most bytes that the step has requested at once.
+
+    Bytes held before the step do not count. ``graph``: ``folded.graph``, or the same with what was learned on
+    the device.
+    """
+    total = peak = 0
+    buffers, moments = _requests_in_order(folded, graph, steps)
+    for _, released, number in moments:
+        size = buffers[number].bytes
+        total += -size if released else size
+        peak = max(peak, total)
+    return peak
+
+
+def predicted_allocated(
+    folded: FoldedStep,
+    graph: Graph,
+    steps: Sequence[int],
+    history: Sequence[tuple[int, int]],
+    *,
+    small_chunks: bool = True,
+) -> int:
+    """Return the peak of the allocator's chunks in the first steps, in bytes.
+
+    ``history``: the allocator's requests before them. ``small_chunks``: one region is fetched before all
+    else, and chunks are set aside for small buffers, as for every step but the plain one. Where the memory of
+    the device is known and not enough, the answer is that memory plus what is missing, so more than there is.
+    """
+    before = before_steps(folded, graph, Schedule.of(graph, list(steps)), history, small_chunks=small_chunks)
+    allocator = Bfc(before.capacity)
+    allocator.play(before.requests)
+    variables = _VariableBuffers(history)
+    buffers, moments = _requests_in_order(folded, graph, steps, plain=not small_chunks)
+    peak = 0
+    for run in range(_RUNS):
+        requests: list[Request] = []
+        for _, released, number in moments:
+            handle = run * len(buffers) + number
+            if released and buffers[number].assigned_to:
+                handle = variables.exchange(buffers[number], handle)
+            requests.append(Request(handle, 0 if released else buffers[number].bytes))
+        peak = max(peak, allocator.play(requests))
+    return peak if not allocator.missing else max(peak, _memory(graph) + allocator.missing)
+
+
+def before_steps(
+    folded: FoldedStep,
+    graph: Graph,
+    schedule: Schedule,
+    history: Sequence[tuple[int, int]],
+    *,
+    small_chunks: bool = True,
+) -> InitialAllocations:
+    """Return what the allocator was asked for before the first step.
+
+    The arguments are those of ``predicted_allocated``.
+    """
+    region = first_region(graph, schedule) if small_chunks else 0
+    requests = _region_requests(region) if region else []
+    requests += [Request(-1 - handle, size) for handle, size in history]
+    if small_chunks:
+        requests += small_chunk_requests(folded.structure)
+    capacity = None
+    if graph.device_kind != "cpu":
+        capacity = usable_bytes(_memory(graph)) if _memory(graph) else _ALL_OF_A_GPU
+    return InitialAllocations(tuple(requests), capacity, tuple(_VariableBuffers(history).unclaimed))
+
+
+def _region_requests(size: int) -> list[Request]:
+    """Return the requests by which a process fetches a region of ``size``.
+
+    They come before all others. The first one is small, and gets a region of its own.
+    """
+    asked = [Request(_SHAPE, _SHAPE_BYTES), Request(_REGION, size)]
+    return [*asked, Request(_SHAPE, 0), Request(_REGION, 0)]
+
+
+class _VariableBuffers:
+    """Track which buffer each variable has.
+
+    At first it is a buffer of its size from the allocator's history.
+    """
+
+    def __init__(self, history: Sequence[tuple[int, int]]) -> None:
+        held = {handle: size for handle, size in history if size}
+        for handle, size in history:
+            if not size:
+                held.pop(handle, None)
+        self.unclaimed = [(size, -1 - handle) for handle, size in held.items()]
+        self._buffer: dict[str, int] = {}
+
+    def exchange(self, buffer: Allocation, handle: int) -> int:
+        """Give the variable ``handle``; return the handle that it gives back."""
+        old = self._buffer.get(buffer.assigned_to)
+        self._buffer[buffer.assigned_to] = handle
+        if old is not None:
+            return old
+        claimed = next((pair for pair in self.unclaimed if pair[0] == buffer.bytes), None)
+        if claimed is None:  # the meter does not count this variable
+            return -1 << 60
+        self.unclaimed.remove(claimed)
+        return claimed[1]
+
+
+def usable_bytes(memory_bytes: int) -> int:
+    """Return how much of an otherwise free GPU TensorFlow's allocator takes.
+
+    The GPU has ``memory_bytes``. TensorFlow leaves 225 MiB to the system if there are less than 2 GiB, else
+    up to 1.5 GiB, by the GPU's generation (``MinSystemMemory`` in TensorFlow's gpu_device.cc). The largest
+    value is assumed.
+    """
+    return max(0, memory_bytes - (_LEFT_BY_SMALL if memory_bytes < _SMALL_GPU else _LEFT))
+
+
+def _memory(graph: Graph) -> int:
+    return 0 if graph.device is None else graph.device.memory_bytes
+
+
+def _requests_in_order(
+    folded: FoldedStep, graph: Graph, steps: Sequence[int], *, plain: bool = False
+) -> tuple[list[Allocation], list[tuple[int, int, int]]]:
+    """Return the buffers, and their requests and releases in order.
+
+    Each moment is (execution, 0 for a request and 1 for a release, number of the buffer). Scratch lasts for
+    the last op of its node.
+    """
+    buffers = [*allocations(folded, steps, graph, plain=plain), *scratch_of_nodes(folded, graph, steps)]
+    moments = [(buffer.born, 0, number) for number, buffer in enumerate(buffers)]
+    moments += [(buffer.freed, 1, number) for number, buffer in enumerate(buffers)]
+    return buffers, sorted(moments)

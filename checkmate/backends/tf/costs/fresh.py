@@ -1,0 +1,167 @@
+"""Measure costs in a process of their own.
+
+This process then needs neither a memory meter nor the device's memory. A GPU serves one process at a time. A
+plain step that does not fit ends only the process that runs it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.costs.cached import KnownCosts
+from checkmate.backends.tf.costs.options import CostOptions
+from checkmate.backends.tf.costs.profile import analytic_costs, graph_with_costs, measured_costs
+from checkmate.backends.tf.costs.runs import kept_hint
+from checkmate.backends.tf.fresh import run_task
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.errors import CancelledError, StepTooLargeError, WorkerDiedError
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult
+from checkmate.ir.schedule import Schedule
+from checkmate.machine.load import LoadMeter
+from checkmate.machine.stores.cost_store import ENOUGH_RUNS, CostStore
+from checkmate.memory.simulate import simulate
+from checkmate.progress import Cancelled, Progress, Report, never, silent
+from checkmate.request import ModelRequest
+from checkmate.units import Budget
+
+_FREE_SHARE = 0.9  # share of the free memory that the step may take on which costs are measured
+
+
+def with_costs_in_child(
+    request: ModelRequest, folded: FoldedStep, options: CostOptions, *, report: Report, cancelled: Cancelled
+) -> FoldedStep:
+    """Return ``folded`` with costs as ``options`` say, measured in a child.
+
+    ``folded`` is the step of ``request``. Nothing is run if the costs of all ops are known, or if they are
+    analytic. The child looks costs up by itself, and takes the known ones if the machine is busy again by
+    then.
+
+    Raises:
+        StepTooLargeError, ProfileError: the step does not fit, or could not be measured.
+        WorkerDiedError: the measuring process ended.
+        CancelledError: the user cancelled; its hint says what is kept.
+    """
+    if options.kind == "analytic":
+        return dataclasses.replace(folded, graph=analytic_costs(folded))
+    known, store = options.look_up(folded), options.store
+    if known.is_all:
+        # This runs nothing, and needs no batch.
+        graph = measured_costs(folded, list, known, report, cancelled, options.meter)
+        return dataclasses.replace(folded, graph=graph)
+    if options.estimated is not None:
+        options.estimated(analytic_costs(folded))
+    where = {"store": None if store is None else str(store.path), "refresh": options.refresh}
+    try:
+        answer = _measure_in_child(request, folded, where, "measuring what each op costs", report, cancelled)
+    except CancelledError as error:
+        kept = 0 if store is None else _runs_kept(KnownCosts.look_up(folded, store, refresh=False))
+        raise CancelledError("cancelled", hint=kept_hint(kept)) from error
+    return _with_answer(folded, answer)
+
+
+def _measure_in_child(
+    request: ModelRequest,
+    folded: FoldedStep,
+    arguments: Mapping[str, Any],
+    message: str,
+    report: Report,
+    cancelled: Cancelled,
+) -> dict[str, Any]:
+    """Let a child do ``measure_costs`` with ``arguments``; return its answer."""
+    request = session.with_kernels_of(request, folded.graph)
+    task = {"do": "costs", "request": request.to_json(), **arguments}
+    return run_task(task, message=message, report=report, cancelled=cancelled)
+
+
+def _with_answer(folded: FoldedStep, answer: Mapping[str, Any]) -> FoldedStep:
+    workspace, reserves = (
+        {int(n): int(size) for n, size in answer[name].items()} for name in ("workspace", "reserves")
+    )
+    pieces = {int(node): held for node, held in answer["pieces"].items()}
+    graph = graph_with_costs(folded.graph, answer["costs"], answer["notes"], workspace, reserves, pieces)
+    return dataclasses.replace(folded, graph=graph)
+
+
+def with_costs_of_scheduled_step(
+    request: ModelRequest,
+    folded: FoldedStep,
+    budget: Budget,
+    why: StepTooLargeError,
+    solve: Callable[[Graph, int], SolveResult],
+    *,
+    report: Report,
+    cancelled: Cancelled,
+) -> FoldedStep:
+    """Return ``folded`` with costs measured on a scheduled step, or estimated.
+
+    This is for a plain step that does not fit; ``why`` says so. The scheduled step runs in a fresh process,
+    which has the device's memory to itself. Costs are estimated if that step cannot be run either.
+
+    Raises:
+        NoScheduleError: there is none for the budget.
+        CancelledError: the user cancelled.
+    """
+    estimated = dataclasses.replace(folded, graph=session.estimated_graph(folded, why))
+    graph = estimated.graph
+    everything = simulate(graph, Schedule.plain(graph)).peak_bytes
+    target = budget.resolve(keep_everything_peak=everything, minimum=0)
+    room = why.details.get("free_bytes")
+    if room is not None:
+        target = min(target or everything, int(_FREE_SHARE * room) + graph.fixed_bytes)
+    message = "the plain step does not fit; solving with estimated costs for a step that can be measured"
+    report(Progress("solve", message=message))
+    schedule = solve(graph, target).schedule if target else None
+    if schedule is None:
+        return estimated
+    try:
+        steps = {"steps": schedule.steps.tolist()}
+        message = "measuring costs on a scheduled step"
+        answer = _measure_in_child(request, folded, steps, message, report, cancelled)
+    except (StepTooLargeError, WorkerDiedError):
+        return estimated
+    return _with_answer(folded, answer)
+
+
+def measure_costs(task: Mapping[str, Any], report: Report) -> dict[str, Any]:
+    """Measure the costs of one step in this process.
+
+    ``task``: ``request``, ``store`` (a path or None), ``refresh``. Or ``request`` and ``steps``, the schedule
+    to run where the plain step does not fit; nothing is looked up then, because a cache knows plain steps
+    only. Returns ``costs`` (seconds per op), ``notes`` (how they were measured), ``workspace`` (op → bytes
+    learned), ``reserves`` (value → bytes learned), ``pieces`` (op → the requests that its workspace is made
+    of).
+    """
+    request = ModelRequest.from_json(task["request"])
+    folded = session.prepare(request, here=True, report=silent, cancelled=never)
+    if "steps" in task:
+        schedule = Schedule.of(folded.graph, task["steps"])
+        known = KnownCosts.look_up(folded, None, refresh=True)
+        batch = session.flat_batch(folded.traced.loaded)
+        graph = measured_costs(folded, lambda: batch, known, report, never, LoadMeter(), schedule=schedule)
+    else:
+        store = None if task["store"] is None else CostStore(Path(task["store"]))
+        options = CostOptions("measured", store=store, refresh=task["refresh"])
+        graph = session.with_costs(folded, options, report=report, cancelled=never).graph
+    names = {op.name: node for node, op in enumerate(graph.ops)}
+    values = {value.name: number for number, value in enumerate(graph.values)}
+    learned, reserves, pieces = (
+        graph.metadata.get(f"learned_{name}", {}) for name in ("workspace", "reserves", "pieces")
+    )
+    return {
+        "costs": [op.cost for op in graph.ops],
+        "notes": graph.metadata["profile"],
+        "workspace": {str(names[name]): size for name, size in learned.items()},
+        "reserves": {str(values[name]): size for name, size in reserves.items()},
+        "pieces": {str(names[name]): held for name, held in pieces.items()},
+    }
+
+
+def _runs_kept(known: KnownCosts) -> int:
+    """Return how many runs an interrupted profile left in the store."""
+    unfinished = [entry.runs for entry in known.entries.values() if entry.runs < ENOUGH_RUNS]
+    return max(unfinished, default=0)

@@ -1,0 +1,228 @@
+"""Turn a request into a folded step: load, choose the device, trace, fold."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
+from functools import cache
+from typing import Any
+
+import psutil
+import tensorflow as tf
+
+from checkmate.backends.tf import private
+from checkmate.backends.tf.costs.options import CostOptions
+from checkmate.backends.tf.costs.profile import analytic_costs, measured_costs
+from checkmate.backends.tf.devices import kernels_here
+from checkmate.backends.tf.environment import allocator_note
+from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.models.load import load_model, optimizer_bytes, parameter_bytes
+from checkmate.backends.tf.models.model import LoadedModel
+from checkmate.backends.tf.models.own_step import naming
+from checkmate.backends.tf.trace.coarsen import FoldedStep, fold
+from checkmate.backends.tf.trace.fusions import fused
+from checkmate.backends.tf.trace.of_function import fixed_bytes, trace_own_step
+from checkmate.backends.tf.trace.sizes import total_bytes
+from checkmate.backends.tf.trace.trace import TracedStep, trace_step
+from checkmate.errors import CheckmateError, StepTooLargeError, UsageError
+from checkmate.ir.graph import Device, Graph
+from checkmate.machine.gpus import gpu_in_use, gpu_number, is_device
+from checkmate.machine.processor import processor_name
+from checkmate.machine.stores.model_file import file_facts
+from checkmate.progress import Cancelled, Progress, Report, stop_if
+from checkmate.request import ModelRequest, Target
+
+ESTIMATED = "costs are estimated, not measured"
+
+
+def choose_device(request: ModelRequest, *, here: bool = False) -> Device:
+    """Describe the device that ``request`` asks for.
+
+    This affects only this process. ``here``: this process runs steps on the device, and sees no other GPU,
+    whose memory TensorFlow would take too; here the GPU is always GPU:0. Otherwise every GPU is hidden from
+    this process. The memory of a GPU belongs to the one process that measures: TensorFlow gives it nearly all
+    of it, and never takes any back.
+
+    Raises:
+        UsageError: a GPU was asked for and TensorFlow sees none.
+        CheckmateError: this process has taken the GPU before.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    wanted = request.device or ("gpu" if gpus else "cpu")
+    if not is_device(wanted):
+        raise UsageError(f"unknown device {wanted!r}", hint="use cpu, gpu or gpu:1")
+    if wanted != "cpu":
+        number = gpu_number(wanted)
+        _require_gpu(gpus, number)
+        name = str(tf.config.experimental.get_device_details(gpus[number]).get("device_name", "GPU"))
+        _show_only([gpus[number]] if here else [])
+        return Device(name, "gpu", _gpu_bytes(number, name))
+    if gpus:
+        _show_only([])
+    return Device(processor_name(), "cpu", int(psutil.virtual_memory().total))
+
+
+def _require_gpu(gpus: Sequence[Any], number: int) -> None:
+    """Raise an error unless TensorFlow sees GPU ``number``."""
+    if not gpus:
+        raise UsageError(
+            "TensorFlow sees no GPU on this machine",
+            hint="install tensorflow[and-cuda] and check nvidia-smi, or use --device cpu",
+        )
+    if number >= len(gpus):
+        count = f"{len(gpus)} GPU{'' if len(gpus) == 1 else 's'}"
+        raise UsageError(
+            f"TensorFlow sees {count}, so there is no gpu:{number}",
+            hint=f"use gpu:{len(gpus) - 1} or less; CUDA_VISIBLE_DEVICES says which ones TensorFlow may see",
+        )
+
+
+@cache
+def _gpu_bytes(number: int, name: str) -> int:
+    """Return the memory of TensorFlow's GPU ``number``; 0: not known."""
+    found = gpu_in_use(number, name)
+    return 0 if found is None else found.total_bytes or 0
+
+
+def _show_only(gpus: Sequence[Any]) -> None:
+    """Let this process use ``gpus`` and no others."""
+    try:
+        tf.config.set_visible_devices(list(gpus), "GPU")
+    except RuntimeError as error:
+        if len(tf.config.list_logical_devices("GPU")) > len(gpus):
+            raise CheckmateError(
+                "TensorFlow has already started with the GPU in this process, and holds its memory",
+                hint="call this before TensorFlow is used, or use the command line",
+            ) from error
+
+
+def visible_devices() -> list[dict[str, object]]:
+    """Return one row per device: name, description, available, why not."""
+    gpus = tf.config.list_physical_devices("GPU")
+    rows: list[dict[str, object]] = [_device_row("cpu", processor_name())]
+    for number, gpu in enumerate(gpus):
+        name = str(tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name))
+        rows.append(_device_row(f"gpu:{number}" if number else "gpu", name))
+    if not gpus:
+        rows.append(_device_row("gpu", "", why="TensorFlow sees no GPU"))
+    return rows
+
+
+def _device_row(name: str, description: str, why: str = "") -> dict[str, object]:
+    return {"name": name, "description": description, "available": not why, "why": why}
+
+
+def prepare(request: ModelRequest, *, here: bool = False, report: Report, cancelled: Cancelled) -> FoldedStep:
+    """Load the model, trace its training step and fold it; costs are still 0.
+
+    ``here``: as for ``choose_device``.
+
+    Raises:
+        LoadError, TraceError: with the reason.
+        CancelledError: the user cancelled.
+    """
+    device = choose_device(request, here=here)
+    kernels = Kernels(request.kernels) if request.kernels else kernels_here(device.kind)
+    report(Progress("load", message=f"loading {request.shown}"))
+    # What the user's code prints while it is traced goes to standard error, as when it is loaded.
+    with private.keras_sees_gpu() if device.kind == "gpu" else nullcontext(), redirect_stdout(sys.stderr):
+        loaded = load_model(request)
+        stop_if(cancelled)
+        report(Progress("trace", message="tracing the training step"))
+        if loaded.own is None:
+            traced = trace_step(loaded, for_xla=loaded.jit_compiled, with_gradients=True)
+        else:
+            traced = trace_own_step(loaded)
+    stop_if(cancelled)
+    report(Progress("fold", message=f"folding {len(traced.ops)} TensorFlow ops"))
+    metadata = _metadata(request, traced, device)
+    with nullcontext() if loaded.own is None else naming(loaded.own.spec):
+        folded = fold(traced, kernels, fixed=_fixed_bytes(traced), device=device, metadata=metadata)
+    return fused(folded) if metadata["fused"] else folded
+
+
+def _fixed_bytes(traced: TracedStep) -> dict[str, int]:
+    """Return the bytes that are held during the whole step, by purpose."""
+    if traced.unplanned is not None:
+        return fixed_bytes(traced, len(traced.loaded.input_specs))
+    return {
+        "parameters": parameter_bytes(traced.loaded.model),
+        "optimizer": optimizer_bytes(traced.loaded.model),
+        "inputs": total_bytes([*traced.function.inputs]),
+    }
+
+
+def _metadata(request: ModelRequest, traced: TracedStep, device: Device) -> dict[str, Any]:
+    """Return the metadata of the graph. It tells what was requested, and with what it was traced."""
+    batch = traced.loaded.batch_size
+    plain = dataclasses.replace(request, batch_size=batch, batch_chosen=False, kernels=None, fused=None)
+    metadata: dict[str, Any] = {
+        "request": plain.to_json(),
+        "notes": [*traced.loaded.notes, *_allocator_notes(device)],
+        "tensorflow": tf.__version__,
+        "tensorflow_ops": len(traced.ops),
+        "target": (Target.XLA if traced.loaded.jit_compiled else Target.EXECUTOR).value,
+        "fused": traced.loaded.jit_compiled if request.fused is None else request.fused,
+    }
+    facts = file_facts(request.model)
+    if facts is not None:
+        metadata["model_file"] = facts
+    return metadata
+
+
+def _allocator_notes(device: Device) -> list[str]:
+    note = allocator_note(os.environ) if device.kind == "gpu" else ""
+    return [note] if note else []
+
+
+def with_kernels_of(request: ModelRequest, graph: Graph) -> ModelRequest:
+    """Return ``request`` with the batch, kernels and folding of ``graph``.
+
+    It then folds into that graph in any process. Graphs of before 0.2 name no kernels; they follow oneDNN's.
+    """
+    kernels = str(graph.metadata.get("kernels", Kernels.ONEDNN.value))
+    batch, known = graph.batch_size or request.batch_size, bool(graph.metadata.get("fused"))
+    return dataclasses.replace(request, batch_size=batch, kernels=kernels, fused=known)
+
+
+def with_kernels_here(request: ModelRequest) -> ModelRequest:
+    """Return ``request`` with the kernels named that run here.
+
+    This is for processes whose results are compared with those of others.
+    """
+    return dataclasses.replace(request, kernels=kernels_here(choose_device(request).kind).value)
+
+
+def with_costs(
+    folded: FoldedStep, options: CostOptions, *, report: Report, cancelled: Cancelled
+) -> FoldedStep:
+    """Return ``folded`` with costs measured in this process, or analytic.
+
+    Raises:
+        ProfileError: measuring failed.
+        CancelledError: the user cancelled.
+    """
+    if options.kind == "analytic":
+        return dataclasses.replace(folded, graph=analytic_costs(folded))
+    known = options.look_up(folded)
+    if options.estimated is not None and not known.is_all:
+        options.estimated(analytic_costs(folded))
+    loaded = folded.traced.loaded
+    graph = measured_costs(folded, lambda: flat_batch(loaded), known, report, cancelled, options.meter)
+    return dataclasses.replace(folded, graph=graph)
+
+
+def estimated_graph(folded: FoldedStep, why: StepTooLargeError) -> Graph:
+    """Return the graph with analytic costs instead of measured ones. A note in the metadata says why."""
+    graph = analytic_costs(folded)
+    notes = [*graph.metadata["notes"], f"{ESTIMATED}: {why}"]
+    return dataclasses.replace(graph, metadata={**graph.metadata, "notes": notes})
+
+
+def flat_batch(loaded: LoadedModel, seed: int = 0) -> list[tf.Tensor]:
+    """Return one random but legal batch as the traced step takes it. Inputs come first, then labels."""
+    inputs, labels = loaded.make_batch(seed)
+    return [*inputs, *labels]

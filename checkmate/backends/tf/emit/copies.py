@@ -1,0 +1,206 @@
+"""Copy the ops of a traced step into another graph.
+
+A heavy op is copied when the schedule says so; its readers get the newest copy. Light and fixed ops are
+copied once, when first needed; views once per buffer that they look at. What else an emission does with a
+copy is left to the classes that derive from ``Copies``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+
+from checkmate.backends.tf import private
+from checkmate.backends.tf.emit.constants import constant_ops, static_shape
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.dataflow import Structure
+from checkmate.backends.tf.trace.op_kinds import SHAPE_TYPES, OpKind, source
+from checkmate.backends.tf.trace.replica import this_replica
+from checkmate.errors import ExportError
+
+
+@dataclass(frozen=True)
+class EmittedOutputs:
+    """Hold the tensors of the emitted step.
+
+    These are the loss, the predictions, and the tensors of the gradients in the order of the trace. ``last``:
+    the ops that end the schedule; what must not run beside it has to wait for them.
+    """
+
+    loss: tf.Tensor
+    predictions: tuple[tf.Tensor, ...]
+    gradients: tuple[tuple[tf.Tensor, ...], ...]
+    last: tuple[tf.Operation, ...] = ()
+
+
+@dataclass(eq=False)
+class Copies:
+    """Hold what stands in ``graph`` for the ops of ``folded``.
+
+    ``arguments``: what the emitted function is called with.
+    """
+
+    folded: FoldedStep
+    graph: Any
+    arguments: Sequence[tf.Tensor]
+    copied_once: dict[int, tf.Operation] = field(default_factory=dict, kw_only=True)  # fixed and light ops
+    placeholders: dict[str, tf.Tensor] = field(default_factory=dict, kw_only=True)  # inputs and captures
+    current: dict[int, tf.Operation] = field(default_factory=dict, kw_only=True)  # newest of each heavy op
+    views: dict[tuple[int, tuple[str, ...]], tf.Operation] = field(default_factory=dict, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.replica = this_replica()
+        private.copy_functions(self.traced_graph, self.graph)
+        arguments = [tensor for tensor in self.folded.traced.function.inputs if tensor.dtype != tf.resource]
+        inside = {inner.name: external for external, inner in private.captures(self.traced_graph)}
+        plain = [tensor for tensor in arguments if tensor.name not in inside]
+        self.placeholders = {inner.name: given for inner, given in zip(plain, self.arguments, strict=True)}
+        self._captured = inside
+        self._constant = constant_ops(self.structure)
+
+    @property
+    def structure(self) -> Structure:
+        """Return what is known of the traced step."""
+        return self.folded.structure
+
+    @property
+    def traced_graph(self) -> Any:
+        return self.folded.traced.graph
+
+    def _copy(
+        self, index: int, inputs: Sequence[tf.Tensor], controls: Sequence[tf.Operation]
+    ) -> tf.Operation:
+        raise NotImplementedError
+
+    def _copy_light(
+        self, index: int, inputs: Sequence[tf.Tensor], controls: Sequence[tf.Operation]
+    ) -> tf.Operation:
+        return self._copy(index, inputs, controls)
+
+    def _inputs(self, index: int) -> list[tf.Tensor]:
+        return [self._tensor(tensor) for tensor in self.structure.ops[index].inputs]
+
+    def _controls(self, index: int) -> list[tf.Operation]:
+        """Return what the copy of op ``index`` waits for at this place."""
+        return [
+            self._operation(control)
+            for control in self.structure.ops[index].control_inputs
+            if self.structure.kinds[self.structure.index[control.name]] is not OpKind.DEAD
+        ]
+
+    def _tensor(self, tensor: tf.Tensor) -> tf.Tensor:
+        """Return what stands for the traced ``tensor`` at this place."""
+        tensor = source(tensor)
+        if tensor.op.type == "Placeholder":
+            return self._placeholder(tensor)
+        index = self.structure.index[tensor.op.name]
+        if self.structure.kinds[index] is OpKind.FIXED and tensor.op.type in SHAPE_TYPES:
+            return self._static_shape(index, tensor)
+        return self._operation(tensor.op).outputs[tensor.value_index]
+
+    def _operation(self, original: tf.Operation) -> tf.Operation:
+        """Return what stands for the traced op ``original`` at this place."""
+        index = self.structure.index[original.name]
+        kind = self.structure.kinds[index]
+        if kind is OpKind.HEAVY:
+            if index not in self.current:
+                raise ExportError(f"the schedule reads {original.name!r} before it is computed")
+            return self.current[index]
+        if kind is OpKind.VIEW:
+            inputs = self._inputs(index)
+            key = index, tuple(tensor.name for tensor in inputs)
+            if key not in self.views:
+                self.views[key] = self._copy_light(index, inputs, self._controls(index))
+            return self.views[key]
+        if index not in self.copied_once:
+            self._copy_once(index)
+        return self.copied_once[index]
+
+    def _copy_once(self, index: int) -> None:
+        """Copy a light or fixed op and every light op it needs.
+
+        They are copied in the order of the trace; a chain may be thousands of ops long.
+        """
+        for number in self._not_copied(index):
+            op = self.structure.ops[number]
+            kind = self.structure.kinds[number]
+            # The shape of what has an open one is computed, as it is in the trace.
+            static = kind is OpKind.FIXED and op.type in SHAPE_TYPES
+            if kind is not OpKind.VIEW and not static:
+                self.copied_once[number] = self._copy_light(
+                    number, self._inputs(number), self._controls(number)
+                )
+
+    def _not_copied(self, index: int) -> list[int]:
+        """Return the op and what it needs that has no copy yet, in order."""
+        wanted: set[int] = set()
+        stack = [self.structure.ops[index]]
+        while stack:
+            op = stack.pop()
+            number = self.structure.index[op.name]
+            kind = self.structure.kinds[number]
+            known = number in wanted or number in self.copied_once
+            if known or kind in (OpKind.HEAVY, OpKind.DEAD) or op.type == "Placeholder":
+                continue
+            if kind is not OpKind.FIXED or op.type not in SHAPE_TYPES:
+                stack.extend(source(tensor).op for tensor in op.inputs)
+                stack.extend(op.control_inputs)
+            wanted.add(number)
+        return sorted(wanted)
+
+    def _light_stateful(self) -> Iterator[int]:
+        """Yield light ops with side effects, such as counters and averages."""
+        for index, kind in enumerate(self.structure.kinds):
+            op = self.structure.ops[index]
+            if kind is OpKind.LIGHT and private.is_stateful(op) and op.type != "ReadVariableOp":
+                yield index
+
+    def _outputs(self, *, with_gradients: bool, last: Sequence[tf.Operation] = ()) -> EmittedOutputs:
+        """Return the tensors that leave the step, read from the newest copies."""
+        traced = self.folded.traced
+        kept = traced.gradients.values() if with_gradients else ()
+        gradients = tuple(tuple(self._tensor(tensor) for tensor in tensors) for tensors in kept)
+        predictions = tuple(self._tensor(tensor) for tensor in traced.predictions)
+        return EmittedOutputs(self._tensor(traced.loss), predictions, gradients, tuple(last))
+
+    def _placeholder(self, tensor: tf.Tensor) -> tf.Tensor:
+        if tensor.name not in self.placeholders:
+            external = self._captured[tensor.name]
+            if self.replica is not None:
+                external = private.local_handle(external, self.replica)
+            self.placeholders[tensor.name] = private.capture(self.graph, external)
+        return self.placeholders[tensor.name]
+
+    def _static_shape(self, index: int, tensor: tf.Tensor) -> tf.Tensor:
+        """Return a constant shape in place of an op that computes it.
+
+        The op would hold on to a big tensor only to ask for its shape.
+        """
+        key = (-1 - index, (str(tensor.value_index),))
+        if key not in self.views:
+            value = static_shape(tensor.op, tensor.value_index)
+            with tf.control_dependencies(None):
+                self.views[key] = tf.constant(value, dtype=tensor.dtype, name="shape").op
+        return self.views[key].outputs[0]
+
+
+def let_go(graph: Any, read: tf.Operation, after: Sequence[tf.Operation], name: str) -> tf.Operation:
+    """Return an op after which only ``read``'s output holds the buffer.
+
+    The variable holds a tensor without elements until its new value is computed. Nothing reads it then: what
+    reads it before is emitted first, and what reads it behind the assignment waits for that.
+
+    ``read``: the op of ``graph`` that read the variable. ``after``: what runs before it.
+    """
+    before = {op.name: op for op in (read, *after)}
+    with (
+        graph.control_dependencies(None),
+        graph.control_dependencies(list(before.values())),
+        tf.device(read.device),
+    ):
+        shape = tf.raw_ops.PlaceholderWithDefault(input=tf.constant([0]), shape=[None])
+        hidden = tf.raw_ops.Empty(shape=shape, dtype=read.outputs[0].dtype)
+        return tf.raw_ops.AssignVariableOp(resource=read.inputs[0], value=hidden, name=name)

@@ -1,0 +1,168 @@
+"""Write the scheduled step as a SavedModel and measure it after reloading.
+
+The SavedModel needs TensorFlow alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from checkmate.backends.tf.emit.copies import EmittedOutputs
+from checkmate.backends.tf.emit.emit import step_from_schedule
+from checkmate.backends.tf.emit.small_chunks import SmallChunks
+from checkmate.backends.tf.environment import only_device
+from checkmate.backends.tf.fresh import error_without_answer, run_to_end
+from checkmate.backends.tf.memory_check import first_region
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.errors import ExportError, JitCompiledError
+from checkmate.ir.schedule import Schedule
+from checkmate.progress import Cancelled, Report
+
+
+def require_no_xla(folded: FoldedStep) -> None:
+    """Raise an error if XLA compiles the model of a step.
+
+    Raises:
+        JitCompiledError: it does.
+    """
+    loaded = folded.traced.loaded
+    if loaded.jit_compiled:
+        raise JitCompiledError(
+            f"{loaded.name!r} is for XLA (jit_compile=True), and this runs a step on TensorFlow's executor",
+            hint="add --target executor, or use verify, run or export, which have XLA compile the step",
+        )
+
+
+def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
+    """Write a SavedModel whose ``train_step`` runs ``schedule``.
+
+    ``train_step(*inputs, *labels)`` updates the variables inside and returns a dictionary: ``loss`` and the
+    model's outputs by name. A step that is not Keras's own takes its tensors in their order there, and
+    returns what it returns, by name, with a ``loss`` if any of that is a number.
+
+    Raises:
+        JitCompiledError: the model is compiled by XLA.
+        ExportError: TensorFlow could not write it.
+    """
+    require_no_xla(folded)
+    small_chunks = SmallChunks(folded.structure, region=first_region(folded.graph, schedule))
+    body = with_names(folded, step_from_schedule(folded, schedule))
+    save_function(folded, body, directory, small_chunks=small_chunks)
+
+
+def with_names(
+    folded: FoldedStep, step: Callable[..., EmittedOutputs]
+) -> Callable[..., dict[str, tf.Tensor]]:
+    """Return ``step`` with its loss and its results by name."""
+    loaded, own = folded.traced.loaded, folded.traced.unplanned
+    names, count = output_names(loaded.model) if own is None else own.names, len(folded.traced.predictions)
+    if len(names) != count:  # a step of the user's own returns what it likes
+        names = [f"output_{number}" for number in range(count)]
+    has_loss = own is None or own.loss is not None
+
+    def train_step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
+        outputs = step(*tensors)
+        loss = {"loss": outputs.loss} if has_loss else {}
+        return {**loss, **dict(zip(names, outputs.predictions, strict=True))}
+
+    return train_step
+
+
+def save_function(
+    folded: FoldedStep,
+    body: Callable[..., dict[str, tf.Tensor]],
+    directory: Path,
+    *,
+    small_chunks: SmallChunks | None = None,
+    compiled: bool = False,
+) -> None:
+    """Write ``body`` as the ``train_step`` of a SavedModel.
+
+    ``body`` is a training step of the model of ``folded``. ``small_chunks`` are made when it is loaded.
+    ``compiled``: XLA compiles it where it is first called.
+
+    Raises:
+        ExportError: TensorFlow could not write it.
+    """
+    specs = argument_specs(folded)
+    function = tf.function(body, input_signature=specs, autograph=False, jit_compile=compiled or None)
+    concrete = function.get_concrete_function()
+    module = tf.Module()
+    module.train_step = function
+    module.state = list(folded.traced.variables)
+    if small_chunks is not None:
+        module.small_chunks = small_chunks
+    try:
+        tf.saved_model.save(module, str(directory), signatures={"train_step": concrete})
+    except (ValueError, AssertionError, TypeError, tf.errors.OpError) as error:
+        raise ExportError(
+            f"TensorFlow could not write the training step: {str(error).splitlines()[0][:300]}",
+            hint="layers with lookup tables or other resources cannot be exported yet",
+        ) from error
+
+
+def argument_specs(folded: FoldedStep) -> list[tf.TensorSpec]:
+    """Return the shapes and types of the inputs and labels.
+
+    They are named ``input_0`` …, ``label_0`` …; those of a step that is not Keras's own as its arguments.
+    """
+    loaded = folded.traced.loaded
+    if loaded.own is not None:
+        named = zip(loaded.own.names, loaded.input_specs, strict=True)
+        return [tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in named]
+    inputs = [tf.TensorSpec(s.shape, s.dtype, name=f"input_{i}") for i, s in enumerate(loaded.input_specs)]
+    labels = [tf.TensorSpec(s.shape, s.dtype, name=f"label_{i}") for i, s in enumerate(loaded.label_specs)]
+    return inputs + labels
+
+
+def output_names(model: Any) -> list[str]:
+    """Return one name per model output; none of them is ``loss``."""
+    count = len(model.outputs) if getattr(model, "outputs", None) else 1
+    named = [str(name) for name in getattr(model, "output_names", None) or []]
+    if len(named) != count or len(set(named)) != count:
+        named = [f"output_{i}" for i in range(count)]
+    return [f"output_{name}" if name == "loss" else name for name in named]
+
+
+def measure_reloaded(
+    saved_model: Path,
+    batch: Sequence[tf.Tensor],
+    *,
+    device: str | None = None,
+    report: Report,
+    cancelled: Cancelled,
+) -> dict[str, Any]:
+    """Return peak, seconds and losses of the saved step in a fresh process.
+
+    That process imports TensorFlow alone. ``device``: as in the request.
+
+    Raises:
+        StepTooLargeError: memory ran out.
+        WorkerDiedError: the process ended without an answer for another reason.
+        CancelledError: the user cancelled.
+    """
+    probe = Path(__file__).with_name("reload_probe.py")
+    with tempfile.TemporaryDirectory(prefix="checkmate-reload-") as folder:
+        batch_file, answer_file = Path(folder, "batch.npz"), Path(folder, "answer.json")
+        np.savez(batch_file, **{f"{i:03d}": tensor.numpy() for i, tensor in enumerate(batch)})
+        command = [sys.executable, str(probe), str(saved_model), str(batch_file), str(answer_file)]
+        output, code = run_to_end(
+            command,
+            message="measuring the reloaded step",
+            report=report,
+            cancelled=cancelled,
+            environment=only_device(device, os.environ),
+        )
+        if not answer_file.exists():
+            raise error_without_answer("the reloaded step", output, code)
+        answer: dict[str, Any] = json.loads(answer_file.read_text(encoding="utf-8"))
+    return answer

@@ -1,0 +1,82 @@
+"""Set chunks of the allocator aside for the step's small buffers.
+
+The schedule says when each large buffer comes and goes. Small buffers (light ops) come and go when it suits
+the runtime, and some outlive the step, such as moving averages. A small buffer in the middle of a large free
+chunk splits it, and the next large buffer gets a chunk that is too large for it, or a new one. So the same
+step would need more in one run than in another. An allocator that takes the best fit first gives a small
+buffer a free chunk of just its size, if there is one. Here such chunks are made: buffers of these sizes are
+requested in turn with others that stay, and given back. What stays keeps the free chunks apart.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from checkmate.backends.tf.allocator.small_chunks import CHUNK, small_chunk_sizes
+from checkmate.backends.tf.trace.dataflow import Structure
+
+
+class SmallChunks(tf.saved_model.experimental.TrackableResource):  # type: ignore[misc]
+    """Hold the buffers between the chunks that are set aside.
+
+    As part of a SavedModel it makes the chunks when that is loaded. Their sizes are those of the small
+    buffers of ``structure``; None: there are no small ones, as in a step that XLA compiles. ``region``: bytes
+    that a CPU's allocator then fetches in one piece before the variables are restored
+    (``checkmate.memory.placement.region_bytes``).
+    """
+
+    def __init__(self, structure: Structure | None, *, region: int = 0) -> None:
+        super().__init__()
+        self._region = region // 4
+        sizes = () if structure is None else small_chunk_sizes(structure)
+        self._words = tuple(word for size in sizes for word in (size // 4, CHUNK // 4))
+
+    def make(self) -> None:
+        """Make the chunks now. They are gone with this object."""
+        assert self.resource_handle is not None  # made here: inside the function it would end with it
+        tf.function(self._initialize, autograph=False).get_concrete_function()()
+
+    def _create_resource(self) -> Any:
+        """Return the handle; a SavedModel needs it before it restores."""
+        fetched = []
+        if self._region and not tf.executing_eagerly():
+            with tf.device("CPU:0"):
+                fetched = [tf.raw_ops.Empty(shape=[self._region], dtype=tf.float32, init=False).op]
+        with tf.control_dependencies(fetched):
+            return tf.raw_ops.VarHandleOp(dtype=tf.variant, shape=[], shared_name=_ANONYMOUS)
+
+    def _initialize(self) -> None:
+        """Request all buffers, keep every second one, and give the others back."""
+        words = tf.constant(self._words, tf.int32)
+
+        def more(number: Any, *_: Any) -> Any:
+            return number < len(self._words)
+
+        def pair(number: Any, free: Any, kept: Any) -> tuple[Any, ...]:
+            # The sizes are read in the loop: a constant would be made once for all.
+            freed = tf.fill(words[number : number + 1], 0.0)
+            with tf.control_dependencies([freed]):
+                between = tf.fill(words[number + 1 : number + 2], 0.0)
+            return number + 2, _pushed(free, freed), _pushed(kept, between)
+
+        _, free, kept = tf.while_loop(
+            more, pair, (tf.constant(0), _empty_list(), _empty_list()), parallel_iterations=1
+        )
+        with tf.control_dependencies([tf.raw_ops.TensorListLength(input_handle=free)]):
+            tf.raw_ops.AssignVariableOp(resource=self.resource_handle, value=kept)
+
+    def _destroy_resource(self) -> None:
+        tf.raw_ops.DestroyResourceOp(resource=self.resource_handle, ignore_lookup_error=True)
+
+
+_ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"  # TensorFlow's name for "a new one each time"
+
+
+def _empty_list() -> Any:
+    return tf.raw_ops.EmptyTensorList(element_shape=-1, max_num_elements=-1, element_dtype=tf.float32)
+
+
+def _pushed(held: Any, tensor: Any) -> Any:
+    return tf.raw_ops.TensorListPushBack(input_handle=held, tensor=tensor)

@@ -1,0 +1,84 @@
+"""Set up the environment of measuring processes, without TensorFlow.
+
+Each of them gets one memory meter, on every CPU. TensorFlow reads these variables once, when it is imported
+or first used. On a CPU its default allocator has a meter only with oneDNN. oneDNN is off on most CPUs without
+AVX512-VNNI, and with it tensors under 256 KiB are not counted. The allocator that
+``TF_CPU_ALLOCATOR_USE_BFC`` chooses counts every tensor, with and without oneDNN
+(``tests/tf/test_devices.py``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, MutableMapping
+
+import psutil
+
+from checkmate.backends.tf.quick_import import import_quickly
+from checkmate.machine.gpus import gpu_number, only
+
+METERED: Mapping[str, str] = {"TF_CPU_ALLOCATOR_USE_BFC": "true", "TF_GPU_ALLOCATOR": ""}
+"""Allocators whose requests are metered and traced; ``cuda_malloc_async`` makes no allocator events."""
+
+EXACT: Mapping[str, str] = {"TF_ENABLE_ONEDNN_OPTS": "0", "TF_CUDNN_DETERMINISTIC": "1"}
+"""Eigen's kernels, and on a GPU those of cuDNN that give the same bits each time."""
+
+_ALLOCATOR, _WANTED = "TF_GPU_ALLOCATOR", "CHECKMATE_GPU_ALLOCATOR_WANTED"
+_LIMIT = "TF_CPU_BFC_MEM_LIMIT_IN_MB"  # 64 GiB unless it is set
+
+
+def measuring_environment() -> dict[str, str]:
+    """Return what a measuring process adds to its parent's environment."""
+    total = psutil.virtual_memory().total
+    wanted = wanted_gpu_allocator(os.environ)
+    said = {_WANTED: wanted} if wanted else {}
+    return {**METERED, **said, _LIMIT: os.environ.get(_LIMIT, str(total // 2**20))}
+
+
+def wanted_gpu_allocator(environment: Mapping[str, str]) -> str:
+    """Return the GPU allocator that the user chose; empty: none. Measuring processes do without it."""
+    return environment.get(_ALLOCATOR, "") or environment.get(_WANTED, "")
+
+
+def allocator_note(environment: Mapping[str, str]) -> str:
+    """Return the note on a GPU allocator that was asked for but not measured.
+
+    Empty where the user chose no other allocator than the one that is measured.
+    """
+    wanted = wanted_gpu_allocator(environment)
+    if not wanted:
+        return ""
+    return (
+        f"measured with TensorFlow's usual GPU allocator, not with TF_GPU_ALLOCATOR={wanted}: "
+        "that allocator shows no requests; the peaks hold for a step that runs without it"
+    )
+
+
+def only_device(device: str | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return variables that show a process only the requested device.
+
+    They work for processes that do not know this program too. ``device``: as in ``ModelRequest.device``;
+    None: the device that TensorFlow sees first.
+    """
+    if device == "cpu":
+        return {"CUDA_VISIBLE_DEVICES": "-1"}
+    return {} if device in (None, "gpu") else {"CUDA_VISIBLE_DEVICES": only(gpu_number(device), environment)}
+
+
+def limit_bytes() -> int | None:
+    """Return the most bytes that the metered CPU allocator may hold here.
+
+    None: no limit is set for this process.
+    """
+    said = os.environ.get(_LIMIT, "")
+    return int(said) * 2**20 if said.isdigit() else None
+
+
+def prepare_own_process(environment: MutableMapping[str, str] | None = None) -> None:
+    """Choose the metered allocator for this process; quicken its import.
+
+    Call it before TensorFlow is imported, and only in processes that belong to the program: a user's process
+    keeps the allocator that it has.
+    """
+    import_quickly()
+    (os.environ if environment is None else environment).update(measuring_environment())

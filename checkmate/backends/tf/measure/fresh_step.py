@@ -1,0 +1,120 @@
+"""Measure a step, or compare its gradients, in a fresh process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkmate.backends.tf.environment import EXACT
+from checkmate.backends.tf.fresh import run_task
+from checkmate.backends.tf.xla.emission import XlaEmission, emission_of
+from checkmate.ir.schedule import Schedule
+from checkmate.progress import Cancelled, Report
+from checkmate.request import ModelRequest
+
+
+@dataclass(frozen=True)
+class FreshMeasurement:
+    """Hold one step measured in a fresh process.
+
+    Bytes and seconds are as in ``backends.tf.measure.step.measure``. ``curve``: measured requested bytes per
+    step of the schedule; empty for the plain step. ``settings``: the device's. ``loss``: None where a step of
+    the user's own returns none.
+    ``peaks``: of each metered run. ``compared``: what ``backends.tf.measure.step.compare`` found in the same
+    process; None where it was not compared there.
+    """
+
+    first_peak_bytes: int
+    peak_bytes: int
+    requested_peak_bytes: int
+    seconds: float
+    loss: float | None
+    fingerprint: str
+    device: str
+    meter: str
+    history: tuple[tuple[int, int], ...] = ()
+    load: float = 0.0
+    cores: int = 1
+    fixed_bytes: int = 0
+    curve: tuple[int, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    peaks: tuple[int, ...] = ()
+    compared: Mapping[str, Any] | None = None
+
+
+def measure_fresh(
+    request: ModelRequest,
+    schedule: Schedule | None,
+    *,
+    message: str,
+    report: Report,
+    cancelled: Cancelled,
+    region: int = 0,
+    history: bool = False,
+    xla: XlaEmission | None = None,
+    compare_within: int | None = None,
+) -> FreshMeasurement:
+    """Measure the plain or a scheduled step in a fresh process.
+
+    ``schedule``: None for the plain step. ``region``: bytes that its allocator fetches in one piece
+    before anything else (``backends.tf.memory_check.first_region``). ``history``: also record what the
+    allocator was then asked for before the first step. ``xla``: how it is emitted for XLA; None: it is
+    for the executor. ``compare_within``: a scheduled step that shows at most so many bytes is compared
+    with the plain one afterwards, if there is room; None: it is not.
+
+    Raises:
+        StepTooLargeError: the step has no room in the device's memory.
+        WorkerDiedError, CycleError, CheckmateError: as in ``checkmate.backends.tf.fresh.run_task``.
+    """
+    steps = None if schedule is None else schedule.steps.tolist()
+    task = {
+        "do": "measure" if compare_within is None else "measure_and_compare",
+        "within": compare_within,
+        "request": request.to_json(),
+        "steps": steps,
+        "region": region,
+        "history": history,
+        **({} if xla is None else {"xla": xla.to_json()}),
+    }
+    answer = run_task(task, message=message, report=report, cancelled=cancelled)
+    sequences = {
+        "history": tuple(map(tuple, answer["history"])),
+        "curve": tuple(answer.get("curve", ())),
+        "peaks": tuple(answer.get("peaks", ())),
+    }
+    return FreshMeasurement(**{**answer, **sequences})
+
+
+def compare_fresh(
+    task: Mapping[str, Any],
+    *,
+    what: str = "gradients",
+    where: str = "",
+    report: Report,
+    cancelled: Cancelled,
+    usual: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Compare the scheduled step with the plain one in fresh processes.
+
+    Returns what ``compare`` found under ``exact`` (Eigen kernels) and ``usual`` (default kernels; compiled
+    where the step is for XLA). ``task``: as for ``backends.tf.measure.step.compare``. ``what``: is compared,
+    in words. ``where``: added to the messages, such as ``" at batch 8"``. ``usual``: where that is known.
+
+    Raises:
+        StepTooLargeError: the plain step does not fit. Others as in ``checkmate.backends.tf.fresh.run_task``.
+    """
+    xla = emission_of(task)
+    op_by_op = {} if xla is None else {"xla": xla.op_by_op().to_json()}
+    exact = run_task(
+        {**task, **op_by_op, "do": "compare", "exact": True},
+        message=f"comparing {what}{where}, same kernels",
+        report=report,
+        cancelled=cancelled,
+        environment=EXACT,
+    )
+    if usual is not None:
+        return {"exact": exact, "usual": usual}
+    message = f"comparing {what}{where}, {'default kernels' if xla is None else 'compiled by XLA'}"
+    usual = run_task({**task, "do": "compare"}, message=message, report=report, cancelled=cancelled)
+    return {"exact": exact, "usual": usual}

@@ -1,0 +1,132 @@
+"""Hold a model that is ready to be traced: compiled, with random data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from checkmate.backends.tf.models.batch import BatchLayout
+from checkmate.models.arrays import ArraySpec, random_input, random_label
+
+
+@dataclass(frozen=True, eq=False)
+class ModelLike:
+    """Stand where the Keras model is, for a step without one.
+
+    ``layers``: Keras's layers that the step calls, as far as they are known.
+    """
+
+    name: str
+    layers: tuple[Any, ...] = ()
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        """Return the weights that the known layers train."""
+        return [variable for layer in self.layers for variable in layer.trainable_variables]
+
+
+@dataclass(frozen=True, eq=False)
+class OwnStep:
+    """Hold a training step that is not Keras's own, and an example for it.
+
+    ``spec``: what errors call it. ``call``: the step as a function of the flat tensors of ``layout``.
+    ``names``: of these tensors. ``values``: the example, an array for each of them. ``sized``: it can be made
+    for another batch size.
+    """
+
+    spec: str
+    layout: BatchLayout
+    call: Callable[..., Any]
+    names: tuple[str, ...]
+    values: tuple[np.ndarray, ...]
+    sized: bool
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """Hold a compiled Keras model and the description of one batch.
+
+    ``input_specs``, ``label_specs``: flat, in the order in which the step takes them. ``input_structure``,
+    ``label_structure``: the structures that the model's call and loss take, with the index of a spec at every
+    leaf; -1 where an output has no loss and so no label. ``vocabularies``: per input how many token ids are
+    legal, 0 where it holds no ids. ``label_kinds``: per label ``float``, ``binary``, ``one_hot`` or
+    ``class``. ``label_classes``: number of classes (0 where it does not apply).
+    ``notes``: every default that was taken, in words. ``jit_compiled``: the user compiled it for XLA.
+    ``own``: the step, where it is not Keras's own. All its tensors are inputs then, and ``model`` may be a
+    ``ModelLike``.
+    """
+
+    model: Any
+    name: str
+    batch_size: int
+    input_specs: tuple[tf.TensorSpec, ...]
+    label_specs: tuple[tf.TensorSpec, ...] = ()
+    input_structure: Any = None
+    label_structure: Any = None
+    vocabularies: tuple[int, ...] = ()
+    label_kinds: tuple[str, ...] = ()
+    label_classes: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+    jit_compiled: bool = False
+    own: OwnStep | None = None
+
+    @property
+    def any_batch(self) -> bool:
+        """Return whether the step can be traced for another batch size."""
+        return self.own is None or self.own.sized
+
+    def pack_inputs(self, tensors: Sequence[tf.Tensor]) -> Any:
+        """Return flat inputs as the model's call takes them."""
+        return _pack(self.input_structure, tensors)
+
+    def pack_labels(self, tensors: Sequence[tf.Tensor]) -> Any:
+        """Return flat labels in the structure of the model's outputs.
+
+        None stands where an output has no loss.
+        """
+        return _pack(self.label_structure, tensors)
+
+    def make_batch(self, seed: int = 0) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """Return random but legal (inputs, labels), flat.
+
+        Token ids are within the vocabulary, class ids within the classes. Ids avoid 0 if they can: it often
+        means padding, and a step without padding is the one to measure. A step that is not Keras's own gets
+        its example, whatever the seed.
+        """
+        if self.own is not None:
+            own = zip(self.own.values, self.input_specs, strict=True)
+            return [_tensor(values, spec) for values, spec in own], []
+        random = np.random.default_rng(seed)
+        inputs = [
+            _tensor(random_input(random, _array(spec), size), spec)
+            for spec, size in zip(self.input_specs, self.vocabularies, strict=True)
+        ]
+        labels = [
+            _tensor(random_label(random, tuple(spec.shape), kind, classes), spec)
+            for spec, kind, classes in zip(
+                self.label_specs, self.label_kinds, self.label_classes, strict=True
+            )
+        ]
+        return inputs, labels
+
+
+def _pack(structure: Any, tensors: Sequence[tf.Tensor]) -> Any:
+    return keras.tree.map_structure(lambda index: None if index < 0 else tensors[index], structure)
+
+
+def tensor_specs(specs: Sequence[ArraySpec]) -> tuple[tf.TensorSpec, ...]:
+    """Return specs of arrays as TensorFlow's."""
+    return tuple(tf.TensorSpec(spec.shape, spec.dtype) for spec in specs)
+
+
+def _array(spec: tf.TensorSpec) -> ArraySpec:
+    return ArraySpec(tuple(spec.shape), spec.dtype.name)
+
+
+def _tensor(values: np.ndarray, spec: tf.TensorSpec) -> tf.Tensor:
+    return tf.cast(tf.constant(values), spec.dtype)

@@ -1,0 +1,347 @@
+"""Load a training step that is not Keras's own, with an example for it.
+
+It is a function of tensors that came with an example of its arguments, or the ``train_step`` that a model
+brings along. Such a model may come with a batch too; if not, one is made that fits its inputs.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from checkmate.backends.tf.models.batch import BatchLayout, flatten_arguments, flatten_data
+from checkmate.backends.tf.models.closures import layers_of
+from checkmate.backends.tf.models.model import LoadedModel, ModelLike, OwnStep, tensor_specs
+from checkmate.errors import CheckmateError, DynamicShapeError, JitCompiledError, TraceError, UsageError
+from checkmate.models.arrays import ArraySpec
+from checkmate.models.error_text import first_line, reason
+from checkmate.models.inputs import Inputs, build_subclassed, describe_inputs
+from checkmate.models.keras_graph import inputs_of
+from checkmate.models.labels import Labels, describe_labels
+from checkmate.models.user_code import FromCode, require_no_options
+from checkmate.request import ModelRequest, Target
+
+_UNBOUND = re.compile(r"Binding inputs to tf.function failed due to `(.+?)`")
+_NO_LABELS = Labels((), (), (), None)
+
+
+def has_own_step(model: Any) -> bool:
+    """Return whether ``model`` brings a ``train_step`` of its own along."""
+    return getattr(model.train_step, "__func__", None) is not keras.Model.train_step
+
+
+def as_function(step: Any) -> Any:
+    """Return ``step`` as a ``tf.function``, which it may be already.
+
+    A method of an object that is one has this type too.
+    """
+    return step if isinstance(step, tf.types.experimental.PolymorphicFunction) else tf.function(step)
+
+
+def is_own_step(found: FromCode) -> bool:
+    """Return whether what was found has a step that is not Keras's own.
+
+    A model that came with a batch counts too: its ``train_step`` is traced as it is, on that batch.
+    """
+    return found.has_example or has_own_step(found.subject)
+
+
+def load_own_step(found: FromCode, request: ModelRequest, notes: list[str]) -> LoadedModel:
+    """Return the step that was found, ready to be traced.
+
+    Raises:
+        UsageError: the model is not compiled or runs eagerly, an option does not fit, or a batch size was
+            chosen that the example has not.
+        TraceError: no batch was given, and none that was tried fits; or the example holds no tensors.
+        DynamicShapeError: the shape of a batch is not known.
+        JitCompiledError: XLA compiles it.
+    """
+    with naming(request.model):
+        if isinstance(found.subject, keras.Model):
+            return _load_train_step(found, request, notes)
+        return _load_function(found, request, notes)
+
+
+@contextmanager
+def naming(spec: str) -> Iterator[None]:
+    """Let errors of tracing a step say where it comes from.
+
+    Raises:
+        CheckmateError: the same, with ``spec`` in its sentence.
+    """
+    try:
+        yield
+    except (TraceError, JitCompiledError) as error:
+        if spec in str(error):
+            raise
+        raise type(error)(f"{spec}: {error}", hint=error.hint, details=error.details) from error
+
+
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """Turn errors of tracing the step ``name`` into a ``TraceError``.
+
+    Raises:
+        TraceError: with what TensorFlow or the step said.
+    """
+    try:
+        yield
+    except CheckmateError:
+        raise
+    except Exception as error:  # the step is the user's code, which may raise what it likes
+        raise TraceError(
+            f"the training step of {name!r} could not be traced: {first_line(error)}",
+            hint="run one step without checkmate first",
+        ) from error
+
+
+def _load_function(found: FromCode, request: ModelRequest, notes: list[str]) -> LoadedModel:
+    require_no_options(request)
+    example = found.example if isinstance(found.example, tuple) else (found.example,)
+    layout, tensors = flatten_arguments((_with_values(example), {}))
+    layout.require_plannable()
+    if not tensors:
+        raise TraceError(
+            f"the example of {request.model} holds no tensors",
+            hint="give what the step is called with: tensors, arrays or tf.TensorSpec(shape, dtype)",
+        )
+    subject = ModelLike(_short(request), layers_of(found.subject))  # a trace hides what a method belongs to
+    function = as_function(found.subject)
+    with explained(request.model):
+        # It may make variables. Made inside another trace, they would put it all in a branch.
+        arguments, named = layout.pack(layout.specs)
+        try:
+            function.get_concrete_function(*arguments, **named)
+        except TypeError as error:
+            if (why := _UNBOUND.search(str(error))) is None:
+                raise
+            raise TraceError(
+                f"the example of {request.model} does not fit its step: {why[1]}",
+                hint="give a tuple of the step's arguments, in their order",
+            ) from error
+
+    def call(*flat: tf.Tensor) -> Any:
+        arguments, named = layout.pack(flat)
+        return function(*arguments, **named)
+
+    parameters = _parameters(function)
+
+    def name(path: tuple[Any, ...]) -> tuple[Any, ...]:
+        where, first, *rest = path
+        if where == 0:  # an argument without a keyword
+            first = parameters[first] if first < len(parameters) else f"input_{first}"
+        return first, *rest
+
+    own = OwnStep(request.model, layout, call, layout.names(name), _copies(tensors), found.sized)
+    return _loaded(subject, own, request, [*notes, *_example_notes(found, request, layout)])
+
+
+def _parameters(function: Any) -> list[str]:
+    """Return the names of a ``tf.function``'s arguments; none if not known."""
+    try:
+        found = list(inspect.signature(function.python_function).parameters.values())
+    except (TypeError, ValueError):
+        return []
+    return [one.name for one in found if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+
+
+def _load_train_step(found: FromCode, request: ModelRequest, notes: list[str]) -> LoadedModel:
+    model = found.subject
+    _require_compiled(model, request)
+    require_no_options(request, shape=found.has_example)
+    if found.has_example:
+        own = _train_step(model, request, _with_values(found.example), sized=found.sized)
+        return _loaded(model, own, request, [*notes, *_example_notes(found, request, own.layout)])
+    own, how = _fitting(model, request)
+    return _loaded(model, own, request, [*notes, *how])
+
+
+def _fitting(model: Any, request: ModelRequest) -> tuple[OwnStep, list[str]]:
+    """Return the step with the first batch that it takes, and notes.
+
+    Raises:
+        TraceError: it takes none.
+    """
+    failed: list[BaseException] = []
+    for data, notes in _likely_batches(model, request):
+        own = _train_step(model, request, data, sized=True)
+        try:
+            tf.function(own.call, autograph=False).get_concrete_function(*own.layout.specs)
+        except Exception as error:  # the step is the user's code, which may raise what it likes
+            failed.append(error)
+            continue
+        return own, notes
+    why = reason(failed[0]).split(". ")[0]
+    raise TraceError(
+        f"the train_step of {request.model} takes no batch that was tried: {why}",
+        hint="return the model with a batch for it, as fit hands it to train_step: (model, batch)",
+    ) from failed[0]
+
+
+def _likely_batches(model: Any, request: ModelRequest) -> Iterator[tuple[Any, list[str]]]:
+    """Yield batches that ``model`` may be trained on, each with notes.
+
+    With labels, if it has outputs and a loss for them; then the inputs alone.
+    """
+    inputs, where = _inputs(model, request)
+    labels = _labels(model, inputs, request.batch_size)
+    for wanted in (labels, _NO_LABELS) if labels.specs else (_NO_LABELS,):
+        plain = LoadedModel(
+            model, model.name, request.batch_size, tensor_specs(inputs.specs), tensor_specs(wanted.specs),
+            inputs.structure,
+            wanted.structure, inputs.vocabularies, wanted.kinds, wanted.classes, (),
+        )  # fmt: skip
+        x, y = plain.make_batch()
+        data = plain.pack_inputs(x)
+        if wanted.specs:
+            data = data, plain.pack_labels(y)
+        what = " and ".join(f"{spec.dtype} of {_show(spec)}" for spec in (*inputs.specs, *wanted.specs))
+        yield data, [*inputs.notes, *wanted.notes, f"its train_step is given {what}{where}"]
+
+
+def _inputs(model: Any, request: ModelRequest) -> tuple[Inputs, str]:
+    """Return what ``model`` reads, and by what that is known, in words.
+
+    Of a model that is never called itself, it is the largest input of the models in it.
+    """
+    try:
+        return describe_inputs(model, request), ""
+    except DynamicShapeError as error:
+        parts = [layer for layer in model.layers if isinstance(layer, keras.Model) and inputs_of(layer)]
+        if request.input_shape is not None or inputs_of(model) or not parts:
+            raise DynamicShapeError(
+                str(error), hint=f"{error.hint}; or return the model with a batch for it: (model, batch)"
+            ) from error
+    described = [(describe_inputs(part, request), part.name) for part in parts]
+    found, name = max(described, key=lambda each: sum(math.prod(spec.shape) for spec in each[0].specs))
+    return found, f", as its part {name!r} takes it"
+
+
+def _labels(model: Any, inputs: Inputs, batch_size: int) -> Labels:
+    """Return the labels that the compiled loss takes; none where not known."""
+    if getattr(model, "loss", None) is None:
+        return _NO_LABELS
+    try:
+        outputs = model.output if inputs_of(model) else build_subclassed(model, inputs)
+    except TraceError:  # it is never called as a whole
+        return _NO_LABELS
+    return describe_labels(model, outputs, batch_size)
+
+
+def _train_step(model: Any, request: ModelRequest, data: Any, *, sized: bool) -> OwnStep:
+    layout, tensors = flatten_data(data)
+    layout.require_plannable()
+
+    def call(*flat: tf.Tensor) -> Any:
+        return model.train_step(layout.pack(flat))
+
+    names = layout.names(lambda path: ("data", *path))
+    return OwnStep(request.model, layout, call, names, _copies(tensors), sized)
+
+
+def _loaded(subject: Any, own: OwnStep, request: ModelRequest, notes: list[str]) -> LoadedModel:
+    if own.sized and request.batch_size != own.layout.batch_size:
+        raise UsageError(
+            f"{request.model} was asked for a batch of {request.batch_size}, and returns an example whose "
+            f"first dimension is {own.layout.batch_size}",
+            hint="let the first tensor of the example have batch_size as its first dimension; a step that "
+            "joins views of a batch can take each as an argument",
+        )
+    if request.batch_chosen and request.batch_size != own.layout.batch_size:
+        function = _short(request)
+        raise UsageError(
+            f"{request.model} returns an example of {own.layout.batch_size}, "
+            f"so its step has no batch of {request.batch_size}",
+            hint=f"leave the batch size out, or let {function} take it: def {function}(batch_size), "
+            "and make the example of that size",
+        )
+    return LoadedModel(
+        model=subject,
+        name=_short(request),
+        batch_size=own.layout.batch_size,
+        input_specs=own.layout.specs,
+        notes=tuple(notes),
+        own=own,
+    )
+
+
+def _example_notes(found: FromCode, request: ModelRequest, layout: BatchLayout) -> list[str]:
+    said = f"the batch is the example that {request.model} returns: {layout.batch_size} examples"
+    notes = [] if found.sized else [said]
+    if any(_is_spec(leaf) for leaf in keras.tree.flatten(found.example)):
+        notes.append("where the example gives shapes alone, numbers are random in [0, 1), integers are 0")
+    return notes
+
+
+def _require_compiled(model: Any, request: ModelRequest) -> None:
+    if not getattr(model, "compiled", False):
+        raise UsageError(
+            f"the model of {request.model} is not compiled, so it has no training step to trace",
+            hint="call its compile(...) before it is returned",
+        )
+    if model.run_eagerly:
+        raise UsageError(
+            f"the model of {request.model} runs eagerly, and only a traced step can be scheduled",
+            hint="compile it with run_eagerly=False",
+        )
+    on_cpu = all(device.device_type == "CPU" for device in tf.config.list_physical_devices())
+    if (
+        model.jit_compile and on_cpu and request.target != Target.EXECUTOR
+    ):  # elsewhere it may be Keras's own choice
+        raise JitCompiledError(
+            f"the model of {request.model} is compiled with jit_compile=True, "
+            "and its own train_step is scheduled for XLA by checkmate.rematerialize alone",
+            hint="add --target executor to schedule it for TensorFlow's executor",
+        )
+
+
+def _with_values(example: Any) -> Any:
+    """Return ``example`` with arrays where it gives shapes alone.
+
+    Raises:
+        DynamicShapeError: a shape is open.
+    """
+    random = np.random.default_rng(0)
+
+    def leaf(found: Any) -> Any:
+        if not _is_spec(found):
+            return found
+        shape = tf.TensorShape(found if isinstance(found, tf.TensorShape) else found.shape)
+        if not shape.is_fully_defined():
+            raise DynamicShapeError(
+                f"the example has a tensor of shape {shape}, so its size is not known before it runs",
+                hint="give whole shapes, batch included",
+            )
+        dtype = tf.as_dtype(getattr(found, "dtype", tf.float32))
+        if not (dtype.is_floating or dtype.is_integer or dtype.is_bool or dtype.is_complex):
+            raise TraceError(
+                f"the example has a tensor of {dtype.name}, for which no values can be made",
+                hint="give a tensor or an array with values; feed token ids in place of text",
+            )
+        return tf.cast(random.random(shape.as_list(), dtype=np.float32), dtype)
+
+    return keras.tree.map_structure(leaf, example)
+
+
+def _is_spec(leaf: Any) -> bool:
+    return isinstance(leaf, (tf.TensorSpec, tf.TensorShape, keras.KerasTensor))
+
+
+def _copies(tensors: list[tf.Tensor]) -> tuple[np.ndarray, ...]:
+    return tuple(np.array(tensor.numpy()) for tensor in tensors)
+
+
+def _short(request: ModelRequest) -> str:
+    return request.model.rpartition(":")[2]
+
+
+def _show(spec: ArraySpec) -> str:
+    return "×".join(map(str, tuple(spec.shape))) or "a number"

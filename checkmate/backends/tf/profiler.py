@@ -1,0 +1,206 @@
+"""Read what TensorFlow's profiler saw of one step: op times, allocations.
+
+The format of the trace and its parser ship inside TensorFlow (``xplane.proto``). An allocation event carries
+the bytes that an op asked for (*requested*) and the bytes of the chunk it got (*allocated*).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+from checkmate.backends.tf import private
+
+# TensorFlow's names: the plain allocator, oneDNN's, and the one that TF_CPU_ALLOCATOR_USE_BFC chooses.
+_CPU_ALLOCATORS = frozenset({"cpu", "mklcpu", "bfc_cpu_allocator_for_gpu"})
+# The allocator of the GPU in use; each process sees one GPU. gpu_host_bfc hands out the host's memory.
+_GPU_ALLOCATORS = frozenset({"GPU_0_bfc"})
+_SIGNS = {"MemoryAllocation": 1, "MemoryDeallocation": -1}
+_NUMBERS = frozenset({"requested_bytes", "allocation_bytes", "bytes_allocated", "addr"})
+_TEXTS = frozenset({"allocator_name", "tf_op", "region_type"})
+# Lines that sum kernels up; the kernels themselves are in one line per stream.
+_SUMMARIES = frozenset(
+    {
+        "Steps",
+        "TensorFlow Ops",
+        "TensorFlow Name Scope",
+        "Framework Ops",
+        "Framework Name Scope",
+        "XLA Modules",
+        "XLA Ops",
+        "Source code",
+    }
+)
+
+
+@dataclass(frozen=True)
+class MemoryEvent:
+    """Hold one allocation (positive) or release (negative) at ``time_ps``.
+
+    ``in_use``: the allocator's own total after it. ``op``: the emitted op that asked (empty for a release).
+    ``temporary``: the op asked for scratch memory, not for an output.
+    """
+
+    time_ps: int
+    requested_bytes: int
+    allocated_bytes: int
+    in_use: int
+    op: str
+    address: int = 0
+    temporary: bool = False
+
+
+@dataclass(frozen=True)
+class OpRun:
+    """Hold one execution of the op ``name`` of type ``type``.
+
+    Its times are picoseconds on the trace's clock.
+    """
+
+    name: str
+    start_ps: int
+    end_ps: int
+    type: str = ""
+
+
+@dataclass(frozen=True)
+class StepTrace:
+    """Hold what ran in a step, and its memory events.
+
+    ``runs``: every op that ran, ordered by start. ``memory``: events of the device's allocator, ordered by
+    time.
+    """
+
+    runs: tuple[OpRun, ...]
+    memory: tuple[MemoryEvent, ...]
+
+    @property
+    def seconds_by_op(self) -> Mapping[str, float]:
+        """Return how many seconds each emitted op ran, by its name."""
+        found: dict[str, float] = {}
+        for run in self.runs:
+            found[run.name] = found.get(run.name, 0.0) + (run.end_ps - run.start_ps) * 1e-12
+        return found
+
+    @property
+    def requested_peak(self) -> int:
+        """Return the most bytes that the step had requested at once.
+
+        Bytes held before the step do not count.
+        """
+        total = peak = 0
+        for event in self.memory:
+            total += event.requested_bytes
+            peak = max(peak, total)
+        return peak
+
+
+def trace_run(run: Callable[[], object], *, device: str) -> StepTrace:
+    """Profile one call of ``run``. ``device``: ``cpu`` or ``gpu``: whose allocator and kernels are wanted."""
+    # Without options: the defaults are what is wanted, and TensorFlow warns of each number that is given.
+    with tempfile.TemporaryDirectory(prefix="checkmate-trace-") as folder:
+        with private.without_notes():
+            tf.profiler.experimental.start(folder)
+            try:
+                result = run()
+                del result
+            finally:
+                tf.profiler.experimental.stop()
+        space = xplane_pb2.XSpace()
+        for path in Path(folder).rglob("*.xplane.pb"):
+            space.MergeFromString(path.read_bytes())
+    return read_trace(space, device)
+
+
+def read_trace(space: Any, device: str) -> StepTrace:
+    """Return what ``space``, an ``XSpace``, holds about the device. ``device``: ``cpu`` or ``gpu``."""
+    return StepTrace(_runs(space, device), _memory(space, device))
+
+
+def _runs(space: Any, device: str) -> tuple[OpRun, ...]:
+    found: list[OpRun] = []
+    for plane in space.planes:
+        on_gpu = plane.name.startswith("/device:GPU")
+        if on_gpu != (device == "gpu") or not (on_gpu or plane.name.startswith("/host:CPU")):
+            continue
+        names = {key: entry.name for key, entry in plane.event_metadata.items()}
+        stats = _names_of_stats(plane)
+        for line in plane.lines:
+            for event in () if line.name in _SUMMARIES else line.events:
+                label = _stats(stats, event).get("tf_op") if on_gpu else names[event.metadata_id]
+                name, separator, kind = str(label or "").rpartition(":")
+                if separator and not name.endswith(":"):
+                    start = line.timestamp_ns * 1000 + event.offset_ps
+                    found.append(OpRun(name, start, start + event.duration_ps, kind))
+    return tuple(sorted(found, key=lambda run: run.start_ps))
+
+
+def _memory(space: Any, device: str) -> tuple[MemoryEvent, ...]:
+    events: list[MemoryEvent] = []
+    allocators = _GPU_ALLOCATORS if device == "gpu" else _CPU_ALLOCATORS
+    for plane in space.planes:
+        signs = {
+            key: _SIGNS[entry.name] for key, entry in plane.event_metadata.items() if entry.name in _SIGNS
+        }
+        names = _names_of_stats(plane) if signs else {}
+        wanted = {key: name for key, name in names.items() if name in _NUMBERS or name in _TEXTS}
+        for line in plane.lines if signs else ():
+            for event in line.events:
+                sign = signs.get(event.metadata_id)
+                if sign is None:
+                    continue
+                stats = _facts(names, wanted, event)
+                if stats.get("allocator_name") not in allocators:
+                    continue
+                events.append(
+                    MemoryEvent(
+                        time_ps=line.timestamp_ns * 1000 + event.offset_ps,
+                        requested_bytes=sign * int(stats.get("requested_bytes", 0)),
+                        allocated_bytes=sign * int(stats.get("allocation_bytes", 0)),
+                        in_use=int(stats.get("bytes_allocated", 0)),
+                        op=str(stats.get("tf_op", "")),
+                        address=int(stats.get("addr", 0)),
+                        temporary=stats.get("region_type") == "temp",
+                    )
+                )
+    # The allocator's lock orders the events. At equal times releases come first: chunks are reused after
+    # that.
+    return tuple(sorted(events, key=lambda event: (event.time_ps, event.requested_bytes)))
+
+
+def _names_of_stats(plane: Any) -> dict[int, str]:
+    return {key: entry.name for key, entry in plane.stat_metadata.items()}
+
+
+def _facts(names: Mapping[int, str], wanted: Mapping[int, str], event: Any) -> dict[str, Any]:
+    """Return the wanted facts of a memory event.
+
+    A step has ten thousands of events, each with a dozen facts.
+    """
+    found: dict[str, Any] = {}
+    for stat in event.stats:
+        name = wanted.get(stat.metadata_id)
+        if name is None:
+            continue
+        if name in _NUMBERS:
+            found[name] = stat.int64_value or stat.uint64_value
+        else:
+            found[name] = stat.str_value or names.get(stat.ref_value, "")
+    return found
+
+
+def _stats(names: Mapping[int, str], event: Any) -> dict[str, Any]:
+    return {names.get(stat.metadata_id, ""): _value(names, stat) for stat in event.stats}
+
+
+def _value(names: Mapping[int, str], stat: Any) -> Any:
+    kind = stat.WhichOneof("value")
+    if kind == "ref_value":
+        return names.get(stat.ref_value, "")
+    return getattr(stat, kind) if kind else 0

@@ -1,0 +1,396 @@
+"""Find the buffers behind tensors, the kinds of ops, and dependencies.
+
+A tensor is named by a *key* ``(op, output)`` with the index of the op in the trace. The *root* of a tensor is
+the key of the heavy output whose buffer it shares. It is None where the step owns no such buffer (parameters,
+constants, light tensors).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import tensorflow as tf
+
+from checkmate.backends.tf import private
+from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.trace import sizes
+from checkmate.backends.tf.trace.loops import inside, tensor_lists
+from checkmate.backends.tf.trace.loops.trips import is_loop
+from checkmate.backends.tf.trace.op_kinds import (
+    FIXED_TYPES,
+    LIGHT_BYTES,
+    SHAPE_TYPES,
+    OpKind,
+    is_view,
+    keeps_argmax,
+    source,
+    takes_over_inputs,
+)
+from checkmate.backends.tf.trace.over_variables import OverVariable, over_variables
+from checkmate.backends.tf.trace.placement import in_host_memory
+from checkmate.backends.tf.trace.trace import TracedStep
+from checkmate.ir.graph import Phase
+
+Key = tuple[int, int]
+ARGMAX = 1_000  # output number of the positions that a max pooling keeps for its gradient; they are no tensor
+TOKEN = 2_000  # output number of "this op has run": zero bytes, an order where no tensor gives one
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """Hold what the scheduler needs to know about a traced step.
+
+    ``kernels``: whose use of memory this is. ``kinds``: one per op. ``bytes_of``: bytes in the device's
+    memory of every heavy output, by key (``ARGMAX`` keys included).
+    ``scratch``: heavy op → bytes that it holds only while it runs.
+    ``given``: list or state that a loop returns → the one it was given that dies into it
+    (``checkmate.backends.tf.trace.loops.tensor_lists.LoopList``).
+    ``in_variables``: the updates that are computed in their variable's memory; what their ops return takes no
+    bytes. ``plain_bytes``: the bytes that it takes in the plain step, which gives the variable a new buffer.
+    """
+
+    traced: TracedStep
+    index: dict[str, int]
+    kinds: tuple[OpKind, ...]
+    bytes_of: dict[Key, int]
+    roots: dict[Key, Key | None]
+    scratch: dict[int, int]
+    kernels: Kernels
+    given: dict[Key, Key]
+    in_variables: tuple[OverVariable, ...]
+    plain_bytes: Mapping[Key, int]
+
+    def takes_over(self, op: int) -> bool:
+        """Return whether ``op`` writes its output over an input that dies with it.
+
+        The input has the same size as the output.
+        """
+        return takes_over_inputs(self.ops[op], self.kernels)
+
+    @property
+    def ops(self) -> tuple[tf.Operation, ...]:
+        return self.traced.ops
+
+    @cached_property
+    def heavy(self) -> tuple[int, ...]:
+        """Return the indices of the heavy ops, in order."""
+        return tuple(i for i, kind in enumerate(self.kinds) if kind is OpKind.HEAVY)
+
+    def key(self, tensor: tf.Tensor) -> Key:
+        return self.index[tensor.op.name], tensor.value_index
+
+    def source(self, tensor: tf.Tensor) -> tf.Tensor:
+        """Return ``tensor``, or the tensor behind plain identities.
+
+        Keras passes all gradients through one ``IdentityN``. Taken literally it would hold every gradient
+        until the last.
+        """
+        return source(tensor)
+
+    def root(self, tensor: tf.Tensor) -> Key | None:
+        """Return the heavy output whose buffer ``tensor`` shares."""
+        return self.roots[self.key(source(tensor))]
+
+    def direct_inputs(self, op: int) -> list[Key]:
+        """Return the heavy outputs that ``op`` reads itself, each once, in order.
+
+        A view counts as the tensor behind it.
+        """
+        keys = [root for tensor in self.ops[op].inputs if (root := self.root(tensor)) is not None]
+        if self.ops[op].type == "MaxPoolGrad":
+            pooled = self.root(self.ops[op].inputs[1])
+            if pooled is not None and (pooled[0], ARGMAX) in self.bytes_of:
+                keys.append((pooled[0], ARGMAX))
+        return list(dict.fromkeys(keys))
+
+    @cached_property
+    def through_light(self) -> tuple[frozenset[Key], ...]:
+        """Return per op the heavy outputs that it needs indirectly.
+
+        It needs them through light ops, the shape inputs of views, or control inputs.
+        """
+        needs: list[frozenset[Key]] = []
+        for i, op in enumerate(self.ops):
+            found: set[Key] = set()
+            for tensor in () if self.kinds[i] is OpKind.FIXED else op.inputs:
+                producer = self.index[source(tensor).op.name]
+                if self.kinds[producer] is not OpKind.HEAVY:
+                    found |= needs[producer]
+                if self.kinds[i] is OpKind.LIGHT and (root := self.root(tensor)) is not None:
+                    found.add(root)
+            for control in op.control_inputs:
+                producer = self.index[control.name]
+                if self.kinds[producer] is OpKind.HEAVY:
+                    found.add((producer, TOKEN))
+                else:
+                    found |= needs[producer]
+            needs.append(frozenset(found))
+        return tuple(needs)
+
+    def inputs(self, op: int) -> list[Key]:
+        """Return every heavy output that heavy ``op`` needs, direct ones first."""
+        direct = self.direct_inputs(op)
+        return direct + sorted(
+            (self.through_light[op] | self.update_after.get(op, frozenset())) - set(direct)
+        )
+
+    @cached_property
+    def update_after(self) -> dict[int, frozenset[Key]]:
+        """Return per update op the backward ops that must run before it.
+
+        They read a variable that the update overwrites, and are given as ``TOKEN`` keys. TensorFlow only
+        orders the *read* before the write. While the tensor that was read is still in use, the write copies
+        the variable first. With the readers of the backward pass before the update, the update happens in
+        place. Readers that stand behind the update are of another pass; they read what it wrote.
+        """
+        readers = self._readers_of_variables
+        found: dict[int, frozenset[Key]] = {}
+        for op in self.heavy:
+            written = [t.name for t in self.ops[op].inputs if t.dtype == tf.resource]
+            if self.phase(op) is Phase.UPDATE and any(name in readers for name in written):
+                found[op] = frozenset(key for name in written for key in readers.get(name, ()) if key[0] < op)
+        return found
+
+    @cached_property
+    def late_updates(self) -> frozenset[int]:
+        """Return light ops that overwrite a variable a backward op reads.
+
+        They stand in no schedule (``AssignAdd`` of a momentum, say), so ``update_after`` does not order them.
+        Where one ran as soon as it could, before the last reader, TensorFlow would copy the variable.
+        """
+        light = (i for i, kind in enumerate(self.kinds) if kind is OpKind.LIGHT)
+        return frozenset(
+            i
+            for i in light
+            if self.phase(i) is Phase.UPDATE
+            and private.is_stateful(self.ops[i])
+            and self.ops[i].type != "ReadVariableOp"
+            and any(
+                reader < i
+                for tensor in self.ops[i].inputs
+                for reader, _ in self._readers_of_variables.get(tensor.name, ())
+            )
+        )
+
+    @cached_property
+    def _readers_of_variables(self) -> dict[str, set[Key]]:
+        """Map each variable's resource tensor to its backward readers.
+
+        The tensor is given by its name. The readers are backward ops, as ``TOKEN`` keys.
+        """
+        readers: dict[str, set[Key]] = defaultdict(set)
+        for op in self.heavy:
+            if self.phase(op) is Phase.BACKWARD:
+                for name in self.variables_read(op):
+                    readers[name].add((op, TOKEN))
+        return dict(readers)
+
+    def variables_read(self, op: int) -> set[str]:
+        """Return the names of the resources of the variables that ``op`` reads.
+
+        Reads through views and casts of parameters count.
+        """
+        found: set[str] = set()
+        stack = [tensor for tensor in self.ops[op].inputs if self.root(tensor) is None]
+        while stack:
+            producer = stack.pop().op
+            if producer.type == "ReadVariableOp":
+                found.add(producer.inputs[0].name)
+            elif self.kinds[self.index[producer.name]] is not OpKind.HEAVY:
+                stack.extend(producer.inputs)
+        return found
+
+    def outputs(self, op: int) -> Iterator[Key]:
+        """Yield the keys of the buffers that ``op`` allocates."""
+        for number in range(len(self.ops[op].outputs)):
+            yield op, number
+        if (op, ARGMAX) in self.bytes_of:
+            yield op, ARGMAX
+
+    def phase(self, op: int) -> Phase:
+        """Return the part of the step that ``op`` belongs to."""
+        return self.traced.phases[op]
+
+
+def needed_ops(traced: TracedStep) -> set[str]:
+    """Return the names of the ops that an output or a side effect needs.
+
+    The others never run, such as a gradient that nobody asked for.
+    """
+    results = [
+        traced.loss,
+        *traced.predictions,
+        *(t for tensors in traced.gradients.values() for t in tensors),
+    ]
+    stack = [tensor.op for tensor in results]
+    stack += [op for op in traced.ops if private.is_stateful(op) and op.type != "ReadVariableOp"]
+    found: set[str] = set()
+    while stack:
+        op = stack.pop()
+        if op.name not in found:
+            found.add(op.name)
+            stack.extend(source(tensor).op for tensor in op.inputs)
+            stack.extend(op.control_inputs)
+    return found
+
+
+def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
+    """Classify every op of ``traced`` and find the buffers of its tensors.
+
+    ``kernels``: whose use of memory is followed.
+
+    Raises:
+        DynamicShapeError: the size of a tensor is not known.
+    """
+    classifier = _Classifier(traced, kernels)
+    for i in range(len(traced.ops)):
+        classifier.take(i)
+    return classifier.structure()
+
+
+class _Classifier:
+    """Classify the ops of a trace, one by one in its order."""
+
+    def __init__(self, traced: TracedStep, kernels: Kernels) -> None:
+        self._traced, self._kernels = traced, kernels
+        self._index = {op.name: i for i, op in enumerate(traced.ops)}
+        self._needed = needed_ops(traced)
+        needed = (op for op in traced.ops if op.name in self._needed)
+        self._read = {source(tensor).name for op in needed for tensor in op.inputs}
+        self._bounds: dict[str, int] = {}
+        self._kinds: list[OpKind] = []
+        self._bytes: dict[Key, int] = {}
+        self._roots: dict[Key, Key | None] = {}
+        self._given: dict[Key, Key] = {}
+        self._scratch: dict[int, int] = {}
+
+    def take(self, i: int) -> None:
+        """Classify op ``i``; all before it are classified."""
+        op, update = self._traced.ops[i], self._traced.phases[i] is Phase.UPDATE
+        size_of = partial(_tensor_bytes, bounds=self._bounds if update else None)
+        inputs = [(self._index[tensor.op.name], tensor.value_index) for tensor in map(source, op.inputs)]
+        kind = OpKind.DEAD
+        if op.name in self._needed:
+            read = [self._roots[key] for key in inputs]
+            kind = _kind(op, [self._kinds[producer] for producer, _ in inputs], read, self._bytes, size_of)
+        self._kinds.append(kind)
+        if kind is OpKind.HEAVY:
+            self._take_heavy(i, op, [self._roots[key] for key in inputs], size_of)
+            return
+        for number in range(len(op.outputs)):
+            behind = inputs[number if op.type == "IdentityN" else 0] if kind is OpKind.VIEW else None
+            self._roots[i, number] = None if behind is None else self._roots[behind]
+
+    def _take_heavy(
+        self, i: int, op: tf.Operation, read: list[Key | None], size_of: Callable[[tf.Tensor], int]
+    ) -> None:
+        """Note the buffers of heavy op ``i``, which reads the buffers ``read``."""
+        returned = tensor_lists.loop_lists(self._traced.graph, op, self._read)
+        for number, tensor in enumerate(op.outputs):
+            key, loop_list = (i, number), returned.get(number)
+            self._roots[key] = key
+            self._bytes[key] = size_of(tensor) if loop_list is None else loop_list.bytes
+            place = None if loop_list is None else loop_list.given
+            if place is not None and (root := read[place]) is not None:
+                self._given[key] = root
+            if self._kernels is Kernels.CUDA and self._bytes[key] and in_host_memory(tensor):
+                self._bytes[key] = 0
+        self._given |= _given_state(op, i, read, self._read, self._bytes)
+        if keeps_argmax(op, self._kernels):
+            self._bytes[i, ARGMAX] = int(op.outputs[0].shape.num_elements())
+        counted = {n for n, root in enumerate(read) if root is not None and self._bytes[root]}
+        if held := inside.held_bytes(op, self._kernels, returned, counted):
+            self._scratch[i] = held
+
+    def structure(self) -> Structure:
+        """Return what was found; all ops are classified."""
+        found = self._in_variables()
+        plain_bytes = {(i, 0): self._bytes[i, 0] for update in found for i in update.ops}
+        return Structure(
+            self._traced,
+            self._index,
+            tuple(self._kinds),
+            self._bytes | dict.fromkeys(plain_bytes, 0),
+            self._roots,
+            self._scratch,
+            self._kernels,
+            self._given,
+            found,
+            plain_bytes,
+        )
+
+    def _in_variables(self) -> tuple[OverVariable, ...]:
+        """Return the updates that are computed in their variable's memory."""
+        ops, phases = self._traced.ops, self._traced.phases
+        over = {
+            i
+            for i, op in enumerate(ops)
+            if self._kinds[i] is OpKind.HEAVY and takes_over_inputs(op, self._kernels)
+        }
+        updates = over_variables(ops, phases, self._index, self._needed, over)
+        return tuple(update for update in updates if self._bytes[update.ops[-1], 0] >= LIGHT_BYTES)
+
+
+def _tensor_bytes(tensor: tf.Tensor, *, bounds: dict[str, int] | None) -> int:
+    """Return the bytes of a tensor; with ``bounds`` its size may be bounded."""
+    if tensor.dtype == tf.variant:
+        return tensor_lists.list_bytes(tensor)
+    return sizes.tensor_bytes(tensor) if bounds is None else sizes.bounded_bytes(tensor, bounds)
+
+
+def _given_state(
+    op: tf.Operation, index: int, read: list[Key | None], used: Set[str], bytes_of: dict[Key, int]
+) -> dict[Key, Key]:
+    """Return per state that a loop returns the buffer that dies into it.
+
+    It is the state that the loop was given: each iteration replaces it. What the loop hands on as it is takes
+    no bytes, unless it is in use. ``read``: the buffers of the inputs. ``used``: names of the tensors in use.
+    """
+    found: dict[Key, Key] = {}
+    if not is_loop(op):
+        return found
+    unchanged = inside.invariants(op)
+    for number, (tensor, root) in enumerate(zip(op.outputs, read, strict=True)):
+        key = (index, number)
+        if tensor.dtype == tf.variant:
+            continue
+        if number in unchanged and tensor.name not in used:
+            bytes_of[key] = 0
+        elif root is not None and bytes_of[root] == bytes_of[key] and root not in found.values():
+            found[key] = root
+    return found
+
+
+def _kind(
+    op: tf.Operation,
+    sources: list[OpKind],
+    roots: list[Key | None],
+    bytes_of: dict[Key, int],
+    size_of: Callable[[tf.Tensor], int],
+) -> OpKind:
+    if op.type in FIXED_TYPES:
+        return OpKind.FIXED
+    if op.type in SHAPE_TYPES and all(tensor.shape.is_fully_defined() for tensor in op.inputs):
+        return OpKind.FIXED
+    if op.type == "ReadVariableOp":
+        return OpKind.LIGHT
+    if is_view(op):
+        if any(root is not None for root in roots):
+            return OpKind.VIEW
+        return (
+            OpKind.LIGHT
+            if any(kind is not OpKind.FIXED for kind in sources) or op.control_inputs
+            else OpKind.FIXED
+        )
+    if is_loop(op) or inside.is_branch(op):
+        return OpKind.HEAVY
+    big_output = any(size_of(tensor) >= LIGHT_BYTES for tensor in op.outputs)
+    big_input = any(root is not None and bytes_of[root] >= LIGHT_BYTES for root in roots)
+    if private.is_stateful(op) and not big_output and not big_input:
+        return OpKind.LIGHT
+    # A small result of a big parameter (a norm, a penalty) is scheduled too: computing it takes time.
+    big_fixed = any(size_of(tensor) >= LIGHT_BYTES for tensor in op.inputs)
+    return OpKind.HEAVY if big_output or big_input or big_fixed else OpKind.LIGHT

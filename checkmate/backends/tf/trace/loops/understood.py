@@ -1,0 +1,327 @@
+"""Understand a loop and its gradient's loop, so that both can be split.
+
+``tf.while_loop`` hands what its gradient needs to the backward loop in lists: each iteration appends to them,
+and each iteration of the backward loop takes the last element off. What is not known to be so stays whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+import tensorflow as tf
+
+from checkmate.backends.tf import private
+from checkmate.backends.tf.trace.loops.inside import invariants
+from checkmate.backends.tf.trace.loops.trips import constant, is_loop, step_of, value_of, without_identities
+from checkmate.backends.tf.trace.op_kinds import source
+
+_ASKS = frozenset({"TensorListLength", "TensorListElementShape"})
+_ADDS = frozenset({"AddN", "Add", "AddV2"})
+
+
+class Role(Enum):
+    """Say what a loop and its parts do with one of the loop's inputs.
+
+    *Fixed*: the same in each iteration, and in each part. *Appended*: a list that starts empty, in each part,
+    and goes to the same part of the backward loop, where it is *taken*. *Read*: a list made of a tensor, of
+    which iteration *i* reads only element *i*; a part is given its elements. *Written*: a list of which
+    iteration *i* writes only element *i*, and that is read as a whole; a part writes its elements.
+    *Replaced*: a list made of a tensor, like *read*, that is not used afterwards. *Summed*: a list of zeros,
+    like *written*. *State*: all else; it goes from part to part.
+    """
+
+    FIXED = "fixed"
+    APPENDED = "appended"
+    TAKEN = "taken"
+    READ = "read"
+    WRITTEN = "written"
+    REPLACED = "replaced"
+    SUMMED = "summed"
+    STATE = "state"
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """Hold a loop of a traced step with its functions. ``needed``: names of the ops of the step that run."""
+
+    op: tf.Operation
+    body: Any
+    condition: Any
+    needed: frozenset[str]
+
+    @cached_property
+    def fixed(self) -> frozenset[int]:
+        """Return the inputs that are the same in each iteration."""
+        return frozenset(
+            number
+            for number, (given, returned) in enumerate(zip(self.body.inputs, self.body.outputs, strict=True))
+            if without_identities(returned) is given
+        )
+
+    @cached_property
+    def indices(self) -> frozenset[int]:
+        """Return the inputs that count the iterations from 0."""
+        return frozenset(
+            number
+            for number, tensor in enumerate(self.op.inputs)
+            if step_of(self.body, number) == 1 and value_of(tensor) == 0
+        )
+
+    def users(self, number: int) -> list[tf.Operation]:
+        """Return the ops of the body that use input ``number``, but to hand it on."""
+        results = {tensor.op.name for tensor in self.body.outputs}
+        return [
+            op for op in _users(self.body.inputs[number]) if op.name not in results or op.type != "Identity"
+        ]
+
+    def readers(self, number: int) -> list[tuple[tf.Operation, int]]:
+        """Return the ops that read output ``number``, each with the input."""
+        return [found for found in _readers(self.op.outputs[number]) if found[0].name in self.needed]
+
+    def result(self, number: int) -> tf.Operation:
+        """Return the op that makes output ``number`` in the body."""
+        return without_identities(self.body.outputs[number]).op
+
+    def is_place(self, tensor: tf.Tensor, number: int) -> bool:
+        return without_identities(tensor) is self.body.inputs[number]
+
+
+def _users(tensor: tf.Tensor) -> Iterator[tf.Operation]:
+    for op in tensor.consumers():
+        if op.type == "Identity" and op.outputs[0].consumers():
+            yield from _users(op.outputs[0])
+        else:
+            yield op
+
+
+def _readers(tensor: tf.Tensor) -> Iterator[tuple[tf.Operation, int]]:
+    for op in tensor.consumers():
+        if op.type == "Identity" and not op.control_inputs:
+            yield from _readers(op.outputs[0])
+        else:
+            yield from ((op, number) for number, read in enumerate(op.inputs) if read is tensor)
+
+
+def loop_of(op: tf.Operation, needed: frozenset[str]) -> Loop | None:
+    """Return the loop ``op``. None: it is none, or its functions are not known."""
+    if not is_loop(op):
+        return None
+    body, condition = (
+        private.function_body(op.graph, op.node_def.attr[name].func.name) for name in ("body", "cond")
+    )
+    return None if body is None or condition is None else Loop(op, body, condition, needed)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Say how a loop and those of its gradient are split.
+
+    ``roles``: per loop, by the name of its op, one per input. ``taken``: per backward loop and number of an
+    input, the output of the forward loop that it is. ``ends``: the iteration before which each part ends.
+    """
+
+    forward: Loop
+    backward: tuple[Loop, ...]
+    roles: Mapping[str, tuple[Role, ...]]
+    taken: Mapping[tuple[str, int], int]
+    ends: tuple[int, ...]
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """Return the first iteration of each part."""
+        return (0, *self.ends[:-1])
+
+
+def understood(loop: Loop, others: Mapping[str, Loop], trips: int, ends: tuple[int, ...]) -> Split | None:
+    """Return how to split ``loop`` where its iterations end at ``ends``.
+
+    None where the loop or one that takes its lists is not understood. ``others``: the step's loops by the
+    names of their ops. ``trips``: how often its body runs.
+    """
+    if 0 not in loop.indices or ends[-1] != trips:
+        return None
+    appended: dict[int, list[tuple[str, int]]] = {}
+    for number in range(len(loop.op.inputs)):
+        if _is_appended(loop, number):
+            readers = [(op.name, place) for op, place in loop.readers(number)]
+            if any(name not in others or name == loop.op.name for name, _ in readers):
+                return None
+            appended[number] = readers
+    taken = {reader: number for number, readers in appended.items() for reader in readers}
+    backward = tuple(others[name] for name in dict.fromkeys(name for name, _ in taken))
+    if not backward or not all(_undoes(other, loop, taken) for other in backward):
+        return None
+    roles = {loop.op.name: _forward_roles(loop, appended, trips)}
+    for other in backward:
+        roles[other.op.name] = _backward_roles(other, loop, taken, trips)
+    return Split(loop, backward, roles, taken, ends)
+
+
+def _is_appended(loop: Loop, number: int) -> bool:
+    """Return whether each iteration only appends to the list."""
+    op = loop.result(number)
+    return (
+        op.type == "TensorListPushBack"
+        and loop.is_place(op.inputs[0], number)
+        and [user.name for user in loop.users(number)] == [op.name]
+        and source(loop.op.inputs[number]).op.type == "EmptyTensorList"
+        and op.inputs[1].dtype != tf.variant
+    )
+
+
+def _undoes(loop: Loop, forward: Loop, taken: Mapping[tuple[str, int], int]) -> bool:
+    """Return whether ``loop`` undoes ``forward``. It runs as often, and takes all its lists off."""
+    if 0 not in loop.indices or any(_is_appended(loop, number) for number in range(len(loop.op.inputs))):
+        return False
+    less = without_identities(loop.condition.outputs[0]).op
+    if less.type != "Less" or _place(loop.condition, less.inputs[0]) != 0:
+        return False
+    limit = limit_of(loop)
+    if limit is None or limit not in loop.fixed or loop.users(limit):
+        return False
+    count = source(loop.op.inputs[limit])
+    if count.op.name != forward.op.name or count.value_index != 0:
+        return False
+    return all(_is_taken(loop, number) for name, number in taken if name == loop.op.name)
+
+
+def limit_of(loop: Loop) -> int | None:
+    """Return the input with which a backward loop's counter is compared."""
+    return _place(loop.condition, without_identities(loop.condition.outputs[0]).op.inputs[1])
+
+
+def _place(function: Any, tensor: tf.Tensor) -> int | None:
+    found = without_identities(tensor)
+    return next((number for number, place in enumerate(function.inputs) if place is found), None)
+
+
+def _is_taken(loop: Loop, number: int) -> bool:
+    """Return whether each iteration takes one element off the list. Nobody may read the rest."""
+    op = loop.result(number)
+    return (
+        op.type == "TensorListPopBack"
+        and loop.is_place(op.inputs[0], number)
+        and [user.name for user in loop.users(number)] == [op.name]
+        and not loop.readers(number)
+    )
+
+
+def _forward_roles(loop: Loop, appended: Mapping[int, Any], trips: int) -> tuple[Role, ...]:
+    indices = {id(loop.body.inputs[number]) for number in loop.indices}
+
+    def is_index(tensor: tf.Tensor) -> bool:
+        return id(without_identities(tensor)) in indices
+
+    found: list[Role] = []
+    for number, given in enumerate(loop.op.inputs):
+        role = Role.FIXED if number in loop.fixed else Role.STATE
+        if number in appended:
+            role = Role.APPENDED
+        elif given.dtype == tf.variant and role is Role.FIXED:
+            only_read = all(
+                user.type in _ASKS or (user.type == "TensorListGetItem" and is_index(user.inputs[1]))
+                for user in loop.users(number)
+            )
+            if only_read and length_of(given) == trips:
+                role = Role.READ
+        elif given.dtype == tf.variant:
+            op, reserved = loop.result(number), source(given).op
+            if (
+                op.type == "TensorListSetItem"
+                and loop.is_place(op.inputs[0], number)
+                and is_index(op.inputs[1])
+                and [user.name for user in loop.users(number)] == [op.name]
+                and reserved.type == "TensorListReserve"
+                and constant(reserved.inputs[1]) == trips
+                and _is_stacked(loop, number, trips)
+            ):
+                role = Role.WRITTEN
+        found.append(role)
+    return tuple(found)
+
+
+def _backward_roles(
+    loop: Loop, forward: Loop, taken: Mapping[tuple[str, int], int], trips: int
+) -> tuple[Role, ...]:
+    def is_index(tensor: tf.Tensor) -> bool:
+        """Return whether ``tensor`` is the number that the forward iteration had."""
+        popped = without_identities(tensor)
+        if popped.op.type != "TensorListPopBack" or popped.value_index != 1:
+            return False
+        number = _place(loop.body, popped.op.inputs[0])
+        made = taken.get((loop.op.name, -1 if number is None else number))
+        if made is None:
+            return False
+        pushed = without_identities(forward.result(made).inputs[1])
+        return any(pushed is forward.body.inputs[index] for index in forward.indices)
+
+    found: list[Role] = []
+    for number, given in enumerate(loop.op.inputs):
+        role = Role.FIXED if number in loop.fixed else Role.STATE
+        if (loop.op.name, number) in taken:
+            role = Role.TAKEN
+        elif given.dtype == tf.variant and role is Role.STATE:
+            op = loop.result(number)
+            by_index = all(
+                user.type in _ASKS
+                or (user.type in ("TensorListGetItem", "TensorListSetItem") and is_index(user.inputs[1]))
+                for user in loop.users(number)
+                if user.name != op.name or op.type == "TensorListSetItem"
+            )
+            unread = not loop.readers(number)
+            if by_index and op.type == "TensorListSetItem" and loop.is_place(op.inputs[0], number) and unread:
+                role = Role.REPLACED if length_of(given) == trips else Role.STATE
+            elif by_index and _sums(loop, op, number, is_index) and _is_stacked(loop, number, trips):
+                role = Role.SUMMED if zeros_like(given) is not None else Role.STATE
+        found.append(role)
+    return tuple(found)
+
+
+def _sums(loop: Loop, op: tf.Operation, number: int, is_index: Any) -> bool:
+    """Return whether ``op`` adds an element at the iteration's place."""
+    if op.type not in _ADDS or len(op.inputs) != 2 or op.outputs[0].dtype != tf.variant:
+        return False
+    for mine, other in (tuple(op.inputs), tuple(op.inputs)[::-1]):
+        added = without_identities(other).op
+        if loop.is_place(mine, number) and added.type == "TensorListSetItem":
+            empty = without_identities(added.inputs[0]).op.type == "TensorListReserve"
+            return bool(empty and is_index(added.inputs[1]))
+    return False
+
+
+def _is_stacked(loop: Loop, number: int, trips: int) -> bool:
+    """Return whether the list is only read as one tensor of known shape."""
+    return all(
+        op.type == "TensorListStack"
+        and op.outputs[0].shape.is_fully_defined()
+        and op.outputs[0].shape[0] == trips
+        for op, _ in loop.readers(number)
+    )
+
+
+def tensor_of(given: tf.Tensor) -> tf.Tensor | None:
+    """Return the tensor that a list was made of. None: it was not made of one, or its shape is not known."""
+    op = source(given).op
+    known = op.type == "TensorListFromTensor" and op.inputs[0].shape.is_fully_defined()
+    return op.inputs[0] if known else None
+
+
+def length_of(given: tf.Tensor) -> int | None:
+    """Return the length of a list that was made of a tensor; else None."""
+    tensor = tensor_of(given)
+    return None if tensor is None or not tensor.shape.rank else int(tensor.shape[0])
+
+
+def zeros_like(given: tf.Tensor) -> tf.Tensor | None:
+    """Return the tensor whose list the zeros ``given`` are like; else None."""
+    op = source(given).op
+    if op.type != "ZerosLike":
+        return None
+    like = source(op.inputs[0])
+    if like.value_index in invariants(like.op):  # a loop hands the list on
+        like = like.op.inputs[like.value_index]
+    return tensor_of(like)

@@ -1,0 +1,211 @@
+"""Tell the kind of each op of the step, and how it treats memory.
+
+*Fixed* ops own no memory of the step (parameters, constants, inputs). *Views* share the buffer of their
+input. *Light* ops have small outputs and small inputs; they are run once, when first needed, and kept. *Dead*
+ops are needed by nothing and never run. All other ops are *heavy*: they are scheduled.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import tensorflow as tf
+
+from checkmate.backends.tf import private
+from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.trace.replica import exchange_of
+from checkmate.machine.processor import this_processor
+
+LIGHT_BYTES = 16 * 1024  # together such tensors stay under 0.3 % of the peak on the networks measured
+
+
+class OpKind(Enum):
+    """Name what an op is to the scheduler; the module says what each means."""
+
+    FIXED = "fixed"
+    VIEW = "view"
+    LIGHT = "light"
+    HEAVY = "heavy"
+    DEAD = "dead"
+
+
+FIXED_TYPES = frozenset({"Placeholder", "Const", "PlaceholderWithDefault"})
+VIEW_TYPES = frozenset(
+    {
+        "Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "PreventGradient",
+        "CheckNumerics", "Bitcast",
+    }
+)  # fmt: skip
+SHAPE_TYPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
+
+_UNARY = frozenset(
+    {
+        "Relu", "Relu6", "Elu", "Selu", "LeakyRelu", "Sigmoid", "Tanh", "Softplus", "Softsign", "Exp", "Log",
+        "Log1p", "Sqrt", "Rsqrt", "Square", "Neg", "Abs", "Sign", "Erf", "Erfc", "Expm1", "Reciprocal", "Inv",
+        "Floor", "Ceil", "Round", "Sin", "Cos", "LogicalNot", "OnesLike", "Softmax", "LogSoftmax",
+    }
+)  # fmt: skip
+_BINARY = frozenset(
+    {
+        "Add", "AddV2", "Sub", "Mul", "RealDiv", "Div", "DivNoNan", "MulNoNan", "Maximum", "Minimum", "Pow",
+        "SquaredDifference", "FloorDiv", "FloorMod", "BiasAdd", "ReluGrad", "Relu6Grad", "EluGrad",
+        "SeluGrad", "LeakyReluGrad", "SigmoidGrad", "TanhGrad", "RsqrtGrad", "SqrtGrad", "SoftplusGrad",
+        "SoftsignGrad", "ReciprocalGrad", "InvGrad", "LogicalAnd", "LogicalOr", "Xdivy", "Xlogy",
+        "BitwiseAnd", "BitwiseOr", "BitwiseXor",
+    }
+)  # fmt: skip
+_SELECT = frozenset({"Select", "SelectV2"})
+ELEMENTWISE_TYPES = _UNARY | _BINARY | _SELECT | {"AddN", "Cast", "ZerosLike", "ClipByValue"}
+# Their second output, the gradient, is written over their first input where that dies with them.
+GRADIENT_OVER_LOGITS = frozenset({"SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"})
+RANDOM_TYPES = frozenset(
+    {
+        "StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2",
+        "StatelessRandomUniformIntV2", "RandomUniform", "RandomStandardNormal", "StatelessRandomUniform",
+        "StatelessRandomNormal",
+    }
+)  # fmt: skip
+
+
+def kernels_of(op: tf.Operation, kernels: Kernels) -> Kernels:
+    """Return whose kernel runs ``op`` where the step runs with ``kernels``.
+
+    Most CPUs do not compute in half precision. There oneDNN leaves such ops to Eigen.
+    """
+    in_half = bool(op.outputs) and op.outputs[0].dtype == tf.float16
+    if kernels is Kernels.ONEDNN and in_half and not this_processor().half:
+        return Kernels.EIGEN
+    return kernels
+
+
+def takes_over_inputs(op: tf.Operation, kernels: Kernels) -> bool:
+    """Return whether this op's output is written over an input.
+
+    The input has the same size, and dies with the op.
+    """
+    if op.type == "MaxPoolGrad":
+        return kernels_of(op, kernels) is Kernels.EIGEN
+    if is_cube(op):
+        return False
+    return op.type in _UNARY or op.type in _BINARY or op.type in _SELECT or op.type == "AddN"
+
+
+def is_cube(op: tf.Operation) -> bool:
+    """Return whether ``op`` is a third power, which is computed by products.
+
+    The square comes first, and the input lives on beside it.
+    """
+    if op.type != "Pow" or op.inputs[1].shape.num_elements() != 1:
+        return False
+    exponent = tf.get_static_value(op.inputs[1])
+    return exponent is not None and float(exponent.item()) == 3.0
+
+
+def keeps_argmax(op: tf.Operation, kernels: Kernels) -> bool:
+    """Return whether the kernel keeps a byte per output for the gradient. The max pooling of oneDNN does."""
+    return str(op.type) == "MaxPool" and kernels_of(op, kernels) is Kernels.ONEDNN
+
+
+def source(tensor: tf.Tensor) -> tf.Tensor:
+    """Return ``tensor``, or the tensor behind plain identities."""
+    while tensor.op.type in ("Identity", "IdentityN") and not tensor.op.control_inputs:
+        tensor = tensor.op.inputs[tensor.value_index]
+    return tensor
+
+
+_ALIGNED = 64  # bytes
+REDUCTIONS = frozenset({"Sum", "Mean", "Max", "Min", "Prod"})
+# Their attributes that read an input transposed.
+_MATRIX_PRODUCTS = {"MatMul": ("transpose_a", "transpose_b"), "BatchMatMulV2": ("adj_x", "adj_y")}
+
+
+def is_view(op: tf.Operation) -> bool:
+    """Return whether the outputs of the op share the buffers of its inputs.
+
+    Either they always do, or they do in a copy of the op (``transposed_inputs``).
+    """
+    return (
+        str(op.type) in VIEW_TYPES
+        or _reduces_nothing(op)
+        or _only_transposes_for_products(op)
+        or _takes_aligned_rows(op)
+    )
+
+
+def _reduces_nothing(op: tf.Operation) -> bool:
+    """Return whether ``op`` reduces dimensions of size 1 only, or none.
+
+    Gradients of broadcasts often do. TensorFlow turns such a reduction into a reshape.
+    """
+    if op.type not in REDUCTIONS:
+        return False
+    before, after = op.inputs[0].shape, op.outputs[0].shape
+    known = before.is_fully_defined() and after.is_fully_defined()
+    return bool(known and before.num_elements() == after.num_elements())
+
+
+def _takes_aligned_rows(op: tf.Operation) -> bool:
+    """Return whether ``op`` takes whole rows from an aligned address on.
+
+    TensorFlow then shares the buffer. Other slices are copied.
+    """
+    if op.type != "Slice" or not (op.inputs[0].shape.is_fully_defined() and op.inputs[0].shape.rank):
+        return False
+    begin, rest = tf.get_static_value(op.inputs[1]), op.inputs[0].shape[1:]
+    if begin is None or op.outputs[0].shape[1:] != rest:
+        return False
+    row = (rest.num_elements() or 0) * op.inputs[0].dtype.size
+    return all(row * int(edge) % _ALIGNED == 0 for edge in (begin[0], begin[0] + op.outputs[0].shape[0]))
+
+
+def _only_transposes_for_products(op: tf.Operation) -> bool:
+    """Return whether ``op`` swaps two dimensions for matrix products only.
+
+    They are the last two dimensions, so the products can read the tensor transposed instead. A product of
+    complex numbers would conjugate them too.
+    """
+    if op.type != "Transpose" or not op.outputs[0].consumers() or op.outputs[0].dtype.is_complex:
+        return False
+    order = _permutation(op.inputs[1])
+    if order is None or len(order) < 2:
+        return False
+    swapped = [*range(len(order) - 2), len(order) - 1, len(order) - 2]
+    return order == swapped and all(reader.type in _MATRIX_PRODUCTS for reader in op.outputs[0].consumers())
+
+
+def transposed_inputs(op: tf.Operation) -> dict[int, str]:
+    """Return the inputs that a product can read without their transposition.
+
+    For the number of each there is the attribute of the product to turn over. TensorFlow's own graph
+    rewriting does so, and scheduled steps run without it.
+    """
+    flags = _MATRIX_PRODUCTS.get(str(op.type), ())
+    return {
+        number: flag
+        for number, flag in enumerate(flags)
+        if _only_transposes_for_products(op.inputs[number].op)
+    }
+
+
+def _permutation(tensor: tf.Tensor) -> list[int] | None:
+    if tensor.op.type == "InvertPermutation":
+        inner = _permutation(tensor.op.inputs[0])
+        return None if inner is None else sorted(range(len(inner)), key=inner.__getitem__)
+    value = tf.get_static_value(tensor)
+    return None if value is None else [int(each) for each in value]
+
+
+_RECURRENT = frozenset(
+    {"CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3"}
+)
+
+
+def recomputable(op: tf.Operation) -> bool:
+    """Return whether the op gives the same result again, and no side effect.
+
+    The recurrent kernels of cuDNN are stateful by name. Their only state is what their dropout is drawn from.
+    What replicas exchange once is not exchanged again.
+    """
+    if exchange_of(op):
+        return False
+    return not private.is_stateful(op) or (op.type in _RECURRENT and op.get_attr("dropout") == 0.0)

@@ -1,0 +1,232 @@
+"""Trace the training step with TensorFlow, one op at a time.
+
+The step is the forward pass, the loss, the backward pass and the optimizer's update.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+from checkmate.backends.tf import private
+from checkmate.backends.tf.models.model import LoadedModel
+from checkmate.backends.tf.trace.variables import concrete_step
+from checkmate.errors import TraceError
+from checkmate.ir.graph import Phase
+from checkmate.models.error_text import first_line
+
+
+@dataclass(frozen=True, eq=False)
+class Unplanned:
+    """Hold a step that is not Keras's own, as TensorFlow runs it by itself.
+
+    ``function``: the concrete function; it returns a loss, then all that the step returns. ``names``: of what
+    the step returns, by its place there. ``loss``: the number of the loss among these; None: there is none.
+    """
+
+    function: Any
+    names: tuple[str, ...]
+    loss: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class TracedStep:
+    """Hold one traced training step.
+
+    ``function``: the concrete function (it owns the graph). ``ops``: its ops in a valid execution order, as
+    created where possible. ``phases``: the part of the step that each op belongs to.
+    ``gradients``: variable path → the tensors of its gradient (two for a sparse gradient: values and
+    indices), in the order of the trainable variables. Variables without a gradient are absent.
+    ``held``: the variables, where the function itself does not know them all.
+    ``unplanned``: given for a step that is not Keras's own.
+    ``unsplit``: the function as it was traced, where the loops of this one were rewritten. ``whole_loops``:
+    XLA compiles them, so they are not split.
+    """
+
+    loaded: LoadedModel
+    function: Any
+    ops: tuple[tf.Operation, ...]
+    phases: tuple[Phase, ...]
+    loss: tf.Tensor
+    predictions: tuple[tf.Tensor, ...]
+    gradients: Mapping[str, tuple[tf.Tensor, ...]]
+    held: tuple[Any, ...] | None = None
+    unplanned: Unplanned | None = None
+    unsplit: Any = None
+    whole_loops: bool = False
+
+    @property
+    def graph(self) -> Any:
+        """Return the TensorFlow graph that the ops are in."""
+        return self.function.graph
+
+    @property
+    def as_traced(self) -> Any:
+        """Return the concrete function with the loops that the user wrote."""
+        return self.unsplit or self.function
+
+    @property
+    def variables(self) -> tuple[tf.Variable, ...]:
+        """Return every variable that the step reads or writes.
+
+        These are weights, optimizer slots, moving averages and random seeds.
+        """
+        return tuple(self.function.variables) if self.held is None else self.held
+
+
+StepOutputs = tuple[tf.Tensor, list[tf.Tensor], list[list[tf.Tensor]]]
+
+
+def step_function(
+    loaded: LoadedModel, *, note: Callable[[str], None] | None = None
+) -> Callable[..., StepOutputs]:
+    """Return the plain training step of ``loaded`` as a Python function.
+
+    The function takes flat inputs and labels. It does what ``keras.Model.train_step`` does for the weights
+    (the loss with the model's own additions, loss scaling, gradients, the optimizer's update), without
+    metrics. It returns (loss, predictions, gradients per trainable variable), flat. ``note`` is called with
+    ``loss``, ``backward``, ``update`` and ``end`` where those parts begin.
+    """
+    model, told = loaded.model, note or (lambda name: None)
+
+    def step(*tensors: tf.Tensor) -> StepOutputs:
+        x = loaded.pack_inputs(tensors[: len(loaded.input_specs)])
+        y = loaded.pack_labels(tensors[len(loaded.input_specs) :])
+
+        def loss_of(predictions: Any) -> tf.Tensor:
+            return model.compute_loss(x=x, y=y, y_pred=predictions, training=True)
+
+        loss, predictions, gradients = train_on(model, x, loss_of, told)
+        told("end")
+        return loss, tf.nest.flatten(predictions), gradients
+
+    return step
+
+
+def train_on(
+    model: Any, x: Any, loss_of: Callable[[Any], tf.Tensor], note: Callable[[str], None]
+) -> tuple[tf.Tensor, Any, list[list[tf.Tensor]]]:
+    """Train ``model`` on the inputs ``x``, as ``keras.Model.train_step`` does.
+
+    This is the forward pass, the loss, the backward pass and the update. ``loss_of``: maps the predictions to
+    the loss, with the model's own additions. ``note`` is called with ``loss``, ``backward`` and ``update``
+    where those parts begin; what the caller adds is of the update. Returns the loss, the predictions, and per
+    trainable variable the tensors of its gradient.
+    """
+    with tf.GradientTape() as tape:
+        predictions = model(x, training=True)
+        note("loss")
+        loss = loss_of(predictions)
+        scaled = model.optimizer.scale_loss(loss)
+    note("backward")
+    variables = model.trainable_variables
+    gradients = tape.gradient(scaled, [variable.value for variable in variables])
+    note("update")
+    model.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+    return (
+        loss,
+        predictions,
+        [[] if g is None else tf.nest.flatten(g, expand_composites=True) for g in gradients],
+    )
+
+
+class StepMaker(Protocol):
+    """Make the Python function that is traced; ``step_function`` is one."""
+
+    def __call__(self, loaded: LoadedModel, /, *, note: Callable[[str], None]) -> Callable[..., StepOutputs]:
+        """Return the step of ``loaded``, a function of flat inputs and labels."""
+
+
+def trace_step(
+    loaded: LoadedModel,
+    make: StepMaker = step_function,
+    *,
+    for_xla: bool = False,
+    with_gradients: bool = False,
+) -> TracedStep:
+    """Trace the training step of ``loaded`` for its batch.
+
+    ``for_xla``: XLA is to compile it. ``with_gradients``: the concrete function returns the loss, the
+    predictions and the gradients, so that it can be compared with others; else the loss alone.
+
+    Raises:
+        TraceError: Keras or TensorFlow could not build the step; the message carries their reason.
+    """
+    borders: dict[str, int] = {}
+    outputs: list[StepOutputs] = []
+
+    def note(name: str) -> None:
+        borders[name] = len(tf.compat.v1.get_default_graph().get_operations())
+
+    def traced(*tensors: tf.Tensor) -> Any:
+        outputs[:] = [make(loaded, note=note)(*tensors)]
+        return outputs[0] if with_gradients else outputs[0][0]
+
+    specs = (*loaded.input_specs, *loaded.label_specs)
+    try:
+        concrete, whole_loops = concrete_step(traced, specs, for_xla=for_xla)
+    except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError, tf.errors.OpError) as error:
+        raise TraceError(
+            f"the training step of {loaded.name!r} could not be traced: {first_line(error)}",
+            hint="train one batch with Keras itself first; "
+            "--loss, --input-shape and -b set what the model leaves open",
+        ) from error
+    private.forget_custom_gradients(concrete.graph)
+    loss, predictions, gradients = outputs[0]
+    paths = [variable.path for variable in loaded.model.trainable_variables]
+    # Ops after "end" are TensorFlow's own: identities that make the outputs wait for the assignments.
+    created = concrete.graph.get_operations()[: borders["end"]]
+    order = execution_order(created)
+    return TracedStep(
+        loaded=loaded,
+        function=concrete,
+        ops=tuple(created[i] for i in order),
+        phases=tuple(_phase(i, borders) for i in order),
+        loss=loss,
+        predictions=tuple(predictions),
+        gradients={path: tuple(g) for path, g in zip(paths, gradients, strict=True) if g},
+        whole_loops=whole_loops,
+    )
+
+
+def _phase(index: int, borders: Mapping[str, int]) -> Phase:
+    if index < borders["loss"]:
+        return Phase.FORWARD
+    if index < borders["backward"]:
+        return Phase.LOSS
+    return Phase.BACKWARD if index < borders["update"] else Phase.UPDATE
+
+
+def execution_order(ops: Sequence[tf.Operation]) -> list[int]:
+    """Return the indices of ``ops`` in a valid order, by creation if possible.
+
+    The order of creation is not always valid: the gradient of a loop gives the forward loop new inputs, which
+    are made after it.
+    """
+    index = {op.name: i for i, op in enumerate(ops)}
+    before = [
+        {
+            index[other.name]
+            for other in (*(t.op for t in op.inputs), *op.control_inputs)
+            if other.name in index
+        }
+        for op in ops
+    ]
+    after: list[list[int]] = [[] for _ in ops]
+    for i, sources in enumerate(before):
+        for source in sources:
+            after[source].append(i)
+    waiting = [len(sources) for sources in before]
+    ready = [i for i, count in enumerate(waiting) if count == 0]
+    order: list[int] = []
+    while ready:
+        order.append(i := heapq.heappop(ready))
+        for follower in after[i]:
+            waiting[follower] -= 1
+            if waiting[follower] == 0:
+                heapq.heappush(ready, follower)
+    return order

@@ -1,0 +1,35 @@
+"""Schedule JAX training steps within a memory budget.
+
+``rematerialize`` is a transform, as ``jax.checkpoint`` is one: it takes a step and returns a step. Only this
+package imports JAX, and only where something of it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from checkmate.backends.jax.exporting.export import export
+    from checkmate.backends.jax.exporting.report import JaxExport
+    from checkmate.backends.jax.keras_model import report_of
+    from checkmate.backends.jax.report import JaxReport
+    from checkmate.backends.jax.transform import profile, rematerialize
+
+_HOMES = {
+    "JaxExport": "checkmate.backends.jax.exporting.report",
+    "JaxReport": "checkmate.backends.jax.report",
+    "export": "checkmate.backends.jax.exporting.export",
+    "profile": "checkmate.backends.jax.transform",
+    "rematerialize": "checkmate.backends.jax.transform",
+    "report_of": "checkmate.backends.jax.keras_model",
+}
+
+__all__ = ["JaxExport", "JaxReport", "export", "profile", "rematerialize", "report_of"]
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,128 @@
+"""What a graph holds, and the ends of its budget range.
+
+Here is also what is alive at the peak of its plain step.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from checkmate.ir.graph import Graph
+from checkmate.ir.schedule import Schedule
+from checkmate.ir.timeline import Timeline
+from checkmate.machine.stores.cost_origin import cache_facts, reading_facts
+from checkmate.memory.simulate import simulate
+from checkmate.planning.solving import Minimum, known_minimum
+
+
+@dataclass(frozen=True)
+class AliveAtPeak:
+    """A value in memory at the peak of the plain step.
+
+    ``layer`` is the layer that made it; ``shape`` is None where it is not known.
+    """
+
+    value: str
+    bytes: int
+    layer: str
+    shape: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, eq=False)
+class GraphInfo:
+    """What a graph holds, and what its plain step needs.
+
+    ``timeline`` is the plain step's. There is also the least peak that is known to be reachable. The plain
+    step computes everything once, in the given order.
+    """
+
+    graph: Graph
+    timeline: Timeline
+    minimum: Minimum
+
+    @property
+    def keep_everything_peak_bytes(self) -> int:
+        """Return the plain step's peak in bytes."""
+        return self.timeline.peak_bytes
+
+    @property
+    def peak_op(self) -> str:
+        """Return the name of the op at which the plain step peaks."""
+        return self.graph.ops[self.timeline.peak_step].name
+
+    @cached_property
+    def alive_at_peak(self) -> tuple[AliveAtPeak, ...]:
+        """Return the values in memory at the plain step's peak."""
+        graph = self.graph
+        return tuple(
+            AliveAtPeak(
+                graph.values[buffer.value].name,
+                buffer.bytes,
+                graph.ops[int(graph.producer[buffer.value])].group,
+                graph.values[buffer.value].shape,
+            )
+            for buffer in self.timeline.alive_at(self.timeline.peak_step)
+        )
+
+    @property
+    def alive_at_peak_by_layer(self) -> dict[str, int]:
+        """Return the bytes of each layer at the plain step's peak. The largest comes first."""
+        layers: dict[str, int] = defaultdict(int)
+        for alive in self.alive_at_peak:
+            layers[alive.layer or "(no layer)"] += alive.bytes
+        return dict(sorted(layers.items(), key=lambda item: -item[1]))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``checkmate info --json`` prints. Sizes are in bytes, costs in the graph's unit."""
+        return graph_facts(self.graph, self.timeline) | {
+            "minimum_bound_bytes": self.minimum.bound.bytes,
+            "minimum_bound_op": self.graph.ops[self.minimum.bound.op].name,
+            "minimum_reached_bytes": self.minimum.bytes,
+            "minimum_proved": self.minimum.proved,
+            "peak_op": self.peak_op,
+            "alive_at_peak": [
+                {"value": alive.value, "bytes": alive.bytes, "layer": alive.layer, "shape": alive.shape}
+                for alive in self.alive_at_peak
+            ],
+            "alive_at_peak_by_layer": self.alive_at_peak_by_layer,
+        }
+
+
+def graph_info(graph: Graph) -> GraphInfo:
+    """Simulate the plain step and look for the least peak. The latter takes about ten short solves."""
+    return GraphInfo(graph, _plain(graph), known_minimum(graph))
+
+
+def graph_facts(graph: Graph, timeline: Timeline | None = None) -> dict[str, Any]:
+    """Return facts about the graph, as JSON has them.
+
+    They are counts, the device, where costs come from, and the plain step's peak.
+    """
+    return {
+        "name": graph.name,
+        "ops": graph.n,
+        "values": graph.m,
+        "phases": {
+            phase: sum(op.phase == phase for op in graph.ops)
+            for phase in dict.fromkeys(o.phase for o in graph.ops)
+        },
+        "batch_size": graph.batch_size,
+        "device": None if graph.device is None else {"name": graph.device.name, "kind": graph.device.kind},
+        "target": graph.metadata.get("target"),
+        "cost_unit": graph.cost_unit.value,
+        "cost_origin": graph.cost_origin.value,
+        "cost_cache": dict(cache_facts(graph)),
+        "cost_reading": dict(reading_facts(graph)),
+        "base_cost": graph.base_cost,
+        "fixed_bytes": graph.fixed_bytes,
+        "fixed": dict(graph.fixed),
+        "keep_everything_peak_bytes": (timeline or _plain(graph)).peak_bytes,
+        "fingerprint": graph.fingerprint,
+    }
+
+
+def _plain(graph: Graph) -> Timeline:
+    return simulate(graph, Schedule.plain(graph))

@@ -1,0 +1,314 @@
+"""Solve for a budget or for the least memory, and check the result.
+
+Here is also what a budget means in bytes. No TensorFlow.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from checkmate.arguments import (
+    BudgetLike,
+    GraphLike,
+    ResultLike,
+    graph_of,
+    overhead_of,
+    result_of,
+    step_budget_of,
+)
+from checkmate.ir.graph import Graph
+from checkmate.ir.report import CheckReport
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.check import check
+from checkmate.memory.simulate import simulate
+from checkmate.planning.checks import require_true
+from checkmate.planning.progress_listener import FollowingMemory, UntilSettled
+from checkmate.progress import Cancelled, Report, never
+from checkmate.solvers.bounds import WorkingSet, below_minimum, working_set_bound
+from checkmate.solvers.compile.compilation import compile_first
+from checkmate.solvers.constraints import (
+    ConstrainedListener,
+    ConstrainedMemoryListener,
+    Constraints,
+    constrained,
+    result_for_original,
+    start_for_constrained,
+)
+from checkmate.solvers.listeners import SilentListener
+from checkmate.solvers.once_bound import explain_below_bound, run_once_bound
+from checkmate.solvers.portfolio.least_memory import LeastMemory, require_overhead
+from checkmate.solvers.portfolio.least_memory import least_memory as find_least_memory
+from checkmate.solvers.problem import (
+    Listener,
+    MemoryListener,
+    Problem,
+    SolveOptions,
+)
+from checkmate.solvers.registry import find_solver
+from checkmate.terminal import progress_line
+from checkmate.units import Budget, format_bytes
+
+_PATIENCE_SHARE = 0.25  # of the time limit, to wait for a gain that matters
+_MINIMUM_PRECISION = 0.002  # of the span between the working-set bound and keep-everything
+
+
+@dataclass(frozen=True, eq=False)
+class Minimum:
+    """The least peak known to be reachable, and the proved bound.
+
+    Both are in bytes. No schedule's peak can be below the bound. ``schedule`` reaches ``bytes``, on the graph
+    with its constraints.
+    """
+
+    bytes: int
+    bound: WorkingSet
+    schedule: Schedule
+
+    @property
+    def proved(self) -> bool:
+        """Return whether the reachable peak equals the bound. Then no order of ops has a smaller one."""
+        return self.bytes <= self.bound.bytes
+
+
+def keep_everything_peak(graph: GraphLike) -> int:
+    """Return the plain step's peak in bytes.
+
+    The plain step computes everything once, in order. ``graph`` is a graph, its file or name.
+    """
+    graph = graph_of(graph)
+    return simulate(graph, Schedule.plain(graph)).peak_bytes
+
+
+def solve(
+    graph: Graph,
+    budget_bytes: int,
+    *,
+    solver: str = "auto",
+    options: SolveOptions | None = None,
+    listener: Listener | None = None,
+    constraints: Constraints | None = None,
+) -> SolveResult:
+    """Return the best schedule that ``solver`` finds for a budget.
+
+    Its peak is at most ``budget_bytes``, and it keeps the constraints. A budget below what one op needs is
+    INFEASIBLE at once; the message names that op and its values. Every schedule has passed the independent
+    check. What is proved under constraints says so: they are in the result's assumptions.
+
+    Raises:
+        SolverUnavailableError: the solver is unknown or not installed. SolverCrashedError: its schedule is
+        wrong. UnknownNameError: a constraint names something that the graph does not have.
+    """
+    entry = find_solver(solver)
+    started = time.perf_counter()
+    asked, heard = options or SolveOptions(), listener or SilentListener()
+    limits = _all_constraints(constraints, asked)
+    limited = constrained(graph, limits)
+    own = working_set_bound(graph)
+    if budget_bytes < own.bytes:
+        return _infeasible(graph, budget_bytes, solver, own, str(below_minimum(graph, budget_bytes)), started)
+    held = run_once_bound(limited)
+    if budget_bytes < held.bytes:
+        sentence = explain_below_bound(limited, budget_bytes, held)
+        result = _infeasible(graph, budget_bytes, solver, held, sentence, started)
+        return result_for_original(graph, limited, limits, result)
+    if not limits.is_empty:
+        asked = replace(asked, start=start_for_constrained(graph, limited, asked.start))
+        heard = ConstrainedListener(heard, limits)
+    result = entry.load().solve(Problem(limited, budget_bytes), asked, heard)
+    result = result_for_original(graph, limited, limits, result)
+    require_true(graph, result, budget_bytes)
+    return result
+
+
+def least_memory(
+    graph: GraphLike,
+    *,
+    max_overhead: str | float | None = None,
+    options: SolveOptions | None = None,
+    listener: MemoryListener | None = None,
+    constraints: Constraints | None = None,
+    report: Report | None = None,
+    quiet: bool = False,
+    cancelled: Cancelled = never,
+) -> LeastMemory:
+    """Return the least memory in which ``graph`` runs at a limited cost.
+
+    It works like the command ``checkmate solve --max-overhead``. The cost is at most ``1 + max_overhead``
+    times that of computing everything once. ``max_overhead`` is a fraction (0.05) or a text (``"5%"``); None
+    allows any cost. Both the schedule and the proof improve until the options' time limit, or until they
+    meet; ``gap`` is that of the memory. Other arguments are as for ``solve``.
+
+    Raises:
+        UsageError: ``max_overhead`` is below 0, so no schedule could cost as little. UnknownNameError: as for
+        ``solve``.
+    """
+    graph, asked = graph_of(graph), options or SolveOptions()
+    max_overhead = overhead_of(max_overhead)
+    require_overhead(max_overhead)
+    if max_overhead is not None and math.isinf(max_overhead):
+        max_overhead = None
+    limits = _all_constraints(constraints, asked)
+    limited = constrained(graph, limits)
+    if not limits.is_empty:
+        asked = replace(asked, start=start_for_constrained(graph, limited, asked.start))
+    with progress_line(quiet=quiet or listener is not None, report=report) as told:
+        heard = listener or FollowingMemory(graph, told, cancelled)
+        if not limits.is_empty:
+            heard = ConstrainedMemoryListener(heard, limits)
+        found = find_least_memory(limited, max_overhead, asked, heard)
+    result = result_for_original(graph, limited, limits, found.result)
+    require_true(graph, result, result.budget_bytes)
+    return replace(found, result=result)
+
+
+def known_minimum(
+    graph: GraphLike,
+    *,
+    constraints: Constraints | None = None,
+    options: SolveOptions | None = None,
+    listener: Listener | None = None,
+) -> Minimum:
+    """Return the least peak that the fast heuristic reaches.
+
+    It bisects between the lower bound and keep-everything. The result is an upper estimate of the true
+    minimum unless it equals the bound; ``least_memory`` takes longer and knows more. ``options`` and
+    ``listener`` are those of each of about ten solves. ``graph`` is as for ``solve``.
+    """
+    graph = constrained(graph_of(graph), constraints or Constraints())
+    bound = run_once_bound(graph)
+    least = Minimum(keep_everything_peak(graph), bound, Schedule.plain(graph))
+    asked = low = bound.bytes
+    step = max(1, int((least.bytes - low) * _MINIMUM_PRECISION))
+    while asked < least.bytes:
+        found = solve(graph, asked, solver="greedy", options=options, listener=listener)
+        if found.schedule is not None and found.peak_bytes is not None:
+            least = Minimum(found.peak_bytes, bound, found.schedule)
+        else:
+            low = asked
+        if least.bytes - low <= step:
+            break
+        asked = (least.bytes + low) // 2
+    return least
+
+
+def resolve_budget(graph: GraphLike, budget: BudgetLike, *, constraints: Constraints | None = None) -> int:
+    """Return ``budget`` in bytes for ``graph``.
+
+    A share is of the keep-everything peak; an open budget is the known minimum; bytes are as given. Arguments
+    are as for ``solve``.
+
+    Raises:
+        UsageError: the budget cannot be read, or is so few bytes that another unit was meant.
+    """
+    graph = graph_of(graph)
+    peak = keep_everything_peak(graph)
+    budget = step_budget_of(budget, peak)
+    if budget != Budget():
+        return budget.resolve(keep_everything_peak=peak, minimum=0)
+    return known_minimum(graph, constraints=constraints).bytes
+
+
+def describe_budget(graph: Graph, budget_bytes: int) -> str:
+    """Return a budget in words: ``218 MiB (61 % of keep-everything)``."""
+    peak = keep_everything_peak(graph)
+    return f"{format_bytes(budget_bytes)} ({100 * budget_bytes / peak:.0f} % of keep-everything)"
+
+
+def check_schedule(
+    graph: GraphLike,
+    steps: Sequence[int] | Schedule | ResultLike,
+    *,
+    budget: BudgetLike | None = None,
+) -> CheckReport:
+    """Replay a schedule by the independent check.
+
+    It works like the command ``checkmate check``. ``steps`` are ops in the order of execution, a schedule,
+    what ``solve`` returned, or a schedule file. ``graph`` and ``budget`` are as for ``solve``; no budget: the
+    peak may be any.
+
+    Raises:
+        FormatError: a file is missing or broken. FingerprintMismatchError: the schedule file is for another
+        graph. NoScheduleError: the solve found none. UsageError: the budget cannot be read.
+    """
+    graph = graph_of(graph)
+    if isinstance(steps, SolveResult | str | Path):
+        steps = result_of(steps, graph).require_schedule()
+    order = steps.steps.tolist() if isinstance(steps, Schedule) else steps
+    allowed = budget if budget is None or isinstance(budget, int) else resolve_budget(graph, budget)
+    return check(graph, order, budget_bytes=allowed)
+
+
+@dataclass(frozen=True, eq=False)
+class StepSolver:
+    """One solver with its options and constraints.
+
+    It is for the solves on the way to a measured peak, which end when they have settled (``UntilSettled``).
+    ``report`` is told of progress; ``cancelled`` stops a solve.
+    """
+
+    name: str
+    options: SolveOptions
+    report: Report
+    cancelled: Cancelled
+    constraints: Constraints | None = None
+
+    def solve(self, graph: Graph, budget_bytes: int) -> SolveResult:
+        """Solve for a budget in requested bytes."""
+        patience_s = _PATIENCE_SHARE * self.options.time_limit_s
+        followed = UntilSettled(graph, self.report, self.cancelled, patience_s)
+        compile_first(followed.preparing, self.cancelled)  # the limit is for the search alone
+        return solve(
+            graph,
+            budget_bytes,
+            solver=self.name,
+            options=self.options,
+            listener=followed,
+            constraints=self.constraints,
+        )
+
+    def for_a_share(self, share: float) -> StepSolver:
+        """Return the same solver with a share of its time limit."""
+        return replace(self, options=replace(self.options, time_limit_s=share * self.options.time_limit_s))
+
+    def solve_above_minimum(self, graph: Graph, budget_bytes: int) -> SolveResult:
+        """Solve for a budget in requested bytes that no single op exceeds.
+
+        Raises:
+            BudgetBelowMinimumError: one op needs more than the budget.
+        """
+        error = below_minimum(graph, budget_bytes)
+        if error is not None:
+            raise error
+        return self.solve(graph, budget_bytes)
+
+    def minimum_bytes(self, graph: Graph) -> int:
+        """Return the least peak that the fast heuristic reaches. It keeps the constraints."""
+        return known_minimum(graph, constraints=self.constraints).bytes
+
+    def bound_bytes(self, graph: Graph) -> int:
+        """Return the bytes that every schedule requests at least."""
+        return run_once_bound(constrained(graph, self.constraints or Constraints())).bytes
+
+
+def _all_constraints(constraints: Constraints | None, options: SolveOptions) -> Constraints:
+    given = constraints or Constraints()
+    return replace(given, recompute_gradients=given.recompute_gradients and options.recompute_gradients)
+
+
+def _infeasible(
+    graph: Graph, budget_bytes: int, solver: str, need: WorkingSet, message: str, started: float
+) -> SolveResult:
+    return SolveResult(
+        status=SolveStatus.INFEASIBLE,
+        solver=solver,
+        budget_bytes=budget_bytes,
+        base_cost=graph.base_cost,
+        solve_seconds=time.perf_counter() - started,
+        message=message,
+        statistics={"needed_bytes": need.bytes, "op": need.op, "values": list(need.values)},
+    )

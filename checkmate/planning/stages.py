@@ -1,0 +1,371 @@
+"""The stages that run TensorFlow.
+
+Names are checked before TensorFlow is imported, since the import takes seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Unpack
+
+from checkmate.arguments import (
+    BudgetLike,
+    GraphLike,
+    ModelLike,
+    ResultLike,
+    StepOptions,
+    as_request,
+    graph_of,
+    request_for,
+    result_of,
+    step_budget_of,
+)
+from checkmate.catalog.model_names import require_named
+from checkmate.errors import UsageError
+from checkmate.formats.files import require_output_folder
+from checkmate.ir.graph import Graph
+from checkmate.ir.report import VerificationReport
+from checkmate.ir.result import SolveResult
+from checkmate.machine.keras_backend import JAX, is_of_jax, require_backend
+from checkmate.machine.stores.cost_store import CostStore, default_path
+from checkmate.planning.report.records import RunOutcome
+from checkmate.planning.solving import StepSolver
+from checkmate.progress import Cancelled, Report, never, silent
+from checkmate.request import ModelRequest, Target
+from checkmate.solvers.constraints import Constraints
+from checkmate.solvers.problem import SolveOptions
+from checkmate.terminal import progress_line
+from checkmate.units import Budget
+
+_ATTEMPT_S = 20.0  # of each solve on the way to a measured peak
+_BENCH_ATTEMPT_S = 10.0  # the same where many schedules are compared
+
+Row = dict[str, Any]
+
+
+def _given(budget: BudgetLike | None) -> int | Budget | None:
+    return budget if budget is None or isinstance(budget, int) else step_budget_of(budget)
+
+
+def _on_jax(graph: Graph) -> bool:
+    """Return whether a graph's step is to be run by JAX.
+
+    Raises:
+        UsageError: it is of a JAX step, and Keras is set up for another backend; or as ``require_backend``.
+    """
+    backend = require_backend()
+    if backend != JAX and is_of_jax(graph):
+        raise UsageError(
+            f"the graph {graph.name!r} is of a JAX step, and Keras is set up for {backend!r} here",
+            hint="set KERAS_BACKEND=jax",
+        )
+    return backend == JAX
+
+
+def profile(
+    model: ModelLike,
+    *,
+    costs: str = "measured",
+    refresh: bool = False,
+    estimated: Callable[[Graph], object] | None = None,
+    report: Report | None = None,
+    quiet: bool = False,
+    cancelled: Cancelled = never,
+    **step: Unpack[StepOptions],
+) -> Graph:
+    """Load the model, trace its training step and cost every op.
+
+    It works like the command ``checkmate profile``. ``model`` is a Keras model, a name (``"unet"``,
+    ``"keras.applications.ResNet50"``), the path of a model's file, ``"file.py:function"`` or a
+    ``ModelRequest``. ``step`` are the command's options, as fields of ``ModelRequest``: ``batch_size``,
+    ``loss``, ``optimizer``, ``input_shape``, ``mixed_precision``, ``device``, ``allow_code``, ``target``. A
+    Keras model is saved to a temporary file, with what it is compiled with: other processes measure it.
+
+    ``costs`` is ``measured`` or ``analytic``. Costs that were measured on this machine before are taken from
+    the user's cache folder, unless ``refresh``; ``metadata["profile"]["cache"]`` says how many, and when they
+    were measured. ``estimated`` is called with the graph at estimated costs (operation counts) before
+    measuring begins. With Keras on JAX the step is JAX's, and costs are counted.
+
+    Progress is written to standard error, unless ``quiet``; ``report`` gets it instead.
+
+    Raises:
+        UsageError: an argument cannot be read. LoadError, TraceError, ProfileError: with the reason.
+        CancelledError: the user cancelled.
+
+    >>> checkmate.profile("unet", batch_size=8, costs="analytic").n
+    """
+    with as_request(model, **step) as request, progress_line(quiet=quiet, report=report) as told:
+        require_named(request)
+        if require_backend() == JAX:
+            from checkmate.planning.on_jax import profile as on_jax
+
+            return on_jax.profile(request, refresh=refresh, report=told, cancelled=cancelled)
+        from checkmate.backends.tf.costs.options import CostOptions
+        from checkmate.planning import measured
+
+        found_by = CostOptions(costs, CostStore(default_path()), refresh=refresh, estimated=estimated)
+        return measured.profile(request, costs=found_by, report=told, cancelled=cancelled)
+
+
+def verify(
+    model: ModelLike,
+    graph: GraphLike,
+    result: ResultLike,
+    *,
+    budget: BudgetLike | None = None,
+    target: Target | str | None = None,
+    allow_code: bool | None = None,
+    report: Report | None = None,
+    quiet: bool = False,
+    cancelled: Cancelled = never,
+) -> VerificationReport:
+    """Measure the scheduled step beside the plain one.
+
+    It works like the command ``checkmate verify``. Loss, gradients, peak and time are compared. ``model`` is
+    as for ``profile``: the one that ``graph`` was profiled from. Its batch, loss and shapes are in the graph;
+    only a ``ModelRequest`` is taken as it is. ``graph`` is a graph, its file or name, ``result`` what
+    ``solve`` returned, or a schedule file. ``budget`` is what the device's allocator may show; a share is of
+    the plain step's peak. None means the equivalent of the schedule's own budget. Progress is as for
+    ``profile``.
+
+    Raises:
+        OtherStepError: ``graph`` is not this model's. StepTooLargeError: the scheduled step does not fit.
+        UsageError: an argument cannot be read.
+    """
+    with (
+        _scheduled(model, graph, result, target, allow_code) as (request, read, solved),
+        progress_line(quiet=quiet, report=report) as told,
+    ):
+        allowed = _given(budget)
+        if _on_jax(read):
+            from checkmate.planning.on_jax import run as on_jax
+
+            given = on_jax.SuppliedSchedule(read, solved, as_given=True)
+            return on_jax.verified(request, allowed, given, None, told, cancelled)
+        from checkmate.planning import measured
+
+        return measured.verify(request, read, solved, budget_bytes=allowed, report=told, cancelled=cancelled)
+
+
+def export(
+    model: ModelLike,
+    graph: GraphLike,
+    result: ResultLike,
+    directory: str | Path,
+    *,
+    budget: BudgetLike | None = None,
+    target: Target | str | None = None,
+    allow_code: bool | None = None,
+    report: Report | None = None,
+    quiet: bool = False,
+    cancelled: Cancelled = never,
+) -> VerificationReport:
+    """Write the export folder, verified and measured after reloading.
+
+    It works like the command ``checkmate export`` without a budget. The folder appears whole or not at all.
+    Arguments are as for ``verify``.
+
+    Raises:
+        VerificationError: the gradients are not the plain step's. ExportError: the folder cannot be written.
+        OtherStepError, StepTooLargeError, UsageError: as ``verify``.
+    """
+    folder = Path(directory)
+    with (
+        _scheduled(model, graph, result, target, allow_code) as (request, read, solved),
+        progress_line(quiet=quiet, report=report) as told,
+    ):
+        require_output_folder(folder)
+        allowed = _given(budget)
+        if _on_jax(read):
+            from checkmate.planning.on_jax import run as on_jax
+
+            given = on_jax.SuppliedSchedule(read, solved, as_given=True)
+            return on_jax.verified(request, allowed, given, folder, told, cancelled)
+        from checkmate.planning import measured
+
+        return measured.export(
+            request, read, solved, folder, budget_bytes=allowed, report=told, cancelled=cancelled
+        )
+
+
+def export_within(
+    model: ModelLike,
+    graph: GraphLike,
+    first: ResultLike,
+    budget: BudgetLike,
+    directory: str | Path,
+    *,
+    constraints: Constraints | None = None,
+    options: SolveOptions | None = None,
+    target: Target | str | None = None,
+    allow_code: bool | None = None,
+    report: Report | None = None,
+    quiet: bool = False,
+    cancelled: Cancelled = never,
+) -> RunOutcome:
+    """Export ``first`` if its measured peak is within ``budget``.
+
+    It works like the command ``checkmate export --budget``. Otherwise it solves for less, and goes on as
+    ``run`` does, until a measured peak fits. ``budget`` is what the device's allocator may show; a share is
+    of the plain step's peak. Constraints bind what is solved here. Other arguments are as for ``verify``.
+
+    Raises:
+        OtherStepError: ``graph`` is not this model's. UsageError: an argument cannot be read. Others as
+        ``run``.
+    """
+    folder = Path(directory)
+    with (
+        _scheduled(model, graph, first, target, allow_code) as (request, read, solved),
+        progress_line(quiet=quiet, report=report) as told,
+    ):
+        require_output_folder(folder)
+        if _on_jax(read):
+            from checkmate.planning.on_jax import run as on_jax
+
+            bound = constraints is not None and not constraints.is_empty
+            return on_jax.run(
+                request,
+                step_budget_of(budget),
+                folder,
+                given=on_jax.SuppliedSchedule(read, solved, as_given=bound),
+                options=options,
+                report=told,
+                cancelled=cancelled,
+            )
+        from checkmate.planning import measured
+
+        chosen = options or SolveOptions(time_limit_s=_ATTEMPT_S)
+        return measured.export_within(
+            request,
+            read,
+            solved,
+            step_budget_of(budget),
+            folder,
+            solver=StepSolver("auto", chosen, told, cancelled, constraints),
+            report=told,
+            cancelled=cancelled,
+        )
+
+
+@contextmanager
+def _scheduled(
+    model: ModelLike,
+    graph: GraphLike,
+    result: ResultLike,
+    target: Target | str | None,
+    allow_code: bool | None,
+) -> Iterator[tuple[ModelRequest, Graph, SolveResult]]:
+    """Yield the request for a graph's step, the graph and its schedule."""
+    read = graph_of(graph)
+    with as_request(model, target=target, allow_code=allow_code) as named:
+        request = named if isinstance(model, ModelRequest) else request_for(named, read)
+        require_named(request)
+        yield request, read, result_of(result, read)
+
+
+def run(
+    model: ModelLike,
+    budget: BudgetLike,
+    directory: str | Path,
+    *,
+    costs: str = "measured",
+    refresh: bool = False,
+    solver: str = "auto",
+    options: SolveOptions | None = None,
+    report: Report | None = None,
+    quiet: bool = False,
+    cancelled: Cancelled = never,
+    **step: Unpack[StepOptions],
+) -> RunOutcome:
+    """Profile and solve until the peak fits; then verify and export.
+
+    It works like the command ``checkmate run``. ``model``, ``costs``, ``refresh``, the options of the step
+    and progress are as for ``profile``. The step is measured, and the budget to solve for is corrected, until
+    the peak fits. ``budget`` is ``"6GiB"``, bytes, ``"min"``, or a share (``"60%"``) of the plain step's
+    *measured* peak. ``directory`` is the folder to write. Op costs may be known from before; peaks, seconds
+    and gradients in the report are always measured now.
+
+    Raises:
+        NoScheduleError: none fits (exit code 3 if that is proved, 4 if a limit was reached).
+        VerificationError and those of ``profile`` and ``export``.
+
+    >>> checkmate.run("unet", "60%", "out", batch_size=8).report.peak_bytes["measured"]
+    """
+    allowed, folder = step_budget_of(budget), Path(directory)
+    with as_request(model, **step) as request, progress_line(quiet=quiet, report=report) as told:
+        require_named(request)
+        require_output_folder(folder)
+        if require_backend() == JAX:
+            from checkmate.planning.on_jax import run as on_jax
+
+            return on_jax.run(
+                request,
+                allowed,
+                folder,
+                refresh=refresh,
+                solver=solver,
+                options=options,
+                report=told,
+                cancelled=cancelled,
+            )
+        from checkmate.backends.tf.costs.options import CostOptions
+        from checkmate.planning import measured
+
+        chosen = options or SolveOptions(time_limit_s=_ATTEMPT_S)
+        return measured.run(
+            request,
+            allowed,
+            folder,
+            costs=CostOptions(costs, CostStore(default_path()), refresh=refresh),
+            solver=StepSolver(solver, chosen, told, cancelled),
+            report=told,
+            cancelled=cancelled,
+        )
+
+
+def fidelity(
+    request: ModelRequest,
+    shares: Sequence[float],
+    *,
+    solver: str = "auto",
+    options: SolveOptions | None = None,
+    keep: Callable[[Row], None] = lambda row: None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> list[Row]:
+    """Return predictions beside measurements for each budget.
+
+    The budgets are shares of the plain step's peak. ``keep`` is called with each row as soon as its memory is
+    known; the rows returned have times and gradients too. See ``checkmate.planning.report.fidelity_rows``.
+    """
+    from checkmate.planning.report.fidelity_rows import measure_model
+
+    chosen = options or SolveOptions(time_limit_s=_BENCH_ATTEMPT_S)
+    step_solver = StepSolver(solver, chosen, report, cancelled)
+    return measure_model(request, shares, solver=step_solver, keep=keep, report=report, cancelled=cancelled)
+
+
+def peers(
+    request: ModelRequest,
+    *,
+    ours: bool = True,
+    options: SolveOptions | None = None,
+    keep: Callable[[Row], None] = lambda row: None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> list[Row]:
+    """Return what Keras and TensorFlow offer for less memory.
+
+    It stands beside our schedules. ``keep`` is called with each row as soon as its memory is known; the rows
+    returned have times and gradients too. All run on TensorFlow's executor, unless the target of ``request``
+    is XLA. See ``checkmate.planning.report.peer_rows`` and, for XLA, ``compiled_peer_rows`` beside it.
+    """
+    from checkmate.planning.report.compiled_peer_rows import measure_compiled_model
+    from checkmate.planning.report.peer_rows import measure_model
+
+    chosen = options or SolveOptions(time_limit_s=_BENCH_ATTEMPT_S)
+    solver = StepSolver("auto", chosen, report, cancelled)
+    measure = measure_compiled_model if request.target == Target.XLA else measure_model
+    return measure(request, ours=ours, solver=solver, keep=keep, report=report, cancelled=cancelled)
