@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from PySide6.QtCore import QSettings
     from PySide6.QtWidgets import QApplication
 
-    from app.presenters.plots.paper import FigureFile
+    from app.presenters.paper import FigureFile
     from app.theme import CurrentTheme
     from app.views.window.main_window import MainWindow
 

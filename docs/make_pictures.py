@@ -21,7 +21,7 @@ from PySide6.QtWidgets import QApplication
 from app.bootstrap import _choose
 from app.look import draw_offscreen
 from app.models.session import Session
-from app.presenters.rows.hotspot_rows import View
+from app.presenters.hotspot_rows import View
 from app.theme import CurrentTheme, ThemeChoice, apply_theme, load_fonts
 from app.views.window.dialogs.export_dialog import ExportDialog
 from app.views.window.main_window import MainWindow

@@ -14,20 +14,21 @@ from PySide6.QtCore import QObject, Signal
 
 from app.models.clients.display_queue import DisplayQueue
 from app.models.opening.listing import Listing
-from app.presenters.report.page import ReportContent
+from app.presenters.report_page import ReportContent
 from app.state.knowledge import ListedSchedule, WhatIf, steps_key
-from app.state.own_schedules import restored
-from app.state.proved import ProvedUnder, proved_to_save, read_proved
 from app.state.saved import (
+    ProvedUnder,
     Waiting,
     insert_saved,
     insert_waiting,
     listed_own,
+    proved_to_save,
+    read_proved,
     read_waiting,
+    restored,
     schedules_to_save,
 )
-from app.state.solve import Aim, SliderTarget, Solve
-from app.state.standing import Standing
+from app.state.solve import Aim, SliderTarget, Solve, Standing
 from checkmate.formats.exploration import SavedExploration
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import MeasuredSchedule

@@ -17,7 +17,7 @@ from app.models.clients.solver_client import SolverClient
 from app.models.exploration import Exploration
 from app.models.opening.opening import Opened, Opening, is_large, read_opened
 from app.presenters.commands import OnScreen
-from app.presenters.report.page import html_report
+from app.presenters.report_page import html_report
 from app.state.knowledge import ListedSchedule
 from app.state.solve import SliderTarget
 from app.workers.background import Background

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QObject, Signal
 
 from app.models.exploration import Exploration
-from app.presenters.plots.bands import Grouping
-from app.presenters.plots.step_axis import StepAxis, stage_edges
+from app.presenters.axes import StepAxis, stage_edges
+from app.presenters.bands import Grouping
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import Graph
 

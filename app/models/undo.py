@@ -15,7 +15,7 @@ from app.models.comparison import Comparison
 from app.models.cursors import Selection
 from app.models.exploration import Exploration
 from app.models.session import Session
-from app.presenters.words.wording import short_name
+from app.presenters.wording import short_name
 from app.state.constraint_targets import (
     ConstraintKind,
     ConstraintTarget,
@@ -26,7 +26,7 @@ from app.state.constraint_targets import (
     switched,
 )
 from app.state.knowledge import ListedSchedule
-from app.state.own_schedules import OwnSchedule
+from app.state.saved import OwnSchedule
 from app.state.solve import SliderTarget
 from checkmate.solvers.constraints import Constraints
 

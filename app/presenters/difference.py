@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.presenters.plots.matrix_image import Cells, enlarge, shrink, spread
+from app.presenters.matrix_image import Cells, enlarge, shrink, spread
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule, StageMatrices
 from checkmate.ir.timeline import Timeline

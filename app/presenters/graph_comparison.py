@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.layout.layer_rows import LayerSizes, layers_of
-from app.presenters.plots.memory_curve import line_in_columns
-from app.presenters.plots.step_axis import StepAxis
-from app.presenters.rows.range_rows import Cell
-from app.presenters.rows.tables import ViewTable
-from app.presenters.words.wording import SCALED_FROM, batch_text, is_for_xla
+from app.layout.grouping import LayerSizes, layers_of
+from app.presenters.axes import StepAxis
+from app.presenters.memory_curve import line_in_columns
+from app.presenters.range_rows import Cell
+from app.presenters.view_tables import ViewTable
+from app.presenters.wording import SCALED_FROM, batch_text, is_for_xla
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.machine.stores.cost_origin import cost_text

@@ -1,4 +1,4 @@
-"""What is known of one op, in words, and what leads on from it; no Qt."""
+"""What is known of one op, why it runs again and what it needs in memory; no Qt."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.presenters.words.wording import origin_text, target_text
+from app.presenters.wording import origin_text, short_name, signed_bytes, target_text
 from app.state.knowledge import ListedSchedule
+from app.state.solve import BudgetStanding, Standing, Tightest
 from checkmate.ir.graph import Graph, Value
 from checkmate.machine.stores.cost_origin import cost_text
+from checkmate.memory.hotspot import FIXED, TAKEN_OVER, WORKSPACE
+from checkmate.memory.recomputed import Recomputation
+from checkmate.solvers.bounds import OpNeed, op_need
 from checkmate.units import format_bytes, plural
 
 _LISTED, _READERS = 6, 6
@@ -140,3 +144,140 @@ def readers(shown: ListedSchedule, op: int, now: int) -> list[OpLink]:
 def _some(words: list[str]) -> str:
     """List a few words, and say if there are more."""
     return ", ".join(words[:_LISTED]) + (f" and {len(words) - _LISTED} more" if len(words) > _LISTED else "")
+
+
+_MOST = 4  # recomputations of one op
+
+
+def again_rows(shown: ListedSchedule, op: int, standing: Standing | None) -> list[OpLink]:
+    """Return what happened around each recomputation of an op, in turn.
+
+    Its value is dropped, a step needs the memory, the op runs again, and another one reads it. The last row
+    says how many recomputations are left out, if any.
+    """
+    runs, found = shown.runs.steps_of(op), shown.runs.recomputations_of(op, _MOST)
+    rows = []
+    for number, again in enumerate(found, 2):
+        rows += _rows_of(shown, again, f"run {number} of {len(runs)}", standing)
+    more = len(runs) - 1 - len(found)
+    if more > 0:
+        rows.append(OpLink("", f"{plural(more, 'more time')}, last at step {runs[-1] + 1}", ""))
+    return rows
+
+
+def _rows_of(
+    shown: ListedSchedule, again: Recomputation, run: str, standing: Standing | None
+) -> list[OpLink]:
+    graph, rows, known = shown.graph, [], ""
+    if again.fullest_step is None or again.fullest_bytes is None:
+        known = "It was in memory until then."
+    elif not again.bytes:
+        known = "It has no bytes of its own."
+    else:
+        fullest = int(shown.schedule.steps[again.fullest_step])
+        words = _fullness(again.fullest_bytes, again.bytes, *_limit(shown, standing))
+        rows = [
+            OpLink.at(again.freed_after, "Dropped after this step", "", words),
+            OpLink.at(again.fullest_step, graph.ops[fullest].name, "fullest", op=fullest),
+        ]
+    rows.append(OpLink.at(again.step, "Computed again", run, known))
+    if again.read_at is None or again.reader is None:
+        rows.append(OpLink("", "Nothing reads it after that", ""))
+    else:
+        rows.append(OpLink.at(again.read_at, graph.ops[again.reader].name, "reads it", op=again.reader))
+    return rows
+
+
+def _limit(shown: ListedSchedule, standing: Standing | None) -> tuple[int, str]:
+    """Return the bytes that the schedule had to keep to, and their name.
+
+    A schedule on screen in place of the budget's own has nothing to do with the budget.
+    """
+    if standing is not None and standing.shown is shown and standing.fit is BudgetStanding.BEST:
+        return standing.budget_bytes, "the budget"
+    return shown.peak_bytes, "this schedule's peak"
+
+
+def _fullness(live: int, size: int, limit: int, name: str) -> str:
+    """Say how full memory was, and whether the value had room there."""
+    share = f"{100 * live / limit:.0f}\u00a0% of {name}"
+    if live + size > limit:
+        return f"Memory was full to {share}: no room for its {format_bytes(size)}."
+    return f"Memory was at most {share} meanwhile: there was room for its {format_bytes(size)}."
+
+
+READ, MADE, HELD, KEPT = "reads", "makes", "held", "kept"
+
+
+@dataclass(frozen=True)
+class NeedRow:
+    """One part of a need: what the op does with it, and its whole name.
+
+    ``role`` is the first of these, ``name`` the second. ``op`` makes it; -1 for what no op makes.
+    """
+
+    role: str
+    name: str
+    bytes: int
+    op: int = -1
+
+
+def rows_of_op(graph: Graph, op: int, tightest: Tightest | None = None) -> list[NeedRow]:
+    """Return the parts of what ``op`` needs to run; they add up to the need.
+
+    ``tightest``: what is known to need too much; if it is this op, other values that are held across it are
+    among the parts.
+    """
+    own = tightest is not None and tightest.op == op and not tightest.at_end
+    need = op_need(graph, op, tightest.values if tightest is not None and own else ())
+    rows = [
+        _value_row(graph, role, value)
+        for role, values in ((READ, need.read), (MADE, need.made), (HELD, need.held))
+        for value in values
+    ]
+    return rows + _rest(need)
+
+
+def rows_at_end(graph: Graph, tightest: Tightest) -> list[NeedRow]:
+    """Return the parts of what is kept at the end of the step."""
+    kept = [_value_row(graph, KEPT, value) for value in tightest.values]
+    return [*kept, NeedRow("", FIXED, graph.fixed_bytes)]
+
+
+def _value_row(graph: Graph, role: str, value: int) -> NeedRow:
+    return NeedRow(role, graph.values[value].name, int(graph.value_bytes[value]), int(graph.producer[value]))
+
+
+def _rest(need: OpNeed) -> list[NeedRow]:
+    rest = (
+        NeedRow("", WORKSPACE, need.workspace_bytes),
+        NeedRow("", FIXED, need.fixed_bytes),
+        NeedRow("", TAKEN_OVER, -need.taken_over_bytes),
+    )
+    return [row for row in rest if row.bytes]
+
+
+def why_nothing_fits(graph: Graph, tightest: Tightest) -> str:
+    """Say what alone needs more than the budget, and of which parts."""
+    whole = format_bytes(tightest.bytes)
+    if tightest.at_end:
+        rows = rows_at_end(graph, tightest)
+        head = f"What is kept at the end of the step needs {whole}"
+    else:
+        rows = rows_of_op(graph, tightest.op, tightest)
+        entry = graph.ops[tightest.op]
+        layer = f" of layer {entry.group}" if entry.group else ""
+        head = f"{short_name(entry.name)}{layer} needs {whole} while it runs, in any order"
+    return f"{head}: {_parts(rows)}."
+
+
+def _parts(rows: list[NeedRow]) -> str:
+    said = {READ: "it reads", MADE: "it makes", HELD: "held meanwhile", KEPT: "kept"}
+    found = []
+    for role, words in said.items():
+        sizes = [row.bytes for row in rows if row.role == role]
+        if sizes:
+            found.append(f"{plural(len(sizes), 'value')} {words} ({format_bytes(sum(sizes))})")
+    rest = [row for row in rows if not row.role]
+    found += [f"{' and '.join(row.name.rsplit(', ', 1))} ({signed_bytes(row.bytes)})" for row in rest]
+    return ", ".join(found)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.layout.folded import Folding
-from app.layout.layer_rows import LayerSizes, layers_of
+from app.layout.grouping import LayerSizes, layers_of
 from checkmate.errors import ScheduleError
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import CheckReport

@@ -15,7 +15,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence
 
 from app.actions import ACTIONS, VIEW_KEYS, Menu, action, keys_page
-from app.presenters.palette import COMMAND, search
+from app.presenters.search import COMMAND, search
 from app.views.window.commands.handlers import handlers
 from tests.app.windows import open_chain
 

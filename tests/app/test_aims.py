@@ -12,7 +12,7 @@ import pytest
 from PySide6.QtCore import QPointF, Qt
 
 from app.models.exploration import Exploration
-from app.presenters.words.wording import least_text
+from app.presenters.wording import least_text
 from app.state.solve import Aim, SliderTarget
 from checkmate import planning
 from checkmate.ipc.messages import NewestJob

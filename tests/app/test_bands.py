@@ -11,7 +11,7 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtWidgets import QToolTip
 
 from app.models.exploration import Exploration
-from app.presenters.plots.bands import Bands, Grouping
+from app.presenters.bands import Bands, Grouping
 from checkmate.graphs.generate import training_dag
 from checkmate.units import format_bytes
 from tests.app.test_timeline import drawn, move, on_curve, opened, turn

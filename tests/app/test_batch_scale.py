@@ -10,9 +10,9 @@ import dataclasses
 import pytest
 from PySide6.QtCore import Qt
 
-from app.presenters.words.batch_reach import coming_words, reach_words
+from app.presenters.sizes import coming_words, reach_words
 from app.state.constraint_targets import ConstraintKind
-from app.state.standing import BudgetStanding
+from app.state.solve import BudgetStanding
 from checkmate.largest.scaling import BatchScaling
 from checkmate.memory.check import check
 from tests.app.windows import training_chain

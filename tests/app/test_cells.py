@@ -9,10 +9,10 @@ import pytest
 
 from app.models.exploration import Exploration
 from app.models.span import StepSpan
+from app.presenters.axes import StepAxis
 from app.presenters.difference import compared_image, in_order_of
-from app.presenters.plots.matrix_image import Cells, computed_image, density, held_spans, held_strength
-from app.presenters.plots.memory_curve import in_columns, memory_stack
-from app.presenters.plots.step_axis import StepAxis
+from app.presenters.matrix_image import Cells, computed_image, density, held_spans, held_strength
+from app.presenters.memory_curve import in_columns, memory_stack
 from checkmate.ir import Schedule
 from checkmate.ir.graph import CostUnit, GraphBuilder
 from tests.app.test_compare import pairs

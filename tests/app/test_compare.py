@@ -23,7 +23,8 @@ from app.presenters.difference import (
     hatched,
     in_order_of,
 )
-from app.presenters.plots.matrix_image import (
+from app.presenters.hotspot_rows import View
+from app.presenters.matrix_image import (
     FORWARD,
     RECOMPUTED,
     bins_of,
@@ -32,7 +33,6 @@ from app.presenters.plots.matrix_image import (
     held_image,
     thicken,
 )
-from app.presenters.rows.hotspot_rows import View
 from checkmate import planning
 from checkmate.ir import Schedule
 from checkmate.memory.simulate import simulate

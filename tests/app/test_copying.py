@@ -14,8 +14,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 
 from app.presenters.commands import OnScreen, as_commands, as_python
-from app.state.solve import Aim
-from app.state.standing import BudgetStanding
+from app.state.solve import Aim, BudgetStanding
 from checkmate.catalog.bundled import find_graph
 from checkmate.cli.main import build_parser
 from checkmate.formats import read_any_graph, read_schedule, write_graph

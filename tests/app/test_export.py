@@ -17,7 +17,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton
 
-from app.presenters.words.export_result import default_budget, result_text
+from app.presenters.export_result import default_budget, result_text
 from app.views.window.dialogs.export_dialog import ExportDialog
 from checkmate.errors import FormatError
 from checkmate.formats import read_schedule

@@ -10,7 +10,7 @@ import pytest
 
 from app.models.clients.solver_client import SolverClient
 from app.models.exploration import Exploration
-from app.presenters.words.solve_text import of_solve
+from app.presenters.solve_text import of_solve
 from app.state.solve import Aim
 from checkmate.ipc.steps import pack_steps
 from checkmate.ir import SolveStatus

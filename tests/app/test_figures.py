@@ -12,7 +12,7 @@ import pytest
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication, QMenu
 
-from app.presenters.plots.paper import FigureFile, Paper, Shows, Width, figure_file
+from app.presenters.paper import FigureFile, Paper, Shows, Width, figure_file
 from app.theme import DARK, LIGHT, ThemeChoice
 from app.views.window.dialogs.figure_dialog import FigureDialog
 from checkmate.cli.main import build_parser

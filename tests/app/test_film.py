@@ -18,7 +18,7 @@ from PIL import Image
 from PySide6.QtCore import QSize
 
 from app.models.exploration import Exploration
-from app.presenters.plots.playback import film
+from app.presenters.paper import film
 from app.theme import LIGHT
 from app.views.playback.scene import PlaybackScene
 from checkmate.formats import write_graph

@@ -11,7 +11,7 @@ import time
 import pytest
 from PySide6.QtCore import Qt
 
-from app.presenters.rows.hotspot_rows import View, as_table, help_rows, share_rows
+from app.presenters.hotspot_rows import View, as_table, help_rows, share_rows
 from checkmate.memory.check import check
 from checkmate.memory.hotspot import moment
 from checkmate.memory.suggestions import SuggestionKind

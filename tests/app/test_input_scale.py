@@ -13,7 +13,7 @@ import pytest
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from app.models.clients.input_scale import InputScale
-from app.presenters.words.input_reach import coming_words, reach_words
+from app.presenters.sizes import input_coming_words, input_reach_words
 from checkmate.formats.graph import graph_to_json
 from checkmate.graphs.paper import find_network
 from checkmate.graphs.training_step import training_graph
@@ -90,12 +90,12 @@ def explored(window, qtbot, level: int) -> None:
 
 
 def test_words() -> None:
-    assert reach_words(LEVELS.words, 4, 4, 7) == "Fits 224 × 224; all kept up to 128 × 128"
-    assert reach_words(LEVELS.words, 4, 7, 7) == "This budget fits up to 224 × 224"
-    assert reach_words(LEVELS.words, 9, 4, 7) == "This budget fits only up to 224 × 224"
-    assert reach_words(LEVELS.words, 4, 0, 0) == "No input size is known to fit this budget"
+    assert input_reach_words(LEVELS.words, 4, 4, 7) == "Fits 224 × 224; all kept up to 128 × 128"
+    assert input_reach_words(LEVELS.words, 4, 7, 7) == "This budget fits up to 224 × 224"
+    assert input_reach_words(LEVELS.words, 9, 4, 7) == "This budget fits only up to 224 × 224"
+    assert input_reach_words(LEVELS.words, 4, 0, 0) == "No input size is known to fit this budget"
     text = InputLevels((128,), (32,))
-    assert coming_words(text.words, 5, 2**30) == "Length 160: 1.00 GiB all kept, estimated"
+    assert input_coming_words(text.words, 5, 2**30) == "Length 160: 1.00 GiB all kept, estimated"
 
 
 def test_nothing_is_traced_until_somebody_asks(window, qtbot, scale) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 
-from app.presenters.rows.batch_rows import (
+from app.presenters.sizes import (
     AT_ANY_COST,
     COLUMNS,
     BatchAnswer,

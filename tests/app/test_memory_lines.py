@@ -13,7 +13,7 @@ from PySide6.QtCore import QSettings, Qt
 
 from app.models.exploration import Exploration
 from app.models.session import Session
-from app.presenters.plots.memory_lines import (
+from app.presenters.lines_across import (
     DEVICE,
     FAR,
     NO_CARD,

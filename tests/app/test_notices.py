@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QApplication, QLabel
 
-from app.presenters.words.problem_report import problem_report
+from app.presenters.export_result import problem_report
 from app.views.window.start.profiling_panel import ProfilingPanel
 from checkmate.formats import write_graph
 from checkmate.ir.graph import CostOrigin, CostUnit

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 
+from app.presenters.bands import Grouping
 from app.presenters.op_page import facts, made, read, readers, value_words
-from app.presenters.plots.bands import Grouping
 from checkmate.catalog.bundled import find_graph
 from checkmate.formats import read_graph
 from checkmate.ir.graph import CostOrigin, CostUnit, Device, GraphBuilder, Value

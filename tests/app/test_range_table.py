@@ -14,8 +14,8 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 
 from app.models.exploration import Exploration
-from app.presenters.plots.step_axis import StepAxis
-from app.presenters.rows.range_rows import (
+from app.presenters.axes import StepAxis
+from app.presenters.range_rows import (
     COLUMNS,
     COST,
     LAYER,

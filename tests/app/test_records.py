@@ -138,7 +138,7 @@ def test_what_was_read_is_among_the_recent_files(qtbot, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 def test_the_parts_of_the_bar_stand_out_from_the_panel(theme) -> None:
-    from app.presenters.rows.record_rows import asked_part, bar_parts
+    from app.presenters.record_rows import asked_part, bar_parts
     from checkmate.records.read import read_record
     from tests.app.test_selection import contrast
 

@@ -15,8 +15,7 @@ import pytest
 from PySide6.QtQml import QJSEngine
 
 from app.models.exploration import Exploration
-from app.presenters.report.page import html_report
-from app.presenters.report.scrub import MOST_STEPS, scrub_data
+from app.presenters.report_page import MOST_STEPS, html_report, scrub_data
 from checkmate.catalog.bundled import resource
 from checkmate.units import format_bytes
 from tests.app.test_compare import smaller
@@ -125,6 +124,6 @@ def test_the_page_forbids_to_fetch(explored) -> None:
 
 def test_a_step_that_is_too_long_to_move_through_has_no_script(explored, monkeypatch) -> None:
     assert MOST_STEPS > 20_000
-    monkeypatch.setattr("app.presenters.report.page.MOST_STEPS", 5)
+    monkeypatch.setattr("app.presenters.report_page.MOST_STEPS", 5)
     text = html_report(explored.reported(), WHEN)
     assert "<script" not in text and 'id="step"' not in text and "script-src" not in text

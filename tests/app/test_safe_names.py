@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from app.models.exploration import Exploration
-from app.presenters.report.page import html_report
+from app.presenters.report_page import html_report
 from tests.safety.test_names import NAMES, Tags, named
 
 

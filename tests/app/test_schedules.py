@@ -15,7 +15,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QInputDialog, QLineEdit, QTreeWidgetItem
 
 from app.models.exploration import Exploration
-from app.presenters.rows.schedule_rows import (
+from app.presenters.schedule_rows import (
     RowGroup,
     ScheduleRow,
     _told_apart,
@@ -23,8 +23,8 @@ from app.presenters.rows.schedule_rows import (
     schedule_name,
     share_text,
 )
-from app.presenters.words.standing_text import on_screen
-from app.state.standing import BudgetStanding
+from app.presenters.solve_text import on_screen
+from app.state.solve import BudgetStanding
 from app.views.lists.rows import DETAIL
 from checkmate import planning
 from checkmate.formats.exploration import read_exploration, write_exploration

@@ -9,9 +9,8 @@ import pytest
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QFontMetrics
 
-from app.presenters.layer_query import parse
-from app.presenters.palette import COMMAND, PaletteEntry, search
-from app.presenters.words.name_cut import NameCut
+from app.presenters.search import COMMAND, PaletteEntry, parse, search
+from app.presenters.wording import NameCut
 from app.views.lists.rows import DETAIL, FIGURE
 from app.views.window.commands.palette_entries import commands
 from checkmate.ir.graph import Graph, GraphBuilder, Phase

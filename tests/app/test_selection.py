@@ -7,8 +7,8 @@ import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QColor, QImage
 
-from app.presenters.plots.bands import Grouping
-from app.presenters.plots.box_weights import largest_op
+from app.presenters.bands import Grouping
+from app.presenters.memory_curve import largest_op
 from app.theme import DARK, LIGHT, ThemeChoice
 from tests.app.windows import open_chain
 

@@ -13,9 +13,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QStatusTipEvent
 from PySide6.QtWidgets import QApplication, QLabel
 
+from app.presenters.hotspot_rows import View
 from app.presenters.op_page import facts
-from app.presenters.rows.hotspot_rows import View
-from app.presenters.words.wording import as_sentence, schedule_file
+from app.presenters.wording import as_sentence, schedule_file
 from app.views.window.dialogs.export_dialog import ExportDialog
 from checkmate.ir.graph import GraphBuilder, Phase
 from checkmate.ir.result import SolveResult, SolveStatus

@@ -16,7 +16,7 @@ from app.models.clients.placing import Placing
 from app.models.clients.size_tracer import SizeTracer
 from app.models.clients.solver_client import SolverClient
 from app.models.exploration import Exploration
-from app.presenters.rows.batch_rows import BatchQuestion
+from app.presenters.sizes import BatchQuestion
 from app.theme import CurrentTheme, ThemeChoice
 from app.views.playback import film
 from app.workers import process

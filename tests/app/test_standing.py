@@ -8,9 +8,8 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QDialog, QPushButton
 
-from app.presenters.rows.need_rows import rows_at_end, rows_of_op, why_nothing_fits
-from app.state.solve import Aim, Tightest
-from app.state.standing import BudgetStanding
+from app.presenters.op_page import rows_at_end, rows_of_op, why_nothing_fits
+from app.state.solve import Aim, BudgetStanding, Tightest
 from app.views.window.dialogs.export_dialog import ExportDialog
 from checkmate.graphs.generate import training_dag
 from checkmate.solvers.bounds import op_need, working_set_bound

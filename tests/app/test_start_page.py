@@ -13,7 +13,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QLabel, QPushButton
 
 from app.models.opening.recent import Explored, Recent
-from app.presenters.sample_card import curve_words, outline
+from app.presenters.start import curve_words, outline
 from app.theme import DARK, LIGHT
 from app.views.window.start.sample_card import SampleCard
 from checkmate.catalog.samples import SAMPLES

@@ -12,7 +12,7 @@ from PySide6.QtGui import QGuiApplication, QImage
 from PySide6.QtWidgets import QApplication
 
 from app.models.session import Session
-from app.presenters.plots.bands import Grouping
+from app.presenters.bands import Grouping
 from app.state.constraint_targets import ConstraintKind
 from app.theme import DARK, LIGHT, CurrentTheme, ThemeChoice, apply_theme, color_application, load_fonts
 from app.views.window.dialogs.settings_dialog import SettingsDialog

@@ -10,7 +10,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QToolTip
 
 from app.models.exploration import Exploration
-from app.presenters.plots.step_axis import StepAxis
+from app.presenters.axes import StepAxis
 from app.views.timeline.legend import HEIGHT, legend_lines, legend_metrics
 from app.views.timeline.tick_axis import TickAxis
 from checkmate import planning

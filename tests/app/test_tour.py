@@ -7,7 +7,7 @@ from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QWidget
 
-from app.presenters.tour import STOPS, Place
+from app.presenters.start import STOPS, Place
 from tests.app.test_open_and_keys import button
 from tests.app.windows import open_chain
 

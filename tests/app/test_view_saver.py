@@ -18,9 +18,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication, QImage
 
 from app.models.exploration import Exploration
-from app.presenters.palette import COMMAND, PaletteEntry, search
-from app.presenters.plots.memory_curve import memory_stack, thinned
-from app.presenters.rows import tables
+from app.presenters import view_tables as tables
+from app.presenters.memory_curve import memory_stack, thinned
+from app.presenters.search import COMMAND, PaletteEntry, search
 from app.state.solve import Solve
 from app.views.common.view_saver import PICTURE_SCALE
 from checkmate.cli.main import main

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 
-from app.presenters.op_page import OpLink
-from app.presenters.rows.again_rows import again_rows
+from app.presenters.op_page import OpLink, again_rows
 from app.state.knowledge import ListedSchedule, WhatIf
-from app.state.standing import BudgetStanding, Standing
+from app.state.solve import BudgetStanding, Standing
 from checkmate import planning
 from checkmate.ir.graph import Graph, GraphBuilder
 from checkmate.solvers.constraints import Constraints

@@ -33,8 +33,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from app.models.opening.recovery import Recovery
 from app.models.session import Session
-from app.presenters.op_page import OpLink, facts
-from app.presenters.rows.need_rows import NeedRow
+from app.presenters.op_page import NeedRow, OpLink, facts
 from app.state.constraint_targets import ConstraintKind
 from app.theme import LIGHT, CurrentTheme, ThemeChoice, apply_theme, load_fonts
 from app.views.inspector.link_table import LinkTable

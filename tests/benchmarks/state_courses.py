@@ -10,8 +10,8 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QApplication
 
-from app.presenters.plots.bands import Grouping
-from app.presenters.rows.hotspot_rows import View
+from app.presenters.bands import Grouping
+from app.presenters.hotspot_rows import View
 from app.state.constraint_targets import ConstraintKind
 from app.views.window.main_window import MainWindow
 from checkmate.catalog.bundled import find_graph

@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any
 
-from app.presenters.rows.hotspot_rows import View
+from app.presenters.hotspot_rows import View
 from tests.desk.desk import Desk
 
 LINK, HELPS = "link unet-b8.graph", "tab What helps"

@@ -146,7 +146,7 @@ def find_batch(patience: float) -> str:
     import json
 
     from app.models.clients.largest_batch import BatchFinder
-    from app.presenters.rows.batch_rows import BatchQuestion
+    from app.presenters.sizes import BatchQuestion
     from checkmate.formats.graph import graph_to_json
 
     graph, finder = _batched(), BatchFinder(1)

@@ -84,7 +84,7 @@ def window_page(graph: Graph, folder: Path) -> str:
 
     kept = QApplication.instance() or QApplication([])
     from app.models.exploration import Exploration
-    from app.presenters.report.page import html_report
+    from app.presenters.report_page import html_report
 
     exploration = Exploration()
     exploration.set_graph(graph)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.presenters.plots.scale import nice_ticks
+from app.presenters.axes import nice_ticks
 from checkmate.axis import byte_unit, round_values
 
 

@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.models.opening.opening import Opened
 from app.models.session import Session
-from app.presenters.words.wording import SCALED_FROM
+from app.presenters.wording import SCALED_FROM
 from app.state.knowledge import ListedSchedule
 from app.workers.background import Background
 from checkmate.formats.exploration import SavedExploration

@@ -6,7 +6,7 @@ import itertools
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.presenters.rows.batch_rows import BatchAnswer, BatchQuestion
+from app.presenters.sizes import BatchAnswer, BatchQuestion
 from app.workers.process import WorkerProcess
 from checkmate.ipc.messages import Cancel, Message
 from checkmate.workers.messages.batches import (

@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.models.clients.placing import Placing
 from app.models.exploration import Exploration
-from app.presenters.plots.memory_lines import (
+from app.presenters.lines_across import (
     DEVICE,
     Capacity,
     CardEntry,
@@ -28,7 +28,7 @@ class LineChoice(QObject):
 
     Attributes:
         wanted: the kinds of lines that are drawn where they are known.
-        card: the chosen card, as ``app.presenters.plots.memory_lines`` names it; at first the graph's own
+        card: the chosen card, as ``app.presenters.lines_across`` names it; at first the graph's own
             GPU.
 
     Signals: ``changed``: one of them is another.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QObject, Signal
 
 from app.state.knowledge import ListedSchedule
-from app.state.own_schedules import OwnSchedule, OwnSchedules
+from app.state.saved import OwnSchedule, OwnSchedules
 from app.state.solve import SliderTarget
 from checkmate.progress import FillState
 

@@ -12,7 +12,7 @@ from PySide6.QtCore import QLockFile, QObject, QTimer, Signal
 
 from app.models.exploration import Exploration
 from app.models.opening.recent import ENDING, Recent, name_of
-from app.presenters.words.wording import SCALED_FROM
+from app.presenters.wording import SCALED_FROM
 from app.workers.background import Background
 from checkmate.formats.exploration import write_exploration
 

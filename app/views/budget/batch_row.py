@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QPushButton, QSpinBox
 
 from app.models.clients.batch_scale import BatchScale
 from app.models.exploration import Exploration
-from app.presenters.words.batch_reach import TIP, coming_words, reach_words
+from app.presenters.sizes import TIP, coming_words, reach_words
 from app.views.budget.scale_row import BEYOND, ScaleRow
 from app.views.common.buttons import command_button
 

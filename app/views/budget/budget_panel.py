@@ -13,8 +13,8 @@ from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout
 
 from app.models.exploration import Exploration
-from app.presenters.words.standing_text import in_short
-from app.presenters.words.wording import as_sentence
+from app.presenters.solve_text import in_short
+from app.presenters.wording import as_sentence
 from app.state.solve import Aim
 from app.theme import CurrentTheme
 from app.views.budget.aim_row import AimRow

@@ -13,7 +13,7 @@ from PySide6.QtGui import QBrush, QFont, QMouseEvent, QPainter, QPaintEvent, QPe
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.models.exploration import Exploration, ListedSchedule
-from app.presenters.plots.scale import BudgetScale, nice_ticks
+from app.presenters.axes import BudgetScale, nice_ticks
 from app.theme import CurrentTheme
 from checkmate.units import format_bytes
 

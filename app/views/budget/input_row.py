@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QLabel, QPushButton
 
 from app.models.clients.input_scale import InputScale
 from app.models.exploration import Exploration
-from app.presenters.words.input_reach import OFFER, TIP, coming_words, reach_words
+from app.presenters.sizes import INPUT_TIP, OFFER, input_coming_words, input_reach_words
 from app.views.budget.scale_row import BEYOND, ScaleRow
 from app.views.common.panel import label
 
@@ -89,12 +89,12 @@ class InputRow(ScaleRow):
             said, tip = ("Tracing other sizes…" if scale.busy else ""), ""
         else:
             traced = ", ".join(map(levels.words, reach.plain.levels))
-            tip = TIP.format(traced=traced)
+            tip = INPUT_TIP.format(traced=traced)
             if level != scale.level:
-                said = coming_words(levels.words, level, reach.plain.peak(level))
+                said = input_coming_words(levels.words, level, reach.plain.peak(level))
                 said += "; tracing…" if scale.busy else ""
             else:
-                said = reach_words(levels.words, level, reach.kept(budget), reach.fits(budget))
+                said = input_reach_words(levels.words, level, reach.kept(budget), reach.fits(budget))
         self.words.setVisible(bool(said))
         self.words.set_whole(said, f"{said}.\n{tip}".strip())
 

@@ -16,12 +16,10 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from app.actions import action
 from app.models.exploration import Exploration
-from app.presenters.plots.scale import nice_ticks
-from app.presenters.words.solve_text import SolveWords, before_a_solve, of_solve, unsolved
-from app.presenters.words.standing_text import on_screen
-from app.presenters.words.wording import constraints_text
-from app.state.solve import Solve
-from app.state.standing import BudgetStanding
+from app.presenters.axes import nice_ticks
+from app.presenters.solve_text import SolveWords, before_a_solve, of_solve, on_screen, unsolved
+from app.presenters.wording import constraints_text
+from app.state.solve import BudgetStanding, Solve
 from app.theme import CurrentTheme
 from app.views.budget.button_rows import ButtonRows
 from app.views.common.buttons import command_button

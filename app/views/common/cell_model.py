@@ -8,7 +8,7 @@ from typing import Any
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView
 
-from app.presenters.rows.range_rows import Cell
+from app.presenters.range_rows import Cell
 
 _MEASURED = 40  # rows, from which the widths of columns are taken
 _Index = QModelIndex | QPersistentModelIndex

@@ -15,8 +15,8 @@ from PySide6.QtGui import QGuiApplication, QPainter, QPixmap
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QFileDialog, QMenu, QPushButton, QWidget
 
-from app.presenters.plots.paper import Shows
-from app.presenters.rows.tables import ViewTable
+from app.presenters.paper import Shows
+from app.presenters.view_tables import ViewTable
 from app.theme import CurrentTheme, Theme
 from app.views.common.panel import Panel
 from checkmate.errors import CheckmateError, UsageError

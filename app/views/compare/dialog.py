@@ -40,7 +40,7 @@ from app.presenters.graph_comparison import (
     stairs_of,
     within,
 )
-from app.presenters.rows.range_rows import Cell
+from app.presenters.range_rows import Cell
 from app.theme import CurrentTheme
 from app.views.common.cell_model import CellModel, sorted_table
 from app.views.common.panel import label

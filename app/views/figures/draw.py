@@ -16,7 +16,7 @@ from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
 from app.models.span import StepSpan
-from app.presenters.plots.paper import WORDS, FigureFile, Paper, Shows
+from app.presenters.paper import WORDS, FigureFile, Paper, Shows
 from app.theme import CurrentTheme, ThemeChoice
 from app.views.budget.frontier import FrontierView
 from app.views.graph.view import GraphView

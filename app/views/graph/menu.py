@@ -14,8 +14,8 @@ from PySide6.QtWidgets import QMenu, QWidget
 from app.actions import action
 from app.layout.folded import Box, GroupFrame
 from app.models.undo import UndoCommands
-from app.presenters.plots.box_weights import largest_op
-from app.presenters.words.wording import short_name
+from app.presenters.memory_curve import largest_op
+from app.presenters.wording import short_name
 from app.state.constraint_targets import ConstraintKind, ConstraintTarget, layer_target, op_target
 from checkmate.ir.graph import Graph
 

@@ -14,7 +14,7 @@ from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QPainter, QPainterPath, QPen, QPolygonF
 
 from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, GraphLayout, GroupFrame
-from app.presenters.words.name_cut import NameCut
+from app.presenters.wording import NameCut
 from app.theme import Theme, mixed
 from checkmate.units import format_bytes
 

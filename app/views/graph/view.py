@@ -28,8 +28,8 @@ from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, Folding, GraphLay
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
 from app.models.undo import UndoCommands
-from app.presenters.plots.box_weights import largest_op, live_bytes, locked_shares, repeats_and_first
-from app.presenters.words.name_cut import NameCut
+from app.presenters.memory_curve import largest_op, live_bytes, locked_shares, repeats_and_first
+from app.presenters.wording import NameCut
 from app.theme import CurrentTheme
 from app.views.graph.kept_parts import KeptParts, PartPlace
 from app.views.graph.legend import paint_legend

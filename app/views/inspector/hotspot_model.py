@@ -7,7 +7,7 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelIndex, Qt
 
-from app.presenters.rows.hotspot_rows import HotspotRow
+from app.presenters.hotspot_rows import HotspotRow
 from app.views.lists.rows import DETAIL, FIGURE, SHARE
 
 _Index = QModelIndex | QPersistentModelIndex

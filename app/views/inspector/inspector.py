@@ -22,10 +22,8 @@ from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration, ListedSchedule
 from app.models.undo import ShownEdits, UndoCommands
-from app.presenters.op_page import facts, made, read, readers
-from app.presenters.rows.again_rows import again_rows
-from app.presenters.rows.need_rows import rows_of_op
-from app.presenters.words.wording import short_name
+from app.presenters.op_page import again_rows, facts, made, read, readers, rows_of_op
+from app.presenters.wording import short_name
 from app.state.constraint_targets import ConstraintKind
 from app.state.solve import Tightest
 from app.theme import CurrentTheme

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
 
 from app.presenters.op_page import OpLink
-from app.presenters.words.wording import short_name
+from app.presenters.wording import short_name
 from app.views.common.elided_link import ElidedLink, Link
 from app.views.common.panel import label
 

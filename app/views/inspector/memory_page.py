@@ -14,7 +14,7 @@ from app.models.comparison import Comparison
 from app.models.cursors import Selection
 from app.models.exploration import Exploration, ListedSchedule
 from app.models.undo import ShownEdits
-from app.presenters.rows.hotspot_rows import HotspotRow, View, compare_rows, help_rows, share_rows
+from app.presenters.hotspot_rows import HotspotRow, View, compare_rows, help_rows, share_rows
 from app.theme import CurrentTheme
 from app.views.inspector.hotspot_model import HotspotModel
 from app.views.lists.rows import BarDelegate

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QWidget
 
-from app.presenters.rows.need_rows import NeedRow
-from app.presenters.words.wording import short_name, signed_bytes
+from app.presenters.op_page import NeedRow
+from app.presenters.wording import short_name, signed_bytes
 from app.views.common.elided_label import ElidedLabel
 from app.views.common.panel import label
 from checkmate.units import format_bytes

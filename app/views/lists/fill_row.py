@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QWidget
 
 from app.models.exploration import Exploration
-from app.presenters.words.wording import fill_text
+from app.presenters.wording import fill_text
 from app.views.common.elided_label import ElidedLabel
 from checkmate.progress import FillState
 

@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QLineEdit, QListView, QPushButton
 
 from app.models.cursors import Selection
 from app.models.exploration import Exploration
-from app.presenters.layer_query import HELP, LayerQuery, LayerRow, layer_rows, parse
-from app.presenters.words.name_cut import NameCut
+from app.presenters.search import HELP, LayerQuery, LayerRow, layer_rows, parse
+from app.presenters.wording import NameCut
 from app.theme import CurrentTheme
 from app.views.common.panel import Panel, label
 from app.views.lists.rows import FIGURE, OP, SHARE, BarDelegate

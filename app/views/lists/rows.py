@@ -9,7 +9,7 @@ from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPointF, QRectF, 
 from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPen
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
 
-from app.presenters.words.name_cut import NameCut
+from app.presenters.wording import NameCut
 from app.theme import CurrentTheme
 
 _Index = QModelIndex | QPersistentModelIndex

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.presenters.rows.schedule_rows import RowGroup, ScheduleRow
+from app.presenters.schedule_rows import RowGroup, ScheduleRow
 from app.state.knowledge import ListedSchedule
 from app.theme import CurrentTheme
 from app.views.lists.rows import DETAIL, FIGURE, MARK, PIN, BarDelegate

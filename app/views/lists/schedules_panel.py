@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QInputDialog, QMenu, QPushButton
 from app.models.comparison import Comparison
 from app.models.exploration import Exploration, ListedSchedule
 from app.models.undo import ListEdits, ShownEdits
-from app.presenters.rows.schedule_rows import ScheduleRow, grouped, schedule_name
+from app.presenters.schedule_rows import ScheduleRow, grouped, schedule_name
 from app.theme import CurrentTheme
 from app.views.common.buttons import command_button
 from app.views.common.panel import Panel

@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, QSize, QTimer, Signal
 from PySide6.QtGui import QColor, QImage
 
 from app.models.exploration import Exploration
-from app.presenters.plots.playback import MOST_FRAMES, Film, film
+from app.presenters.paper import MOST_FRAMES, Film, film
 from app.theme import CurrentTheme
 from app.views.playback.scene import SIZE, PlaybackScene
 from app.workers.process import WorkerProcess

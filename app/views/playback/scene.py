@@ -16,7 +16,7 @@ from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
 from app.models.span import StepSpan
-from app.presenters.words.wording import short_name
+from app.presenters.wording import short_name
 from app.theme import CurrentTheme, Theme, ThemeChoice
 from app.views.graph.view import GraphView
 from app.views.timeline.curve_view import CurveView

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QWidget
 
 from app.models.cursors import Playhead
 from app.models.exploration import Exploration, ListedSchedule
-from app.presenters.words.wording import strong
+from app.presenters.wording import strong
 from app.theme import CurrentTheme
 from app.views.common.buttons import command_button
 from app.views.common.steady_label import SteadyLabel

@@ -14,10 +14,10 @@ from app.models.clients.placing import Placing
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration, ListedSchedule
 from app.models.span import Scale, StepSpan
-from app.presenters.plots.bands import NOTHING, Bands, Grouping
-from app.presenters.plots.memory_curve import line_in_columns
-from app.presenters.plots.placed import ON_CPU, ORIGIN, PlacedBlocks
-from app.presenters.plots.step_axis import StepAxis
+from app.presenters.axes import StepAxis
+from app.presenters.bands import NOTHING, Bands, Grouping
+from app.presenters.memory_curve import line_in_columns
+from app.presenters.placed import ON_CPU, ORIGIN, PlacedBlocks
 from app.theme import CurrentTheme
 from app.views.common.plot_colors import color_text
 from app.views.timeline.bands_item import BandsItem

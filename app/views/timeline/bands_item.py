@@ -9,9 +9,9 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QImage, QPainter
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
-from app.presenters.plots.bands import NOTHING, Stacked
-from app.presenters.plots.memory_curve import tops_of
-from app.presenters.plots.step_axis import StepAxis
+from app.presenters.axes import StepAxis
+from app.presenters.bands import NOTHING, Stacked
+from app.presenters.memory_curve import tops_of
 from app.theme import CurrentTheme, mixed
 from app.views.timeline.legend import Entry
 

@@ -19,13 +19,13 @@ from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration, ListedSchedule
 from app.models.span import Scale, StepSpan
+from app.presenters.axes import StepAxis
+from app.presenters.bands import NOTHING, Bands, Grouping
 from app.presenters.difference import aligned
-from app.presenters.plots.bands import NOTHING, Bands, Grouping
-from app.presenters.plots.memory_curve import KINDS, Stack, in_columns, line_in_columns, memory_stack, tops_of
-from app.presenters.plots.memory_lines import LineKind, top_with
-from app.presenters.plots.step_axis import StepAxis
-from app.presenters.words.pointer_words import KIND_WORDS, step_words
-from app.presenters.words.wording import live_source
+from app.presenters.lines_across import LineKind, top_with
+from app.presenters.memory_curve import KINDS, Stack, in_columns, line_in_columns, memory_stack, tops_of
+from app.presenters.pointer_words import KIND_WORDS, step_words
+from app.presenters.wording import live_source
 from app.theme import CurrentTheme, mixed
 from app.views.common.plot_colors import color_text
 from app.views.timeline.bands_item import BandsItem

@@ -9,7 +9,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QPainter, QPen, QRegion
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
-from app.presenters.plots.memory_lines import Box, LineKind, MemoryLine, sharing, spread
+from app.presenters.lines_across import Box, LineKind, MemoryLine, sharing, spread
 from app.theme import CurrentTheme
 
 _FONT = 11

@@ -10,7 +10,7 @@ from PySide6.QtGui import QActionGroup
 from PySide6.QtWidgets import QMenu, QWidget
 
 from app.models.clients.memory_lines import MemoryLines
-from app.presenters.plots.memory_lines import DEVICE, NO_CARD, LineKind
+from app.presenters.lines_across import DEVICE, NO_CARD, LineKind
 
 _WORDS = {
     LineKind.REQUESTED: "&Requested peak, predicted",

@@ -8,7 +8,7 @@ from PySide6.QtGui import QImage
 
 from app.models.exploration import ListedSchedule
 from app.presenters.difference import ONLY_A, compared_image, hatched
-from app.presenters.plots.matrix_image import (
+from app.presenters.matrix_image import (
     RECOMPUTED,
     Cells,
     computed_image,

@@ -25,8 +25,8 @@ from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration, ListedSchedule
 from app.models.span import StepSpan
-from app.presenters.plots.matrix_image import Cells
-from app.presenters.words.pointer_words import cell_words, compared_words, crowd_words
+from app.presenters.matrix_image import Cells
+from app.presenters.pointer_words import cell_words, compared_words, crowd_words
 from app.theme import CurrentTheme
 from app.views.timeline.legend import Entry, legend_lines, legend_metrics, paint_legend
 from app.views.timeline.matrix_picture import compared_picture, computed_picture, held_picture

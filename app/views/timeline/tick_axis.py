@@ -9,7 +9,7 @@ from typing import Any
 import pyqtgraph as pg
 from PySide6.QtGui import QFontMetricsF, QGuiApplication, QResizeEvent
 
-from app.presenters.plots.step_axis import Tick
+from app.presenters.axes import Tick
 
 _HEIGHT = 20
 _PER_TICK = 54  # pixels

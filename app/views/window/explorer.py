@@ -20,8 +20,8 @@ from app.models.cursors import Playhead, Selection
 from app.models.session import Session
 from app.models.span import StepSpan
 from app.models.undo import ListEdits, ShownEdits, UndoCommands
-from app.presenters.plots.paper import FigureFile, Shows
-from app.presenters.words.standing_text import in_brief, on_screen
+from app.presenters.paper import FigureFile, Shows
+from app.presenters.solve_text import in_brief, on_screen
 from app.state.solve import LONGER_SECONDS
 from app.theme import CurrentTheme
 from app.views.budget.batch_row import BatchRow

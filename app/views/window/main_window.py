@@ -30,9 +30,9 @@ from app.models.opening.recent import Explored, Recent
 from app.models.opening.recovery import Recovery
 from app.models.session import Session
 from app.models.undo import UndoCommands
-from app.presenters.words.problem_report import problem_report
-from app.presenters.words.standing_text import why_no_export
-from app.presenters.words.wording import (
+from app.presenters.export_result import problem_report
+from app.presenters.solve_text import why_no_export
+from app.presenters.wording import (
     batch_text,
     doubts,
     origin_text,

@@ -6,7 +6,7 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QBrush, QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.presenters.rows.record_rows import BarPart, asked_part, bar_parts
+from app.presenters.record_rows import BarPart, asked_part, bar_parts
 from app.theme import CurrentTheme
 from checkmate.records.memory import MemoryRecord
 from checkmate.units import format_bytes

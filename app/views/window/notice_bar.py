@@ -11,7 +11,7 @@ from collections.abc import Callable
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QPushButton, QWidget
 
-from app.presenters.words.wording import as_sentence, strong
+from app.presenters.wording import as_sentence, strong
 from app.theme import CurrentTheme
 from app.views.common.panel import label
 

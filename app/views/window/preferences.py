@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject, QSettings
 
 from app.models.clients.memory_lines import LineChoice
 from app.models.session import Session
-from app.presenters.plots.memory_lines import LineKind
+from app.presenters.lines_across import LineKind
 from app.theme import CurrentTheme, ThemeChoice
 
 _THEME, _FILL, _SECONDS = "appearance/theme", "solving/fill", "solving/seconds"

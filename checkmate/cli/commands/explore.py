@@ -75,7 +75,7 @@ def _add_figure(parser: argparse.ArgumentParser) -> None:
 
 def _explore(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from app.bootstrap import explore
-    from app.presenters.plots.paper import figure_file
+    from app.presenters.paper import figure_file
 
     figure = None
     if options.figure is not None:

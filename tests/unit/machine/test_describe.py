@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from app.presenters.words.wording import doubts, remeasuring_hint
+from app.presenters.wording import doubts, remeasuring_hint
 from checkmate.cli.shared.output import elsewhere_note
 from checkmate.ir import Graph
 from checkmate.ir.graph import Device

@@ -34,7 +34,7 @@ from app.models.clients.range_prices import RangePrices
 from app.models.cursors import Selection
 from app.models.exploration import Exploration
 from app.models.span import StepSpan
-from app.presenters.rows.range_rows import (
+from app.presenters.range_rows import (
     COLUMNS,
     COST,
     LAYER,
@@ -50,7 +50,7 @@ from app.presenters.rows.range_rows import (
     range_table,
     summary,
 )
-from app.presenters.words.name_cut import NameCut
+from app.presenters.wording import NameCut
 from app.views.common.panel import label
 
 _SIZE = (1240, 480)  # pixels

@@ -9,10 +9,10 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QSizePolicy, QWidget
 from app.actions import action
 from app.models.exploration import Exploration
 from app.models.span import StepSpan
-from app.presenters.plots.bands import Grouping
-from app.presenters.rows.schedule_rows import shown_name
-from app.presenters.words.pointer_words import range_words
-from app.presenters.words.wording import timeline_text
+from app.presenters.bands import Grouping
+from app.presenters.pointer_words import range_words
+from app.presenters.schedule_rows import shown_name
+from app.presenters.wording import timeline_text
 from app.views.common.buttons import command_button
 
 _WAYS = (None, *Grouping)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.presenters.rows.batch_rows import BatchAnswer
-from app.presenters.words.wording import SCALED_FROM
+from app.presenters.sizes import BatchAnswer
+from app.presenters.wording import SCALED_FROM
 from checkmate.request import ModelRequest
 
 if TYPE_CHECKING:

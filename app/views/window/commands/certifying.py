@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QFileDialog, QProgressDialog
 
 from app.models.clients.proof_check import ProvedCost, verified
-from app.presenters.words.wording import schedule_file
+from app.presenters.wording import schedule_file
 from app.state.knowledge import ListedSchedule
 from app.workers.background import Background
 from app.workers.process import WorkerProcess

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from app.actions import action
 from app.models.exploration import Exploration
-from app.presenters.plots.paper import Shows
-from app.presenters.rows import tables
-from app.presenters.rows.tables import ViewTable
+from app.presenters import view_tables as tables
+from app.presenters.paper import Shows
+from app.presenters.view_tables import ViewTable
 from app.state.knowledge import ListedSchedule
 from app.views.common.view_saver import SavableView, ViewSaver
 

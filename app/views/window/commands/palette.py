@@ -17,8 +17,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.presenters.palette import PaletteEntry, search
-from app.presenters.words.name_cut import NameCut
+from app.presenters.search import PaletteEntry, search
+from app.presenters.wording import NameCut
 from app.theme import CurrentTheme
 from app.views.common.panel import label
 from app.views.lists.rows import DETAIL, FIGURE, BarDelegate

@@ -10,9 +10,9 @@ from PySide6.QtGui import QAction
 from app.actions import action
 from app.models.cursors import Selection
 from app.models.exploration import Exploration, ListedSchedule
-from app.presenters.palette import COMMAND, PaletteEntry
-from app.presenters.rows.schedule_rows import grouped
-from app.presenters.words.wording import name_in_model, scope_of_all
+from app.presenters.schedule_rows import grouped
+from app.presenters.search import COMMAND, PaletteEntry
+from app.presenters.wording import name_in_model, scope_of_all
 from app.views.common.view_saver import ViewSaver
 from checkmate.units import format_bytes, plural
 

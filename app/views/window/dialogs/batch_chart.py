@@ -6,7 +6,7 @@ import pyqtgraph as pg
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
-from app.presenters.rows.batch_rows import BatchAnswer, stairs
+from app.presenters.sizes import BatchAnswer, stairs
 from app.theme import CurrentTheme
 from app.views.common.plot_colors import color_plot, color_text
 from app.views.common.screen_pens import ScreenPens

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 
 from app.models.clients.largest_batch import BatchFinder
 from app.models.session import Session
-from app.presenters.rows.batch_rows import (
+from app.presenters.sizes import (
     COLUMNS,
     COSTS,
     STATUS,

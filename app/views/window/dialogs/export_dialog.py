@@ -24,9 +24,9 @@ from PySide6.QtWidgets import (
 )
 
 from app.models.session import Session
-from app.presenters.rows.schedule_rows import cost_text
-from app.presenters.words.export_result import first_budget, result_text
-from app.presenters.words.wording import as_sentence, is_for_xla, strong
+from app.presenters.export_result import first_budget, result_text
+from app.presenters.schedule_rows import cost_text
+from app.presenters.wording import as_sentence, is_for_xla, strong
 from app.views.common.panel import label
 from checkmate.units import Budget, format_bytes, parse_budget
 

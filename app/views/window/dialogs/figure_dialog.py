@@ -15,8 +15,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.presenters.plots.paper import LEAST_POINTS, MOST_POINTS, FigureFile, Paper, Shows, Width
-from app.presenters.words.wording import as_sentence
+from app.presenters.paper import LEAST_POINTS, MOST_POINTS, FigureFile, Paper, Shows, Width
+from app.presenters.wording import as_sentence
 from app.views.common.panel import label
 from app.views.common.ringed import ChoiceBox, DecimalBox
 from checkmate.errors import UsageError

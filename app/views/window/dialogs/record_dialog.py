@@ -15,9 +15,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.presenters.rows.range_rows import Cell
-from app.presenters.rows.record_rows import BYTES, columns, is_by_size, record_cells, record_table
-from app.presenters.words.wording import as_sentence
+from app.presenters.range_rows import Cell
+from app.presenters.record_rows import BYTES, columns, is_by_size, record_cells, record_table
+from app.presenters.wording import as_sentence
 from app.theme import CurrentTheme
 from app.views.common.panel import label
 from app.views.common.ringed import ChoiceBox

@@ -10,7 +10,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog
 
 from app.presenters.commands import OnScreen
-from app.presenters.words.wording import schedule_file
+from app.presenters.wording import schedule_file
 from app.views.common.view_saver import SavableView
 
 if TYPE_CHECKING:

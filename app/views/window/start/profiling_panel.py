@@ -8,7 +8,7 @@ from pathlib import Path
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton
 
-from app.presenters.words.wording import strong
+from app.presenters.wording import strong
 from app.views.common.panel import Panel, label
 
 _STAGES = ("load", "trace", "fold", "measure")

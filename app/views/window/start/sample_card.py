@@ -6,7 +6,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF, QResizeEvent
 from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
-from app.presenters.sample_card import curve_words, facts, outline
+from app.presenters.start import curve_words, facts, outline
 from app.theme import CurrentTheme
 from app.views.common.panel import label
 from checkmate.catalog.shown_samples import ShownSample

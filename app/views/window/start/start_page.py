@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.models.opening.recent import Explored
-from app.presenters.words.wording import as_sentence
+from app.presenters.wording import as_sentence
 from app.theme import CurrentTheme
 from app.views.common.buttons import command_button
 from app.views.common.elided_label import ElidedLabel

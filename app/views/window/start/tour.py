@@ -11,7 +11,7 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt, QTimer
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QRegion
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
-from app.presenters.tour import STOPS, TRIED, Place, words_of
+from app.presenters.start import STOPS, TRIED, Place, words_of
 from app.views.common.panel import label
 from checkmate.catalog.shown_samples import shown_samples
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from app.presenters.difference import Difference
-from app.presenters.words.wording import layer_name, short_name
+from app.presenters.wording import layer_name, short_name
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import Graph
 from checkmate.machine.stores.cost_origin import cost_text

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.presenters.plots.matrix_image import held_spans
-from app.presenters.plots.memory_curve import KINDS, Stack
-from app.presenters.plots.step_axis import StepAxis
-from app.presenters.words.wording import short_name
+from app.presenters.axes import StepAxis
+from app.presenters.matrix_image import held_spans
+from app.presenters.memory_curve import KINDS, Stack
+from app.presenters.wording import short_name
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.ir.schedule import StageMatrices

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.presenters.plots.step_axis import StepAxis
-from app.presenters.rows.tables import ViewTable
-from app.presenters.words.wording import name_in_model, scope_of_all
+from app.presenters.axes import StepAxis
+from app.presenters.view_tables import ViewTable
+from app.presenters.wording import name_in_model, scope_of_all
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import CostUnit, Graph
 from checkmate.machine.stores.cost_origin import cost_text

@@ -1,17 +1,17 @@
-"""What a search for the largest batch was asked, and found; no Qt."""
+"""How far a budget reaches over batches and input sizes, and the search for the largest batch; no Qt."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.presenters.commands import profiled_from
-from app.presenters.plots.memory_lines import NO_CARD, capacity_of, card_entries
-from app.presenters.rows.range_rows import Cell
+from app.presenters.lines_across import NO_CARD, capacity_of, card_entries
+from app.presenters.range_rows import Cell
 from checkmate.catalog.cards import Cards
 from checkmate.ir.graph import Graph
 from checkmate.request import ModelRequest
@@ -136,3 +136,52 @@ def stairs(answer: BatchAnswer) -> tuple[NDArray[np.float64], NDArray[np.float64
         costs += [100 * cost] * 2
         begin = batch
     return np.array(places, np.float64), np.array(costs, np.float64)
+
+
+TIP = (
+    "Estimated: sizes and costs are scaled from batch {base}, and only schedules that are known count. "
+    "Largest batch… searches, and proves."
+)
+
+
+def coming_words(batch: int, plain_bytes: int) -> str:
+    """Say what an unexplored batch needs where everything is kept."""
+    return f"Batch {batch:,}: {format_bytes(plain_bytes)} all kept, estimated"
+
+
+def reach_words(batch: int, kept: int, fits: int) -> str:
+    """Say up to which batch the budget keeps everything, and fits at all."""
+    if not fits:
+        return "No batch is known to fit this budget"
+    if batch > fits:
+        return f"This budget fits only up to batch {fits:,}"
+    if kept in (0, fits):
+        return f"This budget fits up to batch {fits:,}"
+    return f"Fits up to batch {fits:,}; all kept up to {kept:,}"
+
+
+INPUT_TIP = (
+    "Estimated from traces at {traced}: exact there, and on a parabola elsewhere. Only schedules that are "
+    "known count. The size that you choose is traced, too; its costs are operation counts."
+)
+OFFER = "Trace the model at two further sizes, in the background. Nothing is measured."
+
+
+def input_coming_words(words: Callable[[int], str], level: int, plain_bytes: int) -> str:
+    """Say what an unexplored size needs where everything is kept. ``words`` names a level."""
+    return f"{_first_up(words(level))}: {format_bytes(plain_bytes)} all kept, estimated"
+
+
+def input_reach_words(words: Callable[[int], str], level: int, kept: int, fits: int) -> str:
+    """Say up to which size the budget keeps everything, and fits at all."""
+    if not fits:
+        return "No input size is known to fit this budget"
+    if level > fits:
+        return f"This budget fits only up to {words(fits)}"
+    if kept in (0, fits):
+        return f"This budget fits up to {words(fits)}"
+    return f"Fits {words(fits)}; all kept up to {words(kept)}"
+
+
+def _first_up(text: str) -> str:
+    return text[:1].upper() + text[1:]

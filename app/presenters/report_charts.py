@@ -14,9 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from app.presenters.plots.matrix_image import computed_image, held_image
-from app.presenters.plots.memory_curve import KINDS, highest, memory_stack, thinned
-from app.presenters.plots.scale import nice_ticks
+from app.presenters.axes import nice_ticks
+from app.presenters.matrix_image import computed_image, held_image
+from app.presenters.memory_curve import KINDS, highest, memory_stack, thinned
 from app.state.knowledge import ListedSchedule
 from checkmate.axis import byte_unit
 from checkmate.units import format_bytes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.presenters.rows.range_rows import Cell
-from app.presenters.rows.tables import ViewTable
+from app.presenters.range_rows import Cell
+from app.presenters.view_tables import ViewTable
 from checkmate.records.memory import MemoryRecord, Source
 from checkmate.records.words import row_name, rows, share
 from checkmate.units import format_bytes

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.layout.grouping import group_tree
-from app.presenters.words.wording import short_name
+from app.presenters.wording import short_name
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import Graph
 from checkmate.memory.hotspot import FIXED, Reason

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from app.presenters.plots.memory_curve import KINDS, memory_stack
-from app.presenters.rows.schedule_rows import ScheduleRow
+from app.presenters.memory_curve import KINDS, memory_stack
+from app.presenters.schedule_rows import ScheduleRow
 from app.state.knowledge import ListedSchedule
 from app.state.solve import Solve
 from checkmate.ir.graph import Graph

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from app.presenters.words.wording import percent
+from app.presenters.wording import percent
 from app.state.knowledge import ListedSchedule, WhatIf
-from app.state.own_schedules import OwnSchedule
+from app.state.saved import OwnSchedule
 from checkmate.units import format_bytes
 
 _METHODS = {

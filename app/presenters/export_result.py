@@ -1,19 +1,21 @@
-"""What the export dialog says before the export and after it.
-
-It is rich text. No Qt here.
-"""
+"""What the export dialog says, and what to send along when something went wrong; no Qt."""
 
 from __future__ import annotations
 
+import contextlib
 import html
+import platform
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from app.presenters.words.wording import as_sentence, is_for_xla, strong
+from app.presenters.wording import as_sentence, is_for_xla, strong
 from app.state.knowledge import ListedSchedule
+from checkmate import __version__
+from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.keras_backend import JAX
+from checkmate.machine.supported import versions
 from checkmate.memory.simulate import simulate
 from checkmate.request import Target
 from checkmate.units import Budget, format_bytes, format_seconds, plural
@@ -139,3 +141,33 @@ def _bytes(size: int | None) -> str:
 
 def _seconds(seconds: float | None) -> str:
     return "not known" if seconds is None else format_seconds(seconds)
+
+
+_LIBRARIES = ("PySide6-Essentials", "tensorflow", "keras", "numpy", "highspy", "numba")
+_LINES = 40  # of the log
+
+
+def problem_report(sentence: str, hint: str, graph: Graph | None, log: Path | None) -> str:
+    """Return the text of a problem report.
+
+    It has the problem, what was explored, the versions, and the end of the log.
+    """
+    lines = [
+        sentence,
+        *([hint] if hint else []),
+        "",
+        f"Checkmate Explorer {__version__}",
+        platform.platform(),
+    ]
+    libraries = ", ".join(f"{name} {version}" for name, version in versions(_LIBRARIES).items())
+    lines.append(f"Python {platform.python_version()}, {libraries}")
+    if graph is not None:
+        lines.append(f"graph: {graph.name}, {graph.n} ops, fingerprint {graph.fingerprint}")
+    if log is not None:
+        with contextlib.suppress(OSError):
+            lines += [
+                "",
+                f"end of {log}:",
+                *log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LINES:],
+            ]
+    return "\n".join(lines) + "\n"

@@ -11,9 +11,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from app.presenters.plots.bands import NOTHING, Bands
-from app.presenters.rows.tables import ViewTable
-from app.presenters.words.wording import short_name
+from app.presenters.bands import NOTHING, Bands
+from app.presenters.view_tables import ViewTable
+from app.presenters.wording import short_name
 from app.state.knowledge import ListedSchedule
 from checkmate.memory.placement import FIXED, WORKSPACE, Placement
 from checkmate.units import format_bytes, plural

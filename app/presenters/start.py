@@ -1,14 +1,44 @@
-"""The five stops of the tour, and what each says; no Qt."""
+"""What the start page's cards and the stops of the tour say; no Qt."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 
-from app.presenters.words.standing_text import why_no_export
+from app.presenters.solve_text import why_no_export
 from app.state.knowledge import ListedSchedule
-from app.state.standing import Standing
-from checkmate.units import plural
+from app.state.solve import Standing
+from checkmate.catalog.shown_samples import ShownSample
+from checkmate.units import format_bytes, plural
+
+_COSTS = {"measured": "of the step's time (measured ops)", "analytic": "of the step's operations"}
+
+
+def facts(sample: ShownSample) -> str:
+    """Return in a line how large the step is."""
+    return f"{sample.ops} ops · batch {sample.batch_size}"
+
+
+def curve_words(sample: ShownSample) -> str:
+    """Say what the two curves are, and what the lower one costs."""
+    proof = ", proved least" if sample.proved else ""
+    costs = _COSTS.get(sample.cost_origin, "of the step's cost")
+    return (
+        f"{format_bytes(max(sample.plain_bytes))} where everything is kept; "
+        f"{format_bytes(max(sample.kept_bytes))} for {100 * sample.extra_cost:+.1f} % {costs}{proof}."
+    )
+
+
+def outline(live: Sequence[int], columns: int) -> list[int]:
+    """Return the largest bytes in each of ``columns`` equal parts of the step.
+
+    So the peak is seen however narrow the picture is.
+    """
+    starts = [column * len(live) // columns for column in range(columns + 1)]
+    return [max(live[start : max(start + 1, end)]) for start, end in pairwise(starts)]
+
 
 TRIED = 0.6  # of the memory of keeping everything; the budget that the first stop offers
 

@@ -1,1 +1,0 @@
-"""What is drawn over the steps, as numbers and images; no Qt."""

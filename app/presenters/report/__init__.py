@@ -1,1 +1,0 @@
-"""Draw the HTML page about what was explored."""

@@ -1,1 +1,0 @@
-"""Rows of tables and lists; no Qt."""

@@ -1,1 +1,0 @@
-"""Sentences and names, as they are read in the window; no Qt."""
