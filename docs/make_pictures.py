@@ -23,7 +23,7 @@ from app.look import draw_offscreen
 from app.models.session import Session
 from app.presenters.hotspot_rows import View
 from app.theme import CurrentTheme, ThemeChoice, apply_theme, load_fonts
-from app.views.window.dialogs.export_dialog import ExportDialog
+from app.views.dialogs.export_dialog import ExportDialog
 from app.views.window.main_window import MainWindow
 from checkmate.units import Budget
 

@@ -16,7 +16,7 @@ from PySide6.QtGui import QKeySequence
 
 from app.actions import ACTIONS, VIEW_KEYS, Menu, action, keys_page
 from app.presenters.search import COMMAND, search
-from app.views.window.commands.handlers import handlers
+from app.views.window.menus import handlers
 from tests.app.windows import open_chain
 
 ROOT = Path(__file__).resolve().parents[2]

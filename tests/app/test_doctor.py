@@ -14,7 +14,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel, QPushButton
 
 from app.theme import CurrentTheme, ThemeChoice
-from app.views.window.dialogs.doctor_dialog import DoctorDialog
+from app.views.dialogs.doctor_dialog import DoctorDialog
 
 pytestmark = pytest.mark.heavy  # looks at the machine in processes
 

@@ -18,7 +18,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton
 
 from app.presenters.export_result import default_budget, result_text
-from app.views.window.dialogs.export_dialog import ExportDialog
+from app.views.dialogs.export_dialog import ExportDialog
 from checkmate.errors import FormatError
 from checkmate.formats import read_schedule
 from checkmate.formats.exploration import SavedExploration, read_exploration, write_exploration

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication, QMenu
 
 from app.presenters.paper import FigureFile, Paper, Shows, Width, figure_file
 from app.theme import DARK, LIGHT, ThemeChoice
-from app.views.window.dialogs.figure_dialog import FigureDialog
+from app.views.dialogs.export_dialog import FigureDialog
 from checkmate.cli.main import build_parser
 from checkmate.errors import UsageError
 from tests.app.test_compare import smaller

@@ -11,7 +11,7 @@ from PySide6.QtGui import QColor, QImage, QPainter, QPen
 from PySide6.QtWidgets import QApplication
 
 from app.views.common.paint_turns import _on_screen
-from app.views.common.steady_label import SteadyLabel
+from app.views.common.texts import SteadyLabel
 from app.views.graph.kept_parts import KeptParts, PartPlace
 from app.views.graph.paint import GraphPainter, Part
 from tests.app.windows import open_chain

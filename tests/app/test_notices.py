@@ -14,7 +14,7 @@ import pytest
 from PySide6.QtWidgets import QApplication, QLabel
 
 from app.presenters.export_result import problem_report
-from app.views.window.start.profiling_panel import ProfilingPanel
+from app.views.window.start_page import ProfilingPanel
 from checkmate.formats import write_graph
 from checkmate.ir.graph import CostOrigin, CostUnit
 from checkmate.request import ModelRequest
@@ -174,7 +174,7 @@ def test_the_curve_of_a_solve_that_costs_nothing_extra_has_readable_ticks(window
 
 def test_each_step_of_a_profile_has_its_seconds(qtbot, monkeypatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("app.views.window.start.profiling_panel.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("app.views.window.start_page.time.monotonic", lambda: now[0])
     page = ProfilingPanel()
     qtbot.addWidget(page)
     page.begin("unet")

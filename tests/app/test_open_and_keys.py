@@ -14,8 +14,8 @@ from app.bootstrap import explore
 from app.models.opening.recent import Recent
 from app.models.session import Session
 from app.theme import CurrentTheme, ThemeChoice
-from app.views.window.dialogs.keys_dialog import KeysDialog
-from app.views.window.dialogs.model_dialog import ModelDialog
+from app.views.dialogs.model_dialog import ModelDialog
+from app.views.dialogs.settings_dialog import KeysDialog
 from app.views.window.main_window import MainWindow
 from checkmate.catalog.samples import find_sample
 from checkmate.errors import UnsafeModelError

@@ -11,7 +11,7 @@ import pytest
 from app.layout.grouping import visible_groups
 from app.models.opening import opening
 from app.models.opening.opening import Opened
-from app.views.window.dialogs.export_dialog import ExportDialog
+from app.views.dialogs.export_dialog import ExportDialog
 from checkmate.errors import FormatError
 from checkmate.formats import write_graph
 from checkmate.solvers.constraints import Constraints

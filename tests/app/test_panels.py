@@ -15,8 +15,7 @@ from PySide6.QtWidgets import QScrollArea
 
 from app.models.session import Session
 from app.theme import CurrentTheme, ThemeChoice
-from app.views.common.panel import Panel
-from app.views.common.panel_dock import PanelDock
+from app.views.common.panel import Panel, PanelDock
 from app.views.window.main_window import MainWindow
 from app.views.window.panel_area import PanelArea
 from tests.app.windows import open_chain

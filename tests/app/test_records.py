@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QApplication, QPushButton
 
 from app.models.session import Session
 from app.theme import DARK, LIGHT, CurrentTheme, ThemeChoice
-from app.views.window.dialogs.model_dialog import ModelDialog
-from app.views.window.dialogs.record_dialog import RecordDialog
+from app.views.dialogs.model_dialog import ModelDialog
+from app.views.dialogs.record_dialog import RecordDialog
 from app.views.window.main_window import MainWindow
 from checkmate.request import ModelRequest
 from checkmate.units import format_bytes

@@ -25,7 +25,7 @@ from app.presenters.schedule_rows import (
 )
 from app.presenters.solve_text import on_screen
 from app.state.solve import BudgetStanding
-from app.views.lists.rows import DETAIL
+from app.views.panels.bar_rows import DETAIL
 from checkmate import planning
 from checkmate.formats.exploration import read_exploration, write_exploration
 from tests.app.test_compare import smaller

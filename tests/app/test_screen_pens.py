@@ -6,7 +6,7 @@ from PySide6.QtCore import QEvent
 from PySide6.QtGui import QColor, QPen
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.views.common.screen_pens import ScreenPens
+from app.views.common.plot_style import ScreenPens
 
 
 class Screened(QWidget):

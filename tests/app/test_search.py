@@ -11,8 +11,8 @@ from PySide6.QtGui import QFontMetrics
 
 from app.presenters.search import COMMAND, PaletteEntry, parse, search
 from app.presenters.wording import NameCut
-from app.views.lists.rows import DETAIL, FIGURE
-from app.views.window.commands.palette_entries import commands
+from app.views.panels.bar_rows import DETAIL, FIGURE
+from app.views.window.palette import commands
 from checkmate.ir.graph import Graph, GraphBuilder, Phase
 from checkmate.units import format_bytes
 from tests.app.windows import open_chain, training_chain

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QApplication, QLabel
 from app.presenters.hotspot_rows import View
 from app.presenters.op_page import facts
 from app.presenters.wording import as_sentence, schedule_file
-from app.views.window.dialogs.export_dialog import ExportDialog
+from app.views.dialogs.export_dialog import ExportDialog
 from checkmate.ir.graph import GraphBuilder, Phase
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule

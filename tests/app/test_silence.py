@@ -18,7 +18,7 @@ from app.models.clients.solver_client import SolverClient
 from app.models.exploration import Exploration
 from app.presenters.sizes import BatchQuestion
 from app.theme import CurrentTheme, ThemeChoice
-from app.views.playback import film
+from app.views.pictures import film
 from app.workers import process
 from app.workers.process import WorkerProcess
 from checkmate.ir import SolveStatus

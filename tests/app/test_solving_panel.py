@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.models.exploration import Exploration
 from app.theme import CurrentTheme, ThemeChoice
-from app.views.budget.solving_panel import SolvingPanel
+from app.views.panels.solving_panel import SolvingPanel
 from tests.app.windows import training_chain
 
 

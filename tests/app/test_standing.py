@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QDialog, QPushButton
 
 from app.presenters.op_page import rows_at_end, rows_of_op, why_nothing_fits
 from app.state.solve import Aim, BudgetStanding, Tightest
-from app.views.window.dialogs.export_dialog import ExportDialog
+from app.views.dialogs.export_dialog import ExportDialog
 from checkmate.graphs.generate import training_dag
 from checkmate.solvers.bounds import op_need, working_set_bound
 from checkmate.solvers.listeners import SilentListener

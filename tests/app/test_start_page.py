@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QLabel, QPushButton
 from app.models.opening.recent import Explored, Recent
 from app.presenters.start import curve_words, outline
 from app.theme import DARK, LIGHT
-from app.views.window.start.sample_card import SampleCard
+from app.views.window.start_page import SampleCard
 from checkmate.catalog.samples import SAMPLES
 from checkmate.catalog.shown_samples import shown_samples
 

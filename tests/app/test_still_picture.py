@@ -7,7 +7,7 @@ import pytest
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QImage, QPainter
 
-from app.views.graph.still_picture import StillPicture
+from app.views.graph.kept_parts import StillPicture
 
 SIZE = QSize(120, 80)
 

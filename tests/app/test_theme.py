@@ -15,7 +15,7 @@ from app.models.session import Session
 from app.presenters.bands import Grouping
 from app.state.constraint_targets import ConstraintKind
 from app.theme import DARK, LIGHT, CurrentTheme, ThemeChoice, apply_theme, color_application, load_fonts
-from app.views.window.dialogs.settings_dialog import SettingsDialog
+from app.views.dialogs.settings_dialog import SettingsDialog
 from app.views.window.main_window import MainWindow
 from app.views.window.preferences import kept_theme
 from tests.app.windows import open_chain, training_chain

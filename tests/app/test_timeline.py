@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QApplication, QToolTip
 
 from app.models.exploration import Exploration
 from app.presenters.axes import StepAxis
-from app.views.timeline.legend import HEIGHT, legend_lines, legend_metrics
-from app.views.timeline.tick_axis import TickAxis
+from app.views.timeline.plot_legend import HEIGHT, legend_lines, legend_metrics
+from app.views.timeline.pointed_plot import TickAxis
 from checkmate import planning
 from checkmate.catalog.bundled import find_graph
 from checkmate.formats import read_graph

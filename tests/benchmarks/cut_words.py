@@ -5,8 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QPoint, QRect
 from PySide6.QtWidgets import QAbstractButton, QAbstractScrollArea, QComboBox, QLabel, QLineEdit, QWidget
 
-from app.views.common.elided_label import ElidedLabel
-from app.views.common.elided_link import ElidedLink
+from app.views.common.texts import ElidedLabel, ElidedLink
 
 _ROUNDED = 1  # pixels
 

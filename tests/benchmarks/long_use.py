@@ -36,8 +36,7 @@ from app.models.session import Session
 from app.presenters.op_page import NeedRow, OpLink, facts
 from app.state.constraint_targets import ConstraintKind
 from app.theme import LIGHT, CurrentTheme, ThemeChoice, apply_theme, load_fonts
-from app.views.inspector.link_table import LinkTable
-from app.views.inspector.need_table import NeedTable
+from app.views.panels.op_tables import LinkTable, NeedTable
 from app.views.window.main_window import MainWindow
 from checkmate.catalog.bundled import find_graph
 from checkmate.formats import write_graph

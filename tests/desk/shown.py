@@ -18,9 +18,9 @@ from PySide6.QtCore import QObject, QPoint, QRect, QTimer
 from PySide6.QtWidgets import QApplication, QComboBox, QLineEdit, QPushButton, QWidget
 
 from app import bootstrap
-from app.views.window.commands.palette import Palette
-from app.views.window.dialogs.export_dialog import ExportDialog
+from app.views.dialogs.export_dialog import ExportDialog
 from app.views.window.main_window import MainWindow
+from app.views.window.palette import Palette
 
 _EVERY_MS = 100
 # Where a panel always has content, in pixels: x, y, width, height. Elsewhere it may well be empty.

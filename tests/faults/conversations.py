@@ -17,10 +17,8 @@ PROTOCOLS: dict[str, Protocol] = {
     "placer": Protocol("checkmate.workers.placer", _WINDOW, f"{_ASK}.placing", place_buffers),
     "batches": Protocol("checkmate.workers.batches", _WINDOW, f"{_ASK}.largest_batch", find_batch),
     "least memory": Protocol("checkmate.workers.solver", _WINDOW, f"{_ASK}.solver_client", look_for_less),
-    "certifier": Protocol(
-        "checkmate.workers.certifier", _WINDOW, "app.views.window.commands.certifying", certify
-    ),
-    "animation": Protocol("checkmate.workers.animation", _WINDOW, "app.views.playback.film", make_films),
+    "certifier": Protocol("checkmate.workers.certifier", _WINDOW, "app.views.window.savers", certify),
+    "animation": Protocol("checkmate.workers.animation", _WINDOW, "app.views.pictures.film", make_films),
     "sizes": Protocol(_DEVICE, _WINDOW, f"{_ASK}.size_tracer", trace_sizes, silent_s=40.0),
     "profile": Protocol(_DEVICE, _WINDOW, "", profile),
     "export": Protocol(_DEVICE, _WINDOW, "", export),

@@ -184,7 +184,7 @@ def certify(patience: float) -> str:
     from PySide6.QtWidgets import QMainWindow
 
     from app.models.session import Session
-    from app.views.window.commands import certifying as command
+    from app.views.window import savers as command
 
     host: Any = QMainWindow()
     session = host.session = Session()
@@ -235,7 +235,7 @@ def make_films(patience: float) -> str:
 
     from app.models.exploration import Exploration
     from app.theme import CurrentTheme, ThemeChoice
-    from app.views.playback.film import PlaybackFilm
+    from app.views.pictures.film import PlaybackFilm
 
     exploration = Exploration()
     exploration.set_graph(small())

@@ -24,7 +24,7 @@ ROOT = Path(checkmate.__file__).parents[1]
 WALL = {
     "checkmate/machine/stores/plan_store.py": {"time.time"},
     "app/models/opening/recovery.py": {"time.time_ns", "time.localtime"},
-    "app/views/window/start/start_page.py": {"time.localtime"},
+    "app/views/window/start_page.py": {"time.localtime"},
 }
 
 

@@ -1,12 +1,22 @@
-"""A titled panel, the frame that every view sits in."""
+"""A titled panel, the frame that every view sits in, and the dock that holds one."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize
+from PySide6.QtCore import QEvent, QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QDockWidget,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
 
-from app.views.common.steady_label import SteadyLabel
+from app.views.common.texts import SteadyLabel
+from app.views.common.widgets import ButtonKeys
 
 _SIDE, _TOP, _GAP, _BOTTOM = 12, 9, 6, 10  # pixels around and between
 
@@ -78,3 +88,114 @@ def label(text: str, *, muted: bool = False, name: str | None = None, wrap: bool
         made.setObjectName(name or "muted")
     made.setWordWrap(wrap)
     return made
+
+
+_OPEN, _FOLDED = "▾", "▸"
+_ASIDE = 40  # pixels
+_FRAME = 2  # pixels around an area that scrolls, for the mark of the focus (app/theme.py)
+_DOCK_GAP = 8  # pixels below a head that is alone; Qt leaves none there
+_NO_LIMIT = (1 << 24) - 1  # Qt's own greatest height
+
+
+class PanelDock(QDockWidget):
+    """A dock whose title bar is its panel's head.
+
+    It is dragged by the head; a double click takes it out of the window, and back. ``name`` is its name in
+    saved arrangements. A panel that ``scrolls`` keeps its least height in a dock that is lower.
+
+    Signals: ``folding``: it will be folded or opened; ``fold_changed``: it has been.
+    """
+
+    folding = Signal()
+    fold_changed = Signal()
+
+    def __init__(self, panel: Panel, name: str, *, scrolls: bool = False) -> None:
+        super().__init__(panel.title)
+        self.panel = panel
+        self.setObjectName(name)
+        ButtonKeys(self)  # it may be a window of its own
+        self.setAccessibleName(panel.title)
+        self._fold = QPushButton(_OPEN)
+        self._fold.setObjectName("fold")
+        self._fold.clicked.connect(lambda _=False: self.fold(not self.folded))
+        self._head = panel.give_head()
+        panel.head.insertWidget(0, self._fold)
+        self.setTitleBarWidget(self._head)
+        self._content = _scrolled(panel) if scrolls else panel
+        self.setWidget(self._content)
+        self._nothing = QWidget(self)
+        self._nothing.setMaximumHeight(0)
+        self._nothing.hide()
+        self._folded, self._least = False, 0
+        self.open_height = 0  # pixels, when it was last folded
+        self._say()
+
+    @property
+    def folded(self) -> bool:
+        """Return whether only the head is shown."""
+        return self._folded
+
+    @property
+    def head_height(self) -> int:
+        """Return the head's height in pixels."""
+        return self._head.height()
+
+    @property
+    def needed_height(self) -> int:
+        """Return the height in pixels at which nothing has to be scrolled."""
+        around = 0 if self._content is self.panel else 2 * _FRAME
+        needed = max(self.panel.minimumHeight(), self.panel.minimumSizeHint().height())
+        return self.head_height + needed + around
+
+    def fold(self, folded: bool) -> None:
+        """Show the head alone, or all of the panel."""
+        if folded == self._folded:
+            return
+        self.folding.emit()
+        self._folded = folded
+        if folded:
+            self.open_height, self._least = self.height(), self.minimumHeight()
+        self.setMinimumHeight(0 if folded else self._least)
+        # Hiding the content would let Qt take its width away from the column.
+        self.setWidget(self._nothing if folded else self._content)
+        self._content.setVisible(not folded)
+        self._nothing.setVisible(folded)
+        self.setMaximumHeight(self._head.sizeHint().height() + _DOCK_GAP if folded else _NO_LIMIT)
+        self._head.setProperty("folded", folded)
+        self._head.style().polish(self._head)
+        self._say()
+        self.fold_changed.emit()
+
+    def event(self, event: QEvent) -> bool:
+        """Put a panel that a double click takes out beside its old place. There it is seen to be out."""
+        before, was_out = self.mapToGlobal(QPoint(0, 0)), self.isFloating()
+        done = super().event(event)
+        taken_out = event.type() == QEvent.Type.MouseButtonDblClick and self.isFloating() and not was_out
+        if taken_out and (self.pos() - before).manhattanLength() < _ASIDE:
+            room = self.screen().availableGeometry()
+            left = before.x() - _ASIDE if before.x() - _ASIDE >= room.left() else before.x() + _ASIDE
+            lowest = max(room.top(), room.bottom() - self.height())
+            self.move(left, min(before.y() + _ASIDE, lowest))
+        return done
+
+    def set_least_width(self, pixels: int) -> None:
+        """Let the dock be as narrow as this, however wide its texts are."""
+        for part in (self, self._content, self.panel):
+            part.setMinimumWidth(pixels)
+
+    def _say(self) -> None:
+        words = f"{'Open' if self._folded else 'Fold'} {self.panel.title}"
+        self._fold.setText(_FOLDED if self._folded else _OPEN)
+        self._fold.setAccessibleName(words)
+        self._fold.setToolTip(words)
+
+
+def _scrolled(panel: Panel) -> QWidget:
+    area = QScrollArea()
+    area.setObjectName("scrolled")  # it takes keys, which its frame shows
+    area.setAccessibleName(panel.title)
+    area.setWidgetResizable(True)
+    area.setFrameShape(QFrame.Shape.NoFrame)
+    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    area.setWidget(panel)
+    return area

@@ -19,9 +19,9 @@ from app.presenters.bands import NOTHING, Bands, Grouping
 from app.presenters.memory_curve import line_in_columns
 from app.presenters.placed import ON_CPU, ORIGIN, PlacedBlocks
 from app.theme import CurrentTheme
-from app.views.common.plot_colors import color_text
+from app.views.common.plot_style import color_text
 from app.views.timeline.bands_item import BandsItem
-from app.views.timeline.legend import HEIGHT, CurveLegend, Entry
+from app.views.timeline.plot_legend import HEIGHT, CurveLegend, Entry
 from app.views.timeline.pointed_plot import PointedPlot
 from checkmate.axis import byte_unit
 from checkmate.memory.placement import Placement

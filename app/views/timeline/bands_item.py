@@ -13,7 +13,7 @@ from app.presenters.axes import StepAxis
 from app.presenters.bands import NOTHING, Stacked
 from app.presenters.memory_curve import tops_of
 from app.theme import CurrentTheme, mixed
-from app.views.timeline.legend import Entry
+from app.views.timeline.plot_legend import Entry
 
 _ROLES = ("forward", "backward", "held", "recomputed", "problem", "freed")
 _SHADES = (0.42, 0.54, 0.66)  # of neighbouring bands

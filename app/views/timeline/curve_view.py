@@ -27,10 +27,9 @@ from app.presenters.memory_curve import KINDS, Stack, in_columns, line_in_column
 from app.presenters.pointer_words import KIND_WORDS, step_words
 from app.presenters.wording import live_source
 from app.theme import CurrentTheme, mixed
-from app.views.common.plot_colors import color_text
+from app.views.common.plot_style import color_text
 from app.views.timeline.bands_item import BandsItem
-from app.views.timeline.edge_lines import EdgeLines
-from app.views.timeline.legend import HEIGHT, CurveLegend, Entry
+from app.views.timeline.plot_legend import HEIGHT, CurveLegend, EdgeLines, Entry
 from app.views.timeline.pointed_plot import PointedPlot
 from checkmate.axis import byte_unit
 from checkmate.units import format_bytes

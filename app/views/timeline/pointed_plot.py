@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QLineF, QPointF, Qt
-from PySide6.QtGui import QFocusEvent, QFont, QKeyEvent, QMouseEvent, QWheelEvent
+from PySide6.QtGui import (
+    QFocusEvent,
+    QFont,
+    QFontMetricsF,
+    QGuiApplication,
+    QKeyEvent,
+    QMouseEvent,
+    QResizeEvent,
+    QWheelEvent,
+)
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
 from app.models.cursors import Playhead
 from app.models.span import Scale, StepSpan
+from app.presenters.axes import Tick
 from app.theme import CurrentTheme
-from app.views.common.plot_colors import color_plot
-from app.views.common.screen_pens import ScreenPens
-from app.views.timeline.span.span_keys import around, is_own_key, press, press_for_bytes, turned
-from app.views.timeline.tick_axis import TickAxis
+from app.views.common.plot_style import ScreenPens, color_plot
 
 _LEFT = 50  # pixels: the vertical axis
 
@@ -230,3 +241,130 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if not press(event, self._span) and not press_for_bytes(event, self._span, self._scale):
             super().keyPressEvent(event)
+
+
+_HEIGHT = 20
+_PER_TICK = 54  # pixels
+_LEAST, _FINER = 3, (1, 1.5, 2, 3, 4)  # ticks, where their words have room; times as many
+_BETWEEN = 8  # pixels, at least, between the words of two ticks
+
+
+class TickAxis(pg.AxisItem):  # type: ignore[misc]
+    """A horizontal axis: ``ticks_of`` says what its ticks are.
+
+    It is given the axis' two ends and about how many ticks there is space for. The axis' name is beside it,
+    below or above the vertical axis, where it takes no height.
+    """
+
+    def __init__(self, side: str, ticks_of: Callable[[float, float, int], list[Tick]]) -> None:
+        super().__init__(side)
+        self._ticks_of = ticks_of
+        self._words: dict[float, str] = {}
+        self.setStyle(tickLength=-4)
+        self.setHeight(_HEIGHT)
+        self.enableAutoSIPrefix(False)
+
+    def tickValues(self, low: float, high: float, size: float) -> list[tuple[float, list[float]]]:
+        per_unit = size / (high - low) if high > low else 0.0
+        self._words, most = {}, 0
+        # One tick says nothing of a scale: where round numbers leave too few, there are finer ones.
+        for times in _FINER:
+            ticks = self._ticks_of(low, high, max(1, int(times * size / _PER_TICK)))
+            found = dict(_with_room(ticks, per_unit))
+            seen = sum(_is_inside(tick, low, high, per_unit) for tick in found.items())
+            if not self._words or seen > most:
+                self._words, most = found, seen
+            if most >= _LEAST:
+                break
+        return [(1.0, list(self._words))]
+
+    def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
+        return [self._words.get(value, "") for value in values]
+
+    def resizeEvent(self, event: QResizeEvent | None = None) -> None:
+        words: Any = self.label
+        if words is not None:
+            box = words.boundingRect()
+            words.setPos(-box.width() - 2, 0 if self.orientation == "bottom" else _HEIGHT - box.height())
+
+
+def _is_inside(tick: Tick, low: float, high: float, per_unit: float) -> bool:
+    """Return whether the words are wholly between the ends. Others are not drawn."""
+    place, words = tick
+    half = QFontMetricsF(QGuiApplication.font()).horizontalAdvance(words) / 2
+    return low * per_unit <= place * per_unit - half and place * per_unit + half <= high * per_unit
+
+
+def _with_room(ticks: Iterable[Tick], per_unit: float) -> Iterator[Tick]:
+    """Leave out ticks whose words would touch those of the tick before."""
+    metrics, free = QFontMetricsF(QGuiApplication.font()), -math.inf
+    for place, words in ticks:
+        middle, half = place * per_unit, metrics.horizontalAdvance(words) / 2
+        if middle - half >= free:
+            free = middle + half + _BETWEEN
+            yield place, words
+
+
+CLOSER = 1 / 1.3  # of the steps on screen, for one turn of the wheel or one key
+_NOTCH = 120.0  # of the wheel, in eighths of a degree
+_MOVE = 0.2  # of what is on screen
+_NONE, _SHIFT = Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.ShiftModifier
+_OWN = (Qt.Key.Key_W, Qt.Key.Key_S, Qt.Key.Key_A, Qt.Key.Key_D, Qt.Key.Key_Home)
+
+
+def is_own_key(event: QEvent, span: StepSpan) -> bool:
+    """Return whether a view that has the focus wants this key for itself.
+
+    Commands of the window have some of the same keys.
+    """
+    if event.type() != QEvent.Type.ShortcutOverride or not isinstance(event, QKeyEvent):
+        return False
+    if event.modifiers() != _NONE:
+        return False
+    return event.key() in _OWN or (event.key() == Qt.Key.Key_Escape and span.chosen is not None)
+
+
+def press(event: QKeyEvent, span: StepSpan) -> bool:
+    """Do what a key says; return whether it says anything."""
+    if event.modifiers() != _NONE:
+        return False
+    key = event.key()
+    if key in (Qt.Key.Key_W, Qt.Key.Key_S):
+        span.zoom(CLOSER if key == Qt.Key.Key_W else 1 / CLOSER)
+    elif key in (Qt.Key.Key_A, Qt.Key.Key_D):
+        span.move(_MOVE if key == Qt.Key.Key_D else -_MOVE)
+    elif key == Qt.Key.Key_Home:
+        span.show_whole()
+    elif key == Qt.Key.Key_Escape:
+        span.choose(None)
+    else:
+        return False
+    return True
+
+
+def press_for_bytes(event: QKeyEvent, span: StepSpan, scale: Scale) -> bool:
+    """Do what a key says to a scale of bytes; return whether it says anything."""
+    key, modifiers = event.key(), event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
+    if modifiers == _SHIFT and key in (Qt.Key.Key_W, Qt.Key.Key_S):
+        span.zoom_heights(scale, CLOSER if key == Qt.Key.Key_W else 1 / CLOSER)
+    elif modifiers == _NONE and key in (Qt.Key.Key_Up, Qt.Key.Key_Down):
+        span.move_heights(scale, _MOVE if key == Qt.Key.Key_Up else -_MOVE)
+    else:
+        return False
+    return True
+
+
+def turned(event: QWheelEvent) -> tuple[float, float]:
+    """Return what the wheel asks for: how far sideways, and a zoom factor.
+
+    The first is a share of what is on screen. With Shift, the wheel moves sideways.
+    """
+    x, y = event.angleDelta().x() / _NOTCH, event.angleDelta().y() / _NOTCH
+    if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+        x, y = x or y, 0.0
+    return -_MOVE * x, CLOSER**y
+
+
+def around(at: float, begin: float, end: float, factor: float) -> tuple[float, float]:
+    """Return a stretch ``factor`` times as long, with ``at`` where it was."""
+    return at - factor * (at - begin), at + factor * (end - at)

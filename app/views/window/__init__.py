@@ -1,1 +1,1 @@
-"""The window itself: menus, palette, dialogs, start page."""
+"""The window itself: menus, palette, start page, tour, and what asks for files."""

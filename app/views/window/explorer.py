@@ -5,52 +5,53 @@ They are lists, graph, timeline, budget, solving, and inspector.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QSplitter, QWidget
 
+from app.actions import action
 from app.models.clients.batch_scale import BatchScale
 from app.models.clients.input_scale import InputScale
 from app.models.clients.memory_lines import LineChoice, MemoryLines
 from app.models.clients.placing import Placing
 from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
+from app.models.exploration import Exploration
 from app.models.session import Session
 from app.models.span import StepSpan
 from app.models.undo import ListEdits, ShownEdits, UndoCommands
+from app.presenters import view_tables as tables
 from app.presenters.paper import FigureFile, Shows
 from app.presenters.solve_text import in_brief, on_screen
+from app.presenters.view_tables import ViewTable
+from app.state.knowledge import ListedSchedule
 from app.state.solve import LONGER_SECONDS
 from app.theme import CurrentTheme
-from app.views.budget.batch_row import BatchRow
-from app.views.budget.budget_panel import BudgetPanel
-from app.views.budget.input_row import InputRow
-from app.views.budget.solving_panel import SolvingPanel
-from app.views.common.buttons import command_button
-from app.views.common.elided_label import ElidedLabel
 from app.views.common.paint_turns import PaintTurns
-from app.views.common.panel import Panel
-from app.views.common.panel_dock import PanelDock
-from app.views.common.view_saver import ViewSaver
-from app.views.figures.draw import Figures
-from app.views.graph.view import GraphView
-from app.views.inspector.inspector import Inspector
-from app.views.lists.layers_panel import LayersPanel
-from app.views.lists.schedules_panel import SchedulesPanel
-from app.views.playback.film_progress import FilmProgress
-from app.views.playback.transport import Transport
+from app.views.common.panel import Panel, PanelDock
+from app.views.common.texts import ElidedLabel
+from app.views.common.view_saver import SavableView, ViewSaver
+from app.views.common.widgets import command_button
+from app.views.dialogs.cards_dialog import CardsDialog
+from app.views.dialogs.export_dialog import FigureDialog
+from app.views.dialogs.range_dialog import RangeDialog
+from app.views.graph.graph_view import GraphView
+from app.views.panels.budget_panel import BudgetPanel
+from app.views.panels.inspector import Inspector
+from app.views.panels.layers_panel import LayersPanel
+from app.views.panels.schedules_panel import SchedulesPanel
+from app.views.panels.size_rows import BatchRow, InputRow
+from app.views.panels.solving_panel import SolvingPanel
+from app.views.pictures.figures import Figures
+from app.views.pictures.film import FilmProgress
 from app.views.timeline.allocator_view import AllocatorView
-from app.views.timeline.compare_bar import CompareBar
 from app.views.timeline.curve_view import CurveView
-from app.views.timeline.lines_menu import LinesMenu
 from app.views.timeline.matrix_view import MatrixView
-from app.views.timeline.span.range_dialog import RangeDialog
-from app.views.timeline.span.span_bar import SpanBar
-from app.views.window.commands.copy_save_menus import add_copy_save_menus
-from app.views.window.dialogs.cards_dialog import CardsDialog
-from app.views.window.dialogs.figure_dialog import FigureDialog
+from app.views.timeline.timeline_bars import CompareBar, LinesMenu, SpanBar
+from app.views.timeline.transport import Transport
 from app.views.window.panel_area import PanelArea
 from checkmate.errors import CheckmateError
 
@@ -332,3 +333,55 @@ class Explorer(QWidget):
     def _make_room_in_head(self) -> None:
         """Leave out the number of boxes where the name needs its room."""
         self.graph_panel.want_note(self.standing.isHidden() or self.graph_panel.width() >= _ROOMY)
+
+
+def add_copy_save_menus(saver: ViewSaver, explorer: Explorer, exploration: Exploration) -> None:
+    """Add a menu to every panel."""
+
+    def of_shown(make: Callable[[ListedSchedule], ViewTable]) -> Callable[[], ViewTable | None]:
+        return lambda: None if exploration.shown is None else make(exploration.shown)
+
+    def schedules() -> ViewTable | None:
+        return None if exploration.graph is None else tables.schedules_table(explorer.schedules.rows)
+
+    def frontier() -> ViewTable | None:
+        return (
+            None
+            if exploration.graph is None
+            else tables.frontier_table(exploration.known, exploration.frontier)
+        )
+
+    def solve() -> ViewTable | None:
+        return None if exploration.solve is None else tables.solve_table(exploration.solve)
+
+    def layers() -> ViewTable | None:
+        return None if exploration.graph is None else tables.layers_table(exploration.graph)
+
+    def moment() -> ViewTable | None:
+        now = explorer.inspector.hotspot.now
+        return None if now is None else tables.moment_table(now)
+
+    def addresses() -> ViewTable | None:
+        blocks = explorer.allocator.answering
+        return None if blocks is None else blocks.table()
+
+    docks = explorer.area.docks
+    r, s = explorer.matrices
+    add = saver.add_menu
+    add(explorer.layers, SavableView("Layers", docks["layers"], layers))
+    add(explorer.schedules, SavableView("Schedules", docks["schedules"], schedules))
+    add(
+        explorer.graph_panel,
+        SavableView("Training graph", explorer.graph_view, of_shown(tables.ops_table), Shows.GRAPH),
+    )
+    add(
+        explorer.timeline_panel,
+        SavableView("Memory curve", explorer.curve, of_shown(tables.steps_table), Shows.CURVE),
+        SavableView("Addresses", explorer.allocator, addresses),
+        SavableView("R", r, of_shown(tables.computed_table), Shows.R),
+        SavableView("S", s, of_shown(tables.held_table), Shows.S),
+        more=((action("playback.save").words, explorer.film.ask),),
+    )
+    add(explorer.budget, SavableView("Frontier", explorer.budget.frontier, frontier, Shows.FRONTIER))
+    add(explorer.solving, SavableView("Solving", docks["solving"], solve))
+    add(explorer.inspector, SavableView("Memory now", docks["inspector"], moment))

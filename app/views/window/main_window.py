@@ -42,24 +42,19 @@ from app.presenters.wording import (
     target_text,
 )
 from app.theme import CurrentTheme
-from app.views.common.buttons import ButtonKeys, command_button
 from app.views.common.panel import label
-from app.views.window.commands.batches import Batches
-from app.views.window.commands.certifying import Certifying
-from app.views.window.commands.comparing import Comparing
-from app.views.window.commands.main_menus import add_commands
-from app.views.window.commands.palette import Palette
-from app.views.window.commands.palette_entries import commands, content, copy_commands
-from app.views.window.dialogs.doctor_dialog import DoctorDialog
-from app.views.window.dialogs.export_dialog import ExportDialog
-from app.views.window.dialogs.model_dialog import ModelDialog
-from app.views.window.dialogs.record_files import RECORD_FILTER, RecordFiles
-from app.views.window.measuring_bar import MeasuringBar
-from app.views.window.notice_bar import NoticeBar
-from app.views.window.placing import keep_placed, place
-from app.views.window.preferences import Preferences
-from app.views.window.start.start_page import StartPage
-from app.views.window.start.tour import Tour
+from app.views.common.widgets import ButtonKeys, command_button
+from app.views.dialogs.doctor_dialog import DoctorDialog
+from app.views.dialogs.export_dialog import ExportDialog
+from app.views.dialogs.model_dialog import ModelDialog
+from app.views.window.menus import add_commands
+from app.views.window.notice_bars import MeasuringBar, NoticeBar
+from app.views.window.openers import RECORD_FILTER, Batches, Comparing, RecordFiles
+from app.views.window.palette import Palette, commands, content, copy_commands
+from app.views.window.preferences import Preferences, keep_placed, place
+from app.views.window.savers import Certifying
+from app.views.window.start_page import StartPage
+from app.views.window.tour import Tour
 from checkmate.catalog.samples import SAMPLES
 from checkmate.errors import CheckmateError
 from checkmate.graphs.by_name import graph_path

@@ -9,7 +9,7 @@ from PySide6.QtCore import QByteArray, QEvent, QSettings, Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMainWindow, QTabWidget, QWidget
 
-from app.views.common.panel_dock import PanelDock
+from app.views.common.panel import PanelDock
 
 _VERSION = 1  # of saved arrangements; an older one is not used
 _STACKED_FROM = 700  # pixels of height that budget, solving and inspector need above each other

@@ -1,0 +1,159 @@
+"""Texts that are cut or wrapped to their place."""
+
+from __future__ import annotations
+
+import re
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QWidget
+
+_LEAST = 24  # pixels
+
+
+class ElidedLabel(QLabel):
+    """Takes as little room as there is; ``whole`` is its text."""
+
+    def __init__(self, name: str = "", mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight) -> None:
+        super().__init__()
+        self.whole, self._mode = "", mode
+        self.setObjectName(name)
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+
+    def set_whole(self, text: str, tip: str = "") -> None:
+        """Show ``text``, cut where it does not fit; ``tip`` says more than it."""
+        if text != self.whole:
+            self.whole = text
+            self.setAccessibleName(text)
+            self.updateGeometry()
+        self.setToolTip(tip or text)
+        self._cut()
+
+    def sizeHint(self) -> QSize:
+        hint = super().sizeHint()
+        around = hint.width() - self.fontMetrics().horizontalAdvance(self.text())
+        return QSize(self.fontMetrics().horizontalAdvance(self.whole) + max(0, around) + 2, hint.height())
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(_LEAST, super().minimumSizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._cut()
+
+    def _cut(self) -> None:
+        room = self.contentsRect().width() - 2 * self.margin()
+        self.setText(self.fontMetrics().elidedText(self.whole, self._mode, room))
+
+
+class Link(QPushButton):
+    """A button like a link; Return follows it, as Space does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("link")
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys where they were
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.click()
+        else:
+            super().keyPressEvent(event)
+
+
+class ElidedLink(Link):
+    """Takes as little room as there is; ``whole`` is its text.
+
+    It is cut in the middle, because names begin and end alike.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.whole = ""
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+
+    def set_whole(self, text: str, tip: str = "") -> None:
+        """Show ``text``, cut where it does not fit; ``tip`` says more than it."""
+        self.whole = text
+        self.setAccessibleName(text)
+        self.setToolTip(tip or text)
+        self._cut()
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(_LEAST, super().minimumSizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._cut()
+
+    def _cut(self) -> None:
+        text = self.fontMetrics().elidedText(
+            self.whole, Qt.TextElideMode.ElideMiddle, max(1, self.width() - 6)
+        )
+        self.setText(text.replace("&", "&&"))
+
+
+_DIGIT = r"\d(?![^<]*>)"  # outside the marks of rich text
+
+
+class SteadyLabel(QWidget):
+    """Shows a text, and is laid out anew only where that needs another size.
+
+    A plain label asks for a new layout of the window with each text. A text that wraps takes the width that
+    there is; another has room for any digits in the place of its own, and at least ``least`` pixels.
+    """
+
+    def __init__(self, name: str = "", *, wrap: bool = False, least: int = 0) -> None:
+        super().__init__()
+        self._label, self._least, self._measured = QLabel(self), least, ""
+        self._label.setObjectName(name)
+        self._label.setWordWrap(wrap)
+        if wrap:
+            self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+
+    def text(self) -> str:
+        return self._label.text()
+
+    def setText(self, text: str) -> None:
+        """Say something else."""
+        if text == self._label.text():
+            return
+        self._label.setText(text)
+        if self._label.wordWrap():
+            self._fit_height()
+        elif (widest := self._with_widest_digits(text)) != self._measured:
+            self._measured = widest
+            self._label.setText(widest)
+            self.setFixedSize(self._label.sizeHint().expandedTo(QSize(self._least, 0)))
+            self._label.setText(text)
+
+    def _with_widest_digits(self, text: str) -> str:
+        width = self._label.fontMetrics().horizontalAdvance
+        return re.sub(_DIGIT, max("0123456789", key=width), text)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._label.resize(self.size())
+        self._fit_height()
+
+    def _fit_height(self) -> None:
+        """Take as many lines as the width needs."""
+        if self._label.wordWrap():
+            high = max(0, self._label.heightForWidth(max(1, self.width())))
+            if high != self.minimumHeight():
+                self.setFixedHeight(high)
+
+
+class WrappedLabel(QLabel):
+    """Asks for as many lines as its width needs. Inside other layouts, Qt gives the mean of all widths."""
+
+    def __init__(self, text: str, name: str = "muted") -> None:
+        super().__init__(text)
+        self.setObjectName(name)
+        self.setWordWrap(True)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Minimum)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.setMinimumHeight(self.heightForWidth(self.width()))

@@ -1,0 +1,239 @@
+"""The dialog that searches for the largest batch of the open graph."""
+
+from __future__ import annotations
+
+import time
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtWidgets import (
+    QComboBox,
+    QDialog,
+    QDialogButtonBox,
+    QHBoxLayout,
+    QProgressBar,
+    QPushButton,
+    QSpinBox,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.models.clients.largest_batch import BatchFinder
+from app.models.session import Session
+from app.presenters.sizes import (
+    COLUMNS,
+    COSTS,
+    STATUS,
+    WORDS,
+    BatchAnswer,
+    BatchQuestion,
+    answer_cells,
+    budget_entries,
+    details,
+)
+from app.theme import CurrentTheme
+from app.views.common.cell_model import CellModel, sorted_table
+from app.views.common.panel import label
+from app.views.dialogs.charts import BatchChart
+from checkmate.catalog.cards import common_cards
+from checkmate.ir.graph import Graph
+from checkmate.units import parse_bytes
+
+_SIZE, _SHARE = (940, 620), 0.88  # pixels; of a smaller screen
+_SECONDS, _LEAST, _MOST = 20, 2, 600
+_TICK_MS = 200
+_HEAD = (
+    "The sizes and costs of {name} at batch {batch} are scaled to other batches. All of this is estimated; "
+    "no model is run."
+)
+_NO_BATCH = "{name} does not say its batch size, so it cannot be scaled. Profile the model again."
+
+
+class BatchDialog(QDialog):
+    """Shows a row for each search for the largest batch.
+
+    The row says the batch within a budget and a cost, and how sure that is. Signals:
+    ``open_wanted(answer)``: explore the scaled graph; ``profile_wanted(answer)``: profile the model at that
+    batch.
+    """
+
+    open_wanted = Signal(object)
+    profile_wanted = Signal(object)
+
+    def __init__(self, session: Session, theme: CurrentTheme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Largest batch")
+        self._session, self._began = session, 0.0
+        self.search = BatchFinder(session.solving.workers, self)
+        self.head = label("", wrap=True)
+        self.words = label("", wrap=True)
+        self.budget, self.cost, self.seconds = QComboBox(), QComboBox(), QSpinBox()
+        self.start = QPushButton("Search")
+        self.bar = QProgressBar()
+        self._rows = CellModel(COLUMNS, WORDS)
+        self.table = sorted_table(self._rows, "The largest batch of each search", STATUS)
+        self.chart = BatchChart(theme)
+        self.open_scaled, self.profile = QPushButton("Explore it, scaled"), QPushButton("Profile it")
+        self._lay_out()
+        self._tick = QTimer(self)
+        self._tick.setInterval(_TICK_MS)
+        self._tick.timeout.connect(self._show_time)
+        self.search.changed.connect(self._refresh)
+        self.search.answered.connect(self._on_answer)
+        self.table.selectionModel().selectionChanged.connect(lambda *_: self._show_chosen())
+        session.exploration.graph_changed.connect(self._on_graph)
+        session.exploration.budget_changed.connect(self._fill_budgets)
+        self._on_graph()
+
+    def _lay_out(self) -> None:
+        column = QVBoxLayout(self)
+        column.setSpacing(10)
+        column.addWidget(self.head)
+        column.addLayout(self._question())
+        self.bar.setTextVisible(False)
+        self.bar.setRange(0, 1000)
+        column.addWidget(self.bar)
+        column.addWidget(self.words)
+        parts = QSplitter(Qt.Orientation.Vertical)
+        parts.setChildrenCollapsible(False)
+        parts.addWidget(self.table)
+        parts.addWidget(self.chart)
+        parts.setSizes([160, 260])
+        column.addWidget(parts, 1)
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
+        self.open_scaled.setToolTip("Explore the graph at the chosen batch: scaled, estimated")
+        self.profile.setToolTip("Load the model, and profile it at the chosen batch")
+        self.open_scaled.clicked.connect(lambda: self.open_wanted.emit(self.chosen))
+        self.profile.clicked.connect(lambda: self.profile_wanted.emit(self.chosen))
+        for button in (self.open_scaled, self.profile):
+            button.setAutoDefault(False)
+            buttons.addButton(button, QDialogButtonBox.ButtonRole.ActionRole)
+        buttons.rejected.connect(self.reject)
+        column.addWidget(buttons)
+        room = self.screen().availableGeometry()
+        self.resize(_SIZE[0], min(_SIZE[1], round(_SHARE * room.height())))
+
+    def _question(self) -> QHBoxLayout:
+        row = QHBoxLayout()
+        self.budget.setEditable(True)
+        self.budget.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
+        self.budget.setCompleter(None)  # type: ignore[arg-type]  # "12 GiB" is not the card of that size
+        self.budget.setAccessibleName("Budget")
+        self.budget.setToolTip("A card, or a size such as 13.5GiB")
+        self.cost.setAccessibleName("Extra cost allowed")
+        for words, cost in COSTS:
+            self.cost.addItem(words, cost)
+        self.seconds.setRange(_LEAST, _MOST)
+        self.seconds.setValue(_SECONDS)
+        self.seconds.setSuffix(" s")
+        self.seconds.setAccessibleName("Time for the search")
+        self.start.setObjectName("primary")
+        self.start.setDefault(True)
+        self.start.clicked.connect(self._on_start)
+        for words, field, share in (
+            ("Within", self.budget, 1),
+            ("Extra cost", self.cost, 0),
+            ("Time", self.seconds, 0),
+        ):
+            row.addWidget(label(words, muted=True))
+            row.addWidget(field, share)
+        row.addWidget(self.start)
+        return row
+
+    @property
+    def chosen(self) -> BatchAnswer | None:
+        """Return the answer of the selected row."""
+        found = self.table.selectionModel().selectedRows()
+        return self.search.answers[self._rows.source(found[0].row())] if found else None
+
+    def _on_graph(self) -> None:
+        graph = self._session.exploration.graph
+        if graph is not None:
+            said = _HEAD if graph.batch_size else _NO_BATCH
+            self.head.setText(said.format(name=graph.name, batch=graph.batch_size))
+        self._fill_budgets()
+        self._refresh()
+
+    def _fill_budgets(self) -> None:
+        graph, typed = self._session.exploration.graph, self.budget.currentText()
+        own = self.budget.currentIndex() <= 0 and typed == self.budget.itemText(0)
+        at = self.budget.currentIndex()
+        self.budget.clear()
+        for words, size in budget_entries(self._session.exploration.budget_bytes, graph, common_cards()):
+            self.budget.addItem(words, size)
+        if not own:
+            self.budget.setCurrentIndex(at)
+            self.budget.setEditText(typed)
+
+    def _asked_budget(self) -> int:
+        """Return the budget in the field.
+
+        Raises:
+            ValueError: it cannot be read.
+        """
+        typed = self.budget.currentText()
+        at = self.budget.findText(typed)
+        return int(self.budget.itemData(at)) if at >= 0 else parse_bytes(typed)
+
+    def _on_start(self) -> None:
+        if self.search.asked is not None:
+            self.search.stop()
+            return
+        graph = self._session.exploration.graph
+        if graph is None:
+            return
+        try:
+            budget = self._asked_budget()
+        except ValueError as error:
+            self.words.setText(str(error))
+            return
+        self._ask(graph, budget)
+
+    def _ask(self, graph: Graph, budget: int) -> None:
+        question = BatchQuestion(graph, budget, self.cost.currentData(), float(self.seconds.value()))
+        self._began = time.monotonic()
+        self._tick.start()
+        self.search.ask(question, self._session.solving.graph_body())
+
+    def _show_time(self) -> None:
+        asked = self.search.asked
+        share = 0.0 if asked is None else (time.monotonic() - self._began) / asked.seconds
+        self.bar.setValue(round(1000 * min(1.0, share)))
+
+    def _refresh(self) -> None:
+        """Show how the search stands."""
+        graph, running = self._session.exploration.graph, self.search.asked is not None
+        self.start.setText("Stop here" if running else "Search")
+        self.start.setEnabled(running or (graph is not None and bool(graph.batch_size)))
+        if running:
+            self.words.setText(f"{self.search.sentence[:1].upper()}{self.search.sentence[1:]}")
+        else:
+            self._tick.stop()
+            self.bar.setValue(0)
+            self._show_chosen()
+            if self.search.sentence:
+                self.words.setText(self.search.sentence)
+
+    def _on_answer(self) -> None:
+        self._rows.fill(answer_cells(self.search.answers))
+        self.table.selectRow(self._rows.row_of(len(self.search.answers) - 1))
+        self._show_chosen()
+
+    def _show_chosen(self) -> None:
+        answer = self.chosen
+        there = answer is not None and answer.batch > 0
+        self.chart.show_answer(answer)
+        self.open_scaled.setEnabled(there)
+        known = there and answer is not None and answer.question.request is not None
+        self.profile.setEnabled(known)
+        batch = f" at batch {answer.batch:,}" if there and answer is not None else ""
+        self.open_scaled.setText(f"Explore it{batch}, scaled")
+        self.profile.setText(f"Profile it{batch}")
+        if answer is not None and self.search.asked is None:
+            self.words.setText(details(answer))
+
+    def done(self, result: int) -> None:
+        """Stop the search; the dialog keeps its rows."""
+        if self.search.asked is not None:
+            self.search.stop()
+        super().done(result)

@@ -1,0 +1,192 @@
+"""Plots of dialogs: one line for A and one for B, and the least extra cost found for each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyqtgraph as pg
+from numpy.typing import NDArray
+from PySide6.QtCore import QEvent, QPointF, Qt
+from PySide6.QtGui import QMouseEvent
+from PySide6.QtWidgets import QToolTip, QWidget
+
+from app.presenters.sizes import BatchAnswer, stairs
+from app.theme import CurrentTheme, mixed
+from app.views.common.plot_style import ScreenPens, color_plot, color_text
+from app.views.timeline.plot_legend import HEIGHT, CurveLegend, Entry
+
+_ROLES, _STYLES = ("forward", "backward"), (Qt.PenStyle.SolidLine, Qt.PenStyle.DashLine)
+_WIDTH, _SHADE, _LEFT = 2.0, 0.22, 54
+_MARK = 5.0  # pixels
+_BELOW = 0.05  # of the highest mark: how far below zero a plot of marks goes
+
+Line = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """What the plot shows.
+
+    ``words(x)`` says what is at a place on the horizontal axis; ``marked``: each point has a mark.
+    """
+
+    lines: tuple[Line, Line]
+    names: tuple[str, str]
+    across: str
+    up: str
+    words: Callable[[float], str]
+    marked: bool = False
+
+
+class PairPlot(pg.PlotWidget):  # type: ignore[misc]
+    """Draws A as a solid line and B as a dashed one; the pointer asks it."""
+
+    def __init__(self, name: str, theme: CurrentTheme, parent: QWidget | None = None) -> None:
+        super().__init__(parent, enableMenu=False)
+        self._theme = theme
+        self._pair: Pair | None = None
+        self.setAccessibleName(name)
+        self.hideButtons()
+        self.setMouseTracking(True)
+        self.setMinimumSize(220, 150)
+        item = self.getPlotItem()
+        item.setMouseEnabled(x=False, y=False)
+        item.showGrid(y=True, alpha=0.12)
+        item.layout.removeItem(item.titleLabel)
+        item.titleLabel.setVisible(False)
+        for side in ("left", "bottom"):
+            item.getAxis(side).enableAutoSIPrefix(False)
+            item.getAxis(side).setStyle(tickLength=-4)
+        item.getAxis("left").setWidth(_LEFT)
+        self.legend = CurveLegend(theme, self.entries)
+        item.layout.addItem(self.legend, 0, 0, 1, 3)
+        item.layout.setRowFixedHeight(0, HEIGHT)
+        self._pens = ScreenPens(self)
+        self._curves = [pg.PlotCurveItem() for _ in _ROLES]
+        self._marks = [pg.ScatterPlotItem(symbol=symbol, size=_MARK) for symbol in ("o", "s")]
+        self._hover = pg.InfiniteLine(angle=90)
+        self._hover.hide()
+        for part in (*reversed(self._curves), *self._marks, self._hover):
+            self.addItem(part)
+        theme.changed.connect(self._color)
+        self._color()
+
+    def entries(self) -> Sequence[Entry]:
+        """Return what the lines are, for the legend."""
+        if self._pair is None:
+            return []
+        return [
+            Entry(f"{letter} {name}", self._theme.color(role), style, width=_WIDTH)
+            for letter, name, role, style in zip("AB", self._pair.names, _ROLES, _STYLES, strict=True)
+        ]
+
+    def show_pair(self, pair: Pair) -> None:
+        """Draw other lines."""
+        self._pair = pair
+        for curve, marks, (x, y) in zip(self._curves, self._marks, pair.lines, strict=True):
+            curve.setData(x, y)
+            marks.setData(x[::2] if pair.marked else [], y[::2] if pair.marked else [])
+        muted = self._theme.now.muted
+        self.setLabel("bottom", pair.across, color=muted)
+        self.setLabel("left", pair.up, color=muted)
+        ends = np.concatenate([x for x, _ in pair.lines])
+        top = max(float(y.max(initial=0)) for _, y in pair.lines)
+        low = float(ends.min()) if pair.marked else 0.0
+        self.setXRange(low, max(float(ends.max()), low + 1e-9), padding=0.02)
+        below = _BELOW * top if pair.marked else 0.0  # a mark at no cost is seen whole
+        self.setYRange(-below, top * 1.08 or 1.0, padding=0)
+        self.legend.update()
+
+    def forget(self) -> None:
+        """Let go of what is drawn."""
+        self._pair = None
+
+    def _color(self) -> None:
+        theme = self._theme
+        color_plot(self, theme)
+        self._pens.set(self._hover, pg.mkPen(theme.color("muted"), width=1.0))
+        for curve, marks, role, style in zip(self._curves, self._marks, _ROLES, _STYLES, strict=True):
+            self._pens.set(curve, pg.mkPen(theme.color(role), width=_WIDTH, style=style))
+            marks.setBrush(mixed(theme.now, role, 1.0))
+            marks.setPen(None)
+        if self._pair is not None:
+            self.show_pair(self._pair)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        box = self.getPlotItem().vb
+        scene = self.mapToScene(event.position().toPoint())
+        inside = self._pair is not None and box.sceneBoundingRect().contains(scene)
+        self._hover.setVisible(inside)
+        words = ""
+        if inside and self._pair is not None:
+            x = float(box.mapSceneToView(QPointF(scene)).x())
+            self._hover.setPos(x)
+            words = self._pair.words(x)
+        QToolTip.showText(event.globalPosition().toPoint(), words, self)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self._hover.hide()
+        super().leaveEvent(event)
+
+
+_BATCH_LEFT, _ABOVE = 54, 1.15  # pixels; of the highest cost
+
+
+class BatchChart(pg.PlotWidget):  # type: ignore[misc]
+    """Draws extra cost over batches, the graph's batch and the proved limit."""
+
+    def __init__(self, theme: CurrentTheme, parent: QWidget | None = None) -> None:
+        super().__init__(parent, enableMenu=False)
+        self._theme, self._pens = theme, ScreenPens(self)
+        self.setAccessibleName("Extra cost against the batch")
+        self.hideButtons()
+        item = self.getPlotItem()
+        item.setMouseEnabled(x=False, y=False)
+        item.showGrid(y=True, alpha=0.12)
+        for side in ("left", "bottom"):
+            item.getAxis(side).enableAutoSIPrefix(False)
+            item.getAxis(side).setStyle(tickLength=-4)
+        item.getAxis("left").setWidth(_BATCH_LEFT)
+        self._stairs = pg.PlotCurveItem()
+        self._points = pg.ScatterPlotItem(symbol="o", size=7)
+        own, limit = ({"position": place, "anchors": [(0, 0), (1, 0)]} for place in (0.96, 0.82))
+        self._own = pg.InfiniteLine(angle=90, label="", labelOpts=own)
+        self._limit = pg.InfiniteLine(angle=90, label="", labelOpts=limit)
+        for part in (self._own, self._stairs, self._points, self._limit):
+            self.addItem(part)
+        theme.changed.connect(self._color)
+        self._color()
+
+    def show_answer(self, answer: BatchAnswer | None) -> None:
+        """Draw another answer; the plot is hidden where there is none."""
+        self.setVisible(answer is not None and answer.batch > 0)
+        if answer is None or not answer.batch:
+            return
+        x, y = stairs(answer)
+        self._stairs.setData(x, y)
+        self._points.setData(x[1::2], y[1::2])
+        own = answer.question.graph.batch_size or 0
+        self._own.setPos(own)
+        self._own.label.setText(f"this graph, {own:,}")
+        self._limit.setPos(answer.upper_batch)
+        self._limit.label.setText(f"none above {answer.upper_batch:,}, proved")
+        most = max(answer.upper_batch, own)
+        self.setXRange(0, 1.04 * most, padding=0)
+        self.setYRange(0, max(1.0, _ABOVE * float(y.max(initial=0))), padding=0)
+
+    def _color(self) -> None:
+        theme = self._theme
+        color_plot(self, theme)
+        for side, words in (("left", "extra cost, %"), ("bottom", "batch (scaled, estimated)")):
+            self.setLabel(side, words, color=theme.now.muted)
+        self._pens.set(self._stairs, pg.mkPen(theme.color("accent"), width=2.0))
+        self._points.setBrush(theme.color("accent"))
+        self._points.setPen(None)
+        for line, role, style in (
+            (self._own, "muted", Qt.PenStyle.DotLine),
+            (self._limit, "problem", Qt.PenStyle.DashLine),
+        ):
+            self._pens.set(line, pg.mkPen(theme.color(role), width=1.5, style=style))
+            color_text(line.label, theme, role, 215)

@@ -1,0 +1,284 @@
+"""The dialogs that ask what to export: a training graph, or a figure for a paper."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import (
+    QDialog,
+    QFileDialog,
+    QFormLayout,
+    QHBoxLayout,
+    QLineEdit,
+    QProgressBar,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.models.session import Session
+from app.presenters.export_result import first_budget, result_text
+from app.presenters.paper import LEAST_POINTS, MOST_POINTS, FigureFile, Paper, Shows, Width
+from app.presenters.schedule_rows import cost_text
+from app.presenters.wording import as_sentence, is_for_xla, strong
+from app.views.common.panel import label
+from app.views.common.widgets import ChoiceBox, DecimalBox
+from checkmate.errors import UsageError
+from checkmate.units import Budget, format_bytes, parse_budget
+
+
+class ExportDialog(QDialog):
+    """Runs the export in the device process; closing the dialog cancels it.
+
+    The window can be used meanwhile.
+    """
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Export training graph")
+        # Else each dialog would keep its graph as long as the window lives.
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setMinimumWidth(560)
+        self._session = session
+        self._directory = Path()
+        shown = session.exploration.shown
+        assert shown is not None
+        # Better ones may come on screen while this is open; the schedule named in the title is written.
+        self._found = shown
+        self._default_text, self._default = first_budget(shown, session.exploration.budget_bytes)
+        column = QVBoxLayout(self)
+        column.setSpacing(10)
+        self._add_description(column)
+        column.addLayout(self._form())
+        self._bar = QProgressBar()
+        self._bar.setTextVisible(False)
+        self._bar.setVisible(False)
+        column.addWidget(self._bar)
+        self._status = label("", wrap=True)
+        column.addWidget(self._status)
+        column.addLayout(self._buttons())
+        self._running = False
+        session.progressed.connect(self._on_progress)
+        session.exported.connect(self._on_exported)
+        session.failed.connect(self._on_failed)
+        session.device_ended.connect(self._on_ended)
+
+    def _add_description(self, column: QVBoxLayout) -> None:
+        """Add the schedule's summary, and what an export does."""
+        shown = self._found
+        peak, found_by = format_bytes(shown.peak_bytes), f", found by {shown.solver}"
+        plain = not shown.schedule.recomputations
+        summary = f"Peak {peak} predicted, {cost_text(shown.overhead)} step cost{'' if plain else found_by}"
+        column.addWidget(label(summary, name="title", wrap=True))
+        column.addWidget(
+            label(
+                "Writes graph, schedule, report, and a SavedModel that needs TensorFlow alone.\n"
+                "Measures the peak in fresh processes. Compares the step with the plain one.\n"
+                + self._if_over(),
+                muted=True,
+                wrap=True,
+            )
+        )
+
+    def _if_over(self) -> str:
+        if is_for_xla(self._found.graph):
+            return (
+                "XLA compiles it where it is loaded, and says its bytes: schedules are compiled until one\n"
+                "keeps the budget."
+            )
+        return "If the peak is over the budget, tries a smaller schedule, a minute or two each."
+
+    def _form(self) -> QFormLayout:
+        """Return the fields for the folder and the budget."""
+        row = QHBoxLayout()
+        self._folder = QLineEdit(str(Path.cwd() / f"{self._found.graph.name}-export"))
+        self._folder.setAccessibleName("Folder")
+        browse = QPushButton("Choose…")
+        browse.clicked.connect(self._on_browse)
+        row.addWidget(self._folder, 1)
+        row.addWidget(browse)
+        self._budget = QLineEdit(self._default_text)
+        self._budget.setAccessibleName("The most memory that the device's allocator may show")
+        self._budget.setToolTip(
+            "The most memory that the device's allocator may show: 6.5GiB, 800MiB, or "
+            "60% of the plain step's memory"
+        )
+        form = QFormLayout()
+        form.addRow("Folder", row)
+        form.addRow("Memory budget", self._budget)
+        return form
+
+    def _buttons(self) -> QHBoxLayout:
+        buttons = QHBoxLayout()
+        buttons.addStretch(1)
+        self._close = QPushButton("Close")
+        self._close.clicked.connect(self.reject)
+        self._start = QPushButton("Export and verify")
+        self._start.setObjectName("primary")
+        self._start.setDefault(True)  # Return in a field begins, and does not open the folder chooser
+        self._start.clicked.connect(self._on_start)
+        buttons.addWidget(self._close)
+        buttons.addWidget(self._start)
+        return buttons
+
+    def _on_browse(self) -> None:
+        chosen = QFileDialog.getExistingDirectory(self, "Folder to write into", self._folder.text())
+        if chosen:
+            self._folder.setText(chosen)
+
+    def _on_start(self) -> None:
+        try:
+            budget = self._asked()
+        except ValueError as error:
+            self._status.setText(html.escape(as_sentence(str(error))))
+            return
+        self._running = True
+        self._start.setEnabled(False)
+        self._budget.setEnabled(False)
+        self._close.setText("Cancel")
+        self._bar.setVisible(True)
+        self._bar.setRange(0, 0)
+        self._directory = Path(self._folder.text()).expanduser()
+        self._session.export(self._found, self._directory, budget)
+
+    def _asked(self) -> Budget:
+        """Return the budget in the field.
+
+        It is exact to the byte if the user did not change it.
+
+        Raises:
+            ValueError: the field cannot be read; the sentence says how to write it.
+        """
+        text = self._budget.text()
+        return self._default if text == self._default_text else parse_budget(text)
+
+    def _on_progress(self, stage: str, message: str, done: float, total: float) -> None:
+        self._status.setText(message)
+
+    def _on_ended(self) -> None:
+        self._running = False
+        self._bar.setVisible(False)
+        self._start.setEnabled(True)
+        self._budget.setEnabled(True)
+        self._close.setText("Close")
+
+    def _on_exported(self, report: dict[str, Any]) -> None:
+        self._status.setText(result_text(report, self._directory))
+        self.resize(self.width(), max(self.height(), self._needed_height()))
+
+    def _needed_height(self) -> int:
+        """Return the height for the texts that wrap. They do not make space for themselves."""
+        layout = self.layout()
+        assert layout is not None
+        return layout.totalHeightForWidth(self.width())
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.resize(self.width(), self._needed_height())  # no more than that, too
+
+    def _on_failed(self, sentence: str, hint: str) -> None:
+        if not self._running:
+            return  # another task failed
+        self._status.setText(f"{strong(as_sentence(sentence))}<br>{html.escape(as_sentence(hint))}")
+
+    def reject(self) -> None:
+        if self._running:
+            self._session.cancel_device()
+            return
+        super().reject()
+
+
+class FigureDialog(QDialog):
+    """Asks for a figure, and then where to save it. Signals: ``wanted(figure_file)``."""
+
+    wanted = Signal(object)
+
+    def __init__(self, shows: Shows, model: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("A figure for a paper")
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._model = model
+        self.shows, self.width_of = ChoiceBox(), ChoiceBox()
+        for entry in Shows:
+            self.shows.addItem(entry.words, entry)
+        for width in Width:
+            self.width_of.addItem(width.words, width)
+        self.shows.setCurrentIndex(list(Shows).index(shows))
+        self.points = DecimalBox()
+        self.points.setDecimals(1)
+        self.points.setRange(LEAST_POINTS, MOST_POINTS)
+        self.points.setSuffix(" pt")
+        form = QFormLayout()
+        for name, field in (("Figure", self.shows), ("Width", self.width_of), ("Words", self.points)):
+            field.setAccessibleName(name)
+            form.addRow(name, field)
+        self._hint = label("", muted=True, wrap=True)
+        column = QVBoxLayout(self)
+        column.setSpacing(10)
+        column.addLayout(form)
+        column.addWidget(self._hint)
+        column.addLayout(self._buttons())
+        self.width_of.currentIndexChanged.connect(self._on_width)
+        self.points.valueChanged.connect(self._check)
+        self._on_width()
+
+    def _buttons(self) -> QHBoxLayout:
+        row = QHBoxLayout()
+        row.addStretch(1)
+        cancel, self.save = QPushButton("Cancel"), QPushButton("Save…")
+        cancel.clicked.connect(self.reject)
+        self.save.setObjectName("primary")
+        self.save.setDefault(True)
+        self.save.clicked.connect(self._ask)
+        for button in (cancel, self.save):
+            row.addWidget(button)
+        return row
+
+    @property
+    def _width(self) -> Width:
+        return list(Width)[self.width_of.currentIndex()]
+
+    @property
+    def _shows(self) -> Shows:
+        return list(Shows)[self.shows.currentIndex()]
+
+    def _on_width(self) -> None:
+        self.points.setValue(self._width.usual_points)
+        self._check()
+
+    def _check(self) -> None:
+        """Say what is written, or why it cannot be."""
+        words = (
+            "Lines and words, on white: a PDF with its fonts in it, or an SVG. It shows what the view shows."
+        )
+        try:
+            Paper(self._width, self.points.value())
+        except UsageError as error:
+            words = f"{as_sentence(str(error))} {as_sentence(error.hint)}"
+            self.save.setEnabled(False)
+        else:
+            self.save.setEnabled(True)
+        self._hint.setText(words)
+
+    def _ask(self) -> None:
+        suggested = f"{self._model}-{self._shows.value}.pdf"
+        kinds = "PDF (*.pdf);;SVG (*.svg)"
+        name, kind = QFileDialog.getSaveFileName(self, "Save the figure", suggested, kinds)
+        if not name:
+            return
+        path = Path(name) if Path(name).suffix else Path(name).with_suffix(kind[-5:-1])
+        self.take(path)
+
+    def take(self, path: Path) -> None:
+        """Ask for the figure in this file, and close."""
+        try:
+            figure = FigureFile(path, self._shows, Paper(self._width, self.points.value()))
+        except UsageError as error:
+            self._hint.setText(f"{as_sentence(str(error))} {as_sentence(error.hint)}")
+            return
+        self.wanted.emit(figure)
+        self.accept()

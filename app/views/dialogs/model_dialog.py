@@ -1,0 +1,173 @@
+"""The dialog that asks which model to profile, and how."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import (
+    QComboBox,
+    QDialog,
+    QFileDialog,
+    QFormLayout,
+    QHBoxLayout,
+    QLineEdit,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.views.common.panel import label
+from app.views.common.texts import WrappedLabel
+from app.views.common.widgets import ChoiceBox, NumberBox
+from checkmate.catalog.samples import SAMPLES, find_sample
+from checkmate.request import ModelRequest, Target, parse_shape
+
+_OWN = "The model's own"
+_OPTIMIZERS = ("adam", "adamw", "sgd", "rmsprop", "lion", "adafactor")
+_POLICIES = ("mixed_float16", "mixed_bfloat16")
+_FIRST_GPU = "GPU if there is one, else CPU"
+_DEVICES = ("cpu", "gpu", "gpu:1")
+_TARGETS = {Target.EXECUTOR: "TensorFlow's executor, op after op", Target.XLA: "XLA, compiled as a whole"}
+_MODELS = "A file, a sample, keras.applications.NAME, or file.py:function (a model or a step)"
+_MOST = 1_000_000  # samples in a batch
+
+
+class ModelDialog(QDialog):
+    """A dialog that asks for a model and how to train it.
+
+    That is batch size, input shape, optimizer, precision, device, and what runs the step.
+
+    Signals: ``asked(request)``: profile this.
+    """
+
+    asked = Signal(object)
+
+    def __init__(self, first: ModelRequest, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Profile a model")
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._first = first
+        self.model = _choice("Model", [sample.name for sample in SAMPLES], first.model, free=True)
+        self.batch = NumberBox()
+        self.batch.setRange(1, _MOST)
+        self.batch.setValue(first.batch_size)
+        self.batch.setAccessibleName("Batch size")
+        self.shape = QLineEdit("" if first.input_shape is None else ",".join(map(str, first.input_shape)))
+        self.shape.setPlaceholderText(f"{_OWN}; or one like 224,224,3")
+        self.shape.setAccessibleName("Input shape, without the batch")
+        self.optimizer = _choice("Optimizer", [_OWN, *_OPTIMIZERS], first.optimizer or _OWN, free=True)
+        self.precision = _choice("Precision", [_OWN, *_POLICIES], first.mixed_precision or _OWN)
+        self.device = _choice("Device", [_FIRST_GPU, *_DEVICES], first.device or _FIRST_GPU)
+        target = _OWN if first.target is None else _TARGETS[Target(first.target)]
+        self.target = _choice("What runs the step", [_OWN, *_TARGETS.values()], target)
+        self.target.setToolTip("The model's own: XLA where it is compiled with jit_compile=True")
+        self._problem = label("", name="problem", wrap=True)
+        self._problem.hide()
+        column = QVBoxLayout(self)
+        column.addLayout(self._form())
+        column.addWidget(self._problem)
+        column.addLayout(self._buttons())
+        self.model.currentTextChanged.connect(self._on_model)
+        self.setMinimumWidth(520)
+
+    def _form(self) -> QFormLayout:
+        row = QHBoxLayout()
+        browse = QPushButton("Choose…")
+        browse.clicked.connect(self._on_browse)
+        row.addWidget(self.model, 1)
+        row.addWidget(browse)
+        form = QFormLayout()
+        form.addRow("Model", row)
+        form.addRow("", WrappedLabel(_MODELS))
+        for name, field in (
+            ("Batch size", self.batch),
+            ("Input shape", self.shape),
+            ("Optimizer", self.optimizer),
+            ("Precision", self.precision),
+            ("Device", self.device),
+            ("Runs on", self.target),
+        ):
+            form.addRow(name, field)
+        return form
+
+    def _buttons(self) -> QHBoxLayout:
+        row = QHBoxLayout()
+        row.addStretch(1)
+        close = QPushButton("Cancel")
+        close.clicked.connect(self.reject)
+        start = QPushButton("Profile")
+        start.setObjectName("primary")
+        start.setDefault(True)
+        start.clicked.connect(self._on_start)
+        row.addWidget(close)
+        row.addWidget(start)
+        return row
+
+    def _on_browse(self) -> None:
+        name, _ = QFileDialog.getOpenFileName(self, "Choose a model", "", "Keras models (*.keras *.h5)")
+        if name:
+            self.model.setCurrentText(name)
+
+    def _on_model(self, name: str) -> None:
+        """Take the sample's own batch size."""
+        sample = find_sample(name)
+        if sample is not None:
+            self.batch.setValue(sample.batch_size)
+
+    def request(self) -> ModelRequest:
+        """Return what was asked for.
+
+        Raises:
+            ValueError: there is no model, or the shape cannot be read; the sentence says which.
+        """
+        model = self.model.currentText().strip()
+        if not model:
+            raise ValueError("Name a model, or choose a file.")
+        shape = self.shape.text().strip()
+        return replace(
+            self._first,
+            model=model,
+            batch_size=self.batch.value(),
+            # An example has its own batch size: one that nobody touched must not be held against it.
+            batch_chosen=self.batch.value() != self._first.batch_size,
+            input_shape=parse_shape(shape) if shape else None,
+            optimizer=_chosen(self.optimizer, _OWN),
+            mixed_precision=_chosen(self.precision, _OWN),
+            device=_chosen(self.device, _FIRST_GPU),
+            target=_target(self.target.currentText()),
+            loss=self._first.loss if model == self._first.model else None,
+            kernels=None,
+            allow_code=False,
+        )
+
+    def _on_start(self) -> None:
+        try:
+            request = self.request()
+        except ValueError as error:
+            self._problem.setText(str(error))
+            self._problem.show()
+            return
+        self.accept()
+        self.asked.emit(request)
+
+
+def _choice(name: str, entries: list[str], chosen: str, *, free: bool = False) -> QComboBox:
+    """Return a list to choose from; where ``free``, anything can be typed."""
+    made = ChoiceBox()
+    made.setAccessibleName(name)
+    made.setEditable(free)
+    made.addItems(entries if chosen in entries else [chosen, *entries])
+    made.setCurrentText(chosen)
+    made.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
+    return made
+
+
+def _target(name: str) -> str | None:
+    """Return what is called ``name``; None: what the model says."""
+    return next((target.value for target, known in _TARGETS.items() if known == name), None)
+
+
+def _chosen(field: QComboBox, default: str) -> str | None:
+    text = field.currentText().strip()
+    return None if text in ("", default) else text

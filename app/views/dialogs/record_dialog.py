@@ -1,0 +1,314 @@
+"""Show what a log or a profile tells: the reason, a bar and a table."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRectF, QSize, QSortFilterProxyModel, Qt, Signal
+from PySide6.QtGui import (
+    QBrush,
+    QColor,
+    QGuiApplication,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QStandardItem,
+    QStandardItemModel,
+)
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QDialog,
+    QHBoxLayout,
+    QHeaderView,
+    QPushButton,
+    QSizePolicy,
+    QTableView,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.presenters.range_rows import Cell
+from app.presenters.record_rows import (
+    BYTES,
+    BarPart,
+    asked_part,
+    bar_parts,
+    columns,
+    is_by_size,
+    record_cells,
+    record_table,
+)
+from app.presenters.wording import as_sentence
+from app.theme import CurrentTheme
+from app.views.common.panel import label
+from app.views.common.widgets import ChoiceBox
+from checkmate.records.memory import MemoryRecord, ReadRecord, Source
+from checkmate.records.words import facts, headline, left_out, next_commands, why, why_no_layers
+from checkmate.units import format_bytes
+
+_SIZE = (760, 600)  # pixels
+_SORT = Qt.ItemDataRole.UserRole
+_BY_LAYER, _BY_SIZE = "By layer", "By size"
+
+
+class RecordDialog(QDialog):
+    """Shows a reading of a file, one record at a time.
+
+    Signals: ``profile_wanted(budget)``: profile the model, then solve for this budget in bytes; 0 for none.
+        ``budget_wanted(budget)``: solve the open graph for it.
+    """
+
+    profile_wanted = Signal(object)  # a budget may be larger than a C++ int
+    budget_wanted = Signal(object)
+
+    def __init__(
+        self, reading: ReadRecord, theme: CurrentTheme, open_graph: str = "", parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(f"Memory in {reading.name}")
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.resize(*_SIZE)
+        self._reading = reading
+        self.title = label("", name="title", wrap=True)
+        self.reason = label("", wrap=True)
+        self.facts = label("", muted=True, wrap=True)
+        self.missing = label("", muted=True, wrap=True)
+        for text in (self.title, self.reason, self.facts):
+            text.setTextFormat(Qt.TextFormat.PlainText)  # names come from the file
+            text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.bar = MemoryBar(theme)
+        self.which = ChoiceBox()
+        self.which.setAccessibleName("Which record")
+        self.which.addItems([_name(record, number) for number, record in enumerate(reading.records, start=1)])
+        self.which.setVisible(len(reading.records) > 1)
+        self.grouping = ChoiceBox()
+        self.grouping.setAccessibleName("Rows")
+        self.grouping.addItems([_BY_LAYER, _BY_SIZE])
+        self._rows = QStandardItemModel(self)
+        self._sorted = QSortFilterProxyModel(self)
+        self._sorted.setSourceModel(self._rows)
+        self._sorted.setSortRole(_SORT)
+        self.table = self._make_table()
+        column = QVBoxLayout(self)
+        column.setSpacing(10)
+        column.addWidget(self.which)
+        for part in (self.title, self.reason, self.bar, self.facts):
+            column.addWidget(part)
+        head = QHBoxLayout()
+        head.addWidget(self.grouping)
+        head.addWidget(self.missing, 1)
+        column.addLayout(head)
+        column.addWidget(self.table, 1)
+        column.addLayout(self._buttons(open_graph))
+        self.which.currentIndexChanged.connect(self._show)
+        self.grouping.currentIndexChanged.connect(self._fill)
+        self._show()
+        self.table.sortByColumn(BYTES, Qt.SortOrder.DescendingOrder)  # only once there is such a column
+
+    @property
+    def record(self) -> MemoryRecord:
+        return self._reading.records[max(0, self.which.currentIndex())]
+
+    @property
+    def by_size(self) -> bool:
+        return is_by_size(self.record, wanted=self.grouping.currentText() == _BY_SIZE)
+
+    def _make_table(self) -> QTableView:
+        table = QTableView()
+        table.setAccessibleName("Memory in use")
+        table.setModel(self._sorted)
+        table.setSortingEnabled(True)
+        table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        table.setShowGrid(False)
+        table.setWordWrap(False)
+        table.setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        table.verticalHeader().hide()
+        return table
+
+    def _buttons(self, open_graph: str) -> QHBoxLayout:
+        row = QHBoxLayout()
+        self.profile = QPushButton()
+        self.profile.setObjectName("primary")
+        self.profile.clicked.connect(lambda: self.profile_wanted.emit(self.record.limit_bytes or 0))
+        self.use = QPushButton(f"Use it for {open_graph}")
+        self.use.setToolTip("Solve the open graph with this limit as the budget")
+        self.use.setVisible(bool(open_graph))
+        self.use.clicked.connect(lambda: self.budget_wanted.emit(self.record.limit_bytes or 0))
+        self.copy = QPushButton("Copy the table")
+        self.copy.setToolTip("Copy all rows as CSV")
+        self.copy.clicked.connect(self._copy)
+        self.copy_commands = QPushButton("Copy as commands")
+        self.copy_commands.setToolTip("The commands that lead on, for a terminal")
+        self.copy_commands.clicked.connect(self._copy_commands)
+        close = QPushButton("Close")
+        close.clicked.connect(self.reject)
+        for button in (self.profile, self.use):
+            row.addWidget(button)
+        row.addStretch(1)
+        for button in (self.copy_commands, self.copy, close):
+            row.addWidget(button)
+        return row
+
+    def _show(self) -> None:
+        record = self.record
+        self.title.setText(f"{as_sentence(headline(record))}")
+        words = [why(record), left_out(self._reading)]
+        self.reason.setText(" ".join(filter(None, words)))
+        self.reason.setVisible(bool(self.reason.text()))
+        self.facts.setText(" · ".join(f"{title.capitalize()}: {text}" for title, text in facts(record)))
+        self.bar.show_record(record)
+        limit = record.limit_bytes
+        within = "" if limit is None else f" within {format_bytes(limit)}"
+        self.profile.setText(f"Profile the model{within}…")
+        self.profile.setToolTip("Choose the model, then find schedules with this limit as the budget")
+        self.use.setEnabled(limit is not None)
+        self.grouping.setEnabled(bool(record.by_layer) and bool(record.by_size))
+        if self.by_size:
+            self.grouping.setCurrentText(_BY_SIZE)  # also where nothing is known of layers
+        self.missing.setText(why_no_layers(record))
+        self._fill()
+
+    def _fill(self) -> None:
+        self._rows.setRowCount(0)  # not clear(): that would forget how the table is sorted
+        self._rows.setHorizontalHeaderLabels(columns(by_size=self.by_size))
+        for cells in record_cells(self.record, by_size=self.by_size):
+            self._rows.appendRow([_item(cell, place) for place, cell in enumerate(cells)])
+        header = self.table.horizontalHeader()
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+        for place in range(self._rows.columnCount()):
+            self._rows.horizontalHeaderItem(place).setTextAlignment(_alignment(place))
+
+    def _copy(self) -> None:
+        QGuiApplication.clipboard().setText(record_table(self.record, by_size=self.by_size).csv())
+
+    def _copy_commands(self) -> None:
+        QGuiApplication.clipboard().setText("\n".join(next_commands(self.record)))
+
+
+def _name(record: MemoryRecord, number: int) -> str:
+    if record.source is Source.PROFILE:
+        return f"{record.allocator or 'an allocator'}: {headline(record)}"
+    return f"Failure {number}: {headline(record)}"
+
+
+def _item(cell: Cell, place: int) -> QStandardItem:
+    item = QStandardItem(cell.text)
+    item.setData(cell.rank, _SORT)
+    item.setTextAlignment(_alignment(place))
+    if cell.tip:
+        item.setToolTip(cell.tip)
+    return item
+
+
+def _alignment(place: int) -> Qt.AlignmentFlag:
+    side = Qt.AlignmentFlag.AlignRight if place else Qt.AlignmentFlag.AlignLeft
+    return side | Qt.AlignmentFlag.AlignVCenter
+
+
+_HIGH, _ASKED_HIGH, _GAP, _SWATCH = 22, 10, 4, 12  # pixels
+_LEAST = 2.0  # pixels of a part
+
+
+class MemoryBar(QWidget):
+    """Draws the parts of ``record``, and names each with its bytes below."""
+
+    def __init__(self, theme: CurrentTheme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._parts: tuple[BarPart, ...] = ()
+        self._asked: BarPart | None = None
+        policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
+        theme.changed.connect(self.update)
+
+    def show_record(self, record: MemoryRecord) -> None:
+        """Draw another record; a bar without a limit is hidden."""
+        self._parts, self._asked = bar_parts(record), asked_part(record)
+        self.setVisible(bool(self._parts))
+        self.setAccessibleName("Memory: " + ", ".join(self.words))
+        self.updateGeometry()
+        self.update()
+
+    @property
+    def words(self) -> list[str]:
+        return [f"{part.words} {format_bytes(part.bytes)}" for part in self._listed]
+
+    @property
+    def _listed(self) -> list[BarPart]:
+        return [*self._parts, *([self._asked] if self._asked is not None else [])]
+
+    def sizeHint(self) -> QSize:
+        return QSize(320, self.heightForWidth(320))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(200, self.heightForWidth(max(200, self.width())))
+
+    def hasHeightForWidth(self) -> bool:
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        """Return the height with the legend in as many lines as it needs."""
+        high = _HIGH + 2 * _GAP + (_ASKED_HIGH + _GAP if self._asked is not None else 0)
+        return high + len(self._lines(width)) * self._line_height()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        whole = sum(part.bytes for part in self._parts)
+        used = self._parts[0].bytes if self._parts else 0
+        asked = 0 if self._asked is None else self._asked.bytes
+        scale = (self.width() - 2) / max(1, whole, used + asked)
+        left, top = 1.0, 1.0
+        for part in self._parts:
+            wide = max(_LEAST, part.bytes * scale)
+            self._draw(painter, QRectF(left, top, wide, _HIGH), part)
+            left += wide
+        top += _HIGH + _GAP
+        if self._asked is not None:
+            # Below what was free: it begins where the free memory does.
+            wide = max(_LEAST, asked * scale)
+            self._draw(painter, QRectF(1 + used * scale, top, wide, _ASKED_HIGH), self._asked)
+            top += _ASKED_HIGH + _GAP
+        self._draw_legend(painter, top)
+
+    def _draw(self, painter: QPainter, where: QRectF, part: BarPart) -> None:
+        color = self._theme.color(part.role)
+        painter.setPen(QPen(color, 1))
+        painter.setBrush(self._brush(part, color))
+        painter.drawRect(where)
+
+    def _brush(self, part: BarPart, color: QColor) -> QBrush:
+        if part.solid:
+            return QBrush(color)
+        if part.hatched:
+            dense = part.role == "held"
+            return QBrush(color, Qt.BrushStyle.FDiagPattern if dense else Qt.BrushStyle.DiagCrossPattern)
+        return QBrush(Qt.BrushStyle.NoBrush)
+
+    def _draw_legend(self, painter: QPainter, top: float) -> None:
+        height = self._line_height()
+        for number, line in enumerate(self._lines(self.width())):
+            y = top + number * height
+            for part, words, left, wide in line:
+                swatch = QRectF(left + 1, y + (height - _SWATCH) / 2, _SWATCH, _SWATCH)
+                self._draw(painter, swatch, part)
+                painter.setPen(self._theme.color("text"))
+                place = QRectF(left + _SWATCH + 6, y, wide, height)
+                painter.drawText(place, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, words)
+
+    def _lines(self, width: int) -> list[list[tuple[BarPart, str, float, float]]]:
+        """Return the legend's entries line by line, as many in each as fit."""
+        lines: list[list[tuple[BarPart, str, float, float]]] = [[]]
+        left = 0.0
+        for part, words in zip(self._listed, self.words, strict=True):
+            wide = self.fontMetrics().horizontalAdvance(words) + 2.0
+            if lines[-1] and left + _SWATCH + 6 + wide > width:
+                lines.append([])
+                left = 0.0
+            lines[-1].append((part, words, left, wide))
+            left += _SWATCH + 6 + wide + 18
+        return lines
+
+    def _line_height(self) -> int:
+        return self.fontMetrics().height() + 4

@@ -1,0 +1,174 @@
+"""The dialogs for what the user prefers, and for every command with its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import Qt, QUrl
+from PySide6.QtGui import QDesktopServices, QKeySequence
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QDialog,
+    QDialogButtonBox,
+    QFormLayout,
+    QHeaderView,
+    QLineEdit,
+    QPushButton,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.actions import ACTIONS, VIEW_KEYS, action
+from app.theme import ThemeChoice
+from app.views.common.panel import label
+from app.views.common.widgets import ChoiceBox, NumberBox, command_button
+from app.views.window.preferences import LEAST_SECONDS, MOST_SECONDS, Preferences
+
+_THEME_WORDS = {choice: action(f"view.theme_{choice.value}").words for choice in ThemeChoice}
+
+
+class SettingsDialog(QDialog):
+    """Shows the preferences, and where files are.
+
+    ``folders``: what is kept in which folder. ``put_back`` puts the panels back.
+    """
+
+    def __init__(
+        self,
+        preferences: Preferences,
+        folders: dict[str, Path],
+        put_back: Callable[[], object],
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Settings")
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._preferences = preferences
+        self.theme = ChoiceBox()
+        self.theme.setAccessibleName("Theme")
+        for choice, words in _THEME_WORDS.items():
+            self.theme.addItem(words, choice)
+        self.theme.activated.connect(lambda _: preferences.theme.choose(self.theme.currentData()))
+        self.fill = QCheckBox("Solve in the background")
+        self.fill.setToolTip(
+            "Look for schedules at other budgets while you ask for nothing: fill in the frontier"
+        )
+        self.fill.clicked.connect(preferences.listing.fill)
+        self.seconds = NumberBox()
+        self.seconds.setAccessibleName("Time for a solve, in seconds")
+        self.seconds.setRange(LEAST_SECONDS, MOST_SECONDS)
+        self.seconds.setSuffix(" s")
+        self.seconds.valueChanged.connect(self._on_seconds)
+        self.reset = command_button("view.panels_reset", put_back)
+        column = QVBoxLayout(self)
+        column.setSpacing(14)
+        column.addLayout(self._form(folders))
+        close = QPushButton("Close")
+        close.clicked.connect(self.reject)
+        column.addWidget(close, 0, Qt.AlignmentFlag.AlignRight)
+        preferences.theme.chosen.connect(self._refresh)
+        preferences.listing.filling_changed.connect(self._refresh)
+        self._refresh()
+        self.setMinimumWidth(460)
+
+    def _form(self, folders: dict[str, Path]) -> QFormLayout:
+        form = QFormLayout()
+        form.setHorizontalSpacing(14)
+        form.setVerticalSpacing(8)
+        form.addRow("Theme", self.theme)
+        form.addRow("Time for a solve", self.seconds)
+        form.addRow("Other budgets", self.fill)
+        form.addRow("Panels", self.reset)
+        for what, folder in folders.items():
+            form.addRow(what, _folder_link(folder))
+        return form
+
+    def _on_seconds(self, seconds: int) -> None:
+        self._preferences.seconds = seconds
+
+    def _refresh(self) -> None:
+        self.theme.setCurrentIndex(self.theme.findData(self._preferences.theme.choice))
+        self.fill.setChecked(self._preferences.listing.fill_wanted)
+        self.seconds.setValue(self._preferences.seconds)
+
+
+def _folder_link(folder: Path) -> QPushButton:
+    """Return a button with the folder's path that opens it, once there is one."""
+    link = QPushButton(str(folder).replace("&", "&&"))
+    link.setObjectName("link")
+    link.setEnabled(folder.is_dir())
+    link.setToolTip("Open this folder" if folder.is_dir() else "It is made when something is kept in it")
+    link.clicked.connect(lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder))))
+    return link
+
+
+_SIZE = (620, 640)  # pixels
+
+
+class KeysDialog(QDialog):
+    """Lists what the window can do, by menu and by view, with a filter above."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Commands and keys")
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.resize(*_SIZE)
+        self._filter = QLineEdit()
+        self._filter.setPlaceholderText("Filter: a command, a key or a view")
+        self._filter.setAccessibleName("Filter")
+        self._filter.setClearButtonEnabled(True)
+        self._filter.textChanged.connect(self._on_filter)
+        self._list = QTreeWidget()
+        self._list.setAccessibleName("Commands and keys")
+        self._list.setHeaderLabels(["Command", "Keys"])
+        self._list.header().setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+        self._list.header().setSectionResizeMode(1, QHeaderView.ResizeMode.ResizeToContents)
+        self._list.header().setStretchLastSection(False)
+        self._groups: list[tuple[QTreeWidgetItem, list[QTreeWidgetItem]]] = []
+        for name, rows in _groups():
+            group = QTreeWidgetItem([name, ""])
+            group.setFlags(Qt.ItemFlag.ItemIsEnabled)
+            made = [QTreeWidgetItem(row) for row in rows]
+            group.addChildren(made)
+            self._list.addTopLevelItem(group)
+            self._groups.append((group, made))
+        self._list.expandAll()
+        self._none = label("Nothing has this name or key.", muted=True)
+        self._none.hide()
+        column = QVBoxLayout(self)
+        for part in (self._filter, self._list, self._none):
+            column.addWidget(part)
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
+        buttons.rejected.connect(self.reject)
+        column.addWidget(buttons)
+
+    def _on_filter(self, text: str) -> None:
+        """Show rows that contain ``text``, and all of a menu of that name."""
+        wanted, any_found = text.strip().lower(), False
+        for group, rows in self._groups:
+            whole, found = wanted in group.text(0).lower(), False
+            for row in rows:
+                fits = whole or any(wanted in row.text(column).lower() for column in (0, 1))
+                row.setHidden(not fits)
+                found |= fits
+            group.setHidden(not found)
+            any_found |= found
+        self._none.setVisible(not any_found)
+
+
+def _groups() -> list[tuple[str, list[list[str]]]]:
+    groups: dict[str, list[list[str]]] = {}
+    for entry in ACTIONS:
+        where = "Elsewhere in the window" if entry.menu is None else entry.menu.title
+        groups.setdefault(where, []).append([entry.full_words, _keys(entry.keys)])
+    for own in VIEW_KEYS:
+        groups.setdefault(f"In the view: {own.view}", []).append([own.words, ", ".join(own.keys)])
+    return list(groups.items())
+
+
+def _keys(keys: tuple[str, ...]) -> str:
+    native = QKeySequence.SequenceFormat.NativeText
+    return ", ".join(QKeySequence(key).toString(native) for key in keys)

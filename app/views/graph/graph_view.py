@@ -1,0 +1,557 @@
+"""The training graph in one painted widget.
+
+The forward rail is above, the backward rail below; boxes are filled with what is live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPaintEngine,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QResizeEvent,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QWidget
+
+from app.actions import action
+from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, Folding, GraphLayout, GroupFrame, Opened
+from app.models.cursors import Playhead, Selection
+from app.models.exploration import Exploration
+from app.models.undo import UndoCommands
+from app.presenters.memory_curve import largest_op, live_bytes, locked_shares, repeats_and_first
+from app.presenters.wording import NameCut, short_name
+from app.state.constraint_targets import ConstraintKind, ConstraintTarget, layer_target, op_target
+from app.theme import CurrentTheme
+from app.views.graph.graph_legend import OVERVIEW_WIDTH, paint_legend, paint_overview
+from app.views.graph.kept_parts import KeptParts, PartPlace, StillPicture
+from app.views.graph.paint import GraphPainter, Part, PlayheadState
+from checkmate.ir.graph import Graph
+from checkmate.units import format_bytes
+
+_SIDE, _ABOVE, _BELOW, _LEGEND = 22.0, 76.0, 60.0, 44.0
+_RING = 8.0  # around a box, for the mark of the selected one
+_READABLE_COLUMN = 60.0  # pixels
+_CLOSE = 1.4  # the least scale at which a box is shown that was searched for
+_ZOOM_STRIDE = 1.25  # of one click on a zoom button
+_SMALLEST_DROP, _LARGEST_DROP = 130.0, 250.0
+
+
+class GraphView(QWidget):
+    """Shows the folded graph, and pans, zooms, selects, opens and folds it.
+
+    Drag pans, the wheel zooms at the pointer, a click selects, a double-click opens or folds a group, and a
+    right-click opens the menu of constraints.
+
+    Signal ``changed``: the zoom or the open groups are others.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self,
+        exploration: Exploration,
+        playhead: Playhead,
+        selection: Selection,
+        what_ifs: UndoCommands | None,
+        theme: CurrentTheme,
+    ) -> None:
+        super().__init__()
+        self._what_ifs = what_ifs
+        self._exploration, self._playhead, self._selection, self._theme = (
+            exploration,
+            playhead,
+            selection,
+            theme,
+        )
+        self._folding: Folding | None = None
+        self._layout: GraphLayout | None = None
+        self._names = NameCut()
+        self._opened: Opened = frozenset()
+        self._chosen = False  # the user has opened or closed groups
+        self._scale, self._offset, self._drop = 1.0, QPointF(0, 0), _SMALLEST_DROP
+        self._fitted = True
+        self._still, self._legend = StillPicture(), StillPicture()
+        self._edges, self._boxes = KeptParts(), KeptParts()
+        self._drag: QPointF | None = None
+        self._moved = False
+        self._live = self._repeats = self._locked = np.zeros(0)
+        self._first = np.zeros(0, np.int64)
+        self.setMouseTracking(True)
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)  # the panel below need not be painted
+        self.setMinimumHeight(180)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName("Training graph")
+        exploration.graph_changed.connect(self._on_graph)
+        exploration.shown_changed.connect(self._on_shown)
+        exploration.constraints_changed.connect(self._on_constraints)
+        playhead.moved.connect(self._on_step)
+        selection.changed.connect(self._on_selection)
+
+    @property
+    def zoom_percent(self) -> int:
+        return round(100 * self._scale)
+
+    @property
+    def layout_shown(self) -> GraphLayout | None:
+        return self._layout
+
+    def fit(self) -> None:
+        if self._layout is None:
+            return
+        depth = max((frame.depth for frame in self._layout.frames), default=-1)
+        above, height = _ABOVE + 22.0 * max(0, depth), self.height() - _LEGEND
+        least = above + _BELOW + 2 * BOX_HEIGHT + _SMALLEST_DROP - BOX_HEIGHT
+        self._scale = max(
+            0.05, min(self.width() / (self._layout.width + 2 * _SIDE + 20), height / least, 1.25)
+        )
+        room = height / self._scale - above - _BELOW - BOX_HEIGHT
+        self._drop = min(_LARGEST_DROP, max(_SMALLEST_DROP, room))
+        left = (self.width() - (self._layout.width + 16) * self._scale) / 2
+        used = above + self._drop + BOX_HEIGHT + _BELOW
+        self._offset = QPointF(left, above * self._scale + max(0.0, (height - used * self._scale) / 2))
+        self._fitted = True
+        self.changed.emit()
+        self.update()
+
+    def zoom(self, factor: float, at: QPointF | None = None) -> None:
+        """Zoom by ``factor`` about a point, or about the middle."""
+        scale = min(4.0, max(0.05, self._scale * factor))
+        about = at if at is not None else QPointF(self.width() / 2, self.height() / 2)
+        self._offset = about - (about - self._offset) * (scale / self._scale)
+        self._scale, self._fitted = scale, False
+        self.changed.emit()
+        self.update()
+
+    def zoom_in(self) -> None:
+        """Show everything one stride larger."""
+        self.zoom(_ZOOM_STRIDE)
+
+    def zoom_out(self) -> None:
+        """Show everything one stride smaller."""
+        self.zoom(1 / _ZOOM_STRIDE)
+
+    def zoom_reset(self) -> None:
+        """Show everything at 100 %."""
+        self.zoom(100 / max(1, self.zoom_percent))
+
+    def zoom_to(self, op: int) -> None:
+        """Bring an op's box to the middle, large enough to read. The groups around it are opened."""
+        if self._folding is None or self._layout is None or not 0 <= op < len(self._layout.box_of):
+            return
+        around = self._folding.groups_around(op)
+        if not around <= self._opened:
+            self._chosen = True
+            self._lay_out(self._opened | around)
+        box = self._layout.boxes[self._layout.box_of[op]]
+        self._scale, self._fitted = max(self._scale, _CLOSE), False
+        middle = self._painter().rect(box).center()
+        self._offset = QPointF(self.width() / 2, (self.height() - _LEGEND) / 2) - middle * self._scale
+        self.changed.emit()
+        self.update()
+
+    def _on_selection(self, op: int) -> None:
+        """Mark the selected op's box; move the graph if it is out of view."""
+        selected = self._selected()
+        if selected >= 0 and self._layout is not None:
+            shape = self._painter().rect(self._layout.boxes[selected]).adjusted(-_RING, -_RING, _RING, _RING)
+            corner = shape.topLeft() * self._scale + self._offset
+            size = shape.size() * self._scale
+            right, bottom = self.width() - size.width(), self.height() - _LEGEND - size.height()
+            inside = QPointF(max(0.0, min(right, corner.x())), max(0.0, min(bottom, corner.y())))
+            if inside != corner:
+                self._offset, self._fitted = self._offset + inside - corner, False
+        self.update()
+
+    def _on_graph(self) -> None:
+        drawn, before = self._exploration.unconstrained, self._folding
+        self._folding = None if drawn is None else drawn.folding
+        if before is not None and self._folding is not None and before.root == self._folding.root:
+            # The same layers, now with measured costs: the view stays where it is.
+            self._lay_out(self._opened)
+            return
+        self._chosen = False
+        self._open_what_fits()
+
+    def _open_what_fits(self) -> None:
+        if self._folding is not None:
+            self._open(
+                self._folding.opened_by_default(max(8, int((self.width() - 2 * _SIDE) / _READABLE_COLUMN)))
+            )
+
+    def _open(self, opened: Opened) -> None:
+        self._lay_out(opened)
+        self.fit()
+
+    def _lay_out(self, opened: Opened) -> None:
+        assert self._folding is not None
+        self._opened = opened
+        self._layout = self._folding.layout(opened)
+        self._names = NameCut(
+            [box.name for box in self._layout.boxes] + [frame.name for frame in self._layout.frames]
+        )
+        self._on_constraints()
+        self._on_shown()
+
+    def toggle(self, key: tuple[int, int]) -> None:
+        """Open or fold a group."""
+        self._open_by_hand(self._opened ^ {key})
+
+    def open_box(self, box: Box, *, every: bool = False) -> None:
+        """Open what a box stands for.
+
+        Of equal blocks, it is the block of the selected op, or ``every`` one.
+        """
+        if self._folding is not None and box.can_open:
+            op = self._selection.op
+            self._open_by_hand(self._folding.opening(self._opened, box, op, every=every))
+
+    def fold(self, frame: GroupFrame | None) -> None:
+        """Fold an open group, or all equal blocks that a frame is around."""
+        if self._folding is not None and frame is not None:
+            self._open_by_hand(self._folding.folding(self._opened, frame.key))
+
+    def toggle_blocks(self) -> None:
+        """Open all equal blocks; fold them again if any is open."""
+        if self._folding is not None:
+            self._open_by_hand(self._folding.turning_blocks(self._opened))
+
+    def _open_by_hand(self, opened: Opened) -> None:
+        if opened != self._opened:
+            self._chosen = True
+            self._open(opened)
+
+    def open_as(self, other: GraphView) -> None:
+        """Open the groups that are open in another view of the same graph."""
+        if other._chosen:
+            self._open_by_hand(other._opened)
+
+    def _on_shown(self) -> None:
+        shown = self._exploration.shown
+        if shown is None or self._layout is None or len(self._layout.box_of) != shown.graph.n:
+            return
+        self._repeats, self._first = repeats_and_first(self._layout, shown)
+        self._on_step(self._playhead.step)
+
+    def _on_constraints(self) -> None:
+        what_if = self._exploration.what_if
+        if what_if is None or self._layout is None or len(self._layout.box_of) != what_if.graph.n:
+            return
+        self._locked = locked_shares(self._layout, what_if.constrained.locked)
+        self.update()
+
+    def _on_step(self, step: int) -> None:
+        shown = self._exploration.shown
+        if shown is None or self._layout is None or len(self._layout.box_of) != shown.graph.n:
+            return
+        self._live = live_bytes(self._layout, shown, step)
+        self.update()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        if not self._chosen and self._fitted:
+            self._open_what_fits()
+        elif self._fitted:
+            self.fit()
+        super().resizeEvent(event)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        self.zoom(1.0015 ** event.angleDelta().y(), event.position())
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Walk along or between the rails with the arrows.
+
+        Enter opens the selected group, Backspace folds the one around it.
+        """
+        walk = {
+            Qt.Key.Key_Left: (-1, False), Qt.Key.Key_Right: (1, False),
+            Qt.Key.Key_Up: (0, True), Qt.Key.Key_Down: (0, True),
+        }  # fmt: skip
+        selected = self._selected()
+        enter = Qt.Key.Key_Return, Qt.Key.Key_Enter
+        own = (*walk, *enter, Qt.Key.Key_Backspace)
+        if self._layout is None or event.key() not in own:
+            super().keyPressEvent(event)
+            return
+        box = self._layout.boxes[max(0, selected)]
+        if event.key() in enter:
+            self.open_box(box, every=bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier))
+            return
+        if event.key() == Qt.Key.Key_Backspace:
+            self.fold(self._frame_of(box.column + 0.5))
+            return
+        along, across = walk[Qt.Key(event.key())]
+        wanted = (box.column + along, box.backward != across)
+        for other in self._layout.boxes:
+            if (other.column, other.backward) == wanted:
+                self._select(other)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton:
+            self._drag, self._moved = event.position(), False
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if self._drag is not None and event.buttons() & Qt.MouseButton.LeftButton:
+            delta = event.position() - self._drag
+            self._moved = self._moved or delta.manhattanLength() > 3
+            if self._moved:
+                self._offset += delta
+                self._drag, self._fitted = event.position(), False
+                self.update()
+            return
+        box = self._box_at(event.position())
+        QToolTip.showText(
+            event.globalPosition().toPoint(), self._tooltip(box) if box is not None else "", self
+        )
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        if not self._moved and self._drag is not None:
+            box = self._box_at(event.position())
+            if box is not None:
+                self._select(box)
+            else:
+                self._selection.select(-1)
+        self._drag = None
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        box = self._box_at(QPointF(event.pos()))
+        if box is not None:
+            self._select(box)
+            menu = self.menu_of(box)
+            menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            menu.popup(event.globalPos())
+
+    def menu_of(self, box: Box) -> QMenu:
+        """Return the context menu of a box.
+
+        Its constraints are on all of the box, or on its op that writes most.
+        """
+        graph = self._exploration.graph
+        assert graph is not None and self._what_ifs is not None
+        menu = what_if_menu(
+            self, graph, box, self._what_ifs, can_clear=not self._exploration.constraints.is_empty
+        )
+        frame = self._frame_of(box.column + 0.5)
+        add_block_entries(menu, box, frame, self.open_box, self.fold)
+        return menu
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        box, frame = self._box_at(event.position()), self._frame_at(event.position())
+        if box is not None and box.can_open:
+            self.open_box(box, every=bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier))
+        elif box is None and frame is not None:
+            self.fold(frame)
+        elif box is None:
+            self.fit()
+
+    def _select(self, box: Box) -> None:
+        graph = self._exploration.graph
+        assert graph is not None
+        if box.copies > 1 and self._selection.op in box.ops:
+            return  # the block of the selected op is the one that is opened
+        self._selection.select(largest_op(graph, box))
+
+    def _painter(self) -> GraphPainter:
+        assert self._layout is not None
+        return GraphPainter(self._theme.now, self._layout, self._drop, self.font(), self._names)
+
+    def _box_at(self, position: QPointF) -> Box | None:
+        if self._layout is None:
+            return None
+        point, painter = (position - self._offset) / self._scale, self._painter()
+        return next((box for box in self._layout.boxes if painter.rect(box).contains(point)), None)
+
+    def _frame_at(self, position: QPointF) -> GroupFrame | None:
+        if self._layout is None:
+            return None
+        return self._frame_of((position - self._offset).x() / self._scale / (BOX_WIDTH + GAP))
+
+    def _frame_of(self, column: float) -> GroupFrame | None:
+        assert self._layout is not None
+        around = [frame for frame in self._layout.frames if frame.first <= column < frame.last + 1]
+        return max(around, key=lambda frame: frame.depth, default=None)
+
+    def _tooltip(self, box: Box) -> str:
+        assert self._layout is not None
+        number = self._layout.boxes.index(box)
+        repeats, live = int(self._repeats[number]), self._live[number]
+        where = "backward" if box.backward else "forward"
+        writers = "1 op writes" if len(box.ops) == 1 else f"{len(box.ops)} ops write"
+        more = "\nDouble-click opens it." if box.can_open else ""
+        if box.copies > 1:
+            more = f"\nDouble-click opens one block, with Shift all {box.copies}."
+        locked = round(float(self._locked[number]) * len(box.ops))
+        more = (f"\n{locked} of {len(box.ops)} ops locked by constraints" if locked else "") + more
+        return (
+            f"{box.full_name} ({where})\n{writers} {format_bytes(box.bytes)}\n"
+            f"{format_bytes(live)} in memory now, "
+            f"{repeats} recomputation{'s' * (repeats != 1)}{more}"
+        )
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if painter.paintEngine().type() == QPaintEngine.Type.Raster:
+            painter.fillRect(event.rect(), self._theme.color("panel"))
+        if self._layout is not None and len(self._live) == len(self._layout.boxes) == len(self._repeats):
+            # A saved picture is sharper than the screen.
+            ratio = painter.deviceTransform().m11()
+            self._paint_graph(painter, PartPlace.sharp(self._offset, self._scale, self.size(), ratio))
+            beside = 0.0 if self._fitted else OVERVIEW_WIDTH + 8
+            self._paint_legend(painter, QRectF(2, 0, self.width() - 4 - beside, self.height() - 2), ratio)
+            if not self._fitted:
+                self._paint_overview(painter, self._layout)
+        if self.hasFocus():
+            self._paint_focus(painter)
+        painter.end()
+
+    def _paint_graph(self, painter: QPainter, placed: PartPlace) -> None:
+        """Paint the graph: on screen from pictures, into a file as lines."""
+        drawn, moment = self._painter(), self._moment()
+        on_screen = painter.paintEngine().type() == QPaintEngine.Type.Raster
+        detail = self._scale if on_screen else 1.0  # in a file, small words can be enlarged
+        marked = {moment.running, moment.selected} - {-1}
+        boxes = [number for number in drawn.boxes_in(placed.seen) if number not in marked]
+
+        def paint(parts: Iterable[Part], kept: KeptParts) -> None:
+            if on_screen:
+                kept.paint(painter, parts, placed)
+            else:
+                for part in parts:
+                    placed.draw(painter, part.draw)
+
+        self._paint_still(painter, drawn.still_part(), placed)
+        paint(drawn.across_parts(moment, placed.seen), self._edges)
+        placed.draw(painter, partial(drawn.paint_focused_edges, moment=moment))
+        paint((drawn.box_part(number, moment, detail) for number in boxes), self._boxes)
+        for number in marked:
+            placed.draw(painter, partial(drawn.paint_box, number=number, moment=moment, scale=detail))
+        placed.draw(painter, partial(drawn.paint_tag, moment=moment))
+
+    def _paint_still(self, painter: QPainter, part: Part, placed: PartPlace) -> None:
+        """Paint what stays while the playhead moves.
+
+        It may be larger than the view by far: then a part of it is kept.
+        """
+        if painter.paintEngine().type() != QPaintEngine.Type.Raster:
+            placed.draw(painter, part.draw)
+            return
+        scale, origin = placed.scale, replace(placed, offset=QPointF())
+        self._still.paint(
+            painter,
+            lambda inside: origin.draw(inside, part.draw),
+            of=(*part.looks, scale),
+            whole=QRectF(part.area.topLeft() * scale, part.area.size() * scale),
+            offset=placed.offset,
+            size=placed.size,
+            ratio=placed.ratio,
+        )
+
+    def _paint_legend(self, painter: QPainter, area: QRectF, ratio: float) -> None:
+        locks, theme = bool(self._locked.any()), self._theme.now
+
+        def draw(inside: QPainter) -> None:
+            paint_legend(inside, theme, self.font(), area, locks)
+
+        if painter.paintEngine().type() != QPaintEngine.Type.Raster:
+            draw(painter)
+            return
+        size, whole = self.size(), area.adjusted(-2, area.height() - _LEGEND, 2, 2)
+        of = theme, locks, area.getRect()
+        self._legend.paint(painter, draw, of=of, whole=whole, offset=QPointF(), size=size, ratio=ratio)
+
+    def _paint_focus(self, painter: QPainter) -> None:
+        """Frame the view while keys go to it."""
+        painter.setPen(QPen(self._theme.color("accent"), 2))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), 4, 4)
+
+    def _paint_overview(self, painter: QPainter, layout: GraphLayout) -> None:
+        """Paint where the visible part lies in the whole.
+
+        This is shown once the graph was zoomed or panned.
+        """
+        corner = QPointF(self.width() - 4, self.height() - 2)
+        seen = (-self._offset.x() / self._scale, self.width() / self._scale)
+        paint_overview(painter, self._theme.now, layout, self._live, corner, seen)
+
+    def _moment(self) -> PlayheadState:
+        step = self._playhead.step
+        tag = f"step {step + 1} computing"
+        return PlayheadState(
+            self._live, self._repeats, self._first, self._locked, step, self._running(), self._selected(), tag
+        )
+
+    def _running(self) -> int:
+        shown = self._exploration.shown
+        if shown is None or self._layout is None or self._playhead.step >= len(shown.schedule.steps):
+            return -1
+        return self._layout.box_of[int(shown.schedule.steps[self._playhead.step])]
+
+    def _selected(self) -> int:
+        if self._layout is None or not 0 <= self._selection.op < len(self._layout.box_of):
+            return -1
+        return self._layout.box_of[self._selection.op]
+
+
+def what_if_menu(
+    parent: QWidget, graph: Graph, box: Box, what_ifs: UndoCommands, *, can_clear: bool
+) -> QMenu:
+    """Return a menu of switches. ``can_clear`` says that there are constraints to clear."""
+    menu, op = QMenu(parent), largest_op(graph, box)
+    op_name, layers = short_name(graph.ops[op].name), layer_target(graph, box.ops)
+    entries: list[tuple[ConstraintTarget | None, str]] = [
+        (layers, box.full_name.strip("_/ ")),
+        (op_target(graph, op, op_name), op_name),
+    ]
+    for target, name in entries:
+        if target is not None:
+            menu.addSeparator()
+            _add_switches(menu, target, name, what_ifs)
+    menu.addSeparator()
+    clear = menu.addAction(action("edit.clear").words, what_ifs.clear)
+    clear.setEnabled(can_clear)
+    return menu
+
+
+def add_block_entries(
+    menu: QMenu,
+    box: Box,
+    frame: GroupFrame | None,
+    open_box: Callable[..., None],
+    fold: Callable[[GroupFrame], None],
+) -> None:
+    """Add entries that open what a box stands for, and fold what it is in."""
+    menu.addSeparator()
+    if box.copies > 1:
+        menu.addAction("Open one block", partial(open_box, box))
+        menu.addAction(f"Open all {box.copies} blocks", partial(open_box, box, every=True))
+    elif box.can_open:
+        menu.addAction(f"Open {box.full_name.strip('_/ ')}", partial(open_box, box))
+    if frame is not None:
+        menu.addAction(f"Fold {frame.name}", partial(fold, frame))
+
+
+def _add_switches(menu: QMenu, target: ConstraintTarget, name: str, what_ifs: UndoCommands) -> None:
+    title = f"layer {name}" if target.layers and len(target.layers) == 1 else name
+    title = f"all of {name}" if len(target.layers) > 1 else title
+    for kind, text in (
+        (ConstraintKind.KEEP, f"Keep {title} always"),
+        (ConstraintKind.ONCE, f"Never recompute {title}"),
+    ):
+        named = replace(target, title=title)
+        switch = menu.addAction(text)
+        switch.setCheckable(True)
+        switch.setChecked(what_ifs.is_set(kind, named))
+        switch.setEnabled(bool(named.names(kind)))
+        switch.triggered.connect(lambda _=False, k=kind, t=named: what_ifs.switch(k, t))

@@ -1,1 +1,0 @@
-"""What the selected op is, and what fills the memory."""

@@ -1,1 +1,0 @@
-"""Lists of layers and of schedules."""

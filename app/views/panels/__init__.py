@@ -1,0 +1,1 @@
+"""The views in docks: budget, solving, inspector, layers, schedules."""

@@ -1,0 +1,235 @@
+"""What the selected op is, when it runs, and why it holds memory.
+
+It says why the op's output is in memory now.
+"""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtWidgets import (
+    QFrame,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.models.clients.hotspot import Hotspot
+from app.models.comparison import Comparison
+from app.models.cursors import Playhead, Selection
+from app.models.exploration import Exploration, ListedSchedule
+from app.models.undo import ShownEdits, UndoCommands
+from app.presenters.op_page import again_rows, facts, made, read, readers, rows_of_op
+from app.presenters.wording import short_name
+from app.state.constraint_targets import ConstraintKind
+from app.state.solve import Tightest
+from app.theme import CurrentTheme
+from app.views.common.panel import Panel, label
+from app.views.common.texts import SteadyLabel
+from app.views.common.widgets import command_button
+from app.views.panels.memory_page import MemoryPage
+from app.views.panels.op_tables import LinkTable, NeedTable
+from checkmate.units import format_bytes
+
+_LEAST_ROWS = 40  # pixels of an op's facts in a low window; more would be taken from the budget
+
+
+class Inspector(Panel):
+    """Shows the facts of the selected op, and its constraints.
+
+    If nothing is selected, it shows what fills memory at the playhead, and what would help.
+
+    Signals: ``changed_height``: it needs more height than before, or less.
+    """
+
+    changed_height = Signal()
+
+    def __init__(
+        self,
+        exploration: Exploration,
+        comparison: Comparison,
+        playhead: Playhead,
+        selection: Selection,
+        theme: CurrentTheme,
+        what_ifs: UndoCommands,
+        shown_edits: ShownEdits,
+    ) -> None:
+        super().__init__("Inspector")
+        self._exploration, self._playhead, self._selection, self._theme = (
+            exploration,
+            playhead,
+            selection,
+            theme,
+        )
+        self._name = SteadyLabel("title", wrap=True)
+        self.back = QPushButton("‹ Memory")
+        self.back.setObjectName("small")
+        self.back.setToolTip("What is in memory now (click beside the graph's boxes)")
+        self.back.clicked.connect(lambda: selection.select(-1))
+        self.head.addWidget(self.back)
+        self.body.addWidget(self._name)
+        self.hotspot = Hotspot(exploration, playhead, self)
+        self.memory = MemoryPage(exploration, comparison, self.hotspot, selection, shown_edits, theme)
+        self.body.addWidget(self.memory, 1)
+        self._add_rows()
+        self.what_if = WhatIfRow(what_ifs)
+        self.body.addWidget(self.what_if)
+        exploration.shown_changed.connect(self._refresh)
+        exploration.constraints_changed.connect(self._refresh)
+        exploration.standing_changed.connect(self._say_again)
+        playhead.told.connect(self._refresh)
+        selection.changed.connect(self._refresh)
+
+    def _add_rows(self) -> None:
+        """Add the rows of an op's facts, in an area that scrolls."""
+        self._grid = QGridLayout()
+        self._grid.setVerticalSpacing(3)
+        self._grid.setColumnStretch(1, 1)
+        holder = QWidget()
+        inner = QVBoxLayout(holder)
+        inner.setContentsMargins(0, 0, 0, 0)
+        self.again = LinkTable("Why it is computed again", on_top=True)
+        self.made, self.read, self.readers = LinkTable("Makes"), LinkTable("Reads"), LinkTable("Is read by")
+        for table in (self.again, self.made, self.read, self.readers):
+            table.wanted.connect(self._selection.select)
+            table.sought.connect(self._playhead.seek)
+        for part in (self.made, self.read, self.readers):
+            inner.addWidget(part)
+        inner.insertWidget(0, self.again)  # first, because a low panel shows few rows
+        inner.insertLayout(1, self._grid)
+        self.need = NeedTable()
+        inner.addWidget(self.need)
+        inner.addStretch(1)
+        area = self._area = QScrollArea()
+        area.setAccessibleName("What is known of the selected op")
+        area.setWidgetResizable(True)
+        area.setMinimumHeight(_LEAST_ROWS)
+        area.setFrameShape(QFrame.Shape.NoFrame)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        area.setWidget(holder)
+        self.body.addWidget(area, 1)
+        self._rows: list[tuple[QLabel, QLabel]] = []
+
+    def _add_row(self) -> None:
+        pair = (label("", muted=True), label("", wrap=True))
+        pair[0].setAlignment(Qt.AlignmentFlag.AlignTop)
+        pair[1].setTextFormat(Qt.TextFormat.PlainText)  # it names ops, such as <lambda>
+        for column, part in enumerate(pair):
+            self._grid.addWidget(part, len(self._rows), column)
+        self._rows.append(pair)
+
+    def _refresh(self, *_: object) -> None:
+        shown = self._exploration.shown
+        if shown is None:
+            return
+        selected = 0 <= self._selection.op < shown.graph.n
+        was_selected = not self._area.isHidden()
+        for part in (self._area, self.back):
+            part.setVisible(selected)
+        self.memory.setVisible(not selected)
+        if selected != was_selected:
+            self.changed_height.emit()
+        if not selected:
+            self._on_memory()
+            return
+        self._show_op(shown, self._selection.op)
+
+    def show_need(self) -> None:
+        """Scroll to what the selected op needs in memory."""
+        QTimer.singleShot(0, self, lambda: self._area.verticalScrollBar().setValue(self.need.y()))
+
+    def _tightest(self) -> Tightest | None:
+        """Return what needs too much for the budget, if that is known."""
+        solve = self._exploration.solve
+        return solve.tightest if solve is not None and solve.what_if is self._exploration.what_if else None
+
+    def _on_memory(self) -> None:
+        """Show the step at the playhead, and how much is live."""
+        shown = self._exploration.shown
+        assert shown is not None
+        step = min(self._playhead.step, len(shown.schedule.steps) - 1)
+        op = shown.graph.ops[int(shown.schedule.steps[step])]
+        live = int(shown.timeline.live_bytes[step])
+        peak = " · peak" if live == shown.timeline.peak_bytes else ""
+        self._name.setText(short_name(op.name))
+        self._name.setToolTip(op.name)
+        self.note.setText(f"Step {step + 1} · {format_bytes(live)}{peak}")
+
+    def _show_op(self, shown: ListedSchedule, op: int) -> None:
+        entry = shown.graph.ops[op]
+        self._name.setText(short_name(entry.name))
+        self._name.setToolTip(entry.name)
+        self.note.setText(f"{entry.phase.value.capitalize()} · op {op}")
+        said = [(name.capitalize(), text) for name, text in facts(shown, op)]
+        while len(self._rows) < len(said):
+            self._add_row()
+        for number, pair in enumerate(self._rows):
+            texts = said[number] if number < len(said) else ("", "")
+            for part, text in zip(pair, texts, strict=True):
+                part.setText(text)
+                part.setVisible(number < len(said))
+        self._say_again()
+        self.made.show_links(made(shown.graph, op), self._selection.value)
+        self.read.show_links(read(shown.graph, op))
+        self.readers.show_links(readers(shown, op, self._playhead.step))
+        self.need.show_rows(rows_of_op(shown.graph, op, self._tightest()))
+
+    def _say_again(self) -> None:
+        """Say why the selected op runs again, as the budget stands now."""
+        shown, op = self._exploration.shown, self._selection.op
+        if shown is not None and 0 <= op < shown.graph.n:
+            self.again.show_links(again_rows(shown, op, self._exploration.standing))
+
+
+class WhatIfRow(QWidget):
+    """Two switches for the selected op or its layer.
+
+    One says to keep it always, the other never to recompute it. Each switch solves again at once.
+    """
+
+    def __init__(self, what_ifs: UndoCommands) -> None:
+        super().__init__()
+        self._what_ifs = what_ifs
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 4, 0, 0)
+        column.setSpacing(6)
+        head = QHBoxLayout()
+        self._title = label("", muted=True)
+        head.addWidget(self._title, 1)
+        self.scopes = {True: QPushButton("Layer"), False: QPushButton("Op")}
+        for by_layer, button in self.scopes.items():
+            button.setObjectName("small")
+            button.setCheckable(True)
+            button.setToolTip("The whole layer, its gradients included" if by_layer else "This op alone")
+            button.setAccessibleName("What if: for the layer" if by_layer else "What if: for the op alone")
+            button.clicked.connect(lambda _=False, on=by_layer: setattr(self._what_ifs, "by_layer", on))
+            head.addWidget(button)
+        column.addLayout(head)
+        row = QHBoxLayout()
+        row.setSpacing(6)
+        self.switches = {
+            ConstraintKind.KEEP: command_button("edit.keep", lambda: what_ifs.switch(ConstraintKind.KEEP)),
+            ConstraintKind.ONCE: command_button("edit.forbid", lambda: what_ifs.switch(ConstraintKind.ONCE)),
+        }
+        for button in self.switches.values():
+            row.addWidget(button, 1)
+        column.addLayout(row)
+        what_ifs.changed.connect(self._refresh)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        target, has_layer = self._what_ifs.target, self._what_ifs.has_layer
+        self.setVisible(target is not None or has_layer)
+        by_layer = self._what_ifs.by_layer and has_layer
+        for layer, button in self.scopes.items():
+            button.setChecked(layer == by_layer)
+            button.setEnabled(has_layer or not layer)
+        title = "this op runs once in any case" if target is None else target.title
+        self._title.setText(self._title.fontMetrics().elidedText(title, Qt.TextElideMode.ElideRight, 200))
+        self._title.setToolTip(title)
+        for kind, button in self.switches.items():
+            button.setEnabled(self._what_ifs.can_switch(kind))
+            button.setChecked(self._what_ifs.is_set(kind, target))

@@ -1,0 +1,184 @@
+"""The list of layers, by the bytes they write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from PySide6.QtCore import QAbstractListModel, QEvent, QModelIndex, QObject, QPersistentModelIndex, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import QLineEdit, QListView, QPushButton
+
+from app.models.cursors import Selection
+from app.models.exploration import Exploration
+from app.presenters.search import HELP, LayerQuery, LayerRow, layer_rows, parse
+from app.presenters.wording import NameCut
+from app.theme import CurrentTheme
+from app.views.common.panel import Panel, label
+from app.views.panels.bar_rows import FIGURE, OP, SHARE, BarDelegate
+from checkmate.ir.graph import Phase
+from checkmate.units import format_bytes
+
+_PRESSED = QEvent.Type.KeyPress
+_BY_SIZE, _IN_ORDER = "By activation size", "In order of the step"
+_SHORT = {_BY_SIZE: "By size", _IN_ORDER: "In order"}
+_ROOMY = 260  # pixels; a narrower panel has the short words
+
+
+class LayersPanel(Panel):
+    """Lists layers by the bytes that their forward ops write.
+
+    A click selects the layer's largest op; Enter or a double-click also shows it in the graph.
+
+    Signal ``zoom_wanted(op)``: the graph should show the op.
+    """
+
+    zoom_wanted = Signal(int)
+
+    def __init__(self, exploration: Exploration, selection: Selection, theme: CurrentTheme) -> None:
+        super().__init__("Layers")
+        self._exploration, self._selection = exploration, selection
+        self._query, self._by_size, self._order_words = LayerQuery(), True, _BY_SIZE
+        self.order = QPushButton(_BY_SIZE)
+        self.order.setObjectName("link")
+        self.order.setToolTip("The largest first, or in the order of the step")
+        self.order.clicked.connect(self._on_order)
+        self.head.addWidget(self.order)
+        self._rows = _Rows()
+        self._filter = QLineEdit()
+        self._filter.setPlaceholderText("Name, size>10M, phase:backward")
+        self._filter.setToolTip(f"Parts of a name, and conditions: {HELP}")
+        self._filter.setAccessibleName("Filter layers")
+        self._filter.setClearButtonEnabled(True)
+        self._filter.textChanged.connect(self._on_filter)
+        self._filter.returnPressed.connect(self._show_first)
+        self._filter.installEventFilter(self)
+        self.said = label("", muted=True, wrap=True)
+        self.said.hide()
+        self._list = QListView()
+        self._list.setAccessibleName("Layers")
+        self._delegate = BarDelegate(theme, "forward")
+        self._list.setItemDelegate(self._delegate)
+        self._list.setUniformItemSizes(True)
+        self._list.setModel(self._rows)
+        self._list.selectionModel().currentChanged.connect(self._on_current)
+        self._list.clicked.connect(self._on_current)  # also of the row that is current already
+        self._following = False
+        selection.changed.connect(self._follow)
+        self._list.activated.connect(lambda index: self.zoom_wanted.emit(int(index.data(OP))))
+        self.body.addWidget(self._filter)
+        self.body.addWidget(self.said)
+        self.body.addWidget(self._list, 1)
+        exploration.graph_changed.connect(self._on_graph)
+        exploration.shown_changed.connect(self._on_shown)
+
+    def focus_filter(self) -> None:
+        """Put the cursor into the filter."""
+        self._filter.setFocus()
+        self._filter.selectAll()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Go from the filter to the list with Down."""
+        pressed = event.key() if isinstance(event, QKeyEvent) and event.type() == _PRESSED else None
+        if pressed == Qt.Key.Key_Down and self._rows.rowCount():
+            self._list.setFocus()
+            self._list.setCurrentIndex(self._rows.index(0, 0))
+            return True
+        return super().eventFilter(watched, event)
+
+    def _on_graph(self) -> None:
+        drawn = self._exploration.unconstrained
+        self._delegate.names = NameCut([] if drawn is None else [layer.name for layer in drawn.layers])
+        self._refresh()
+
+    def _on_shown(self) -> None:
+        if self._query.recomputed:
+            self._refresh()
+
+    def _on_filter(self, text: str) -> None:
+        self._query = parse(text)
+        self._refresh()
+
+    def _on_order(self) -> None:
+        self._by_size = not self._by_size
+        self._refresh()
+
+    def _refresh(self) -> None:
+        drawn, shown = self._exploration.unconstrained, self._exploration.shown
+        again = shown.recomputed_ops if shown is not None and self._query.recomputed else frozenset[int]()
+        layers = () if drawn is None else drawn.layers
+        rows = layer_rows(layers, self._query, again, by_size=self._by_size)
+        self._rows.show(rows, self._query)
+        self._follow()
+        phase = self._query.phase
+        self._delegate.role = "backward" if phase in (Phase.BACKWARD, Phase.UPDATE) else "forward"
+        by_size = _BY_SIZE if phase is None else f"by size, {phase.value}"
+        self._say_order(by_size if self._by_size else _IN_ORDER)
+        none = "No layer matches." if layers and not rows else ""
+        self.said.setText(self._query.problem or none)
+        self.said.setVisible(bool(self._query.problem or none))
+
+    def _say_order(self, words: str) -> None:
+        self._order_words = words
+        short = self.width() < _ROOMY
+        self.order.setText(_SHORT.get(words, words.removeprefix("by size, ")) if short else words)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._say_order(self._order_words)
+
+    def _show_first(self) -> None:
+        if self._rows.rowCount():
+            first = self._rows.index(0, 0)
+            self._list.setCurrentIndex(first)
+            self.zoom_wanted.emit(int(first.data(OP)))
+
+    def _on_current(self, index: QModelIndex) -> None:
+        if index.isValid() and not self._following:
+            self._selection.select(int(index.data(OP)))
+
+    def _follow(self, *_: object) -> None:
+        """Mark the layer of the selected op, wherever it was selected."""
+        graph, op = self._exploration.graph, self._selection.op
+        entry = graph.ops[op] if graph is not None and 0 <= op < graph.n else None
+        index = QModelIndex() if entry is None else self._rows.find(entry.group or entry.name)
+        self._following = True
+        self._list.setCurrentIndex(index)  # which also scrolls to it
+        self._following = False
+
+
+class _Rows(QAbstractListModel):
+    """The rows of the list, given to Qt one by one as it asks.
+
+    So ten thousand rows are shown as quickly as ten.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows: tuple[LayerRow, ...] = ()
+        self._what = ""
+
+    def show(self, rows: tuple[LayerRow, ...], query: LayerQuery) -> None:
+        self.beginResetModel()
+        self._rows = rows
+        self._what = "of activations" if query.phase is None else f"written by its {query.phase.value} ops"
+        self.endResetModel()
+
+    def find(self, name: str) -> QModelIndex:
+        """Return where the layer is; nowhere if it is not listed."""
+        row = next((row for row, entry in enumerate(self._rows) if entry.name == name), -1)
+        return self.index(row, 0)
+
+    def rowCount(self, parent: QModelIndex | QPersistentModelIndex = QModelIndex()) -> int:  # noqa: B008
+        return 0 if parent.isValid() else len(self._rows)
+
+    def data(
+        self, index: QModelIndex | QPersistentModelIndex, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> Any:
+        row = self._rows[index.row()]
+        if role == Qt.ItemDataRole.DisplayRole:
+            return row.name
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return f"{row.name}: {format_bytes(row.bytes)} {self._what}"
+        if role == FIGURE:
+            return format_bytes(row.bytes)
+        return {SHARE: row.share, OP: row.op}.get(role)

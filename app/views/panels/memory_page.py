@@ -1,0 +1,186 @@
+"""What fills memory at the playhead, and what would help.
+
+What fills memory is listed by value, layer and reason. A row selects its op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelIndex, Qt
+from PySide6.QtGui import QHideEvent, QShowEvent
+from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QListView, QPushButton, QVBoxLayout, QWidget
+
+from app.models.clients.hotspot import Hotspot
+from app.models.comparison import Comparison
+from app.models.cursors import Selection
+from app.models.exploration import Exploration, ListedSchedule
+from app.models.undo import ShownEdits
+from app.presenters.hotspot_rows import HotspotRow, View, compare_rows, help_rows, share_rows
+from app.theme import CurrentTheme
+from app.views.panels.bar_rows import DETAIL, FIGURE, SHARE, BarDelegate
+
+_TIPS = {
+    View.VALUES: "Every buffer in memory",
+    View.LAYERS: "By the layer that made them",
+    View.REASONS: "By why they are in memory",
+    View.HELPS: "What would lower the memory here, and its price",
+    View.COMPARE: "Ops that A and B recompute a different number of times",
+}
+
+
+class MemoryPage(QWidget):
+    """Four views of one step, and one of two compared schedules. Only the view on screen is computed."""
+
+    def __init__(
+        self,
+        exploration: Exploration,
+        comparison: Comparison,
+        hotspot: Hotspot,
+        selection: Selection,
+        shown_edits: ShownEdits,
+        theme: CurrentTheme,
+    ) -> None:
+        super().__init__()
+        self._comparison, self._shown_edits = comparison, shown_edits
+        self._exploration, self._hotspot, self._selection = exploration, hotspot, selection
+        self.view = View.VALUES
+        self._model = HotspotModel()
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        column.addLayout(self._tabs())
+        self._list = QListView()
+        self._list.setModel(self._model)
+        self._list.setAccessibleName("What is in memory now")
+        self._list.setVerticalScrollMode(QListView.ScrollMode.ScrollPerPixel)
+        self._list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._delegate = BarDelegate(theme, "held")
+        self._list.setItemDelegate(self._delegate)
+        self._list.clicked.connect(self._on_clicked)
+        column.addWidget(self._list, 1)
+        hotspot.moved.connect(self._refresh)
+        hotspot.helped.connect(self._on_helped)
+        exploration.known_changed.connect(self._on_helped)
+        comparison.changed.connect(self._on_comparison)
+        self._on_comparison()
+
+    def _tabs(self) -> QHBoxLayout:
+        row = QHBoxLayout()
+        row.setSpacing(3)
+        self.tabs = {view: QPushButton(view.value) for view in View}
+        self._group = QButtonGroup(self)
+        for view, button in self.tabs.items():
+            button.setObjectName("tab")
+            button.setCheckable(True)
+            button.setChecked(view is self.view)
+            button.setToolTip(_TIPS[view])
+            button.setAccessibleName(_TIPS[view])
+            button.clicked.connect(lambda _=False, v=view: self.show_view(v))
+            self._group.addButton(button)
+            row.addWidget(button, 1)
+        return row
+
+    def _on_comparison(self) -> None:
+        active = self._comparison.active
+        self.tabs[View.COMPARE].setVisible(active)
+        # The row is as wide as the column, which may be narrow.
+        self.tabs[View.HELPS].setText("Helps" if active else View.HELPS.value)
+        if self.view is View.COMPARE:
+            self.show_view(View.COMPARE if active else View.VALUES)
+
+    def show_view(self, view: View) -> None:
+        self.view = view
+        self.tabs[view].setChecked(True)
+        self._hotspot.want(view is View.HELPS and self.isVisible())
+        self._refresh()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        self._hotspot.want(self.view is View.HELPS)
+        self._refresh()
+        super().showEvent(event)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        self._hotspot.want(False)
+        super().hideEvent(event)
+
+    def _on_helped(self) -> None:
+        if self.view is View.HELPS:
+            self._refresh()
+
+    @property
+    def rows(self) -> list[HotspotRow]:
+        return self._model.rows
+
+    def _refresh(self) -> None:
+        if self.isVisible() and self._exploration.shown is not None and self._hotspot.now is not None:
+            rows = self._rows_of(self._exploration.shown)
+            # So that Qt need not ask for the height of each row at each step.
+            self._list.setUniformItemSizes(not any(row.detail for row in rows))
+            self._model.fill(rows)
+            self._list.selectionModel().clear()  # the row that was clicked may be of something else
+
+    def _rows_of(self, shown: ListedSchedule) -> list[HotspotRow]:
+        if self.view is View.HELPS:
+            rows = help_rows(shown.graph, shown, self._exploration.known, self._hotspot.remedies)
+            if self._hotspot.busy:
+                return [*rows, HotspotRow("Working out what else might help…", "")]
+            return rows or [HotspotRow("All of it is in use.", "", "Nothing can be dropped here.")]
+        if self.view is View.COMPARE and self._comparison.difference is not None:
+            return compare_rows(shown.graph, self._comparison.difference)
+        now = self._hotspot.now
+        return [] if now is None else share_rows(now, self.view)
+
+    def _on_clicked(self, index: QModelIndex) -> None:
+        row = self.rows[index.row()]
+        if row.found is not None:
+            self._shown_edits.show_with_budget(row.found)
+        elif row.op >= 0:
+            self._selection.select(row.op, row.value)
+
+
+_Index = QModelIndex | QPersistentModelIndex
+
+
+class HotspotModel(QAbstractListModel):
+    """Rows that change with each step of the playback.
+
+    A list is laid out anew only where it gets longer or shorter, or a row another height.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[HotspotRow] = []
+
+    def fill(self, rows: Sequence[HotspotRow]) -> None:
+        """Show other rows."""
+        before, now = len(self.rows), len(rows)
+        kept = min(before, now)
+        if any(bool(self.rows[row].detail) != bool(rows[row].detail) for row in range(kept)):
+            self.beginResetModel()
+            self.rows = list(rows)
+            self.endResetModel()
+            return
+        if now > before:
+            self.beginInsertRows(QModelIndex(), before, now - 1)
+        elif now < before:
+            self.beginRemoveRows(QModelIndex(), now, before - 1)
+        self.rows = list(rows)
+        if now > before:
+            self.endInsertRows()
+        elif now < before:
+            self.endRemoveRows()
+        if kept:
+            self.dataChanged.emit(self.index(0), self.index(kept - 1))
+
+    def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008 (Qt's signature)
+        return 0 if parent.isValid() else len(self.rows)
+
+    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        row = self.rows[index.row()]
+        if role == Qt.ItemDataRole.DisplayRole:
+            return row.name
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return "\n".join(text for text in (f"{row.name}  {row.figure}", row.detail) if text)
+        return {SHARE: row.share, FIGURE: row.figure, DETAIL: row.detail}.get(role)

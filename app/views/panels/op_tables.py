@@ -1,0 +1,186 @@
+"""Tables on an op's page: what leads on from it as links, and what it needs in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QWidget
+
+from app.presenters.op_page import NeedRow, OpLink
+from app.presenters.wording import short_name, signed_bytes
+from app.views.common.panel import label
+from app.views.common.texts import ElidedLabel, ElidedLink, Link
+from checkmate.units import format_bytes
+
+_LONGEST = 200  # characters; a name is cut to its place, not before
+_MOST = 40  # rows; further ones are counted
+
+
+@dataclass(frozen=True)
+class _LinkLine:
+    """The parts of one row; of ``role`` and ``step``, one is seen."""
+
+    role: QLabel
+    step: Link
+    name: ElidedLink
+    figure: QLabel
+    detail: QLabel
+
+    def fill(self, link: OpLink, *, marked: bool) -> None:
+        leads = link.op >= 0
+        self.role.setText(link.role)
+        self.step.setText(link.role)
+        self.step.setToolTip(f"Go to {link.role}")
+        self.step.setAccessibleName(f"Go to {link.role}")
+        self.name.set_whole(short_name(link.name, _LONGEST) if leads else link.name, link.name)
+        self.name.setEnabled(leads)
+        self.name.setCheckable(marked)
+        self.name.setChecked(marked)
+        self.figure.setText(link.figure)
+        self.detail.setText(link.detail)
+
+    def show_parts(self, link: OpLink | None) -> None:
+        """Show the parts that a link needs; without one, none."""
+        seen = link is not None
+        self.role.setVisible(link is not None and link.step < 0)
+        self.step.setVisible(link is not None and link.step >= 0)
+        self.name.setVisible(seen)
+        self.figure.setVisible(seen)
+        self.detail.setVisible(link is not None and bool(link.detail))
+
+
+class LinkTable(QWidget):
+    """Lists links below a title; it is hidden while there are none.
+
+    Its gap to the rest of the page is above it, or below it where it is ``on_top``.
+    Signals: ``wanted(op, value)``: a link was clicked; ``sought(step)``: a step was.
+    """
+
+    wanted = Signal(int, int)
+    sought = Signal(int)
+
+    def __init__(self, title: str, *, on_top: bool = False) -> None:
+        super().__init__()
+        self.links: tuple[OpLink, ...] = ()
+        self._shown: tuple[tuple[OpLink, ...], int] = (), -1
+        self.hide()
+        self.setAccessibleName(title)
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(0, 0 if on_top else 8, 8, 8 if on_top else 0)
+        self._grid.setVerticalSpacing(0)
+        self._grid.setHorizontalSpacing(8)
+        self._grid.setColumnStretch(1, 1)
+        self._grid.addWidget(label(title, muted=True), 0, 0, 1, 3)
+        self._lines: list[_LinkLine] = []
+
+    @property
+    def buttons(self) -> list[ElidedLink]:
+        return [line.name for line in self._lines[: len(self.links)]]
+
+    @property
+    def steps(self) -> list[Link]:
+        """Return the links to steps, from the first row; others are hidden."""
+        return [line.step for line in self._lines[: len(self.links)]]
+
+    @property
+    def texts(self) -> list[tuple[str, str, str, str]]:
+        """Return what each row says: role, name, figure, detail."""
+        return [
+            (line.role.text(), line.name.whole, line.figure.text(), line.detail.text())
+            for line in self._lines[: len(self.links)]
+        ]
+
+    def show_links(self, links: Sequence[OpLink], selected: int = -1) -> None:
+        """Show some links; the one to the value ``selected`` is marked."""
+        if (tuple(links), selected) == self._shown:
+            return
+        self._shown = tuple(links), selected
+        self.setVisible(bool(links))
+        self.links = tuple(links[:_MOST])
+        if len(links) > _MOST:
+            self.links += (OpLink("", f"and {len(links) - _MOST} more", ""),)
+        while len(self._lines) < len(self.links):
+            self._add_line()
+        for number, line in enumerate(self._lines):
+            link = self.links[number] if number < len(self.links) else None
+            line.show_parts(link)
+            if link is not None:
+                line.fill(link, marked=0 <= selected == link.value)
+
+    def _add_line(self) -> None:
+        number = len(self._lines)
+        detail = label("", muted=True, wrap=True)
+        line = _LinkLine(label("", muted=True), Link(), ElidedLink(), label(""), detail)
+        line.step.clicked.connect(lambda: self.sought.emit(self.links[number].step))
+        line.name.clicked.connect(lambda: self._on_clicked(number))
+        line.figure.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        line.detail.setTextFormat(Qt.TextFormat.PlainText)
+        for column, part in enumerate((line.role, line.name, line.figure)):
+            self._grid.addWidget(part, 2 * number + 1, column)
+        self._grid.addWidget(line.step, 2 * number + 1, 0)
+        self._grid.addWidget(line.detail, 2 * number + 2, 1, 1, 2)
+        self._lines.append(line)
+
+    def _on_clicked(self, number: int) -> None:
+        link, button = self.links[number], self._lines[number].name
+        button.setChecked(button.isCheckable())  # a click on the marked one leaves its mark
+        self.wanted.emit(link.op, link.value)
+
+
+class NeedTable(QWidget):
+    """Lists the parts of ``rows``, with their sum above them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: tuple[NeedRow, ...] = ()
+        self._title = label("", wrap=True)
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(0, 8, 8, 0)
+        self._grid.setVerticalSpacing(3)
+        self._grid.setColumnStretch(1, 1)
+        self._grid.addWidget(self._title, 0, 0, 1, 3)
+        self._lines: list[tuple[QLabel, ElidedLabel, QLabel]] = []
+
+    @property
+    def title(self) -> str:
+        """Return the line above the rows."""
+        return self._title.text()
+
+    @property
+    def texts(self) -> list[tuple[str, str, str]]:
+        """Return what each visible row says: role, name, bytes."""
+        return [
+            (role.text(), name.whole, figure.text())
+            for role, name, figure in self._lines
+            if not figure.isHidden()
+        ]
+
+    def show_rows(self, rows: Sequence[NeedRow]) -> None:
+        if tuple(rows) == self.rows:
+            return
+        self.rows = tuple(rows)
+        self._title.setText(f"To run, it needs {format_bytes(sum(row.bytes for row in rows))} in memory:")
+        seen = list(rows[:_MOST])
+        rest = rows[_MOST:]
+        if rest:
+            seen.append(NeedRow("", f"and {len(rest)} more", sum(row.bytes for row in rest)))
+        while len(self._lines) < len(seen):
+            self._add_line()
+        for number, line in enumerate(self._lines):
+            for part in line:
+                part.setVisible(number < len(seen))
+            if number < len(seen):
+                row = seen[number]
+                line[0].setText(row.role)
+                line[1].set_whole(short_name(row.name, _LONGEST) if row.op >= 0 else row.name, row.name)
+                line[2].setText(signed_bytes(row.bytes))
+
+    def _add_line(self) -> None:
+        line = (label("", muted=True), ElidedLabel(mode=Qt.TextElideMode.ElideMiddle), label(""))
+        line[1].setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        line[2].setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        for column, part in enumerate(line):
+            self._grid.addWidget(part, len(self._lines) + 1, column)
+        self._lines.append(line)

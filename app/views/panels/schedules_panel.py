@@ -1,0 +1,247 @@
+"""The list of the schedules known so far, in groups, and the switch that lets more be sought."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPoint, Qt, QTimer
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QInputDialog, QMenu, QPushButton, QWidget
+
+from app.models.comparison import Comparison
+from app.models.exploration import Exploration, ListedSchedule
+from app.models.undo import ListEdits, ShownEdits
+from app.presenters.schedule_rows import ScheduleRow, grouped, schedule_name
+from app.presenters.wording import fill_text
+from app.theme import CurrentTheme
+from app.views.common.panel import Panel
+from app.views.common.texts import ElidedLabel
+from app.views.common.widgets import command_button
+from app.views.panels.bar_rows import MARK
+from app.views.panels.schedule_tree import ScheduleTree
+from checkmate.ir.graph import Graph
+from checkmate.progress import FillState
+
+_SOON_MS = 40
+
+
+class SchedulesPanel(Panel):
+    """Lists the user's own schedules, the baselines, and the frontier.
+
+    A click shows a schedule (A); a right-click or Ctrl+click compares it (B).
+    """
+
+    def __init__(
+        self,
+        exploration: Exploration,
+        comparison: Comparison,
+        edits: ListEdits,
+        shown_edits: ShownEdits,
+        theme: CurrentTheme,
+    ) -> None:
+        super().__init__("Schedules")
+        self.note.setText("Peak")
+        self._exploration, self._comparison, self._edits = exploration, comparison, edits
+        self._shown_edits = shown_edits
+        self._filled: Graph | None = None
+        self.compare = command_button("view.compare", shown_edits.toggle, "A | B")
+        self.compare.setObjectName("small")
+        self.compare.setCheckable(True)
+        self.compare.setAccessibleName("Compare two schedules")
+        self.compare.setMinimumWidth(48)
+        self.head.addWidget(self.compare)
+        self._list = ScheduleTree(theme)
+        self._list.chosen.connect(self._choose)
+        self._list.compared.connect(shown_edits.compare)
+        self._list.renamed.connect(self._on_renamed)
+        self._list.removed.connect(edits.remove)
+        self._list.asked.connect(self._on_menu)
+        self.body.addWidget(self._list, 1)
+        self.better = QPushButton()
+        self.better.setObjectName("link")
+        self.better.setAccessibleName("Show a better schedule for this budget")
+        self.better.setToolTip("A better schedule for this budget is known; click to show it")
+        self.better.clicked.connect(self._show_better)
+        self.better.hide()
+        self.body.addWidget(self.better)
+        self.filling = FillRow(exploration)
+        self.body.addWidget(self.filling)
+        self._soon = QTimer(self)  # several changes often come at once
+        self._soon.setSingleShot(True)
+        self._soon.setInterval(_SOON_MS)
+        self._soon.timeout.connect(self._on_known)
+        exploration.known_changed.connect(self._on_news)
+        exploration.listing.changed.connect(self._on_known)
+        exploration.graph_changed.connect(self._on_known)
+        exploration.constraints_changed.connect(self._on_news)
+        exploration.shown_changed.connect(self._on_shown)
+        comparison.pinned.connect(self._on_known)
+
+    @property
+    def rows(self) -> list[ScheduleRow]:
+        """Return all rows, from top to bottom, folded ones too."""
+        return self._list.rows
+
+    def mark_of(self, found: ListedSchedule) -> str:
+        """Return the letter before a schedule."""
+        item = self._list.item(found)
+        return "" if item is None else item.data(0, MARK) or ""
+
+    def _on_news(self) -> None:
+        if not self._soon.isActive():
+            self._soon.start()
+
+    def _on_known(self) -> None:
+        what_if, other = self._exploration.what_if, self._comparison.other
+        if what_if is None:
+            return
+        if self._list.editing or (self._list.aimed_at and what_if.graph is self._filled):
+            self._on_news()  # what is typed or pointed at stays where it is
+            return
+        self._filled = what_if.graph
+        shown = self._exploration.shown
+        also = [one for one in (other, shown) if one is not None and one.graph is what_if.graph]
+        self.compare.setChecked(other is not None)
+        self._list.fill(grouped(what_if, self._exploration.listing.own, also))
+        self._on_shown()
+
+    def _on_shown(self) -> None:
+        shown = self._exploration.shown
+        if shown is not None and self._list.item(shown) is None:
+            self._on_news()  # the next update of the list brings it
+        else:
+            self._list.show_schedule(shown, self._mark)
+        self._offer_better()
+
+    def _offer_better(self) -> None:
+        """Say that a better schedule is known, where another one is on screen."""
+        better, plain = self._exploration.better, self._exploration.plain
+        self.better.setVisible(better is not None)
+        if better is not None and plain is not None:
+            self.better.setText(f"Better: {schedule_name(better, plain.peak_bytes)}")
+
+    def _show_better(self) -> None:
+        better = self._exploration.better
+        if better is not None:
+            self._choose(better)
+
+    def _mark(self, found: ListedSchedule) -> str | None:
+        """Return the letter before a schedule; None if nothing is compared."""
+        other = self._comparison.other
+        if other is None:
+            return None
+        shown = self._exploration.shown
+        return "B" if found.key == other.key else "A" if shown is not None and found.key == shown.key else ""
+
+    def _choose(self, found: ListedSchedule) -> None:
+        self._shown_edits.show(found)
+
+    @property
+    def _meant(self) -> ListedSchedule | None:
+        """Return the schedule that a command is about.
+
+        It is the current one if the list has the focus, else the one on screen.
+        """
+        return (self._list.current() if self._list.hasFocus() else None) or self._exploration.shown
+
+    def pin(self) -> None:
+        if self._meant is not None:
+            self._edits.pin(self._meant)
+
+    def rename(self) -> None:
+        """Edit the schedule's name in its row."""
+        if self._meant is not None:
+            self._rename(self._meant)
+
+    def write_note(self) -> QInputDialog | None:
+        found = self._meant
+        return None if found is None else self._ask_note(found)
+
+    def remove(self) -> None:
+        """Remove the schedule from the user's own list."""
+        if self._meant is not None:
+            self._edits.remove(self._meant)
+
+    def _ask_note(self, found: ListedSchedule) -> QInputDialog:
+        own = self._exploration.listing.own.of(found)
+        dialog = QInputDialog(self.window())
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setWindowTitle("Note")
+        dialog.setLabelText("Note on this schedule:")
+        dialog.setTextValue("" if own is None else own.note)
+        dialog.textValueSelected.connect(lambda text: self._edits.note(found, text))
+        dialog.open()
+        return dialog
+
+    def _on_renamed(self, found: ListedSchedule, name: str) -> None:
+        self._edits.rename(found, name)
+        self._on_news()  # an empty name becomes the one by budget and cost
+
+    def _on_menu(self, found: ListedSchedule, position: QPoint) -> None:
+        menu = self.menu_of(found)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(position)
+
+    def menu_of(self, found: ListedSchedule) -> QMenu:
+        own, menu = self._exploration.listing.own.of(found), QMenu(self)
+        menu.addAction("Show (A)", lambda: self._choose(found))
+        menu.addAction("Compare with it (B)", lambda: self._shown_edits.compare(found))
+        stop = menu.addAction("Stop comparing", lambda: self._shown_edits.compare(None))
+        stop.setEnabled(self._comparison.other is not None)
+        menu.addSeparator()
+        menu.addAction("Unpin" if own is not None and own.pinned else "Pin", lambda: self._edits.pin(found))
+        menu.addAction("Rename…", lambda: self._rename(found))
+        menu.addAction("Note…", lambda: self._ask_note(found))
+        remove = menu.addAction("Remove from Mine", lambda: self._edits.remove(found))
+        remove.setEnabled(own is not None)
+        return menu
+
+    def _rename(self, found: ListedSchedule) -> None:
+        item = self._list.item(found)
+        head = None if item is None else item.parent()
+        if item is not None and head is not None:
+            head.setExpanded(True)
+            self._list.setFocus()
+            self._list.setCurrentItem(item)
+            self._list.editItem(item)
+
+
+_TIP = (
+    "While you ask for nothing, the solver looks for schedules at other budgets.\n"
+    "It stops by itself when nothing is left to do, or after some minutes."
+)
+
+
+class FillRow(QWidget):
+    """Says whether the frontier is being filled, and switches that."""
+
+    def __init__(self, exploration: Exploration) -> None:
+        super().__init__()
+        self._exploration, self._listing = exploration, exploration.listing
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        self.switch = QCheckBox("Fill the frontier")
+        self.switch.setAccessibleName("Solve other budgets in the background")
+        self.switch.setToolTip(_TIP)
+        self.switch.setChecked(self._listing.fill_wanted)
+        self.switch.clicked.connect(self._listing.fill)
+        self.sign = ElidedLabel("muted")
+        self.more = QPushButton("Go on")
+        self.more.setObjectName("link")
+        self.more.setToolTip("Look for schedules at other budgets for as long again")
+        self.more.clicked.connect(lambda: self._listing.fill(True))
+        row.addWidget(self.switch)
+        row.addWidget(self.sign, 1)
+        row.addWidget(self.more)
+        self._listing.filling_changed.connect(self._refresh)
+        for signal in (exploration.solve_changed, exploration.known_changed, exploration.passing_changed):
+            signal.connect(self._refresh)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        solve, listing = self._exploration.solve, self._listing
+        solving = solve is not None and solve.running
+        text = fill_text(
+            listing.fill_wanted, listing.filling, solving=solving, found=len(self._exploration.known)
+        )
+        self.sign.set_whole(text)
+        self.switch.setChecked(listing.fill_wanted)
+        self.more.setVisible(listing.fill_wanted and listing.filling is FillState.RESTING)

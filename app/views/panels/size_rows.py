@@ -1,0 +1,255 @@
+"""Sliders for other batches and other input sizes, below the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QSignalBlocker, Qt, QTimer, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSlider, QSpinBox, QVBoxLayout, QWidget
+
+from app.models.clients.batch_scale import BatchScale
+from app.models.clients.input_scale import InputScale
+from app.models.exploration import Exploration
+from app.presenters.sizes import (
+    INPUT_TIP,
+    OFFER,
+    TIP,
+    coming_words,
+    input_coming_words,
+    input_reach_words,
+    reach_words,
+)
+from app.views.common.panel import label
+from app.views.common.texts import ElidedLabel
+from app.views.common.widgets import command_button
+
+BEYOND = 1.25  # how far a slider goes past the size that fits
+
+
+class ScaleRow(QWidget):
+    """Two lines: a slider with what stands beside it, and what is said of it.
+
+    ``debounce_ms``: after the last move ``ask`` is called. ``way_back``: gives what leads back to the size
+    that was profiled; None where that is on screen.
+
+    Signals: ``room_wanted(pixels)``: the row came, went, or needs other room.
+    """
+
+    room_wanted = Signal(int)
+
+    def __init__(
+        self, debounce_ms: int, ask: Callable[[], None], way_back: Callable[[], Callable[[], None] | None]
+    ) -> None:
+        super().__init__()
+        self._way_back = way_back
+        self.slider, self.words = QSlider(Qt.Orientation.Horizontal), ElidedLabel("muted")
+        self.back, self.profile = QPushButton("Back"), QPushButton("Profile it")
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(debounce_ms)
+        self._timer.timeout.connect(ask)
+        self.back.clicked.connect(self._go_back)
+        self.back.setObjectName("small")
+        self.profile.setObjectName("link")
+        column, self._first, self._second = QVBoxLayout(self), QHBoxLayout(), QHBoxLayout()
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(2)
+        self._second.addWidget(self.words)
+        self._second.addStretch(1)
+        self._second.addWidget(self.profile)
+        column.addLayout(self._first)
+        column.addLayout(self._second)
+        self.hide()
+
+    @property
+    def _is_choosing(self) -> bool:
+        return self._timer.isActive() or self.slider.isSliderDown()
+
+    def _go_back(self) -> None:
+        self._timer.stop()
+        lead = self._way_back()
+        if lead is not None:
+            lead()
+
+
+DEBOUNCE_MS = 300
+_MOST = 10**6  # the largest batch
+_FIELD = 84  # pixels
+
+
+class BatchRow(ScaleRow):
+    """Moves the graph to another batch; what it needs there is said at once.
+
+    It is there where the graph's batch is known. The views follow 300 ms after the last move.
+
+    Signals: ``largest_wanted``: search for the largest; ``profile_wanted(batch)``: measure it;
+        ``room_wanted`` as ``ScaleRow`` says.
+    """
+
+    largest_wanted = Signal()
+    profile_wanted = Signal(int)
+
+    def __init__(self, exploration: Exploration, scale: BatchScale) -> None:
+        super().__init__(DEBOUNCE_MS, lambda: scale.ask(self.spin.value()), lambda: scale.way_back)
+        self._exploration, self._scale, self.spin = exploration, scale, QSpinBox()
+        self._lay_out()
+        self.slider.valueChanged.connect(self._on_moved)
+        self.spin.valueChanged.connect(self._on_moved)
+        self.profile.clicked.connect(lambda: self.profile_wanted.emit(self.spin.value()))
+        scale.changed.connect(self._refresh)
+
+    def _lay_out(self) -> None:
+        search = command_button("solve.batch", self.largest_wanted.emit, "Batch")
+        search.setObjectName("link")
+        self.slider.setAccessibleName("Batch, on a slider")
+        self.spin.setAccessibleName("Batch")
+        self.spin.lineEdit().setAccessibleName("Batch")
+        self.spin.setKeyboardTracking(False)
+        self.spin.setRange(1, _MOST)
+        self.spin.setFixedWidth(_FIELD)
+        for part, share in ((search, 0), (self.slider, 1), (self.spin, 0), (self.back, 0)):
+            self._first.addWidget(part, share)
+        self.back.setAccessibleName("Back to the measured batch")
+        self.profile.setToolTip("Load the model, and measure it at this batch")
+
+    def add_offer(self, offer: QPushButton) -> None:
+        """Put a button at the end of the second line."""
+        self._second.addWidget(offer)
+
+    def _on_moved(self, batch: int) -> None:
+        self._show_batch(batch)
+        self._say(batch)
+        self._timer.start()
+
+    def _show_batch(self, batch: int) -> None:
+        for field in (self.slider, self.spin):
+            with QSignalBlocker(field):
+                if field is self.slider and batch > self.slider.maximum():
+                    self.slider.setMaximum(batch)
+                field.setValue(batch)
+
+    def _refresh(self) -> None:
+        """Show the explored batch, unless the hand is choosing another."""
+        scale, reach, plain = self._scale, self._scale.reach, self._exploration.plain
+        if scale.possible is self.isHidden():
+            self.setVisible(scale.possible)
+            self.room_wanted.emit(self.sizeHint().height() if scale.possible else 0)
+        base = 0 if scale.base is None else scale.base.batch_size or 0
+        self.setEnabled(reach is not None)
+        if not self._is_choosing:
+            self._show_batch(scale.batch)
+        self.back.setVisible(scale.way_back is not None)
+        self.back.setText(f"Back to {base:,}")
+        self.back.setToolTip(f"The graph as it was profiled, at batch {base:,}, with all that was found")
+        can_profile = scale.scaled and scale.base is not None and "request" in scale.base.metadata
+        self.profile.setVisible(can_profile)
+        if reach is not None and plain is not None:
+            most = max(2 * base, scale.batch, round(BEYOND * reach.fits(plain.peak_bytes)))
+            with QSignalBlocker(self.slider):
+                self.slider.setRange(1, min(_MOST, max(most, self.slider.value())))
+                self.slider.setPageStep(base)
+            self._say(self.spin.value())
+
+    def _say(self, batch: int) -> None:
+        reach, budget = self._scale.reach, self._exploration.budget_bytes
+        if reach is None:
+            return
+        if batch != self._scale.batch:
+            said = coming_words(batch, reach.plain.peak(batch))
+        else:
+            said = reach_words(batch, reach.kept(budget), reach.fits(budget))
+        self.words.set_whole(said, f"{said}.\n{TIP.format(base=reach.base.batch_size)}")
+
+
+INPUT_DEBOUNCE_MS = 600  # each size that is explored is a trace
+_AS_BATCH = 2, 0, 6, 0  # pixels around the name, so that both sliders begin at one place
+_WIDE = 1000  # of the row, beside a stretch of 1
+
+
+class InputRow(ScaleRow):
+    """Moves the model to another input size.
+
+    What it needs there is said at once. ``offer`` is there where the model's input may have other sizes, at
+    the end of another row; the sizes are traced, and this row comes, only when somebody takes it.
+
+    Signals: ``profile_wanted()``: measure the explored size; ``room_wanted`` as ``ScaleRow`` says.
+    """
+
+    profile_wanted = Signal()
+
+    def __init__(self, exploration: Exploration, scale: InputScale) -> None:
+        super().__init__(INPUT_DEBOUNCE_MS, lambda: scale.ask(self.slider.value()), lambda: scale.way_back)
+        self._exploration, self._scale, self._room = exploration, scale, 0
+        self.size_words, self.offer = QLabel(), QPushButton("Input size")
+        self._lay_out()
+        self.slider.valueChanged.connect(self._on_moved)
+        self.offer.clicked.connect(scale.prepare)
+        self.profile.clicked.connect(self.profile_wanted)
+        scale.changed.connect(self._refresh)
+
+    def _lay_out(self) -> None:
+        first = self._first
+        self.slider.setAccessibleName("Input size, on a slider")
+        name = label("Input")
+        name.setContentsMargins(*_AS_BATCH)
+        first.addWidget(name)
+        first.addWidget(self.slider, _WIDE)
+        first.addWidget(self.size_words)
+        first.addStretch(1)  # while there is no slider
+        first.addWidget(self.back)
+        self.offer.setToolTip(OFFER)
+        self.offer.setObjectName("link")
+        self.back.setAccessibleName("Back to the profiled input size")
+        self.profile.setToolTip("Load the model, and measure it at this input size")
+
+    def _on_moved(self, level: int) -> None:
+        self._say(level)
+        self._timer.start()
+
+    def _refresh(self) -> None:
+        """Show the explored size, unless the hand is choosing another."""
+        scale, reach, plain = self._scale, self._scale.reach, self._exploration.plain
+        self.offer.setVisible(scale.possible and reach is None and not scale.busy)
+        self.setVisible(scale.possible and (reach is not None or scale.busy or bool(scale.problem)))
+        levels = scale.levels
+        if levels is not None and scale.possible:
+            self.slider.setVisible(reach is not None)
+            self.back.setVisible(scale.way_back is not None)
+            self.profile.setVisible(scale.way_back is not None)
+            self.back.setToolTip(f"The graph as it was profiled, at {levels.words(levels.level)}")
+            if reach is not None and plain is not None:
+                most = max(2 * levels.level, scale.level, round(BEYOND * reach.fits(plain.peak_bytes)))
+                with QSignalBlocker(self.slider):
+                    self.slider.setRange(1, most)
+                    self.slider.setPageStep(levels.level)
+                    if not self._is_choosing and not scale.busy:
+                        self.slider.setValue(scale.level)
+            self._say(self.slider.value() if reach is not None else scale.level)
+        self._ask_for_room()
+
+    def _say(self, level: int) -> None:
+        scale, levels, budget = self._scale, self._scale.levels, self._exploration.budget_bytes
+        if levels is None:
+            return
+        self.size_words.setText(levels.words(level))
+        reach = scale.reach
+        if scale.problem:
+            said, tip = scale.problem, ""
+        elif reach is None:
+            said, tip = ("Tracing other sizes…" if scale.busy else ""), ""
+        else:
+            traced = ", ".join(map(levels.words, reach.plain.levels))
+            tip = INPUT_TIP.format(traced=traced)
+            if level != scale.level:
+                said = input_coming_words(levels.words, level, reach.plain.peak(level))
+                said += "; tracing…" if scale.busy else ""
+            else:
+                said = input_reach_words(levels.words, level, reach.kept(budget), reach.fits(budget))
+        self.words.setVisible(bool(said))
+        self.words.set_whole(said, f"{said}.\n{tip}".strip())
+
+    def _ask_for_room(self) -> None:
+        room = 0 if self.isHidden() else self.sizeHint().height()
+        if room != self._room:
+            self._room = room
+            self.room_wanted.emit(room)

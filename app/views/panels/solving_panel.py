@@ -1,0 +1,362 @@
+"""How the solve for this budget stands, with buttons for it.
+
+The buttons stop the solve or let it go on, and lead out where nothing fits. The panel shows the status, the
+gap, and the best and the bound over time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import pyqtgraph as pg
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+
+from app.actions import action
+from app.models.exploration import Exploration
+from app.presenters.axes import nice_ticks
+from app.presenters.solve_text import SolveWords, before_a_solve, of_solve, on_screen, unsolved
+from app.presenters.wording import constraints_text
+from app.state.solve import BudgetStanding, Solve
+from app.theme import CurrentTheme
+from app.views.common.panel import Panel, label
+from app.views.common.plot_style import ScreenPens, color_plot
+from app.views.common.widgets import command_button
+from checkmate.axis import byte_unit
+from checkmate.units import format_bytes
+
+_WITHOUT = (BudgetStanding.UNKNOWN, BudgetStanding.IMPOSSIBLE)  # no schedule is known, and none is sought
+
+
+class SolvingPanel(Panel):
+    """Shows the solve, and why nothing fits if so.
+
+    Signals: ``stop_wanted``: accept the best so far; ``more_wanted``: solve longer; ``minimum_wanted``: use
+        the least budget that is feasible; ``op_wanted(op)``: show the op that needs too much;
+        ``clear_wanted``: drop the constraints; ``budget_wanted(bytes)``: take this budget;
+        ``best_wanted``: show the best that is known for the budget;
+        ``room_wanted(pixels)``: it needs to be higher.
+    """
+
+    _LEAST = 120
+    stop_wanted = Signal()
+    more_wanted = Signal()
+    minimum_wanted = Signal()
+    op_wanted = Signal(int)
+    clear_wanted = Signal()
+    budget_wanted = Signal(object)
+    best_wanted = Signal()
+    room_wanted = Signal(int)
+
+    def __init__(self, exploration: Exploration, theme: CurrentTheme) -> None:
+        super().__init__("Solving")
+        self._exploration, self._theme = exploration, theme
+        self._status = label("Move the budget to solve.", wrap=True)
+        self._details = label("", muted=True, wrap=True)
+        self._details.setTextFormat(Qt.TextFormat.PlainText)  # it names ops, such as <lambda>
+        self._on_screen = label("", name="standing", wrap=True)
+        self.body.addWidget(self._status)
+        self.body.addWidget(self._under_row())
+        self.body.addWidget(self._details)
+        self.body.addWidget(self._on_screen)
+        self.body.addLayout(self._button_rows())
+        self.body.addWidget(self._make_plot(), 9)  # last: in a low window, the words and buttons are seen
+        self.body.addStretch(1)  # keeps the texts together at the top
+        self._plotted: tuple[Solve, int, int, float | None] | None = None  # what the plot shows
+        self._clock = QTimer(self)
+        self._clock.setInterval(250)
+        self._clock.timeout.connect(self._on_clock)
+        for signal in (
+            exploration.solve_changed,
+            exploration.graph_changed,
+            exploration.passing_changed,
+            exploration.budget_changed,
+            exploration.known_changed,
+            exploration.standing_changed,
+        ):
+            signal.connect(self._on_solve)
+        for signal in (exploration.constraints_changed, exploration.known_changed, exploration.shown_changed):
+            signal.connect(self._on_constraints)
+        self._on_solve()
+        self._on_constraints()
+
+    def _make_plot(self) -> pg.PlotWidget:
+        """Make the plot of the best and the bound over time."""
+        self._plot = pg.PlotWidget(axisItems={"bottom": _Seconds("bottom")}, enableMenu=False)
+        self._plot.hideButtons()
+        self._plot.setMinimumHeight(66)
+        self._plot.setMaximumHeight(120)
+        self._plot.getPlotItem().layout.setContentsMargins(0, 7, 8, 0)
+        self._plot.getPlotItem().setMouseEnabled(x=False, y=False)
+        self._plot.getPlotItem().getAxis("left").setWidth(58)
+        self._plot.setAccessibleName("Best cost and bound over time")
+        self._best, self._bound = self._plot.plot(), self._plot.plot()
+        self._pens = ScreenPens(self._plot)
+        self._theme.changed.connect(self._color)
+        self._color()
+        return self._plot
+
+    def _color(self) -> None:
+        """Take the colours of the theme."""
+        theme = self._theme
+        color_plot(self._plot, theme)
+        self._pens.set(self._best, pg.mkPen(theme.color("accent"), width=2))
+        self._pens.set(self._bound, pg.mkPen(theme.color("muted"), width=1.5, style=Qt.PenStyle.DashLine))
+
+    def _button_rows(self) -> ButtonRows:
+        """Make the buttons that stop the solve, let it go on, or lead out."""
+        self._stop = QPushButton("Stop here", self)
+        self._more = QPushButton("Solve longer", self)
+        self._back = QPushButton("Show the best that fits", self)
+        self._use = QPushButton("Use this budget", self)
+        self._minimum = QPushButton("Find the least", self)
+        self._tightest = QPushButton("Show the op", self)
+        self._stop.setToolTip(action("solve.stop").tip_with_key)
+        self._more.setToolTip(action("solve.longer").tip_with_key)
+        self._back.setToolTip("Show the cheapest schedule that is known to fit the budget")
+        self._use.setToolTip("Set the budget to what the schedule on screen needs")
+        self._minimum.setToolTip(action("solve.least").tip_with_key)
+        self._tightest.setToolTip("Show what this op needs, value by value")
+        for button, act in (
+            (self._stop, self.stop_wanted.emit),
+            (self._more, self.more_wanted.emit),
+            (self._back, self.best_wanted.emit),
+            (self._use, self._on_use),
+            (self._minimum, self.minimum_wanted.emit),
+            (self._tightest, self._on_tightest),
+        ):
+            button.clicked.connect(lambda _=False, run=act: run())
+        self._buttons = ButtonRows(
+            (self._stop, self._more, self._back, self._use, self._minimum, self._tightest)
+        )
+        return self._buttons
+
+    def _under_row(self) -> QWidget:
+        self.under = QWidget()
+        row = QHBoxLayout(self.under)
+        row.setContentsMargins(0, 0, 0, 0)
+        self._under_text = label("", muted=True, wrap=True)
+        self.clear = command_button("edit.clear", self.clear_wanted.emit, "Clear")
+        self.clear.setObjectName("small")
+        row.addWidget(self._under_text, 1)
+        row.addWidget(self.clear)
+        return self.under
+
+    def _on_constraints(self) -> None:
+        """Say how many constraints there are, and what they cost here."""
+        exploration = self._exploration
+        said, other = exploration.constraints.assumptions, exploration.unconstrained
+        self.under.setVisible(bool(said))
+        self._fit()
+        if said and other is not None:
+            here, there = (which.best_for(exploration.budget_bytes) for which in (exploration, other))
+            cost, without = (None if found is None else found.cost for found in (here, there))
+            self._under_text.setText(constraints_text(len(said), cost, without))
+            self._under_text.setToolTip("\n".join(["Compared with the best known without them:", *said]))
+
+    def _on_clock(self) -> None:
+        self._plotted = None
+        self._on_solve()
+
+    def _on_solve(self) -> None:
+        """Say how the solve at the slider's budget goes, or that there is none."""
+        exploration = self._exploration
+        solve, graph = self._asked(), exploration.graph
+        running = solve is not None and solve.running
+        if running != self._clock.isActive():
+            self._clock.start() if running else self._clock.stop()
+        words = self._words(solve)
+        self._status.setText(words.headline)
+        self._status.setToolTip(words.tip)
+        self._details.setText(words.details)
+        self._details.setVisible(bool(words.details))
+        # The plot of another budget's solve keeps its place, so that nothing moves while the slider does.
+        self._plot.setVisible(graph is not None and self._was_plotted(solve))
+        self.note.setText("")
+        if solve is None or graph is None:
+            self._plotted = None
+            for curve in (self._best, self._bound):
+                curve.setData([], [])
+        else:
+            elapsed = solve.seconds if solve.seconds is not None else time.monotonic() - solve.started
+            self.note.setText(f"{elapsed:.1f} s")
+            # Several signals come with each move of the slider. Drawing takes milliseconds, so it is done
+            # where there is something new, and as time goes on.
+            news = solve, len(solve.best), len(solve.bounds), solve.seconds
+            if news != self._plotted:
+                self._plotted = news
+                self._draw(solve, elapsed)
+        self._offer(solve)
+        self._fit()
+
+    def _asked(self) -> Solve | None:
+        """Return the solve, if it is for where the slider stands."""
+        solve = self._exploration.solve
+        return solve if solve is not None and solve.asked == self._exploration.asked else None
+
+    def _was_plotted(self, solve: Solve | None) -> bool:
+        """Return whether there is something to plot, or was and may be soon.
+
+        A solve that has just begun may know no schedule yet.
+        """
+        of = solve or self._exploration.solve
+        if of is None or of.status == "infeasible":
+            return False
+        return bool(of.best) or (of.running and not self._plot.isHidden())
+
+    def _words(self, solve: Solve | None) -> SolveWords:
+        exploration = self._exploration
+        graph, standing = exploration.graph, exploration.standing
+        if graph is not None and solve is not None and standing is not None:
+            return of_solve(graph, solve, standing, exploration.preparing)
+        untouched = exploration.asked == exploration.opened_at and exploration.solve is None
+        frontier = exploration.frontier
+        if graph is None or standing is None or frontier is None or untouched or exploration.passing:
+            return before_a_solve(
+                opened=graph is not None, passing=exploration.passing, preparing=exploration.preparing
+            )
+        return unsolved(graph, standing, frontier.bound(standing.budget_bytes), exploration.preparing)
+
+    def _offer(self, solve: Solve | None) -> None:
+        """Show what is on screen instead, and the buttons that help now."""
+        standing = self._exploration.standing
+        said = "" if standing is None else on_screen(standing)
+        self._on_screen.setText(said)
+        self._on_screen.setVisible(bool(said))
+        chosen, without = (
+            standing is not None and standing.replaceable,
+            standing is not None and standing.fit in _WITHOUT,
+        )
+        if standing is not None:
+            self._use.setText(f"Use {format_bytes(standing.shown.peak_bytes)}")
+        self._stop.setVisible(solve is not None and solve.running)
+        self._more.setVisible(solve is not None and solve.status in ("feasible", "limit", "cancelled"))
+        self._back.setVisible(chosen and standing is not None and standing.best is not None)
+        self._use.setVisible(chosen or without)
+        self._minimum.setVisible(without and not self._exploration.passing)
+        self._tightest.setVisible(_tightest_op(solve) is not None)
+        self._buttons.place(self.width() - self.body.contentsMargins().left() * 2)
+
+    def _on_use(self) -> None:
+        standing = self._exploration.standing
+        if standing is not None:
+            self.budget_wanted.emit(standing.shown.peak_bytes)
+
+    def _on_tightest(self) -> None:
+        op = _tightest_op(self._asked())
+        if op is not None:
+            self.op_wanted.emit(op)
+
+    def _fit(self) -> None:
+        """Ask for the height that the wrapped texts need at this width. Then nothing is covered."""
+        needed = self.body.totalMinimumHeightForWidth(self.width()) if self.body.hasHeightForWidth() else 0
+        needed = max(self._LEAST, needed)
+        if needed > self.height():
+            self.room_wanted.emit(needed)
+        self.setMinimumHeight(needed)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._offer(self._asked())
+        self._fit()
+
+    def _draw(self, solve: Solve, elapsed: float) -> None:
+        graph = solve.what_if.graph
+        height = (
+            _extra(graph.base_cost or 1.0)
+            if solve.aim is None
+            else _in_unit(solve.best[0][1] if solve.best else 1)
+        )
+        for curve, points in ((self._best, solve.best), (self._bound, solve.bounds)):
+            if points:
+                # Each figure holds until the next one: steps, not slopes.
+                times = [*(t for t, _ in points for _ in range(2)), max(elapsed, points[-1][0])][1:]
+                curve.setData(times, [height(value) for _, value in points for _ in range(2)])
+            else:
+                curve.setData([], [])
+        self._plot.setXRange(0, max(elapsed, 0.1), padding=0)
+        unit = "%" if solve.aim is None else byte_unit(solve.best[0][1] if solve.best else 1)[0]
+        heights = [height(value) for _, value in (*solve.best, *solve.bounds)]
+        if not heights:
+            self._plot.getPlotItem().getAxis("left").setTicks([])  # no figures of an earlier solve
+        else:
+            low, high = min(heights), max(heights)
+            room = max(0.08 * (high - low), 1e-4 * abs(high), 0.05 if solve.aim is None else 1e-6)
+            low, high = low - room, high + room
+            self._plot.setYRange(low, high, padding=0)
+            ticks = nice_ticks(low, high, 2) or nice_ticks(low, high, 4)  # of two, none may lie in between
+            self._plot.getPlotItem().getAxis("left").setTicks([[(t, f"{t:.6g} {unit}") for t in ticks]])
+
+
+def _tightest_op(solve: Solve | None) -> int | None:
+    """Return the op that alone proves that nothing fits, if there is one."""
+    tightest = None if solve is None or solve.status != "infeasible" else solve.tightest
+    return None if tightest is None or tightest.at_end else tightest.op
+
+
+def _extra(base: float) -> Callable[[float], float]:
+    """Return a function from a cost to its percent over ``base``.
+
+    ``base`` is the cost of computing everything once.
+    """
+    return lambda cost: 100 * (cost / base - 1)
+
+
+def _in_unit(least: float) -> Callable[[float], float]:
+    """Return a function that converts bytes to a unit. It is the unit that ``least`` bytes read best in."""
+    size = byte_unit(least)[1]
+    return lambda count: count / size
+
+
+class _Seconds(pg.AxisItem):  # type: ignore[misc]
+    """An axis of seconds, with the unit at each tick."""
+
+    def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
+        return [f"{text} s" for text in super().tickStrings(values, scale, spacing)]
+
+
+class ButtonRows(QVBoxLayout):
+    """Puts visible buttons side by side, and those that do not fit below.
+
+    Each button has a parent already, and is to be seen unless ``setVisible(False)`` was called.
+    """
+
+    def __init__(self, buttons: Sequence[QPushButton]) -> None:
+        super().__init__()
+        self._buttons = tuple(buttons)
+        self._rows: list[QHBoxLayout] = []
+        self._places: list[list[QPushButton]] = []
+
+    def place(self, width: int) -> None:
+        """Fill rows of this width; each has at least one button."""
+        places = self._in_rows(width)
+        if places == self._places:
+            return
+        self._places = places
+        for row in self._rows:
+            while row.count():
+                row.takeAt(0)
+        while len(self._rows) < len(places):
+            row = QHBoxLayout()
+            self._rows.append(row)
+            self.addLayout(row)
+        for row, buttons in zip(self._rows, places, strict=False):
+            for button in buttons:
+                row.addWidget(button)
+            row.addStretch(1)
+
+    def _in_rows(self, width: int) -> list[list[QPushButton]]:
+        rows: list[list[QPushButton]] = [[]]
+        left = width
+        for button in self._buttons:
+            if button.isHidden():
+                continue
+            needed = button.sizeHint().width() + self.spacing()
+            if rows[-1] and needed > left:
+                rows.append([])
+                left = width
+            rows[-1].append(button)
+            left -= needed
+        return rows

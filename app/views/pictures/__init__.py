@@ -1,0 +1,1 @@
+"""Pictures for papers and films of what the window shows."""

@@ -1,0 +1,182 @@
+"""Draw what the window shows as a figure.
+
+Lines are lines, words are words, and the background is light.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QMarginsF, QPoint, QRect, QSize, QSizeF, Qt
+from PySide6.QtGui import QFont, QPageSize, QPainter, QPdfWriter
+from PySide6.QtSvg import QSvgGenerator
+from PySide6.QtWidgets import QWidget
+
+from app.models.comparison import Comparison
+from app.models.cursors import Playhead, Selection
+from app.models.exploration import Exploration
+from app.models.span import StepSpan
+from app.presenters.paper import WORDS, FigureFile, Paper, Shows
+from app.theme import CurrentTheme, ThemeChoice
+from app.views.graph.graph_view import GraphView
+from app.views.panels.frontier import FrontierView
+from app.views.timeline.curve_view import CurveView
+from app.views.timeline.matrix_view import MatrixView
+from checkmate.errors import UsageError
+from checkmate.formats.files import write_bytes
+
+_GAP = 14  # pixels between R and S
+_DOTS = 300.0  # to an inch, of R and S, which are pictures
+_BELOW_MATRIX = 38  # pixels more than its width that a matrix is high
+_SHAPE = {Shows.CURVE: 0.56, Shows.FRONTIER: 0.62, Shows.GRAPH: 0.45}  # height to width
+_LEAST_HEIGHT = 190  # pixels
+
+_Place = tuple[QWidget, QRect]
+
+
+class Figures:
+    """Draws views of an exploration as the window shows them now. It draws them apart from the window."""
+
+    def __init__(
+        self,
+        exploration: Exploration,
+        comparison: Comparison,
+        playhead: Playhead,
+        selection: Selection,
+        span: StepSpan,
+        graph_view: GraphView,
+    ) -> None:
+        self._exploration, self._comparison, self._graph_view = exploration, comparison, graph_view
+        self._playhead, self._selection, self._span = playhead, selection, span
+
+    def save(self, wanted: FigureFile) -> None:
+        """Write the figure, whole or not at all.
+
+        Raises:
+            UsageError: there is nothing to draw. FormatError: the file cannot be written.
+        """
+        if self._exploration.shown is None:
+            raise UsageError("there is nothing to draw yet", hint="open a model or a graph first")
+        kind = wanted.path.suffix.lower()
+        draw = self.pdf if kind == ".pdf" else self.svg
+        write_bytes(wanted.path, draw(wanted.shows, wanted.paper))
+
+    def pdf(self, shows: Shows, paper: Paper) -> bytes:
+        """Return the figure as the content of a PDF file, with its fonts in it."""
+        places, size = self._places(shows, paper)
+        data = QByteArray()
+        buffer = QBuffer(data)
+        buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+        writer = QPdfWriter(buffer)
+        writer.setTitle(self._title(shows))
+        writer.setCreator("Checkmate Explorer")
+        inches = QSizeF(paper.width.value, size.height() / paper.per_inch)
+        match = QPageSize.SizeMatchPolicy.ExactMatch
+        writer.setPageSize(QPageSize(inches, QPageSize.Unit.Inch, "", match))
+        writer.setPageMargins(QMarginsF())
+        writer.setResolution(round(paper.per_inch))
+        _paint(writer, places, paper.per_inch / round(paper.per_inch))
+        buffer.close()
+        return bytes(data.data())
+
+    def svg(self, shows: Shows, paper: Paper) -> bytes:
+        """Return the figure as the content of an SVG file; it names its font."""
+        places, size = self._places(shows, paper)
+        data = QByteArray()
+        buffer = QBuffer(data)
+        buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+        generator = QSvgGenerator()
+        generator.setOutputDevice(buffer)
+        generator.setResolution(round(paper.per_inch))
+        generator.setSize(size)
+        generator.setViewBox(QRect(QPoint(0, 0), size))
+        generator.setTitle(self._title(shows))
+        _paint(generator, places, 1.0)
+        return bytes(data.data())
+
+    def _title(self, shows: Shows) -> str:
+        graph = self._exploration.graph
+        return shows.words if graph is None else f"{graph.name}: {shows.words}"
+
+    def _places(self, shows: Shows, paper: Paper) -> tuple[list[_Place], QSize]:
+        """Return the figure's views with their places, and the size of all of it."""
+        wide = paper.pixels
+        make: dict[Shows, Callable[[], list[QWidget]]] = {
+            Shows.CURVE: lambda: [self._curve()],
+            Shows.BOTH: lambda: [self._matrix("R", paper), self._matrix("S", paper)],
+            Shows.R: lambda: [self._matrix("R", paper)],
+            Shows.S: lambda: [self._matrix("S", paper)],
+            Shows.FRONTIER: lambda: [self._frontier()],
+            Shows.GRAPH: lambda: [self._graph(wide)],
+        }
+        views = make[shows]()
+        each = (wide - _GAP * (len(views) - 1)) // len(views)
+        high = round(each * _SHAPE[shows]) if shows in _SHAPE else each + _BELOW_MATRIX
+        high = max(_LEAST_HEIGHT, high) if shows in _SHAPE else high
+        places = [(view, QRect(number * (each + _GAP), 0, each, high)) for number, view in enumerate(views)]
+        for view, place in places:
+            view.resize(place.size())
+        return places, QSize(wide, high)
+
+    def _light(self) -> CurrentTheme:
+        return CurrentTheme(ThemeChoice.LIGHT)
+
+    def _curve(self) -> CurveView:
+        curve = CurveView(
+            self._exploration, self._comparison, self._playhead, self._selection, self._span, self._light()
+        )
+        curve.show_cursor(False)
+        curve.draw_as_lines(_font())
+        return curve
+
+    def _matrix(self, title: str, paper: Paper) -> MatrixView:
+        matrix = MatrixView(
+            title, self._exploration, self._comparison, self._playhead, self._selection, self._span,
+            self._light(),
+        )  # fmt: skip
+        matrix.show_cursor(False)
+        matrix.sharpness = _DOTS / paper.per_inch
+        return matrix
+
+    def _frontier(self) -> FrontierView:
+        frontier = FrontierView(self._exploration, self._light())
+        frontier.has_handle = False
+        return frontier
+
+    def _graph(self, wide: int) -> GraphView:
+        """Return the graph with the groups open that the user has opened.
+
+        If the user opened none, those that fit are open.
+        """
+        copy, playhead = self._exploration.frozen_copy(), Playhead()
+        graph = GraphView(copy, playhead, self._selection, None, self._light())
+        graph.resize(wide, _LEAST_HEIGHT)
+        copy.graph_changed.emit()
+        graph.open_as(self._graph_view)
+        copy.shown_changed.emit()
+        copy.constraints_changed.emit()
+        assert copy.shown is not None
+        playhead.set_count(len(copy.shown.schedule.steps))
+        playhead.seek(self._playhead.step, force=True)
+        return graph
+
+
+def _font() -> QFont:
+    font = QFont()
+    font.setPixelSize(round(WORDS))
+    return font
+
+
+def _paint(device: QPdfWriter | QSvgGenerator, places: list[_Place], scale: float) -> None:
+    """Paint views at their places, and give them up."""
+    painter = QPainter(device)
+    try:
+        painter.setRenderHint(QPainter.RenderHint.LosslessImageRendering)
+        painter.scale(scale, scale)
+        for view, place in places:
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            QWidget.render(view, painter, place.topLeft(), renderFlags=QWidget.RenderFlag.DrawChildren)
+    finally:
+        painter.end()
+        for view, _ in places:
+            view.deleteLater()

@@ -1,0 +1,257 @@
+"""The playback as an animated picture.
+
+The frames are drawn here between the window's other work; a process of its own puts them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QColor, QImage
+from PySide6.QtWidgets import QFileDialog, QProgressDialog, QWidget
+
+from app.models.exploration import Exploration
+from app.presenters.paper import MOST_FRAMES, Film, film
+from app.theme import CurrentTheme
+from app.views.pictures.scene import SIZE, PlaybackScene
+from app.workers.process import WorkerProcess
+from checkmate.errors import CheckmateError
+from checkmate.formats.animation import require_animation
+from checkmate.formats.files import require_writable
+from checkmate.ipc.messages import Message
+from checkmate.units import format_bytes
+from checkmate.workers.messages.animation import (
+    AnimationFailed,
+    AnimationFrame,
+    AnimationSample,
+    AnimationSaved,
+    BeginAnimation,
+    FrameTaken,
+)
+from checkmate.workers.messages.table import WINDOW_MESSAGES
+
+_AHEAD = 2  # frames that wait to be sent: they take the window's memory, those in the process do not
+_SILENT_S = 60.0  # after which a frame or the picture is taken for lost
+_PAUSE_MS = 4  # between two parts of a frame, for everything else
+
+
+class PlaybackFilm(QObject):
+    """Makes one animated picture at a time.
+
+    Signals: ``progressed(frames drawn, frames in all)``; ``ended(sentence, hint)``: it was saved or
+        cancelled, or it failed if ``problem`` says so.
+    """
+
+    progressed = Signal(int, int)
+    ended = Signal(str, str)
+
+    def __init__(self, exploration: Exploration, theme: CurrentTheme, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._exploration, self._theme = exploration, theme
+        self._scene: PlaybackScene | None = None
+        self._process: WorkerProcess | None = None
+        self._parts: Iterator[None] = iter(())
+        self._film = Film((), (), 1)
+        self._path = Path()
+        self._before: tuple[int, int] | None = None  # the file that was at the path
+        self._drawn = self._taken = 0
+        self.problem = False
+        self._turn = QTimer(self)
+        self._turn.setInterval(_PAUSE_MS)
+        self._turn.timeout.connect(self._on_turn)
+
+    @property
+    def busy(self) -> bool:
+        """Return whether a picture is being made."""
+        return self._scene is not None
+
+    def start(self, path: Path, size: QSize = SIZE, most: int = MOST_FRAMES) -> None:
+        """Make the picture of the schedule on screen, in at most ``most`` frames.
+
+        What is shown later does not change it.
+        """
+        shown = self._exploration.shown
+        self.problem = True  # a problem until the end shows that there is none
+        if self.busy:
+            self.ended.emit(
+                "The previous animated picture is still being made.", "Wait for it, or cancel it."
+            )
+            return
+        if shown is None:
+            self.ended.emit("There is nothing to play yet.", "Open a model or a graph first.")
+            return
+        try:
+            require_animation(path)
+            require_writable(path)
+        except CheckmateError as error:
+            self.ended.emit(str(error), error.hint)
+            return
+        self._path, self._film = path, film(shown.matrices, shown.timeline.peak_step, most)
+        self._drawn = self._taken = 0
+        self._scene = PlaybackScene(self._exploration, self._theme.now, size)
+        self._before = _stamp(path)
+        self._process = WorkerProcess("checkmate.workers.animation", WINDOW_MESSAGES, self, at_death="")
+        self._process.received.connect(self._on_received)
+        self._process.died.connect(self._on_died)
+        self._process.expect(_SILENT_S)
+        self._parts = self._work(self._scene, self._process)
+        self._turn.start()
+
+    def cancel(self) -> None:
+        """Stop; nothing is written."""
+        if self.busy:
+            self.problem = False
+            self._end("The animated picture was cancelled; nothing was written.", "")
+
+    def _work(self, scene: PlaybackScene, process: WorkerProcess) -> Iterator[None]:
+        """Draw and send the frames, in short parts."""
+        steps = self._film.steps
+        samples = (steps[len(steps) // 3], steps[2 * len(steps) // 3], steps[-1])
+        process.send(self._begin(scene, len(samples)))
+        for number, step in enumerate(samples):
+            yield from scene.draw(step)
+            process.send(AnimationSample(number, _pixels(scene.image)))
+        for step in steps:
+            while self._drawn - self._taken >= _AHEAD:
+                yield
+            yield from scene.draw(step)
+            process.send(AnimationFrame(self._drawn, _pixels(scene.image)))
+            self._drawn += 1
+            self.progressed.emit(self._drawn, len(steps))
+
+    def _begin(self, scene: PlaybackScene, samples: int) -> BeginAnimation:
+        size, theme = scene.size, scene.theme
+        tokens = (QColor(getattr(theme, token.name)) for token in fields(theme) if token.name != "name")
+        return BeginAnimation(
+            path=self._path.absolute(),
+            width=size.width(),
+            height=size.height(),
+            milliseconds=tuple(self._film.milliseconds),
+            colors=tuple((color.red(), color.green(), color.blue()) for color in tokens),
+            samples=samples,
+        )
+
+    def _on_turn(self) -> None:
+        try:
+            next(self._parts)
+        except StopIteration:
+            self._turn.stop()  # the process says how it ended
+
+    def _on_received(self, message: Message) -> None:
+        match message:
+            case FrameTaken(frames=frames):
+                self._taken = frames
+                if self._process is not None:
+                    self._process.expect(_SILENT_S)
+            case AnimationSaved(size_bytes=size):
+                self.problem = False
+                frames, every = len(self._film.steps), self._film.every
+                stages = "every stage" if every == 1 else f"one stage in {every}"
+                self._end(f"Saved {self._path}: {frames} frames, {stages}, {format_bytes(size)}.", "")
+            case AnimationFailed(message=sentence, hint=hint):
+                self._end(sentence, hint)
+
+    def _on_died(self, sentence: str) -> None:
+        """Say what became of the file: its end may be all that was lost."""
+        written = _stamp(self._path) not in (None, self._before)
+        which = f"{self._path} was written before that." if written else "Nothing was written."
+        self._end(f"{sentence.strip()} {which}", "")
+
+    def _end(self, sentence: str, hint: str) -> None:
+        self._turn.stop()
+        self._parts = iter(())
+        process, scene = self._process, self._scene
+        self._process = self._scene = None
+        if process is not None:
+            process.close()
+            process.deleteLater()
+        if scene is not None:
+            scene.close()
+            self.ended.emit(sentence, hint)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Return what tells one written file from another; None: there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _pixels(image: QImage) -> bytes:
+    """Return the image as RGB, 8 bit, without Qt's padding of the rows."""
+    width, height, line = image.width() * 3, image.height(), image.bytesPerLine()
+    data = bytes(image.constBits())
+    return data if line == width else b"".join(data[row * line : row * line + width] for row in range(height))
+
+
+class FilmProgress(QObject):
+    """A small dialog while the picture is made; Cancel or Esc ends it.
+
+    The window can be used meanwhile.
+
+    Signals: ``noticed(sentence)``; ``failed(sentence, hint)``.
+    """
+
+    noticed = Signal(str)
+    failed = Signal(str, str)
+
+    def __init__(self, exploration: Exploration, theme: CurrentTheme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._exploration, self._parent = exploration, parent
+        self.film = PlaybackFilm(exploration, theme, self)
+        self.film.progressed.connect(self._on_progress)
+        self.film.ended.connect(self._on_ended)
+        self.dialog: QProgressDialog | None = None
+
+    def ask(self) -> None:
+        """Ask for a file, then make the picture."""
+        graph = self._exploration.graph
+        if graph is None:
+            self.failed.emit("There is nothing to play yet.", "Open a model or a graph first.")
+            return
+        kinds = "Animated pictures (*.gif *.png *.webp)"
+        title = "Save the playback as an animated picture"
+        name, _ = QFileDialog.getSaveFileName(self._parent.window(), title, f"{graph.name}.gif", kinds)
+        if name:
+            self.save(Path(name))
+
+    def save(self, path: Path) -> None:
+        """Make the picture of the schedule on screen."""
+        if not self.film.busy:
+            self.dialog = QProgressDialog(f"Drawing {path.name}", "Cancel", 0, 100, self._parent.window())
+            self.dialog.setWindowTitle("Animated picture")
+            self.dialog.setAccessibleName("Progress of the animated picture")
+            self.dialog.setWindowModality(Qt.WindowModality.NonModal)
+            self.dialog.setAutoClose(False)
+            self.dialog.setAutoReset(False)
+            self.dialog.setMinimumDuration(500)
+            self.dialog.canceled.connect(self.film.cancel)
+        self.film.start(path)
+
+    def close(self) -> None:
+        """Stop, because the window closes; an unfinished picture is not written."""
+        self.film.cancel()
+
+    def _on_progress(self, drawn: int, frames: int) -> None:
+        if self.dialog is not None:
+            self.dialog.setMaximum(frames + 1)  # the last one: putting the frames together
+            self.dialog.setValue(drawn)
+            self.dialog.setLabelText(
+                f"Frame {drawn} of {frames}" if drawn < frames else "Putting the frames together"
+            )
+
+    def _on_ended(self, sentence: str, hint: str) -> None:
+        if self.dialog is not None and not self.film.busy:
+            self.dialog.canceled.disconnect()
+            self.dialog.close()
+            self.dialog.deleteLater()
+            self.dialog = None
+        if self.film.problem:
+            self.failed.emit(sentence, hint)
+        else:
+            self.noticed.emit(sentence)

@@ -1,1 +1,0 @@
-"""Play the step, and save it as an animated picture."""

@@ -1,1 +1,0 @@
-"""The part of the step that is shown, and the selected range."""

@@ -1,0 +1,267 @@
+"""What the timeline shows, the selected range and a comparison, in words with buttons and menus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QActionGroup, QBrush, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QSizePolicy, QWidget
+
+from app.actions import action
+from app.models.clients.memory_lines import MemoryLines
+from app.models.comparison import Comparison
+from app.models.exploration import Exploration
+from app.models.span import StepSpan
+from app.models.undo import ShownEdits
+from app.presenters.bands import Grouping
+from app.presenters.lines_across import DEVICE, NO_CARD, LineKind
+from app.presenters.pointer_words import range_words
+from app.presenters.schedule_rows import shown_name
+from app.presenters.wording import timeline_text
+from app.theme import CurrentTheme
+from app.views.common.panel import label
+from app.views.common.widgets import command_button
+
+_WAYS = (None, *Grouping)
+
+
+class SpanBar(QWidget):
+    """Says what the timeline shows; its buttons show more or less of it.
+
+    While steps are selected, it says what is in them. Signal ``table_wanted``: all of it is to be listed.
+    """
+
+    table_wanted = Signal()
+
+    def __init__(self, exploration: Exploration, span: StepSpan) -> None:
+        super().__init__()
+        self._exploration, self._span = exploration, span
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        self._words = _Words()
+        row.addWidget(self._words, 1)
+        self.closer = command_button("view.zoom_range", span.show_chosen, "Zoom in")
+        self.table = command_button("view.range_table", self.table_wanted.emit, "Table")
+        self.clear = command_button("view.clear_range", lambda: span.choose(None), "✕")
+        self.axis = command_button("view.step_axis", span.toggle_axis, "Steps")
+        self.whole = command_button("view.whole_step", span.show_whole, "Whole step")
+        self.ways = command_button("view.bands", self._offer_ways, "Curve ▾")
+        self.menu = QMenu(self)
+        choice = QActionGroup(self)
+        for way in _WAYS:
+            entry = self.menu.addAction(_name(way))
+            entry.setCheckable(True)
+            choice.addAction(entry)
+            entry.triggered.connect(lambda _=False, way=way: span.group_by(way))
+        self.menu.addSeparator()
+        self.addresses = self.menu.addAction(action("view.allocator").words)
+        self.addresses.setCheckable(True)
+        self.addresses.triggered.connect(lambda _=False: span.toggle_addresses())
+        for button in (self.table, self.closer, self.clear, self.ways, self.axis, self.whole):
+            button.setObjectName("small")
+            row.addWidget(button)
+        exploration.shown_changed.connect(self._refresh)
+        exploration.listing.changed.connect(self._refresh)
+        span.changed.connect(self._refresh)
+        span.chosen_changed.connect(self._refresh)
+        self._refresh()
+
+    def text(self) -> str:
+        """Return the whole sentence, however narrow the bar."""
+        shown, axis, chosen = self._exploration.shown, self._span.axis, self._span.chosen
+        if shown is None or axis is None:
+            return ""
+        if chosen is not None:
+            return range_words(shown, axis, chosen)
+        assert self._exploration.plain is not None
+        own = self._exploration.listing.own.of(shown)
+        return timeline_text(shown_name(shown, self._exploration.plain, own), shown)
+
+    def _offer_ways(self) -> None:
+        self.menu.popup(self.ways.mapToGlobal(QPoint(0, self.ways.height())))
+
+    def _refresh(self) -> None:
+        axis, text = self._span.axis, self.text()
+        for button in (self.table, self.closer, self.clear):
+            button.setVisible(self._span.chosen is not None)
+        self.whole.setVisible(not self._span.is_whole)
+        self.axis.setEnabled(axis is not None and bool(axis.costs[-1] > 0))
+        self.ways.setText(f"{_name(self._span.grouping)} ▾")
+        self.menu.actions()[_WAYS.index(self._span.grouping)].setChecked(True)
+        self.addresses.setChecked(self._span.with_addresses)
+        if axis is not None:
+            self.axis.setText(f"By {axis.cost_word if axis.by_cost else 'step'}")
+        self._words.say(text)
+
+
+class _Words(QLabel):
+    """A line of text that shows its beginning where it does not fit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("muted")
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self._whole = ""
+
+    def say(self, text: str) -> None:
+        """Show a text, of which the tooltip has all."""
+        self._whole = text
+        self.setToolTip(text)
+        self._fit()
+
+    def _fit(self) -> None:
+        metrics, way = self.fontMetrics(), Qt.TextElideMode.ElideRight
+        self.setText(metrics.elidedText(self._whole, way, self.width()))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+
+def _name(way: Grouping | None) -> str:
+    return "Curve" if way is None else f"Bands by {way}"
+
+
+_KEY = 13.0
+_GAP = 5.0
+
+
+class CompareBar(QWidget):
+    """Shows in words how two compared schedules differ.
+
+    It also has the key to the colours of R and S, and two buttons. It is hidden while nothing is compared.
+    """
+
+    def __init__(self, comparison: Comparison, edits: ShownEdits, theme: CurrentTheme) -> None:
+        super().__init__()
+        self._comparison = comparison
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        self._sentence: QLabel = label("")
+        self._sentence.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.swap, self.close_button = QPushButton("⇄"), QPushButton("✕")
+        self.swap.clicked.connect(edits.swap)
+        self.close_button.clicked.connect(lambda: edits.compare(None))
+        self._key = _Key(theme)
+        row.addWidget(self._sentence, 1)
+        row.addWidget(self._key)
+        for button, name in ((self.swap, "Swap A and B"), (self.close_button, "Stop comparing")):
+            button.setObjectName("small")
+            button.setToolTip(name)
+            button.setAccessibleName(name)
+            row.addWidget(button)
+        comparison.changed.connect(self._refresh)
+        self._refresh()
+
+    def text(self) -> str:
+        """Return the whole sentence, however narrow the bar."""
+        found = self._comparison.difference
+        return "" if found is None else found.sentence
+
+    def _refresh(self) -> None:
+        self.setVisible(self._comparison.active)
+        text = self.text()
+        self._key.setVisible(self.width() > 620)
+        self._sentence.setToolTip(text)
+        self._sentence.setText(
+            self._sentence.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, self._sentence.width())
+        )
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._refresh()
+
+
+class _Key(QWidget):
+    """Shows what the colours and hatches of a compared R and S mean."""
+
+    _ENTRIES = (
+        ("only A", "forward", Qt.BrushStyle.FDiagPattern),
+        ("only B", "backward", Qt.BrushStyle.BDiagPattern),
+        ("both", "freed", Qt.BrushStyle.NoBrush),
+    )
+
+    def __init__(self, theme: CurrentTheme) -> None:
+        super().__init__()
+        self._theme = theme
+        self.setAccessibleName("Blue, hatched: only in A; orange, hatched: only in B; grey: in both")
+
+    def sizeHint(self) -> QSize:
+        width = sum(
+            self.fontMetrics().horizontalAdvance(text) + _KEY + 3 * _GAP for text, *_ in self._ENTRIES
+        )
+        return QSize(int(width), 18)
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        x, middle = 0.0, self.height() / 2
+        for text, role, hatch in self._ENTRIES:
+            box = QRectF(x, middle - _KEY / 2, _KEY, _KEY)
+            painter.fillRect(box, self._theme.color(role, 130 if role == "freed" else 255))
+            painter.fillRect(box, QBrush(self._theme.color("panel", 170), hatch))
+            x += _KEY + _GAP
+            painter.setPen(self._theme.color("muted"))
+            width = self.fontMetrics().horizontalAdvance(text) + 1.0
+            painter.drawText(QRectF(x, 0, width, self.height()), int(Qt.AlignmentFlag.AlignVCenter), text)
+            x += width + 2 * _GAP
+        painter.end()
+
+
+_WORDS = {
+    LineKind.REQUESTED: "&Requested peak, predicted",
+    LineKind.ALLOCATED: "&Allocated peak, estimated or measured",
+    LineKind.BOUND: "&Least possible, proved",
+    LineKind.CAPACITY: "&Card's capacity",
+}
+
+
+class LinesMenu(QMenu):
+    """Switches each kind of line, and chooses the card. It is filled when it opens."""
+
+    def __init__(self, lines: MemoryLines, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._lines = lines
+        self.setTitle("Lines")
+        self.setAccessibleName("Lines across the memory curve")
+        self._group = QActionGroup(self)
+        self.aboutToShow.connect(self.fill)
+
+    def offer(self, button: QWidget) -> None:
+        """Open the menu by itself, below a button."""
+        self.popup(button.mapToGlobal(QPoint(0, button.height())))
+
+    def fill(self) -> None:
+        """List what can be chosen now."""
+        self.clear()
+        choice = self._lines.choice
+        for kind, words in _WORDS.items():
+            self._add(words, kind in choice.wanted, partial(choice.switch, kind))
+        self.addSection("Card")
+        self._group = QActionGroup(self)
+        entries = self._lines.cards
+        chosen = choice.card if choice.card in {one.key for one in entries} else NO_CARD
+        for entry in entries:
+            self._add(entry.words, entry.key == chosen, partial(self._take, entry.key), card=True)
+
+    def _add(self, words: str, checked: bool, run: Callable[[], None], *, card: bool = False) -> None:
+        entry = self.addAction(words)
+        entry.setCheckable(True)
+        if card:
+            self._group.addAction(entry)
+        entry.setChecked(checked)
+        entry.triggered.connect(lambda _=False: run())
+
+    def _take(self, card: str) -> None:
+        """Choose a card; a card that is chosen is also drawn."""
+        choice = self._lines.choice
+        choice.choose_card(card)
+        if card not in (NO_CARD, DEVICE):
+            choice.want(choice.wanted | {LineKind.CAPACITY})

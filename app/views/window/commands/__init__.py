@@ -1,1 +1,0 @@
-"""What the window's commands do, and where they are found."""

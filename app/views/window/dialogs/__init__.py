@@ -1,1 +1,0 @@
-"""What asks, and what tells, in a window of its own."""

@@ -1,0 +1,154 @@
+"""Lines above the views: what went wrong, and how far a measurement is."""
+
+from __future__ import annotations
+
+import html
+import time
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QHBoxLayout, QProgressBar, QPushButton, QWidget
+
+from app.models.session import Session
+from app.presenters.wording import as_sentence, strong
+from app.theme import CurrentTheme
+from app.views.common.panel import label
+
+
+class NoticeBar(QWidget):
+    """A line that is hidden until ``say``.
+
+    ``report(sentence, hint)`` returns what "Copy report" puts on the clipboard.
+    """
+
+    def __init__(
+        self, report: Callable[[str, str], str], theme: CurrentTheme, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._report, self._theme = report, theme
+        self.setObjectName("notice")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(14, 6, 12, 6)
+        row.setSpacing(10)
+        self._sentence = self._hint = ""
+        self._words = label("", name="problem", wrap=True)
+        self._words.setTextFormat(Qt.TextFormat.RichText)
+        row.addWidget(self._words, 1)
+        self.copy, self.dismiss = QPushButton("Copy report"), QPushButton("Dismiss")
+        self.action = QPushButton("What to do")
+        self.action.setObjectName("small")
+        self.action.clicked.connect(lambda: self._act())
+        self._act: Callable[[], object] = self.hide
+        row.addWidget(self.action)
+        for button, act in ((self.copy, self._on_copy), (self.dismiss, self.hide)):
+            button.setObjectName("small")
+            button.clicked.connect(act)
+            row.addWidget(button)
+        theme.changed.connect(self._write)
+        self.hide()
+
+    @property
+    def text(self) -> str:
+        return f"{self._sentence} {self._hint}".strip()
+
+    def say(self, sentence: str, hint: str, action: tuple[str, Callable[[], object]] | None = None) -> None:
+        """Show a sentence and what to do, in words and perhaps with a button.
+
+        It replaces what was shown before.
+        """
+        self.setProperty("mild", action is not None)  # a choice, not a failure
+        for styled in (self, self._words):
+            self.style().unpolish(styled)
+            self.style().polish(styled)
+        self.action.setVisible(action is not None)
+        self.copy.setVisible(action is None)
+        if action is not None:
+            name, self._act = action
+            self.action.setText(name)
+        self._sentence, self._hint = as_sentence(sentence), as_sentence(hint)
+        self._write()
+        self.setAccessibleName(self.text)
+        self.show()
+
+    def _write(self) -> None:
+        """Write the words, the hint in the colour of all text."""
+        # Escaped: they name files and code.
+        color, hint = self._theme.now.text, html.escape(self._hint)
+        after = f'&nbsp; <span style="font-weight:400; color:{color}">{hint}</span>' if hint else ""
+        self._words.setText(strong(self._sentence) + after)
+
+    def hide_failure(self) -> None:
+        """Hide a failure, because the user has gone on; a choice stays."""
+        if self.action.isHidden():
+            self.hide()
+
+    def _on_copy(self) -> None:
+        QApplication.clipboard().setText(self._report(self._sentence, self._hint))
+
+
+_ENOUGH = 2  # items counted: only then can the remaining time be estimated
+
+
+class MeasuringBar(QWidget):
+    """Shows how far the measurement is, and a button that ends it.
+
+    It is visible while the costs on screen are estimates that measured ones will replace.
+    """
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session, self._exploration = session, session.exploration
+        self._last = (0.0, 0.0)  # how much was done, and when
+        self.setObjectName("measuring")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(14, 6, 12, 6)
+        row.setSpacing(10)
+        self._words = label("", wrap=True)
+        row.addWidget(self._words, 1)
+        self._bar = QProgressBar()
+        self._bar.setTextVisible(False)
+        self._bar.setFixedWidth(160)
+        row.addWidget(self._bar)
+        self.keep = QPushButton("Use estimates")
+        self.keep.setObjectName("small")
+        self.keep.setToolTip("Stop measuring, and go on with estimated costs")
+        self.keep.clicked.connect(self._on_keep)
+        row.addWidget(self.keep)
+        self.hide()
+        session.progressed.connect(self._on_progress)
+        session.exploration.passing_changed.connect(self._on_passing)
+
+    @property
+    def text(self) -> str:
+        return self._words.text()
+
+    def _on_keep(self) -> None:
+        self.keep.setEnabled(False)
+        self._session.cancel_device()
+
+    def _on_passing(self) -> None:
+        self._say("", 0, 0)
+        self.keep.setEnabled(True)
+        self.setVisible(self._exploration.passing)
+
+    def _on_progress(self, stage: str, message: str, done: float, total: float) -> None:
+        if self._exploration.passing and stage == "measure":
+            self._say(message, done, total)
+
+    def _say(self, message: str, done: float, total: float) -> None:
+        words = "Measuring every op on this device; the costs shown are estimates until then"
+        if message:
+            words += f" · {message}"
+        before, now = self._last, (done, time.monotonic())
+        self._last = now
+        if _ENOUGH <= done < total and before[0] < done:
+            # Estimated from the pace of the last run; the measurement may need fewer runs.
+            words += (
+                f", at most about {(now[1] - before[1]) * (total - done) / (done - before[0]):.0f} s left"
+            )
+        self._words.setText(words)
+        self._bar.setRange(0, int(total))
+        self._bar.setValue(int(done))
+        self.setAccessibleName(words)

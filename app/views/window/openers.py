@@ -1,0 +1,248 @@
+"""Lead on to other graphs, larger batches, logs and profiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QSettings, QTimer
+from PySide6.QtWidgets import QFileDialog
+
+from app.models.opening.other_graph import OtherGraph
+from app.models.opening.recent import RecentRecords
+from app.models.opening.record_opening import RecordOpening
+from app.presenters.sizes import BatchAnswer
+from app.presenters.wording import SCALED_FROM
+from app.views.dialogs.record_dialog import RecordDialog
+from checkmate.records.memory import ReadRecord
+from checkmate.records.read import LOG_ENDINGS, PROFILE_ENDING
+from checkmate.request import ModelRequest
+
+if TYPE_CHECKING:
+    from app.views.dialogs.batch_dialog import BatchDialog
+    from app.views.dialogs.compare_dialog import GraphCompareDialog
+    from app.views.window.main_window import MainWindow
+    from checkmate.ir.graph import Graph
+
+_NOTHING = "Open a graph first; its largest batch is searched for."
+
+
+class Batches:
+    """Opens the dialog of batches; explores scaled graphs, and leads back. There is one dialog."""
+
+    def __init__(self, window: MainWindow) -> None:
+        self._window = window
+        self.dialog: BatchDialog | None = None
+
+    def open(self) -> None:
+        """Open the dialog that searches."""
+        window = self._window
+        if window.session.exploration.graph is None:
+            window.statusBar().showMessage(_NOTHING, 10000)
+            return
+        if self.dialog is None:
+            from app.views.dialogs.batch_dialog import BatchDialog
+
+            self.dialog = BatchDialog(window.session, window.theme, window)
+            self.dialog.open_wanted.connect(self._explore)
+            self.dialog.profile_wanted.connect(self._profile)
+        self.dialog.show()
+        self.dialog.raise_()
+        self.dialog.activateWindow()
+
+    def close(self) -> None:
+        """End the search's process."""
+        if self.dialog is not None:
+            self.dialog.search.close()
+            self.dialog.close()
+
+    def say_scaled(self, graph: Graph) -> None:
+        """Say above the views whether the open graph is scaled, and lead back."""
+        scaled_from, scale = graph.metadata.get(SCALED_FROM), self._window.batch_scale
+        if scaled_from is None or scale.asked == graph.batch_size:  # the slider's row says it itself
+            return
+        self._window.notice.say(
+            f"This graph is scaled from batch {scaled_from:,} to {graph.batch_size:,}: all is estimated.",
+            "To export it, profile the model at this batch.",
+            ("Leave it so", self._window.notice.hide)
+            if scale.way_back is None or scale.base is None
+            else (f"Back to batch {scale.base.batch_size:,}", scale.way_back),
+        )
+
+    def _explore(self, answer: BatchAnswer) -> None:
+        """Explore the scaled graph, with the schedule that was found for it."""
+        session, graph = self._window.session, answer.question.graph
+        if graph is session.exploration.graph:
+            self._window.batch_scale.remember()
+        session.open_scaled(answer.graph_and_schedule)
+
+    def profile_at(self, batch: int) -> None:
+        """Profile the model of the explored graph at a batch."""
+        base = self._window.batch_scale.base
+        if base is not None:
+            self._window.profile_again(ModelRequest.from_json(base.metadata["request"]).at_batch(batch))
+
+    def profile_this(self) -> None:
+        """Profile the model of the explored graph as the graph says."""
+        graph = self._window.session.exploration.graph
+        if graph is not None:
+            self._window.profile_again(ModelRequest.from_json(graph.metadata["request"]))
+
+    def _profile(self, answer: BatchAnswer) -> None:
+        request = answer.question.request
+        if request is not None and self.dialog is not None:
+            self.dialog.close()
+            self._window.profile_again(request.at_batch(answer.batch))
+
+
+_COMPARING_NOTHING = "Open a graph first; it is A, and the file that you choose is B."
+_KINDS = "Graphs and explorations (*.json *.json.gz);;All files (*)"
+
+
+class Comparing:
+    """Asks for a file, reads it, and shows it beside the explored graph. There is one dialog."""
+
+    def __init__(self, window: MainWindow) -> None:
+        self._window = window
+        self.dialog: GraphCompareDialog | None = None
+        self._other: OtherGraph | None = None
+
+    def ask(self) -> None:
+        window = self._window
+        if window.session.exploration.graph is None:
+            window.statusBar().showMessage(_COMPARING_NOTHING, 10000)
+            return
+        over = self.dialog or window
+        name, _ = QFileDialog.getOpenFileName(over, "Compare with a graph or an exploration", "", _KINDS)
+        if name:
+            self.open(Path(name))
+
+    def open(self, path: Path) -> None:
+        """Read a file, and compare with it once it is read."""
+        self.close()
+        window = self._window
+        other = self._other = OtherGraph(window)
+        other.opened.connect(lambda: self._show(other))
+        other.failed.connect(lambda sentence, hint: self._on_failed(other, sentence, hint))
+        window.statusBar().showMessage(f"Reading {path}…", 10000)
+        other.open(path)
+
+    def close(self) -> None:
+        """End the comparison, and what is being read for it."""
+        dialog, other = self.dialog, self._other
+        self.dialog = self._other = None
+        if dialog is not None:
+            dialog.close()  # which closes the other graph, too
+        elif other is not None:
+            other.close()
+
+    def _show(self, other: OtherGraph) -> None:
+        if other is not self._other:
+            return
+        from app.views.dialogs.compare_dialog import GraphCompareDialog
+
+        window = self._window
+        dialog = GraphCompareDialog(window.session.exploration, other, window.theme, window)
+        dialog.other_wanted.connect(self.ask)
+        dialog.finished.connect(lambda _: self._forget(dialog))
+        self.dialog = dialog
+        QTimer.singleShot(0, dialog, lambda: self._fill(dialog))  # in one turn, both would hold up the window
+
+    def _fill(self, dialog: GraphCompareDialog) -> None:
+        if dialog is not self.dialog:
+            return
+        window, other = self._window, dialog.other
+        dialog.refresh()
+        dialog.show()
+        window.statusBar().showMessage(f"Compared with {other.file}.", 10000)
+
+    def _forget(self, dialog: GraphCompareDialog) -> None:
+        if dialog is self.dialog:
+            self.dialog = self._other = None
+
+    def _on_failed(self, other: OtherGraph, sentence: str, hint: str) -> None:
+        if other is self._other:
+            self._window.notice.say(sentence, hint)
+            self.close()
+
+
+RECORD_FILTER = f"Logs and profiles ({' '.join(f'*{end}' for end in (*LOG_ENDINGS, PROFILE_ENDING))})"
+
+
+class RecordFiles(QObject):
+    """Reads a file in the background, then opens a dialog about it.
+
+    ``dialog`` is the last one that was opened; None if it is closed.
+    """
+
+    def __init__(self, window: MainWindow, settings: QSettings | None) -> None:
+        super().__init__(window)
+        self._window, self.recent = window, RecentRecords(settings)
+        self.dialog: RecordDialog | None = None
+        self._opening = RecordOpening(self)
+        self._opening.opened.connect(self._on_opened)
+        self._opening.failed.connect(window.session.failed)
+        self._wanted: tuple[str, int] | None = None  # a model that is being profiled, and its budget
+        window.session.exploration.graph_changed.connect(self._on_graph)
+
+    def ask(self) -> None:
+        name, _ = QFileDialog.getOpenFileName(
+            self._window,
+            "Explain an out-of-memory log or a profile",
+            "",
+            f"{RECORD_FILTER};;All files (*)",
+        )
+        if name:
+            self.open(Path(name))
+
+    def open(self, path: Path) -> None:
+        """Read ``path``, a log, a profile or a log directory."""
+        self._window.notice.hide()
+        self._window.statusBar().showMessage(f"Reading {path}…")
+        self._opening.start(path)
+
+    def close(self) -> None:
+        """Give up what is being read."""
+        self._opening.stop()
+
+    def _on_opened(self, reading: ReadRecord, path: Path) -> None:
+        self._window.statusBar().showMessage(f"Read {path}.", 10000)
+        self.recent.keep(path)
+        graph = self._window.session.exploration.graph
+        if self.dialog is not None:
+            self.dialog.close()
+        dialog = RecordDialog(reading, self._window.theme, "" if graph is None else graph.name, self._window)
+        dialog.profile_wanted.connect(self._ask_profile)
+        dialog.budget_wanted.connect(self._use_budget)
+        dialog.destroyed.connect(lambda: self._forget(dialog))
+        self.dialog = dialog
+        dialog.show()
+
+    def _forget(self, dialog: RecordDialog) -> None:
+        if self.dialog is dialog:
+            self.dialog = None
+
+    def _ask_profile(self, budget: int) -> None:
+        """Ask for the model; once it is profiled, its budget is this one."""
+        asking = self._window.ask_profile()
+
+        def on_asked(request: ModelRequest) -> None:
+            self._wanted = (request.model, budget) if budget else None
+            if self.dialog is not None:
+                self.dialog.close()
+
+        asking.asked.connect(on_asked)
+
+    def _use_budget(self, budget: int) -> None:
+        if self._window.session.exploration.graph is not None and budget:
+            self._window.explorer.budget.choose(budget)
+
+    def _on_graph(self) -> None:
+        """Choose the budget for the model that was asked for. Another graph ends the wish."""
+        wanted, self._wanted = self._wanted, None
+        graph = self._window.session.exploration.graph
+        request = None if graph is None else graph.metadata.get("request")
+        if wanted is None or not isinstance(request, dict) or request.get("model") != wanted[0]:
+            return
+        # After all views have taken the graph in.
+        QTimer.singleShot(0, self, lambda: self._use_budget(wanted[1]))

@@ -1,0 +1,219 @@
+"""Ask where to save something, and copy or certify what is on screen."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QFileDialog, QProgressDialog
+
+from app.models.clients.proof_check import ProvedCost, verified
+from app.presenters.commands import OnScreen
+from app.presenters.wording import schedule_file
+from app.state.knowledge import ListedSchedule
+from app.views.common.view_saver import SavableView
+from app.workers.background import Background
+from app.workers.process import WorkerProcess
+from checkmate.ipc.messages import Cancel, Message
+from checkmate.units import format_bytes, format_overhead, plural
+from checkmate.workers.messages.certifier import CertificateWritten, Certify, CertifyFailed, CertifyProgress
+from checkmate.workers.messages.table import WINDOW_MESSAGES
+
+if TYPE_CHECKING:
+    from app.views.window.main_window import MainWindow
+
+
+def ask_save(window: MainWindow) -> None:
+    """Ask where to save the exploration."""
+    graph = window.session.exploration.graph
+    if graph is None:
+        window.statusBar().showMessage("There is nothing to save yet: open a model or a graph first.", 10000)
+        return
+    name, _ = QFileDialog.getSaveFileName(
+        window,
+        "Save the exploration",
+        f"{graph.name}.exploration.json.gz",
+        "Explorations (*.json.gz *.json)",
+    )
+    if name:
+        window.notice.hide_failure()
+        window.session.save(Path(name))
+
+
+def ask_save_schedule(window: MainWindow) -> None:
+    """Ask where to save the schedule on screen. The file is for an export where the model is."""
+    shown = window.session.exploration.shown
+    if shown is None:
+        window.statusBar().showMessage("There is nothing to save yet: open a model or a graph first.", 10000)
+        return
+    suggested = schedule_file(shown, "schedule")
+    name, _ = QFileDialog.getSaveFileName(
+        window, "Save this schedule", suggested, "Schedules (*.json *.json.gz)"
+    )
+    if name:
+        window.notice.hide_failure()
+        window.session.save_schedule(shown, Path(name))
+
+
+def ask_report(window: MainWindow) -> None:
+    """Ask where to save a report."""
+    graph = window.session.exploration.graph
+    suggested = f"{'report' if graph is None else graph.name}.html"
+    name, _ = QFileDialog.getSaveFileName(window, "Save a report", suggested, "Pages (*.html)")
+    if name:
+        window.notice.hide_failure()
+        window.session.report(Path(name))
+
+
+def ask_picture(window: MainWindow) -> None:
+    """Ask where to save a picture of the window."""
+    name, _ = QFileDialog.getSaveFileName(window, "Save a picture", "checkmate.png", "Pictures (*.png *.svg)")
+    if name:
+        window.notice.hide_failure()
+        window.explorer.saver.save_picture(SavableView("the window", window, lambda: None), Path(name))
+
+
+def copy_text(window: MainWindow, write: Callable[[OnScreen], str]) -> None:
+    """Copy what leads to what is on screen, and say its first line."""
+    shown = window.session.on_screen()
+    if shown is None:
+        nothing = window.session.exploration.graph is None
+        why = "open a model or a graph first" if nothing else "save the exploration first; its file is needed"
+        window.statusBar().showMessage(f"Nothing was copied: {why}.", 10000)
+        return
+    text = write(shown)
+    QGuiApplication.clipboard().setText(text)
+    first, *more = text.splitlines()
+    lines = f"{1 + len(more)} lines" if more else "1 line"
+    said = f": {first}" if first.startswith("checkmate") else " of Python."
+    window.statusBar().showMessage(f"Copied {lines}{said}", 10000)
+
+
+_SECONDS = 60.0
+_SILENT_S = 60.0  # beyond that, after which an answer is taken for lost
+_NOTHING = "There is nothing to certify yet: open a model or a graph first."
+_CONSTRAINED = "A certificate holds for every schedule. It knows no what-ifs: remove them first."
+
+
+class Certifying:
+    """Asks where to, proves in its own process, and says what is certified."""
+
+    def __init__(self, window: MainWindow) -> None:
+        self._window, self._jobs, self._job = window, itertools.count(1), 0
+        self._found: ListedSchedule | None = None
+        self._path = Path()
+        self._budget = 0
+        self.process: WorkerProcess | None = None
+        self.progress: QProgressDialog | None = None
+
+    def ask(self) -> None:
+        """Ask where to save the certificate, and begin."""
+        exploration = self._window.session.exploration
+        shown = exploration.shown
+        if shown is None or not exploration.constraints.is_empty:
+            said = _NOTHING if shown is None else _CONSTRAINED
+            self._window.statusBar().showMessage(said, 10000)
+            return
+        name, _ = QFileDialog.getSaveFileName(
+            self._window,
+            "Save a certificate",
+            schedule_file(shown, "certificate"),
+            "Certificates (*.json *.json.gz)",
+        )
+        if name:
+            self.begin(shown, Path(name))
+
+    def begin(self, found: ListedSchedule, path: Path) -> None:
+        """Certify ``found`` for the memory that it takes; write to ``path``."""
+        if self.process is None:
+            self.process = WorkerProcess("checkmate.workers.certifier", WINDOW_MESSAGES, self._window)
+            self.process.received.connect(self._on_received)
+            self.process.died.connect(lambda sentence: self._end(sentence))
+        self._job, self._found, self._path = next(self._jobs), found, path
+        self._budget = found.peak_bytes
+        body = self._window.session.solving.graph_body()
+        cost, budget = found.cost, found.peak_bytes
+        self.process.send(Certify(self._job, found.graph.name, budget, cost, _SECONDS, path, body))
+        self.process.expect(_SECONDS + _SILENT_S)
+        head = f"Proving that no schedule of {found.graph.name} within {format_bytes(budget)} costs less"
+        self.progress = QProgressDialog(head, "Cancel", 0, 0, self._window)
+        self.progress.setWindowTitle("Certificate")
+        self.progress.setMinimumDuration(0)
+        self.progress.canceled.connect(self.cancel)
+        self.progress.show()
+
+    def cancel(self) -> None:
+        """Stop; nothing is written."""
+        if self.process is not None and self._found is not None:
+            self.process.send(Cancel(self._job))
+            self._end("The certificate was cancelled; nothing was written.")
+
+    def close(self) -> None:
+        """End the process."""
+        self._found = None
+        if self.process is not None:
+            self.process.close()
+
+    def _on_received(self, message: Message) -> None:
+        found = self._found
+        if found is None:
+            return
+        match message:
+            case CertifyProgress(job=job, sentence=sentence) if job == self._job and self.progress:
+                if self.process is not None:
+                    self.process.expect(_SECONDS + _SILENT_S)
+                self.progress.setLabelText(sentence[:1].upper() + sentence[1:])
+            case CertificateWritten(job=job) if job == self._job:
+                self._verify(found)
+            case CertifyFailed(job=job) if job == self._job:
+                self._end("")
+                self._window.session.failed.emit(message.message, message.hint)
+
+    def _verify(self, found: ListedSchedule) -> None:
+        """Check the file in a thread: what is said of it must be proved."""
+        path, proofs, checking = self._path, list[ProvedCost](), Background(self._window)
+        if self.process is not None:
+            self.process.expect(None)
+        if self.progress is not None:
+            self.progress.setLabelText("Checking the proof")
+        checking.done.connect(partial(self._on_verified, self._job, proofs))
+        checking.done.connect(checking.deleteLater)
+        checking.start(lambda: proofs.append(verified(path, found.graph)))
+
+    def _on_verified(self, job: int, proofs: list[ProvedCost], problem: str) -> None:
+        found = self._found
+        if found is None or job != self._job:
+            return  # it was cancelled
+        self._end("")
+        proof = next(iter(proofs), None)
+        if proof is None or proof.budget_bytes != self._budget:
+            other = "the certificate that was written is for another budget"
+            self._window.session.failed.emit(problem or other, f"Do not use {self._path}.")
+        else:
+            self._window.session.noticed.emit(self._words(found, proof))
+
+    def _words(self, found: ListedSchedule, proved: ProvedCost) -> str:
+        base, within = found.graph.base_cost, format_bytes(self._budget)
+        cases = plural(proved.cases, "case")
+        if proved.cost is None:
+            return f"Saved {self._path}: proved, in {cases}, that no schedule fits {within}."
+        least, own = format_overhead(proved.cost, base), format_overhead(found.cost, base)
+        said = f"Saved {self._path}: proved, in {cases}, that no schedule within {within} costs less"
+        check = f"Anyone can check it: python verify.py GRAPH {self._path.name}"
+        return f"{said} than {least}. This one costs {own}. {check}"
+
+    def _end(self, sentence: str) -> None:
+        self._found = None
+        if self.process is not None:
+            self.process.expect(None)
+        if self.progress is not None:
+            self.progress.canceled.disconnect(self.cancel)
+            self.progress.close()
+            self.progress.deleteLater()
+            self.progress = None
+        if sentence:
+            self._window.statusBar().showMessage(sentence, 10000)

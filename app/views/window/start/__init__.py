@@ -1,1 +1,0 @@
-"""What is seen first: the start page, the tour, a profile on its way."""

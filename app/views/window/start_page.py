@@ -1,0 +1,376 @@
+"""The page that is shown while no graph is open: samples, a profile that runs, and failures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QPointF, QRectF, Qt, QTimer, Signal
+from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF, QResizeEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QProgressBar,
+    QPushButton,
+    QScrollArea,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.models.opening.recent import Explored
+from app.presenters.start import curve_words, facts, outline
+from app.presenters.wording import as_sentence, strong
+from app.theme import CurrentTheme
+from app.views.common.panel import Panel, label
+from app.views.common.texts import ElidedLabel, WrappedLabel
+from app.views.common.widgets import command_button
+from checkmate.catalog.samples import SAMPLES
+from checkmate.catalog.shown_samples import ShownSample, shown_samples
+
+_WIDE, _NARROW, _BESIDE = 940, 560, 12  # pixels
+
+
+class StartPage(QScrollArea):
+    """The first page.
+
+    Signals: ``open_wanted``; ``options_wanted``; ``back_wanted``: to what is open; ``tour_wanted``;
+        ``wanted(what)``: a sample, a bundled graph or the file of an exploration; ``cancel_wanted``.
+    """
+
+    options_wanted = Signal()
+    back_wanted = Signal()
+    tour_wanted = Signal()
+
+    open_wanted = Signal()
+    wanted = Signal(str)
+    cancel_wanted = Signal()
+
+    def __init__(self, theme: CurrentTheme, recent: Sequence[Explored] = ()) -> None:
+        super().__init__()
+        self.setWidgetResizable(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # its buttons have the keys, and are scrolled to
+        self._recent = Panel("Recent explorations")
+        self._recent.setToolTip("They open with every schedule found")
+        self._begin = self._make_begin(theme)
+        self.show_recent(recent)
+        self.work = ProfilingPanel()
+        self.work.cancel_wanted.connect(self.cancel_wanted)
+        self.work.setVisible(False)
+        self._problem = Panel("That did not work")
+        self._sentence = label("", name="problem", wrap=True)
+        self._hint = label("", wrap=True)
+        self._problem.body.addWidget(self._sentence)
+        self._problem.body.addWidget(self._hint)
+        self._problem.setVisible(False)
+        page = QWidget()
+        column = QVBoxLayout(page)
+        column.setContentsMargins(0, 4, 0, 4)
+        column.addStretch(1)
+        for part, wide in ((self._problem, _NARROW), (self._begin, _WIDE), (self.work, _NARROW)):
+            part.setFixedWidth(wide)
+            column.addWidget(part, 0, Qt.AlignmentFlag.AlignHCenter)
+        column.addStretch(2)
+        self.setWidget(page)
+
+    def _make_begin(self, theme: CurrentTheme) -> QWidget:
+        """Return what there is to begin with: samples, files, sample models."""
+        begin = QWidget()
+        column = QVBoxLayout(begin)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(10)
+        column.addWidget(self._make_samples(theme))
+        row = QHBoxLayout()
+        row.setSpacing(10)
+        for panel, share in ((self._make_own(), 7), (self._recent, 5), (self._make_models(), 9)):
+            row.addWidget(panel, share)
+        column.addLayout(row)
+        return begin
+
+    def _make_samples(self, theme: CurrentTheme) -> Panel:
+        panel = Panel("Graphs to explore right away, without TensorFlow")
+        self.tour = command_button("help.tour", self.tour_wanted.emit, "Take the tour: five steps")
+        panel.head.addWidget(self.tour)
+        row = QHBoxLayout()
+        row.setSpacing(10)
+        for sample in shown_samples():
+            card = SampleCard(sample, theme)
+            card.wanted.connect(self.wanted)
+            row.addWidget(card, 1)
+        panel.body.addLayout(row)
+        return panel
+
+    def _make_own(self) -> Panel:
+        card = Panel("Open a model or a graph")
+        drop = label("Drop a Keras model, a graph file,\nan out-of-memory log or a profile here")
+        drop.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        drop.setObjectName("drop")
+        drop.setMinimumHeight(72)
+        card.body.addWidget(drop, 1)
+        kinds = label(".keras   .h5   graph .json   .log   .xplane.pb", muted=True)
+        kinds.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        card.body.addWidget(kinds)
+        self._back = QPushButton()
+        self._back.setAccessibleName("Back")
+        self._back.clicked.connect(self.back_wanted)
+        self._back.hide()
+        card.body.addWidget(self._back)
+        buttons = QHBoxLayout()
+        open_button = QPushButton("Open…")
+        open_button.setObjectName("primary")
+        open_button.clicked.connect(self.open_wanted)
+        for button in (open_button, command_button("file.profile", self.options_wanted.emit)):
+            buttons.addWidget(button, 1)
+        card.body.addLayout(buttons)
+        return card
+
+    def _make_models(self) -> Panel:
+        panel = Panel("Sample models")
+        panel.note.setText("Profiled on this machine")
+        rows = QGridLayout()  # the descriptions begin in a column
+        rows.setColumnStretch(1, 1)
+        rows.setHorizontalSpacing(_BESIDE)
+        for number, sample in enumerate(SAMPLES):
+            link = self._link(sample.name, sample.name)
+            rows.addWidget(link, number, 0, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+            rows.addWidget(WrappedLabel(sample.description), number, 1, Qt.AlignmentFlag.AlignVCenter)
+        panel.body.addLayout(rows)
+        panel.body.addStretch(1)
+        return panel
+
+    def _link(self, name: str, target: str) -> QPushButton:
+        button = QPushButton(name)
+        button.setObjectName("link")
+        button.setAccessibleName(f"Open {name}")
+        button.clicked.connect(lambda: self.wanted.emit(target))
+        return button
+
+    def _row(self, link: QPushButton, words: QLabel) -> QWidget:
+        row = QWidget()
+        layout = QHBoxLayout(row)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(10)
+        layout.addWidget(link)
+        layout.addWidget(words, 1, Qt.AlignmentFlag.AlignVCenter)
+        return row
+
+    def show_recent(self, recent: Sequence[Explored]) -> None:
+        """List what was explored lately."""
+        while (item := self._recent.body.takeAt(1)) is not None:  # all below the head
+            row = item.widget()
+            if row is not None:
+                row.deleteLater()
+        for explored in recent:
+            at = time.strftime("%d %B, %H:%M", time.localtime(explored.closed_at)).lstrip("0")
+            words = ElidedLabel("muted")
+            words.set_whole(at)
+            link = self._link(explored.name, str(explored.path))
+            self._recent.body.addWidget(self._row(link, words))
+        if not recent:
+            said = "Nothing was explored yet. What you explore is kept here, with every schedule found."
+            self._recent.body.addWidget(label(said, muted=True, wrap=True))
+        self._recent.body.addStretch(1)
+
+    def show_work(self, name: str) -> None:
+        """Show that a model is being profiled."""
+        self._begin.setVisible(False)
+        self._problem.setVisible(False)
+        self.work.setVisible(True)
+        self.work.begin(name)
+
+    def offer_back(self, name: str) -> None:
+        """Offer the way back to the graph that is open."""
+        self._back.setText(f"Back to {name}")
+        self._back.setAccessibleName(self._back.text())
+        self._back.show()
+
+    def show_start(self) -> None:
+        """Show the beginning again."""
+        self.work.end()
+        self.work.setVisible(False)
+        self._begin.setVisible(True)
+
+    def show_problem(self, sentence: str, hint: str) -> None:
+        """Show one sentence about what went wrong, and what to do."""
+        self.show_start()
+        self._sentence.setText(as_sentence(sentence))
+        self._hint.setText(as_sentence(hint))
+        self._problem.setVisible(True)
+
+
+_STAGES = ("load", "trace", "fold", "measure")
+_TITLES = {
+    "load": "Start TensorFlow and load the model",
+    "trace": "Trace the training step",
+    "fold": "Fold it into a graph",
+    "measure": "Measure every op on this device",
+}
+
+
+class ProfilingPanel(Panel):
+    """Lists the steps of a profile with the seconds they take. Signals: ``cancel_wanted``."""
+
+    cancel_wanted = Signal()
+
+    def __init__(self) -> None:
+        super().__init__("Profiling")
+        self._steps = [(label(""), label("", muted=True)) for _ in _STAGES]
+        for step, seconds in self._steps:
+            line = QHBoxLayout()
+            line.addWidget(step, 1)
+            line.addWidget(seconds)
+            self.body.addLayout(line)
+        self._bar = QProgressBar()
+        self._bar.setTextVisible(False)
+        self.body.addWidget(self._bar)
+        self._cancel = QPushButton("Cancel")
+        self._cancel.clicked.connect(self._on_cancel)
+        row = QHBoxLayout()
+        row.addWidget(self._cancel)
+        row.addStretch(1)
+        self.body.addLayout(row)
+        self._began: dict[int, float] = {}  # when each step began
+        self._reached, self._message = 0, ""
+        self._clock = QTimer(self)
+        self._clock.setInterval(500)
+        self._clock.timeout.connect(self._show_steps)
+
+    def _on_cancel(self) -> None:
+        """Show that the click was seen.
+
+        An import of TensorFlow cannot be interrupted: the process ends within two seconds.
+        """
+        self._cancel.setEnabled(False)
+        self._cancel.setText("Cancelling…")
+        self.cancel_wanted.emit()
+
+    def begin(self, name: str) -> None:
+        """Show that a model is being profiled."""
+        self._cancel.setEnabled(True)
+        self._cancel.setText("Cancel")
+        self.note.setText(Path(name).name)
+        self._began.clear()
+        self.show_progress("load", "", 0, 0)
+        self._clock.start()
+
+    def end(self) -> None:
+        self._clock.stop()
+
+    def show_progress(self, stage: str, message: str, done: float, total: float) -> None:
+        """Show how far the profile is."""
+        reached = _STAGES.index(stage) if stage in _STAGES else 0
+        now = time.monotonic()
+        for number in range(len(self._began), reached + 1):
+            self._began[number] = now
+        self._reached, self._message = reached, message
+        self._bar.setRange(0, int(total))
+        self._bar.setValue(int(done))
+        self._show_steps()
+
+    def _show_steps(self) -> None:
+        """Show each step with the seconds it took or has taken so far."""
+        now, reached = time.monotonic(), _STAGES[self._reached]
+        for number, (name, (line, seconds)) in enumerate(zip(_STAGES, self._steps, strict=True)):
+            mark = "✓" if number < self._reached else "●" if number == self._reached else "○"
+            # Of the other steps, what is reported says no more than the title does.
+            more = f": {self._message}" if name == reached == "measure" and self._message else ""
+            text = f"{mark}\u00a0\u00a0{_TITLES[name]}{more}"  # spaces that rich text keeps too
+            line.setText(strong(text) if number == self._reached else text)
+            began = self._began.get(number)
+            end = self._began.get(number + 1, now)
+            seconds.setText("" if began is None else f"{end - began:.0f} s")
+
+
+_SIDE = 12  # pixels
+_HIGH = 62  # pixels of the picture
+_ROOM = 1.06  # of the plain peak; above it is nothing
+
+
+class SampleCard(QFrame):
+    """Opens its graph on a click anywhere. Signals: ``wanted(name)``."""
+
+    wanted = Signal(str)
+
+    def __init__(self, sample: ShownSample, theme: CurrentTheme) -> None:
+        super().__init__()
+        self._sample = sample
+        self.setObjectName("samplecard")
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(_SIDE, 8, _SIDE, 10)
+        column.setSpacing(4)
+        self.button = QPushButton(sample.graph)
+        self.button.setObjectName("link")
+        self.button.setAccessibleName(f"Open {sample.graph}")
+        self.button.setAccessibleDescription(f"{sample.title}. {sample.shows} {curve_words(sample)}")
+        self.button.clicked.connect(lambda: self.wanted.emit(sample.graph))
+        column.addWidget(label(sample.title, name="title"))
+        column.addWidget(_TwoCurves(sample, theme))
+        self._wrapped = [label(sample.shows, wrap=True), label(curve_words(sample), muted=True, wrap=True)]
+        column.addWidget(self._wrapped[0])
+        column.addStretch(1)
+        column.addWidget(self._wrapped[1])
+        column.addWidget(label(facts(sample), muted=True))
+        column.addWidget(self.button)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Give each sentence the lines that it needs at this width. Qt would give the mean of all widths."""
+        super().resizeEvent(event)
+        around = self.contentsMargins().left() + self.contentsMargins().right() + 2 * _SIDE
+        for words in self._wrapped:
+            words.setMinimumHeight(words.heightForWidth(self.width() - around))
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        if event.button() is Qt.MouseButton.LeftButton and self.rect().contains(event.position().toPoint()):
+            self.wanted.emit(self._sample.graph)
+
+
+class _TwoCurves(QWidget):
+    """Draws the memory of keep-everything and of a schedule in a budget."""
+
+    def __init__(self, sample: ShownSample, theme: CurrentTheme) -> None:
+        super().__init__()
+        self._sample, self._theme = sample, theme
+        self.setFixedHeight(_HIGH)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.setAccessibleName(f"Memory over the step of {sample.title}")
+        self.setToolTip(curve_words(sample))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        sample, theme, wide = self._sample, self._theme, max(2, self.width() - 2)
+        most = _ROOM * max(sample.plain_bytes)
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for live, role, alpha in ((sample.plain_bytes, "freed", 70), (sample.kept_bytes, "held", 90)):
+            line = [
+                QPointF(1 + x, self.height() - 1 - bytes_ / most * (self.height() - 3))
+                for x, bytes_ in enumerate(outline(live, wide))
+            ]
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(theme.color(role, alpha))
+            foot = [QPointF(line[-1].x(), self.height()), QPointF(line[0].x(), self.height())]
+            painter.drawPolygon(QPolygonF([*line, *foot]))
+            painter.setPen(QPen(theme.color(role), 1.4))
+            painter.drawPolyline(QPolygonF(line))
+        budget = self.height() - 1 - sample.share / _ROOM * (self.height() - 3)
+        painter.setPen(QPen(theme.color("accent"), 1.2, Qt.PenStyle.DashLine))
+        painter.drawLine(QPointF(1, budget), QPointF(1 + wide, budget))
+        self._name_curves(painter, budget)
+
+    def _name_curves(self, painter: QPainter, budget: float) -> None:
+        """Write beside the budget's line what it is, on the panel's colour."""
+        words = f"{round(100 * self._sample.share)} % of the memory"
+        font = painter.font()
+        font.setPixelSize(11)
+        painter.setFont(font)
+        wide = painter.fontMetrics().horizontalAdvance(words) + 8
+        box = QRectF(2, max(0, budget - 16), wide, 15)
+        painter.fillRect(box, self._theme.color("panel", 215))
+        painter.setPen(self._theme.color("accent"))
+        painter.drawText(box, Qt.AlignmentFlag.AlignCenter, words)
