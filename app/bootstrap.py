@@ -18,8 +18,8 @@ from checkmate.catalog.model_names import require_code
 from checkmate.catalog.samples import SAMPLES, find_sample
 from checkmate.doctor.child import probe
 from checkmate.doctor.diagnosis import Line, PartState
-from checkmate.doctor.facts.values import Probe
-from checkmate.doctor.lines.window import window_line
+from checkmate.doctor.facts import Probe
+from checkmate.doctor.lines import window_line
 from checkmate.doctor.tell import sentence_of
 from checkmate.errors import CheckmateError, LoadError, UsageError
 from checkmate.formats.files import require_writable

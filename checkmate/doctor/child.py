@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
-from checkmate.doctor.facts.values import Probe
+from checkmate.doctor.facts import Probe
 from checkmate.errors import CancelledError
 from checkmate.machine.own_modules import beyond_ctrl_c, module_command
 from checkmate.progress import Cancelled

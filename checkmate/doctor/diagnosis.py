@@ -10,7 +10,7 @@ FORMAT, VERSION = "checkmate-doctor", 1
 
 
 class PartState(Enum):
-    """Say how well a part works. ``OK``: works. ``LIMITED``: works with less. ``MISSING``: does not work."""
+    """``OK``: works. ``LIMITED``: works with less. ``MISSING``: does not work."""
 
     OK = "ok"
     LIMITED = "limited"
@@ -43,6 +43,24 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Part:
+    """A part of the machine or a library; makes its line in one of the three states."""
+
+    name: str
+    title: str
+    needed: bool = False
+
+    def ok(self, text: str) -> Line:
+        return Line(self.name, self.title, PartState.OK, text, needed=self.needed)
+
+    def limited(self, text: str, mend: str) -> Line:
+        return Line(self.name, self.title, PartState.LIMITED, text, mend, self.needed)
+
+    def missing(self, text: str, mend: str) -> Line:
+        return Line(self.name, self.title, PartState.MISSING, text, mend, self.needed)
+
+
+@dataclass(frozen=True)
 class Diagnosis:
     """Hold all lines in reading order.
 
@@ -55,7 +73,7 @@ class Diagnosis:
 
     @property
     def ok(self) -> bool:
-        """Return whether the main job can run. The main job is to profile, solve, measure and export."""
+        """Return whether the main job can run: to profile, solve, measure and export."""
         return not any(line.blocks for line in self.lines)
 
     @property
@@ -74,7 +92,7 @@ class Diagnosis:
         found = []
         for line in self.lines:
             found.append(f"{line.state.value:8}{line.title:13}{line.text}")
-            if line.mend and line.state is not PartState.OK:
+            if line.mend:
                 found.append(f"{'':21}→ {line.mend}")
         return "\n".join([*found, "", self.verdict]) + "\n"
 

@@ -1,4 +1,4 @@
-"""Gather the facts about this machine.
+"""Gather the facts about this machine without importing what may be broken.
 
 What may crash or hang runs in child processes with a time limit, all at once.
 """
@@ -6,20 +6,31 @@ What may crash or hang runs in child processes with a time limit, all at once.
 from __future__ import annotations
 
 import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
 
 from checkmate import __version__
 from checkmate.doctor.child import probe
-from checkmate.doctor.facts.folders import folders_here
-from checkmate.doctor.facts.host import host_here
-from checkmate.doctor.facts.libraries import cuda_packages_here, libraries_here
-from checkmate.doctor.facts.nvidia import nvidia_here
-from checkmate.doctor.facts.values import Facts, Nvidia, Probe
+from checkmate.doctor.facts import Facts, Folder, Host, Library, ListedCard, Nvidia, Probe
 from checkmate.errors import CancelledError
+from checkmate.machine import nvidia_smi
+from checkmate.machine.load import usable_cores
+from checkmate.machine.processor import this_processor
+from checkmate.machine.stores.cost_store import default_path
+from checkmate.machine.stores.plan_folder import default_folder
+from checkmate.machine.supported import versions
 from checkmate.progress import Cancelled, Progress, Report
 
 LIMIT_S = 90.0  # for a child; importing TensorFlow takes seconds, or a minute on a busy machine
@@ -46,7 +57,6 @@ _WATCHED = (
 _TALKATIVE = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "dso_loader=1"}
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 _CHILD = "checkmate.doctor.child_entry"
-_T = TypeVar("_T")
 
 
 def look_around(*, limit_s: float = LIMIT_S, report: Report, cancelled: Cancelled) -> Facts:
@@ -57,27 +67,30 @@ def look_around(*, limit_s: float = LIMIT_S, report: Report, cancelled: Cancelle
     Raises:
         CancelledError: the user cancelled; the children are gone.
     """
-    environment = {name: os.environ[name] for name in _WATCHED if name in os.environ}
     stopped = threading.Event()
 
     def look_at(*module: str, environment: Mapping[str, str] = {}) -> Probe:
         return probe(module, limit_s=limit_s, cancelled=stopped.is_set, environment=environment)
 
+    def look_at_tensorflow(nvidia: Future[Nvidia]) -> tuple[Probe, Probe | None]:
+        first = look_at(_CHILD, "tensorflow", environment=_TALKATIVE)
+        if not first.crashed or not nvidia.result().installed:
+            return first, None
+        # It crashed beside a GPU. The first process has ended: one at a time on the GPU.
+        return first, look_at(_CHILD, "tensorflow", environment={**_TALKATIVE, **_NO_GPU})
+
     with ThreadPoolExecutor(max_workers=5) as pool:
         nvidia = pool.submit(nvidia_here)
-        parts: dict[str, Future[object]] = {}
-
-        def begin(name: str, work: Callable[[], _T]) -> Future[_T]:
-            future = pool.submit(work)
-            parts[name] = future  # type: ignore[assignment]
-            return future
-
         try:  # Ctrl-C may come as soon as the first child runs
-            looked = begin("TensorFlow", lambda: _look_at_tensorflow(look_at, nvidia))
-            window = begin("the window", lambda: look_at("app.look"))
-            solvers = begin("solvers", lambda: look_at(_CHILD, "import", *_SOLVERS))
-            intervals = begin("solvers", lambda: look_at(_CHILD, "import", *_INTERVALS))
-            _wait(parts, report, cancelled)
+            looked = pool.submit(look_at_tensorflow, nvidia)
+            window = pool.submit(look_at, "app.look")
+            solvers = pool.submit(look_at, _CHILD, "import", *_SOLVERS)
+            intervals = pool.submit(look_at, _CHILD, "import", *_INTERVALS)
+            _wait(
+                {"TensorFlow": [looked], "the window": [window], "solvers": [solvers, intervals]},
+                report,
+                cancelled,
+            )
         except BaseException:
             stopped.set()
             raise
@@ -93,24 +106,12 @@ def look_around(*, limit_s: float = LIMIT_S, report: Report, cancelled: Cancelle
             nvidia=nvidia.result(),
             cuda_packages=cuda_packages_here(),
             folders=folders_here(window.result().found.get("state")),
-            environment=environment,
+            environment={name: os.environ[name] for name in _WATCHED if name in os.environ},
         )
 
 
-def _look_at_tensorflow(look_at: Callable[..., Probe], nvidia: Future[Nvidia]) -> tuple[Probe, Probe | None]:
-    """Return what TensorFlow tells, and what it tells without a GPU.
-
-    The second is asked for only where it crashed beside a GPU.
-    """
-    first = look_at(_CHILD, "tensorflow", environment=_TALKATIVE)
-    if not first.crashed or not nvidia.result().installed:
-        return first, None
-    # One process at a time on the GPU: the first has ended.
-    return first, look_at(_CHILD, "tensorflow", environment={**_TALKATIVE, **_NO_GPU})
-
-
-def _wait(parts: Mapping[str, Future[object]], report: Report, cancelled: Cancelled) -> None:
-    while waiting := [name for name, part in parts.items() if not part.done()]:
+def _wait(parts: Mapping[str, Sequence[Future[Any]]], report: Report, cancelled: Cancelled) -> None:
+    while waiting := [name for name, futures in parts.items() if not all(one.done() for one in futures)]:
         if cancelled():
             raise CancelledError("cancelled")
         report(Progress("look", len(parts) - len(waiting), len(parts), f"looking at {waiting[0]}"))
@@ -120,18 +121,150 @@ def _wait(parts: Mapping[str, Future[object]], report: Report, cancelled: Cancel
 
 
 def _joined(one: Probe, other: Probe) -> Probe:
-    """Return the results of two child processes as one.
-
-    The end of the first one counts. Where only the second crashed, that is an error of its stage.
-    """
+    """Return two children's results as one's. Where only the second crashed, its stage has an error."""
     errors = {**one.errors, **other.errors}
     if other.crashed:
         errors[other.stage] = other.why()
-    return Probe(
-        {**one.found, **other.found},
-        errors,
-        one.stage,
-        one.code,
-        one.log + other.log,
-        max(one.seconds, other.seconds),
+    found, seconds = {**one.found, **other.found}, max(one.seconds, other.seconds)
+    return Probe(found, errors, one.stage, one.code, one.log + other.log, seconds)
+
+
+def host_here() -> Host:
+    """Return the facts of this computer and its Python, now."""
+    memory = psutil.virtual_memory()
+    processor = this_processor()
+    try:
+        system = platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    except OSError:
+        system = ""
+    return Host(
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        executable=sys.executable,
+        system=f"{system or f'{platform.system()} {platform.release()}'}, {platform.machine()}",
+        processor=processor.name,
+        avx=processor.avx,
+        cores=usable_cores(),
+        memory_bytes=int(memory.total),
+        free_bytes=int(memory.available),
     )
+
+
+_NVIDIA_S = 20.0  # waking up many cards takes seconds each
+_CARD = ("name", "memory.total", "memory.free", "driver_version", "compute_cap", "compute_mode")
+_CUDA = re.compile(r"CUDA (?:UMD )?Version\s*:\s*([\d.]+)")
+
+
+def nvidia_here() -> Nvidia:
+    """Return the cards that ``nvidia-smi`` lists, or why it lists none."""
+    if shutil.which("nvidia-smi") is None:
+        return Nvidia(installed=False)
+    listed, problem = nvidia_smi.query(_CARD, limit_s=_NVIDIA_S)
+    if problem:
+        return Nvidia(installed=True, problem=problem)
+    shown, _ = nvidia_smi.ask(limit_s=_NVIDIA_S)
+    cuda = _CUDA.search(shown)
+    return Nvidia(installed=True, cards=cards_of(listed), cuda=cuda[1] if cuda else "")
+
+
+def cards_of(listed: str) -> tuple[ListedCard, ...]:
+    """Return the cards in the table that ``nvidia-smi`` printed."""
+    return tuple(
+        ListedCard(
+            row["name"],
+            nvidia_smi.memory_bytes(row["memory.total"]) or 0,
+            nvidia_smi.memory_bytes(row["memory.free"]) or 0,
+            row["driver_version"],
+            row["compute_cap"],
+            "Exclusive" in row["compute_mode"],
+        )
+        for row in nvidia_smi.rows(listed, _CARD)
+    )
+
+
+def libraries_here() -> tuple[Library, ...]:
+    """Return the libraries that the installed program requires; none in a bare checkout."""
+    return tuple(_wanted_by("checkmate-explorer", extra=""))
+
+
+def cuda_packages_here() -> tuple[Library, ...]:
+    """Return the CUDA packages that the installed TensorFlow requires; none where that is not known."""
+    return tuple(_wanted_by("tensorflow", extra="and-cuda"))
+
+
+def _wanted_by(package: str, *, extra: str) -> Iterator[Library]:
+    try:
+        from packaging.requirements import InvalidRequirement, Requirement
+
+        lines = metadata.requires(package) or []
+    except (ModuleNotFoundError, metadata.PackageNotFoundError):
+        return
+    for line in lines:
+        try:
+            wanted = Requirement(line)
+        except InvalidRequirement:
+            continue
+        marker = wanted.marker
+        if marker is not None and not marker.evaluate({"extra": extra}):
+            continue
+        if extra and (marker is None or marker.evaluate({"extra": ""})):
+            continue  # also required without the extra
+        installed = versions([wanted.name]).get(wanted.name, "")
+        fits = bool(installed) and wanted.specifier.contains(installed, prereleases=True)
+        yield Library(wanted.name, str(wanted.specifier), installed, fits)
+
+
+def folders_here(sessions: str | None) -> tuple[Folder, ...]:
+    """Return the caches, the saved explorations (where known) and the temporary files."""
+    found = [
+        folder_at("cost-cache", "Cost cache", default_path().parent),
+        folder_at("plan-cache", "Plan cache", default_folder()),
+        _kernels(),
+    ]
+    if sessions is not None:
+        found.append(folder_at("sessions", "Explorations", Path(sessions)))
+    try:
+        found.append(folder_at("temporary", "Temp folder", Path(tempfile.gettempdir()), counted=False))
+    except OSError as error:  # Python found no place that can be written to
+        found.append(Folder("temporary", "Temp folder", "", 0, 0, error.strerror or str(error)))
+    return tuple(found)
+
+
+def _kernels() -> Folder:
+    from checkmate.solvers.compile.cache import cache_folder, is_compiled
+
+    try:
+        note = "compiled" if is_compiled() else "the first search compiles them, once"
+    except ImportError:  # llvmlite: the solvers' line says so
+        note = ""
+    return folder_at("kernel-cache", "Kernel cache", cache_folder(), note=note)
+
+
+def folder_at(name: str, title: str, path: Path, *, note: str = "", counted: bool = True) -> Folder:
+    """Return the facts about ``path``, which may not exist yet.
+
+    A file is written beside it for a moment. ``counted``: add up the sizes of the files in it.
+    """
+    there = next(folder for folder in (path.absolute(), *path.absolute().parents) if os.path.exists(folder))
+    problem = "" if there.is_dir() else f"{there} is a file, not a folder"
+    if not problem:
+        try:
+            with tempfile.TemporaryFile(dir=there) as file:
+                file.write(b"x")
+        except OSError as error:
+            problem = error.strerror or str(error)
+    try:
+        free = shutil.disk_usage(there).free
+    except OSError:
+        free = 0
+    return Folder(name, title, str(path), _bytes_in(path) if counted else 0, free, problem, note)
+
+
+def _bytes_in(path: Path) -> int:
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(folder, name)).st_size
+            except OSError:
+                continue
+    return total

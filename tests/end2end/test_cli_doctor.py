@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
-from checkmate.doctor.prove.networks import NETWORKS, ProofNetwork, prove
+from checkmate.doctor.proofs import NETWORKS, ProofNetwork, prove
 from checkmate.progress import Progress, never, silent
 from checkmate.request import ModelRequest
 

@@ -28,7 +28,7 @@ from app.theme import CurrentTheme, Theme
 from app.views.common.panel import label
 from app.workers.background import Background
 from checkmate.doctor.diagnosis import Diagnosis, Line, PartState
-from checkmate.doctor.lines.all import diagnose
+from checkmate.doctor.lines import diagnose
 from checkmate.doctor.look import look_around
 from checkmate.progress import silent
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from checkmate.cli.shared import options as cli_options
 from checkmate.doctor.look import LIMIT_S
-from checkmate.doctor.prove.networks import LIMIT_S as PROVE_S
+from checkmate.doctor.proofs import LIMIT_S as PROVE_S
 from checkmate.errors import CancelledError, CheckmateError, ExitCode, UsageError
 from checkmate.terminal import Interrupt, complain, emit, progress_line
 
 if TYPE_CHECKING:
     from checkmate.doctor.diagnosis import Diagnosis
-    from checkmate.doctor.prove.networks import Proof
+    from checkmate.doctor.proofs import Proof
 
 CANNOT_RUN = 1
 _REPORT = Path("checkmate-doctor.md")
@@ -108,7 +108,7 @@ def _doctor(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def _diagnosis(limit_s: float, report: Any, interrupt: Interrupt) -> Diagnosis:
-    from checkmate.doctor.lines.all import diagnose
+    from checkmate.doctor.lines import diagnose
     from checkmate.doctor.look import look_around
 
     started = time.monotonic()
@@ -120,8 +120,8 @@ def _prove(options: argparse.Namespace, diagnosis: Diagnosis, output: Path, inte
     """Show the lines at once, run the networks, write the report."""
     from datetime import datetime
 
-    from checkmate.doctor.prove.networks import prove
-    from checkmate.doctor.prove.report import prove_report
+    from checkmate.doctor.proofs import prove
+    from checkmate.doctor.rendering import prove_report
 
     if not options.json:
         _show(options, diagnosis)
@@ -174,13 +174,13 @@ def _show(options: argparse.Namespace, diagnosis: Diagnosis) -> None:
     if options.json:
         _emit_json(diagnosis.to_json())
         return
-    from checkmate.doctor.screen import lines_on_screen
+    from checkmate.doctor.rendering import lines_on_screen
 
     emit(lines_on_screen(diagnosis, sys.stdout))
 
 
 def _show_proofs(proofs: list[Proof], diagnosis: Diagnosis, output: Path) -> None:
-    from checkmate.doctor.screen import proofs_on_screen
+    from checkmate.doctor.rendering import proofs_on_screen
 
     if proofs:
         emit(proofs_on_screen(proofs, sys.stdout))

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from checkmate.doctor.diagnosis import Diagnosis, Line, PartState
-from checkmate.doctor.facts.nvidia import cards_of
-from checkmate.doctor.facts.values import Facts, Folder, Host, Library, ListedCard, Nvidia, Probe
-from checkmate.doctor.lines.all import diagnose
-from checkmate.doctor.lines.gpu import missing_libraries
+from checkmate.doctor.facts import Facts, Folder, Host, Library, ListedCard, Nvidia, Probe
+from checkmate.doctor.lines import diagnose
+from checkmate.doctor.look import cards_of
+from checkmate.doctor.tensorflow_lines import missing_libraries
 
 MIB = 2**20
 FOUND: dict[str, Any] = {

@@ -18,9 +18,7 @@ import pytest
 
 from checkmate.doctor import look
 from checkmate.doctor.child import gathered, probe
-from checkmate.doctor.facts import nvidia
-from checkmate.doctor.facts.folders import folder_at
-from checkmate.doctor.facts.libraries import cuda_packages_here, libraries_here
+from checkmate.doctor.look import cuda_packages_here, folder_at, libraries_here, nvidia_here
 from checkmate.doctor.tell import sentence_of
 from checkmate.errors import CancelledError
 from checkmate.progress import Cancelled, never
@@ -139,7 +137,7 @@ def test_folders(tmp_path: Path) -> None:
 
 def test_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert not nvidia.nvidia_here().installed
+    assert not nvidia_here().installed
     tool = tmp_path / "nvidia-smi"
     tool.write_text(
         "#!/bin/sh\n"
@@ -147,10 +145,10 @@ def test_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         '*) echo "| NVIDIA-SMI 535.1  Driver Version: 535.1  CUDA Version: 12.2 |";; esac\n'
     )
     tool.chmod(0o755)
-    found = nvidia.nvidia_here()
+    found = nvidia_here()
     assert found.cuda == "12.2" and [card.name for card in found.cards] == ["Tesla T4"]
     tool.write_text("#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'\nexit 18\n")
-    assert nvidia.nvidia_here().problem == "Failed to initialize NVML: Driver/library version mismatch"
+    assert nvidia_here().problem == "Failed to initialize NVML: Driver/library version mismatch"
 
 
 def test_libraries_are_those_of_the_installed_program() -> None:

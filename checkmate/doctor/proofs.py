@@ -25,10 +25,7 @@ _LOG_LINES = 60
 
 @dataclass(frozen=True)
 class ProofNetwork:
-    """Describe one small network and the kind that it represents.
-
-    ``share``: its budget, as a share of the plain step's measured peak.
-    """
+    """A small network of one kind. ``share``: its budget, as a share of the plain step's measured peak."""
 
     kind: str
     request: ModelRequest
@@ -121,7 +118,7 @@ def _proved(network: ProofNetwork, limit_s: float, where: str, report: Report, c
             report(Progress("prove", passed, None, f"{where}: {_last(progress) or 'loading TensorFlow'}"))
 
         ended = probe(
-            ("checkmate.doctor.prove.child", str(task), str(progress), str(Path(folder, "out"))),
+            ("checkmate.doctor.prove_child", str(task), str(progress), str(Path(folder, "out"))),
             limit_s=limit_s,
             cancelled=cancelled,
             meanwhile=meanwhile,

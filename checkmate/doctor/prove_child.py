@@ -1,6 +1,6 @@
 """Take one network through all stages, in a process of its own.
 
-Started by ``doctor --prove`` as ``python -m checkmate.doctor.prove.child TASK.json PROGRESS.json FOLDER``.
+Started by ``doctor --prove`` as ``python -m checkmate.doctor.prove_child TASK.json PROGRESS.json FOLDER``.
 The task has a ``request`` and a ``share`` of the plain step's measured peak. The result goes to standard
 output as the stage ``run`` (see ``checkmate.doctor.tell``): ``{"report": …}``, or ``{"error": …, "trace":
 …}``. PROGRESS.json holds the current activity.

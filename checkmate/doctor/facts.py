@@ -53,10 +53,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Host:
-    """Describe the computer and its Python.
-
-    ``avx``: whether the processor has AVX; None where that is not known.
-    """
+    """The computer and its Python. ``avx``: whether the processor has AVX; None where that is not known."""
 
     python: str
     executable: str
@@ -70,7 +67,7 @@ class Host:
 
 @dataclass(frozen=True)
 class ListedCard:
-    """Describe one NVIDIA card as ``nvidia-smi`` lists it. ``exclusive``: it takes one process at a time."""
+    """One NVIDIA card as ``nvidia-smi`` lists it. ``exclusive``: it takes one process at a time."""
 
     name: str
     memory_bytes: int
@@ -82,10 +79,7 @@ class ListedCard:
 
 @dataclass(frozen=True)
 class Nvidia:
-    """Hold what ``nvidia-smi`` says.
-
-    ``problem``: its error sentence where it fails. ``cuda``: the newest CUDA that the driver can run.
-    """
+    """What ``nvidia-smi`` says. ``problem``: its error. ``cuda``: the newest CUDA that the driver can run."""
 
     installed: bool
     cards: tuple[ListedCard, ...] = ()
@@ -95,10 +89,7 @@ class Nvidia:
 
 @dataclass(frozen=True)
 class Library:
-    """Describe one library that the program uses.
-
-    ``wanted``: versions, as pip writes them. ``installed``: empty where the library is not there.
-    """
+    """A library that the program uses. ``wanted``: versions, as pip writes them."""
 
     name: str
     wanted: str
@@ -112,10 +103,7 @@ class Library:
 
 @dataclass(frozen=True)
 class Folder:
-    """Describe a folder that the program writes to.
-
-    ``problem``: why it cannot be written to. ``note``: more about its content.
-    """
+    """A folder that the program writes to. ``problem``: why it cannot. ``note``: more about its content."""
 
     name: str
     title: str
@@ -128,10 +116,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Facts:
-    """Hold all facts about this machine.
-
-    ``environment``: the variables that decide how the libraries run, where they are set.
-    """
+    """All facts. ``environment``: the variables that decide how the libraries run, where they are set."""
 
     host: Host
     version: str

@@ -1,1 +1,0 @@
-"""Gather facts about the machine without importing what may be broken."""

@@ -1,1 +1,0 @@
-"""Turn facts about the machine into lines: ok, limited or missing."""

@@ -1,1 +1,0 @@
-"""``doctor --prove``: take small networks the whole way, and report it."""

@@ -1,0 +1,196 @@
+"""Show the doctor's lines and proofs: tables for a terminal, and the report of ``doctor --prove``.
+
+The report is one Markdown file to attach to a bug report, with the same facts as JSON at its end.
+"""
+
+from __future__ import annotations
+
+import json
+import locale
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from checkmate.doctor.diagnosis import Diagnosis, Line, PartState
+from checkmate.doctor.proofs import Proof
+from checkmate.text_table import markdown_lines
+from checkmate.units import format_bytes, format_seconds
+
+_STYLES = {PartState.OK: "green", PartState.LIMITED: "yellow", PartState.MISSING: "bold red"}
+_MOST_WIDTH = 120  # longer lines are hard to read
+
+
+def lines_on_screen(diagnosis: Diagnosis, stream: TextIO) -> str:
+    """Return the lines as a table as wide as ``stream``. It is in colour where ``stream`` is a terminal."""
+    table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), expand=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for line in diagnosis.lines:
+        state = Text(line.state.value, style=_STYLES[line.state])
+        table.add_row(state, Text(line.title, style="bold"), _sentence(line))
+    verdict = Text(f"\n{diagnosis.verdict}", style="bold" if diagnosis.ok else "bold red")
+    return _rendered(stream, table, verdict)
+
+
+def _sentence(line: Line) -> Text:
+    """Return the sentence, with the remedy below it."""
+    text = Text(line.text)
+    if line.mend:
+        text.append(f"\n→ {line.mend}" if _can_draw("→") else f"\n{line.mend}", style="cyan")
+    return text
+
+
+def _can_draw(sign: str) -> bool:
+    try:
+        sign.encode(locale.getpreferredencoding(False))
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True
+
+
+def proofs_on_screen(proofs: Sequence[Proof], stream: TextIO) -> str:
+    """Return the outcome of each network as a table."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    for title in ("network", "budget", "predicted", "measured", "gradients", "took"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("", overflow="fold")
+    for proof in proofs:
+        cells = _row(proof)
+        verdict = Text(proof.verdict, style=_STYLES[PartState.OK if proof.ok else PartState.MISSING])
+        table.add_row(proof.kind, *cells[1:4], cells[6], cells[9], verdict)
+    return _rendered(stream, table)
+
+
+def _rendered(stream: TextIO, *parts: RenderableType) -> str:
+    console = Console(file=stream, highlight=False, soft_wrap=False)
+    with console.capture() as captured:
+        console.print(*parts, sep="\n", width=min(console.width, _MOST_WIDTH))
+    return "\n".join(line.rstrip() for line in captured.get().rstrip().splitlines())
+
+
+_COLUMNS = (
+    "network",
+    "budget",
+    "peak predicted",
+    "measured",
+    "plain",
+    "reloaded",
+    "gradients",
+    "step",
+    "plain step",
+    "took",
+    "",
+)
+
+
+def _row(proof: Proof) -> tuple[str, ...]:
+    """Return the cells of ``_COLUMNS`` for one network."""
+    name = f"{proof.kind} ({proof.model}, batch {proof.batch_size})"
+    took = format_seconds(proof.seconds)
+    report = proof.report
+    if report is None:
+        return (name, *["–"] * (len(_COLUMNS) - 3), took, proof.verdict)
+    peaks = ("predicted", "measured", "plain_measured", "reloaded_measured")
+    return (
+        name,
+        format_bytes(report["budget_bytes"]),
+        *(_bytes(report["peak_bytes"].get(one)) for one in peaks),
+        _gradients(report["gradients"]),
+        *(_seconds(report["seconds"].get(one)) for one in ("measured", "plain_measured")),
+        took,
+        proof.verdict,
+    )
+
+
+def _bytes(count: int | None) -> str:
+    return "–" if count is None else format_bytes(count)
+
+
+def _seconds(seconds: float | None) -> str:
+    return "–" if seconds is None else format_seconds(seconds)
+
+
+def _gradients(found: Mapping[str, Any]) -> str:
+    """Return how the gradients compare with the plain step's, in a word."""
+    if found.get("bitwise"):
+        return "bitwise"
+    error = found.get("max_relative_error")
+    return "differ" if error is None else f"{error:.1e} apart"
+
+
+def prove_report(diagnosis: Diagnosis, proofs: Sequence[Proof], when: datetime) -> str:
+    """Return the page.
+
+    The user's home folder is written as ``~``, so that a bug report does not show the user's name.
+    """
+    data = {**diagnosis.to_json(), "networks": [proof.to_json() for proof in proofs]}
+    lines = [
+        "# What this machine can do",
+        "",
+        f"`checkmate doctor --prove`, {when:%Y-%m-%d %H:%M}. {diagnosis.verdict}",
+        "",
+        "| | | | how to fix it |",
+        "|---|---|---|---|",
+        *(
+            f"| {line.title} | {line.state.value} | {_cell(line.text)} | {_cell(line.mend)} |"
+            for line in diagnosis.lines
+        ),
+        "",
+        "## Small networks through all stages",
+        "",
+        *_proved(proofs),
+        *_logs(diagnosis),
+        "",
+        "## The same as JSON",
+        "",
+        *_fenced(json.dumps(data, ensure_ascii=False, default=str), "json"),
+    ]
+    text, home = "\n".join(lines) + "\n", str(Path.home())
+    return text.replace(home, "~") if len(home) > 1 else text
+
+
+def _proved(proofs: Sequence[Proof]) -> list[str]:
+    if not proofs:
+        return ["No network got through all stages."]
+    good = sum(proof.ok for proof in proofs)
+    lines = [
+        f"{good} of {len(proofs)} got through all stages; each budget is a share of the plain step's "
+        "measured peak.",
+        "",
+        *markdown_lines(_COLUMNS, ([*map(_cell, _row(proof))] for proof in proofs)),
+    ]
+    for proof in proofs:
+        notes = [] if proof.report is None else [*proof.report["problems"], *proof.report["notes"]]
+        if notes or proof.error:
+            lines += ["", f"### {proof.kind}", "", *(f"* {note}" for note in notes)]
+            lines += [proof.error] if proof.error else []
+            lines += ["", *_fenced(proof.trace)] if proof.trace else []
+    return lines
+
+
+def _logs(diagnosis: Diagnosis) -> list[str]:
+    """Return the logs of the child processes. Often only the log tells what is wrong."""
+    lines: list[str] = []
+    for name, title in (("tensorflow", "TensorFlow's log"), ("window", "Qt's log")):
+        log = str(diagnosis.facts.get(name, {}).get("log", "")).strip()
+        if log:
+            lines += ["", f"## {title}", "", *_fenced(log)]
+    return lines
+
+
+def _fenced(text: str, language: str = "") -> list[str]:
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return [f"{fence}{language}", text.rstrip(), fence]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
