@@ -12,8 +12,7 @@ from typing import Any
 from checkmate.catalog.bundled import graph_files, graph_name
 from checkmate.catalog.samples import SAMPLES
 from checkmate.graphs.paper import NETWORKS, PREFIX
-from checkmate.machine.keras_backend import require_backend
-from checkmate.machine.supported import why_unsupported
+from checkmate.machine.supported import require_backend, why_unsupported
 from checkmate.solvers.registry import SOLVERS
 
 Row = dict[str, Any]

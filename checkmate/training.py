@@ -16,9 +16,9 @@ from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
-from checkmate.machine.keras_backend import JAX, require_backend
-from checkmate.machine.stores.plan_folder import default_folder
-from checkmate.machine.stores.plan_store import PlanStore
+from checkmate.machine.cost_store import plans_folder
+from checkmate.machine.plan_store import PlanStore
+from checkmate.machine.supported import JAX, require_backend
 from checkmate.planning import Following, known_minimum, solve
 from checkmate.planning.deterministic_solve import solve_counted
 from checkmate.planning.segments import in_segments
@@ -241,7 +241,7 @@ def _plan_request(
         on_miss=missed,
         progress=lambda: progress_line(quiet=quiet),
         tell=tell,
-        store=PlanStore(default_folder()) if cache else None,
+        store=PlanStore(plans_folder()) if cache else None,
         decides={"solver": solver, "on_miss": missed.value, **_facts_of(chosen)},
         wait=wait,
         segments=search.segments,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from checkmate.axis import byte_unit, round_values
 from checkmate.ir.graph import CostUnit, Graph
 from checkmate.ir.schedule import Schedule, StageMatrices
-from checkmate.machine.stores.cost_origin import cost_text
+from checkmate.machine.cost_origin import cost_text
 
 _LOG_FROM = 4.0  # above this ratio of its ends a linear scale would crush the low budgets
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from app.state.solve import Aim
 from checkmate.catalog.bundled import graph_files, graph_name
 from checkmate.ir.graph import CostOrigin, Graph
-from checkmate.machine.keras_backend import is_of_jax
+from checkmate.machine.supported import is_of_jax
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
 

@@ -14,8 +14,7 @@ from app.state.knowledge import ListedSchedule
 from checkmate import __version__
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.machine.keras_backend import JAX
-from checkmate.machine.supported import versions
+from checkmate.machine.supported import JAX, versions
 from checkmate.memory.simulate import simulate
 from checkmate.request import Target
 from checkmate.units import Budget, format_bytes, format_seconds, plural

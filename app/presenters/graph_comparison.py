@@ -18,7 +18,7 @@ from app.presenters.view_tables import ViewTable
 from app.presenters.wording import SCALED_FROM, batch_text, is_for_xla
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import CostOrigin, Graph
-from checkmate.machine.stores.cost_origin import cost_text
+from checkmate.machine.cost_origin import cost_text
 from checkmate.units import format_bytes, plural
 
 FACTS = ("", "A", "B", "B against A")

@@ -13,7 +13,7 @@ from app.presenters.difference import Difference
 from app.presenters.wording import layer_name, short_name
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import Graph
-from checkmate.machine.stores.cost_origin import cost_text
+from checkmate.machine.cost_origin import cost_text
 from checkmate.memory.hotspot import Moment, Share
 from checkmate.memory.suggestions import Suggestion, SuggestionKind
 from checkmate.units import format_bytes

@@ -11,7 +11,7 @@ from app.presenters.wording import origin_text, short_name, signed_bytes, target
 from app.state.knowledge import ListedSchedule
 from app.state.solve import BudgetStanding, Standing, Tightest
 from checkmate.ir.graph import Graph, Value
-from checkmate.machine.stores.cost_origin import cost_text
+from checkmate.machine.cost_origin import cost_text
 from checkmate.memory.hotspot import FIXED, TAKEN_OVER, WORKSPACE
 from checkmate.memory.recomputed import Recomputation
 from checkmate.solvers.bounds import OpNeed, op_need

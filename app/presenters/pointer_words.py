@@ -11,7 +11,7 @@ from app.presenters.wording import short_name
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.ir.schedule import StageMatrices
-from checkmate.machine.stores.cost_origin import cost_text
+from checkmate.machine.cost_origin import cost_text
 from checkmate.units import format_bytes, plural
 
 KIND_WORDS = {

@@ -19,7 +19,7 @@ from app.state.knowledge import ListedSchedule
 from checkmate import __version__
 from checkmate.catalog.bundled import resource
 from checkmate.ir.graph import Graph
-from checkmate.machine.stores.cost_origin import cost_text
+from checkmate.machine.cost_origin import cost_text
 from checkmate.memory.hotspot import Moment, moment
 from checkmate.memory.suggestions import find_suggestions, rank_suggestions
 from checkmate.reports.page.html import cards, page, table

@@ -20,7 +20,7 @@ from app.presenters.wording import (
 )
 from app.state.solve import BudgetStanding, Solve, Standing
 from checkmate.ir.graph import Graph
-from checkmate.machine.stores.cost_origin import cost_text
+from checkmate.machine.cost_origin import cost_text
 from checkmate.units import format_bytes, format_bytes_apart, format_overhead
 
 _UNIT = re.compile(r"(?<=\d) (?=%|(?:[KMGT]iB|B|µs|ms|s)\b)")

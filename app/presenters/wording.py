@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
-from checkmate.machine.describe import elsewhere_words
-from checkmate.machine.keras_backend import JAX, is_of_jax, keras_backend
-from checkmate.machine.stores.cost_origin import doubt_words, origin_words
+from checkmate.machine.cost_origin import doubt_words, elsewhere_words, origin_words
+from checkmate.machine.supported import JAX, is_of_jax, keras_backend
 from checkmate.progress import FillState
 from checkmate.request import Target
 from checkmate.units import format_bytes, plural

@@ -24,8 +24,7 @@ from checkmate.cli.commands.schedule import certify, check, explain, frontier, r
 from checkmate.cli.shared import output
 from checkmate.cli.shared.parser import Parser
 from checkmate.errors import CancelledError, CheckmateError, ExitCode, UsageError
-from checkmate.machine.keras_backend import JAX, keras_backend
-from checkmate.machine.supported import why_unsupported
+from checkmate.machine.supported import JAX, keras_backend, why_unsupported
 from checkmate.terminal import Interrupt, without_native_chatter
 
 

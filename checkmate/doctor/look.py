@@ -25,11 +25,10 @@ from checkmate import __version__
 from checkmate.doctor.child import probe
 from checkmate.doctor.facts import Facts, Folder, Host, Library, ListedCard, Nvidia, Probe
 from checkmate.errors import CancelledError
-from checkmate.machine import nvidia_smi
+from checkmate.machine.cost_store import default_path, plans_folder
+from checkmate.machine.device_memory import ask_for_table, ask_nvidia_smi, mebibytes, table_rows
 from checkmate.machine.load import usable_cores
 from checkmate.machine.processor import this_processor
-from checkmate.machine.stores.cost_store import default_path
-from checkmate.machine.stores.plan_folder import default_folder
 from checkmate.machine.supported import versions
 from checkmate.progress import Cancelled, Progress, Report
 
@@ -158,10 +157,10 @@ def nvidia_here() -> Nvidia:
     """Return the cards that ``nvidia-smi`` lists, or why it lists none."""
     if shutil.which("nvidia-smi") is None:
         return Nvidia(installed=False)
-    listed, problem = nvidia_smi.query(_CARD, limit_s=_NVIDIA_S)
+    listed, problem = ask_for_table(_CARD, limit_s=_NVIDIA_S)
     if problem:
         return Nvidia(installed=True, problem=problem)
-    shown, _ = nvidia_smi.ask(limit_s=_NVIDIA_S)
+    shown, _ = ask_nvidia_smi(limit_s=_NVIDIA_S)
     cuda = _CUDA.search(shown)
     return Nvidia(installed=True, cards=cards_of(listed), cuda=cuda[1] if cuda else "")
 
@@ -171,13 +170,13 @@ def cards_of(listed: str) -> tuple[ListedCard, ...]:
     return tuple(
         ListedCard(
             row["name"],
-            nvidia_smi.memory_bytes(row["memory.total"]) or 0,
-            nvidia_smi.memory_bytes(row["memory.free"]) or 0,
+            mebibytes(row["memory.total"]) or 0,
+            mebibytes(row["memory.free"]) or 0,
             row["driver_version"],
             row["compute_cap"],
             "Exclusive" in row["compute_mode"],
         )
-        for row in nvidia_smi.rows(listed, _CARD)
+        for row in table_rows(listed, _CARD)
     )
 
 
@@ -217,7 +216,7 @@ def folders_here(sessions: str | None) -> tuple[Folder, ...]:
     """Return the caches, the saved explorations (where known) and the temporary files."""
     found = [
         folder_at("cost-cache", "Cost cache", default_path().parent),
-        folder_at("plan-cache", "Plan cache", default_folder()),
+        folder_at("plan-cache", "Plan cache", plans_folder()),
         _kernels(),
     ]
     if sessions is not None:

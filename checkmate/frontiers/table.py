@@ -14,7 +14,7 @@ from typing import Any
 
 from checkmate.frontiers.summary import Baseline, BudgetRow, TradeOff, gap_between
 from checkmate.ir.result import SolveStatus
-from checkmate.machine.stores.cost_origin import origin_words
+from checkmate.machine.cost_origin import origin_words
 from checkmate.solvers.constraints import list_assumptions
 from checkmate.solvers.known_frontier import FrontierPoint
 from checkmate.text_table import aligned_lines

@@ -18,8 +18,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.largest.batch import cost_limit
-from checkmate.machine.free_memory import free_bytes
-from checkmate.machine.gpus import gpu_number
+from checkmate.machine.device_memory import free_bytes, gpu_number
 from checkmate.memory.check import check
 from checkmate.progress import Cancelled, Progress, Report, never, silent
 from checkmate.request import ModelRequest

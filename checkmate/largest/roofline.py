@@ -19,7 +19,7 @@ from checkmate.errors import UsageError
 from checkmate.graphs.training_step import BUILT_FROM_LAYERS
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph, Op
 from checkmate.largest.scaling import BatchScaling
-from checkmate.machine.keras_backend import is_of_jax
+from checkmate.machine.supported import is_of_jax
 
 OF_OPERATIONS, OF_BANDWIDTH = 0.5, 0.75  # the share of a card's peaks that ops reach
 START_S = 5e-6  # of one kernel

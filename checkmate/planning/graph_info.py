@@ -13,7 +13,7 @@ from typing import Any
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.ir.timeline import Timeline
-from checkmate.machine.stores.cost_origin import cache_facts, reading_facts
+from checkmate.machine.cost_origin import cache_facts, reading_facts
 from checkmate.memory.simulate import simulate
 from checkmate.planning.solving import Minimum, known_minimum
 

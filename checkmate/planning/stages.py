@@ -28,8 +28,8 @@ from checkmate.formats.files import require_output_folder
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
-from checkmate.machine.keras_backend import JAX, is_of_jax, require_backend
-from checkmate.machine.stores.cost_store import CostStore, default_path
+from checkmate.machine.cost_store import CostStore, default_path
+from checkmate.machine.supported import JAX, is_of_jax, require_backend
 from checkmate.planning.report.records import RunOutcome
 from checkmate.planning.solving import StepSolver
 from checkmate.progress import Cancelled, Report, never, silent

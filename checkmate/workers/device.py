@@ -23,8 +23,7 @@ from checkmate.formats.schedule import result_from_json, result_to_json
 from checkmate.ipc.child import Channel, Inbox, begin
 from checkmate.ipc.messages import Message
 from checkmate.ir.graph import Graph
-from checkmate.machine.keras_backend import JAX, keras_backend
-from checkmate.machine.supported import why_unsupported
+from checkmate.machine.supported import JAX, keras_backend, why_unsupported
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.request import ModelRequest
 from checkmate.workers.messages.device import (

@@ -17,7 +17,7 @@ from app.models.session import Session
 from app.theme import CurrentTheme, ThemeChoice
 from app.views.window.main_window import MainWindow
 from checkmate.formats import write_graph
-from checkmate.machine.stores.model_file import file_facts
+from checkmate.machine.cost_origin import file_facts
 from tests.app.test_recovery import explore
 from tests.app.windows import training_chain
 

@@ -18,8 +18,8 @@ from checkmate.formats.certificate import read_certificate, write_certificate
 from checkmate.formats.exploration import SavedExploration, read_exploration, write_exploration
 from checkmate.formats.folder import put_in_place, staging
 from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
-from checkmate.machine.stores.cost_store import CostStore, KnownCost
-from checkmate.machine.stores.plan_store import KeptPlan, PlanStore
+from checkmate.machine.cost_store import CostStore, KnownCost
+from checkmate.machine.plan_store import KeptPlan, PlanStore
 from checkmate.sweeps.journal import open_journal, read_entries
 from tests.graphs_strategies import training_chain
 

@@ -12,8 +12,8 @@ import pytest
 
 import checkmate
 from checkmate import planning
-from checkmate.machine.stores.cost_store import CostStore, KnownCost
-from checkmate.machine.stores.plan_store import KeptPlan, PlanStore
+from checkmate.machine.cost_store import CostStore, KnownCost
+from checkmate.machine.plan_store import KeptPlan, PlanStore
 from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.journal import open_journal, read_entries
 from tests.graphs_strategies import training_chain
@@ -22,7 +22,7 @@ DAY = 86400.0
 ROOT = Path(checkmate.__file__).parents[1]
 # Who may ask the wall clock: for a file's age, for a date that is shown, for a name.
 WALL = {
-    "checkmate/machine/stores/plan_store.py": {"time.time"},
+    "checkmate/machine/plan_store.py": {"time.time"},
     "app/models/opening/recovery.py": {"time.time_ns", "time.localtime"},
     "app/views/window/start_page.py": {"time.localtime"},
 }

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from checkmate.errors import CheckmateError
 from checkmate.formats.exploration import read_exploration, write_exploration
-from checkmate.machine.stores.cost_store import CostStore
-from checkmate.machine.stores.plan_store import PlanStore
+from checkmate.machine.cost_store import CostStore
+from checkmate.machine.plan_store import PlanStore
 from checkmate.sweeps.journal import open_journal, read_entries
 from tests.faults.operations import _cost, _explored
 from tests.faults.test_clock import PLAN

@@ -23,8 +23,8 @@ from checkmate.formats.certificate import read_certificate, write_certificate
 from checkmate.formats.exploration import read_exploration, write_exploration
 from checkmate.ipc.messages import MessageTable
 from checkmate.ir import Graph
-from checkmate.machine.stores.cost_store import CostStore, KnownCost
-from checkmate.machine.stores.plan_store import KeptPlan, PlanStore
+from checkmate.machine.cost_store import CostStore, KnownCost
+from checkmate.machine.plan_store import KeptPlan, PlanStore
 from checkmate.records.read import read_record
 from checkmate.reports.page.html import sections_page
 from checkmate.reports.recognize import gather

@@ -27,7 +27,7 @@ from checkmate import training
 from checkmate.backends.tf.devices import peak_bytes, reset_peak
 from checkmate.backends.tf.training.plans import trials
 from checkmate.errors import SolverCrashedError
-from checkmate.machine.stores.plan_folder import default_folder
+from checkmate.machine.cost_store import plans_folder
 from checkmate.solvers.compile.cache import machine_code_file
 from tests.quick_start import QUICK
 from tests.tf.rematerialized import plans, within
@@ -137,7 +137,7 @@ def told(capfd: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def files() -> list[Path]:
-    return sorted(default_folder().iterdir()) if default_folder().exists() else []
+    return sorted(plans_folder().iterdir()) if plans_folder().exists() else []
 
 
 def assert_same_bits(model: Any, other: Any) -> None:

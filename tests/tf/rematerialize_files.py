@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checkmate.machine.stores.plan_folder import default_folder
+from checkmate.machine.cost_store import plans_folder
 from tests.tf.rematerialized import conv_model, data, within
 
 EARLIER = "from an earlier run's plan"
@@ -27,7 +27,7 @@ def told(capfd: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def files() -> list[Path]:
-    return sorted(default_folder().iterdir()) if default_folder().exists() else []
+    return sorted(plans_folder().iterdir()) if plans_folder().exists() else []
 
 
 def scheduled_file() -> Path:

@@ -35,8 +35,8 @@ from checkmate.backends.tf.training.ready import ReadyStep
 from checkmate.backends.tf.training.trace import KerasStep, step_of_fit
 from checkmate.ir.graph import CostUnit
 from checkmate.ir.schedule import Schedule
-from checkmate.machine.stores.plan_folder import default_folder
-from checkmate.machine.stores.plan_store import KeptPlan, PlanStore
+from checkmate.machine.cost_store import plans_folder
+from checkmate.machine.plan_store import KeptPlan, PlanStore
 from checkmate.solvers.compile.cache import machine_code_file
 from checkmate.training import _plan_request
 from checkmate.units import format_bytes
@@ -409,7 +409,7 @@ def test_only_a_sound_plan_of_this_step_is_used() -> None:
     step = step_of_fit(conv_model(), layout)
     name, order = name_of(step, asked), tuple(range(step.graph.n))
     plan = KeptPlan(order, 2**20, 0, 9 * 2**20, "", 0, 1.5, "batch of 16: kept", "")
-    store = PlanStore(default_folder())
+    store = PlanStore(plans_folder())
     store.keep(name, plan)
     assert look_up(step, asked, name) == plan and not lines
     store.keep(name, dataclasses.replace(plan, steps=order[::-1]))
@@ -429,7 +429,7 @@ def test_a_kept_plan_whose_step_holds_more_here_is_not_believed(capfd: pytest.Ca
     budget = 15 * 2**19 + held
     name, order = name_of(step, request(budget)), tuple(range(step.graph.n))
     false = KeptPlan(order, budget // 2, held, budget, "", 0, 1.5, "batch of 16: kept", "2026-01-01")
-    PlanStore(default_folder()).keep(name, false)
+    PlanStore(plans_folder()).keep(name, false)
     model = within(conv_model(), budget, cache=True, quiet=False, example=(X[:16], Y[:16]))
     (plan,) = plans(model)
     first, *_ = told(capfd)
@@ -465,7 +465,7 @@ def test_a_plan_made_with_something_else_is_told_of_and_not_used(monkeypatch: py
     lines: list[str] = []
     asked = dataclasses.replace(request("9MiB"), tell=lines.append)
     layout, _ = flatten(data(16))
-    step, store = step_of_fit(conv_model(), layout), PlanStore(default_folder())
+    step, store = step_of_fit(conv_model(), layout), PlanStore(plans_folder())
     with monkeypatch.context() as patch:
         patch.setattr(tf, "__version__", "9.8.7")
         patch.setattr(kept_module, "processor_name", lambda: "another one")

@@ -35,7 +35,7 @@ from checkmate.backends.tf.profiler import MemoryEvent, OpRun, StepTrace, read_t
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.ir.graph import CostOrigin, CostUnit
 from checkmate.ir.schedule import Schedule
-from checkmate.machine.stores.cost_store import CostStore
+from checkmate.machine.cost_store import CostStore
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never, silent
 from tests.tf.fake_gpu import folded_for_gpu

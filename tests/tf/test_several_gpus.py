@@ -11,7 +11,7 @@ from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.environment import allocator_note, measuring_environment, only_device
 from checkmate.cli.shared.options import device
 from checkmate.errors import UsageError
-from checkmate.machine.gpus import Gpu
+from checkmate.machine.device_memory import Gpu
 from checkmate.request import ModelRequest
 from tests.tf.fake_gpu import FakeGpu, folded_for_gpu
 

@@ -23,7 +23,7 @@ from checkmate.formats.exploration import SavedExploration, exploration_from_jso
 from checkmate.formats.files import read_json
 from checkmate.formats.graph import graph_to_json
 from checkmate.ir.graph import Graph
-from checkmate.machine.stores.model_file import changed_since_profiled
+from checkmate.machine.cost_origin import changed_since_profiled
 from checkmate.solvers.constraints import Constraints
 
 # Bytes of a compressed graph; it is ten times as long unpacked, about a thousand ops.

@@ -18,7 +18,7 @@ from app.state.solve import LONGER_SECONDS
 from app.theme import ThemeChoice
 from app.views.dialogs.settings_dialog import KeysDialog, SettingsDialog
 from app.views.window.savers import ask_picture, ask_report, ask_save, ask_save_schedule, copy_text
-from checkmate.machine.stores.cost_store import default_path
+from checkmate.machine.cost_store import default_path
 
 if TYPE_CHECKING:
     from app.views.window.main_window import MainWindow

@@ -28,7 +28,7 @@ from checkmate.errors import CheckmateError, NoScheduleError, NotCompiledError, 
 from checkmate.fallback import planned, unplanned
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
-from checkmate.machine.keras_backend import JAX
+from checkmate.machine.supported import JAX
 from checkmate.memory.compiling import slow_to_compile
 from checkmate.models.error_text import first_line
 from checkmate.planning.progress_listener import Following

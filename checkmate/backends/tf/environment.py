@@ -15,7 +15,7 @@ from collections.abc import Mapping, MutableMapping
 import psutil
 
 from checkmate.backends.tf.quick_import import import_quickly
-from checkmate.machine.gpus import gpu_number, only
+from checkmate.machine.device_memory import gpu_number, only
 
 METERED: Mapping[str, str] = {"TF_CPU_ALLOCATOR_USE_BFC": "true", "TF_GPU_ALLOCATOR": ""}
 """Allocators whose requests are metered and traced; ``cuda_malloc_async`` makes no allocator events."""

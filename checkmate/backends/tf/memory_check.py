@@ -11,7 +11,7 @@ from checkmate.backends.tf.environment import limit_bytes
 from checkmate.errors import StepTooLargeError
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.machine.free_memory import free_bytes
+from checkmate.machine.device_memory import free_bytes
 from checkmate.memory.placement import region_bytes
 from checkmate.memory.simulate import simulate
 from checkmate.units import format_bytes

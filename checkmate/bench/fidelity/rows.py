@@ -17,7 +17,7 @@ from checkmate.bench.common.machine import Machine
 from checkmate.bench.common.rows import Row, Save, file_of_rows, saving
 from checkmate.catalog.zoo import ZOO, find_zoo_model
 from checkmate.errors import UsageError
-from checkmate.machine.keras_backend import JAX, require_backend
+from checkmate.machine.supported import JAX, require_backend
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from checkmate.ir.report import VerificationReport
-from checkmate.machine.keras_backend import JAX
+from checkmate.machine.supported import JAX
 from checkmate.units import format_bytes, format_overhead, format_seconds
 
 _XLA = "read from XLA's compiled step"

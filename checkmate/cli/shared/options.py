@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkmate.errors import one_line
-from checkmate.machine.gpus import is_device
+from checkmate.machine.device_memory import is_device
 from checkmate.request import ModelRequest, Target, parse_shape
 from checkmate.units import Budget, parse_budget, parse_bytes, parse_overhead
 

@@ -16,10 +16,10 @@ from checkmate.errors import ExitCode
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.machine.describe import elsewhere_words
-from checkmate.machine.stores.cost_origin import (
+from checkmate.machine.cost_origin import (
     cache_facts,
     cost_text,
+    elsewhere_words,
     is_other_pace,
     origin_words,
     pace_words,

@@ -10,7 +10,7 @@ from checkmate.backends.jax.models.load import LoadedStep, load_step
 from checkmate.backends.jax.models.plan_step import graph_of_step
 from checkmate.errors import OtherStepError, UsageError
 from checkmate.ir.graph import Graph
-from checkmate.machine.stores.model_file import file_facts
+from checkmate.machine.cost_origin import file_facts
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
 

@@ -12,7 +12,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
-from checkmate.machine.keras_backend import JAX
+from checkmate.machine.supported import JAX
 from checkmate.memory.simulate import simulate
 from checkmate.request import ModelRequest, Target
 from checkmate.units import format_bytes, format_bytes_apart, plural

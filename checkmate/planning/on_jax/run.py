@@ -19,7 +19,7 @@ from checkmate.formats.folder import put_in_place, staging
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
-from checkmate.machine.keras_backend import is_of_jax
+from checkmate.machine.supported import is_of_jax
 from checkmate.planning.on_jax.profile import (
     described,
     loaded_step,

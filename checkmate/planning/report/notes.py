@@ -5,7 +5,7 @@ from __future__ import annotations
 from checkmate.backends.tf.costs.session import ESTIMATED
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
-from checkmate.machine.stores.cost_origin import cache_facts, origin_words, reading_words
+from checkmate.machine.cost_origin import cache_facts, origin_words, reading_words
 from checkmate.planning.verification.plain import Plain
 from checkmate.units import Budget, format_bytes
 

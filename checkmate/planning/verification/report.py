@@ -15,8 +15,8 @@ from checkmate.ir.graph import CostUnit, Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.schedule import Schedule
 from checkmate.ir.timeline import Timeline
-from checkmate.machine.stores.cost_origin import taken_words
-from checkmate.machine.stores.readings import Reading
+from checkmate.machine.cost_origin import taken_words
+from checkmate.machine.load import Reading
 from checkmate.memory.simulate import simulate
 from checkmate.planning.verification.comparing import GRADIENTS, Compared
 from checkmate.planning.verification.plain import Plain

@@ -16,7 +16,7 @@ from checkmate.formats.schedule import result_from_json
 from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.ir.result import SolveStatus
 from checkmate.ir.schedule import Schedule
-from checkmate.machine.stores.cost_origin import is_other_pace, origin_words, reading_words
+from checkmate.machine.cost_origin import is_other_pace, origin_words, reading_words
 from checkmate.memory.simulate import simulate
 from checkmate.reports.loaded import REPORT, SCHEDULE, Loaded
 from checkmate.reports.page.parts import Block, Note, Picture, Section, Table

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-import platformdirs
+from checkmate.machine.cost_store import user_cache
 
 _SOLVERS = Path(__file__).resolve().parents[1]
 KEPT = _SOLVERS / "compile" / "kernels.bc.xz"
@@ -52,7 +52,7 @@ def source_key() -> str:
 
 def cache_folder() -> Path:
     """Return the user's folder of machine code; it may not exist yet."""
-    return Path(platformdirs.user_cache_dir("checkmate-explorer")) / "kernels"
+    return user_cache("kernels")
 
 
 @cache

@@ -24,10 +24,9 @@ from checkmate.backends.tf.costs.signatures import signatures
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.errors import CancelledError
 from checkmate.ir.graph import CostOrigin
-from checkmate.machine.load import CpuTimes, LoadMeter
-from checkmate.machine.stores.cost_origin import reading_words
-from checkmate.machine.stores.cost_store import CostStore
-from checkmate.machine.stores.readings import Reading
+from checkmate.machine.cost_origin import reading_words
+from checkmate.machine.cost_store import CostStore
+from checkmate.machine.load import CpuTimes, LoadMeter, Reading
 from checkmate.progress import Progress, never, silent
 from checkmate.request import ModelRequest
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import psutil
 
 from checkmate.largest.measured import MeasuredSize, TriedSize, too_large
-from checkmate.machine.free_memory import free_bytes
+from checkmate.machine.device_memory import free_bytes
 
 
 def test_free_memory_is_less_than_all_memory() -> None:

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
-from checkmate.machine.stores.cost_origin import origin_words
-from checkmate.machine.stores.cost_store import CostStore, KnownCost, default_path
+from checkmate.machine.cost_origin import origin_words
+from checkmate.machine.cost_store import CostStore, KnownCost, default_path
 
 COST = KnownCost(
     seconds=0.002, spread=0.05, runs=3, workspace_bytes=4096, slack=1.1,

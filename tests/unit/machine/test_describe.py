@@ -11,7 +11,7 @@ from app.presenters.wording import doubts, remeasuring_hint
 from checkmate.cli.shared.output import elsewhere_note
 from checkmate.ir import Graph
 from checkmate.ir.graph import Device
-from checkmate.machine.describe import elsewhere_words
+from checkmate.machine.cost_origin import elsewhere_words
 from checkmate.machine.processor import processor_name, this_processor
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.machine.free_memory import free_bytes, group_limits
+from checkmate.machine.device_memory import free_bytes, group_limits
 
 ROOT = Path(__file__).resolve().parents[3]
 GIB = 2**30
@@ -27,7 +27,7 @@ def test_without_limits_it_is_the_machines_memory() -> None:
 def test_a_limit_of_the_process_counts(limit: str) -> None:
     code = (
         f"import resource; resource.setrlimit(resource.{limit}, ({GIB}, {GIB}))\n"
-        "from checkmate.machine.free_memory import free_bytes; print(free_bytes('cpu'))"
+        "from checkmate.machine.device_memory import free_bytes; print(free_bytes('cpu'))"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(

@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.machine.free_memory import free_bytes
-from checkmate.machine.gpus import Gpu, chosen, gpu_in_use, gpu_number, is_device, listed, only
+from checkmate.machine.device_memory import (
+    Gpu,
+    chosen,
+    free_bytes,
+    gpu_in_use,
+    gpu_number,
+    is_device,
+    listed,
+    only,
+)
 
 GIB = 2**30
 SAID = """\

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from checkmate.errors import ExitCode, UsageError
-from checkmate.machine.keras_backend import keras_backend, require_backend
+from checkmate.machine.supported import keras_backend, require_backend
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -47,7 +47,7 @@ def test_another_backend_is_refused_in_a_sentence(
     backend: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KERAS_BACKEND", backend)
-    monkeypatch.setattr("checkmate.machine.keras_backend.find_spec", lambda name: None)
+    monkeypatch.setattr("checkmate.machine.supported.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=f"the backend '{backend}', ") as found:
         require_backend()
     assert "KERAS_BACKEND=tensorflow" in found.value.hint
@@ -78,5 +78,5 @@ def test_the_commands_refuse_it_before_keras_does(command: str, home: Path) -> N
 
 def test_jax_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERAS_BACKEND", "jax")
-    monkeypatch.setattr("checkmate.machine.keras_backend.find_spec", lambda name: object())
+    monkeypatch.setattr("checkmate.machine.supported.find_spec", lambda name: object())
     assert require_backend() == "jax"

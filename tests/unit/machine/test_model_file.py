@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from checkmate.ir.graph import Graph, GraphBuilder
-from checkmate.machine.stores.model_file import changed_since_profiled, file_facts
+from checkmate.machine.cost_origin import changed_since_profiled, file_facts
 
 
 def graph_of(facts: object) -> Graph:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.machine.stores.plan_folder import default_folder
-from checkmate.machine.stores.plan_store import KeptPlan, KeptTrial, PlanStore
+from checkmate.machine.cost_store import plans_folder
+from checkmate.machine.plan_store import KeptPlan, KeptTrial, PlanStore
 
 PLAN = KeptPlan(
     steps=(0, 1, 2, 1, 3), peak_bytes=85_000_000, held_bytes=1_000_000, limit_bytes=100_000_000,
@@ -51,7 +51,7 @@ def test_a_kept_plan_is_found_whole_by_another_store(steps: tuple[int, ...] | No
 
 def test_plans_lie_in_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_folder() == tmp_path / "checkmate-explorer" / "plans"
+    assert plans_folder() == tmp_path / "checkmate-explorer" / "plans"
 
 
 DAMAGE = {

@@ -12,9 +12,8 @@ import pytest
 from checkmate.cli.shared.output import graph_facts, info_text, profile_text, report_text
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.ir.report import VerificationReport
-from checkmate.machine.load import CpuTimes, LoadMeter, this_moment
-from checkmate.machine.stores.cost_origin import READ_AGAIN, pace_words, reading_facts, reading_words
-from checkmate.machine.stores.readings import Reading, step_spread
+from checkmate.machine.cost_origin import READ_AGAIN, pace_words, reading_facts, reading_words
+from checkmate.machine.load import CpuTimes, LoadMeter, Reading, step_spread, this_moment
 
 QUIET = {"load": 0.05, "cores": 2, "spread": 0.03, "doubtful_ops": 0, "doubtful_share": 0.0}
 BUSY = {"load": 1.4, "cores": 2, "spread": 0.18, "doubtful_ops": 8, "doubtful_share": 1.0}

@@ -18,8 +18,8 @@ import tensorflow as tf
 from checkmate.backends.tf.costs.signatures import signatures
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.ir.graph import Graph
-from checkmate.machine.stores.cost_store import ENOUGH_RUNS, CostStore, KnownCost
-from checkmate.machine.stores.readings import Reading
+from checkmate.machine.cost_store import ENOUGH_RUNS, CostStore, KnownCost
+from checkmate.machine.load import Reading
 
 NOISY = 0.1  # spread over the median
 

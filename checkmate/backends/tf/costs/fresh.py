@@ -22,8 +22,8 @@ from checkmate.errors import CancelledError, StepTooLargeError, WorkerDiedError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
+from checkmate.machine.cost_store import ENOUGH_RUNS, CostStore
 from checkmate.machine.load import LoadMeter
-from checkmate.machine.stores.cost_store import ENOUGH_RUNS, CostStore
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report, never, silent
 from checkmate.request import ModelRequest

@@ -9,8 +9,8 @@ from checkmate.backends.tf.costs.cached import KnownCosts
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
+from checkmate.machine.cost_store import CostStore
 from checkmate.machine.load import LoadMeter
-from checkmate.machine.stores.cost_store import CostStore
 
 
 @dataclass(frozen=True)

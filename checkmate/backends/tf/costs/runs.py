@@ -32,9 +32,8 @@ from checkmate.backends.tf.trace.loops.inside import operations
 from checkmate.backends.tf.xla_calls import node_seconds
 from checkmate.errors import CancelledError, ProfileError, StepTooLargeError
 from checkmate.ir.schedule import Schedule
-from checkmate.machine.load import CpuTimes, LoadMeter
-from checkmate.machine.stores.cost_store import ENOUGH_RUNS
-from checkmate.machine.stores.readings import Reading, step_spread
+from checkmate.machine.cost_store import ENOUGH_RUNS
+from checkmate.machine.load import CpuTimes, LoadMeter, Reading, step_spread
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 

@@ -29,9 +29,9 @@ from checkmate.backends.tf.trace.sizes import total_bytes
 from checkmate.backends.tf.trace.trace import TracedStep, trace_step
 from checkmate.errors import CheckmateError, StepTooLargeError, UsageError
 from checkmate.ir.graph import Device, Graph
-from checkmate.machine.gpus import gpu_in_use, gpu_number, is_device
+from checkmate.machine.cost_origin import file_facts
+from checkmate.machine.device_memory import gpu_in_use, gpu_number, is_device
 from checkmate.machine.processor import processor_name
-from checkmate.machine.stores.model_file import file_facts
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest, Target
 

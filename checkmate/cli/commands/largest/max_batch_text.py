@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkmate.cli.commands.largest import max_batch_measured
-from checkmate.machine.stores.cost_origin import cost_text, origin_words
+from checkmate.machine.cost_origin import cost_text, origin_words
 from checkmate.units import format_bytes, format_overhead, format_seconds, plural
 
 if TYPE_CHECKING:

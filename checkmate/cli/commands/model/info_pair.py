@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from checkmate.ir.graph import Graph
-from checkmate.machine.stores.cost_origin import cost_text, origin_words
+from checkmate.machine.cost_origin import cost_text, origin_words
 from checkmate.text_table import aligned_lines
 from checkmate.units import format_bytes
 

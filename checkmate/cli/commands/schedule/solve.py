@@ -19,7 +19,7 @@ from checkmate.cli.shared.certified import certified
 from checkmate.errors import CancelledError, ExitCode, UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.machine.stores.cost_origin import cost_text, origin_words
+from checkmate.machine.cost_origin import cost_text, origin_words
 from checkmate.progress import Cancelled, Report
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.problem import SolveOptions

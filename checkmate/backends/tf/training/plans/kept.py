@@ -29,8 +29,8 @@ from checkmate.backends.tf.training.plans.known import WHENCE
 from checkmate.backends.tf.training.plans.limit import Limit
 from checkmate.backends.tf.training.plans.plan import PlanRequest, StepPlan
 from checkmate.backends.tf.training.trace import LiveStep
+from checkmate.machine.plan_store import KeptPlan
 from checkmate.machine.processor import processor_name
-from checkmate.machine.stores.plan_store import KeptPlan
 from checkmate.memory.check import check
 
 # The version of keys, and of how plans are made. With a higher number older plans are not found.

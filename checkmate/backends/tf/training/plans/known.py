@@ -17,7 +17,7 @@ from checkmate.backends.tf.training.plans.search import PlanSearch
 from checkmate.backends.tf.training.plans.trials import Trials, TriedStep
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.machine.stores.plan_store import KeptPlan, KeptTrial
+from checkmate.machine.plan_store import KeptPlan, KeptTrial
 from checkmate.request import OnMiss
 from checkmate.units import format_bytes
 

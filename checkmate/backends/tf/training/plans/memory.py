@@ -14,7 +14,7 @@ from checkmate.backends.tf.training.plans.plan import PlanRequest, StepPlan
 from checkmate.backends.tf.training.plans.search import PlanSearch
 from checkmate.backends.tf.training.trace import LiveStep
 from checkmate.errors import StepTooLargeError
-from checkmate.machine.stores.plan_store import KeptPlan
+from checkmate.machine.plan_store import KeptPlan
 
 _MOST_ROOMS = 20
 

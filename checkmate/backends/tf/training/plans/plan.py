@@ -21,7 +21,7 @@ from checkmate.backends.tf.training.trace import LiveStep
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
-from checkmate.machine.stores.plan_store import PlanStore
+from checkmate.machine.plan_store import PlanStore
 from checkmate.progress import Cancelled, Report, never
 from checkmate.request import OnMiss, Target
 from checkmate.units import Budget

@@ -38,7 +38,7 @@ from checkmate.errors import CheckmateError, OnlySmallTensorsError
 from checkmate.fallback import planned, unplanned
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.garbage import only_newer_garbage
-from checkmate.machine.stores.plan_store import KeptPlan
+from checkmate.machine.plan_store import KeptPlan
 from checkmate.progress import Progress, Report
 from checkmate.request import OnMiss
 from checkmate.units import format_bytes, format_bytes_apart

@@ -19,7 +19,7 @@ from pathlib import Path
 import platformdirs
 
 from checkmate.errors import one_line
-from checkmate.machine.stores.readings import Reading
+from checkmate.machine.load import Reading
 
 MOST_ENTRIES = 50_000  # about 15 MB
 ENOUGH_RUNS = 3  # an op measured in fewer runs is measured again
@@ -109,12 +109,19 @@ _Work = Callable[[sqlite3.Connection], None]
 _PLACES = ", ".join("?" * (1 + len(fields(KnownCost))))
 
 
-def default_path() -> Path:
-    """Return the path of the file in the user's cache folder.
+def user_cache(name: str) -> Path:
+    """Return this program's folder ``name`` in the user's cache folder. It may not exist yet."""
+    return Path(platformdirs.user_cache_dir("checkmate-explorer")) / name
 
-    The file may not exist yet. A different layout of the table gets a different name.
-    """
-    return Path(platformdirs.user_cache_dir("checkmate-explorer")) / "costs" / "costs-4.sqlite"
+
+def default_path() -> Path:
+    """Return the path of the file. A different layout of the table gets a different name."""
+    return user_cache("costs") / "costs-4.sqlite"
+
+
+def plans_folder() -> Path:
+    """Return the folder of kept plans. Here, so that the doctor can ask without importing numpy."""
+    return user_cache("plans")
 
 
 class CostStore:

@@ -1,16 +1,20 @@
-"""Describe a graph's costs in words.
+"""Say in words where a graph's costs and its model are from.
 
-How much they are, and how they are known: measured now, measured before, estimated or given.
+Costs were measured now or before, estimated or given, on this machine or another; the model's file may have
+changed since.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeGuard
 
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
-from checkmate.machine.stores.readings import Reading
+from checkmate.machine.load import Reading
+from checkmate.machine.processor import processor_name
 from checkmate.units import format_seconds
 
 _MATTERS = 0.02  # of the step's cost; a smaller doubtful share is not mentioned
@@ -140,3 +144,49 @@ def _is_number(value: object) -> TypeGuard[float]:
         and math.isfinite(value)
         and value >= 0
     )
+
+
+def elsewhere_words(graph: Graph) -> str:
+    """Return a sentence for a graph profiled on another processor.
+
+    Empty where the processor is this machine's, or not known.
+    """
+    device = graph.device
+    if device is None or device.kind != "cpu" or not device.name or device.name == processor_name():
+        return ""
+    return f"profiled on another machine ({device.name}); this one has {processor_name()}"
+
+
+def file_facts(model: str) -> dict[str, Any] | None:
+    """Return ``path``, ``modified_ns`` and ``sha256`` of a model's file.
+
+    For ``file.py:function`` it is the file of the code. None where ``model`` names no file.
+    """
+    code, colon, _ = model.rpartition(":")
+    path = Path(code if colon and code.endswith(".py") else model)
+    if not path.is_file():
+        return None
+    return {"path": str(path.resolve()), "modified_ns": path.stat().st_mtime_ns, "sha256": _digest(path)}
+
+
+def changed_since_profiled(graph: Graph) -> Path | None:
+    """Return the model's file if it differs from the profiled one.
+
+    None where it is the same, is not here, or is not known. A graph's metadata can also come from a file;
+    entries that ``file_facts`` would not write are ignored.
+    """
+    facts = graph.metadata.get("model_file")
+    if not isinstance(facts, Mapping) or not isinstance(facts.get("path"), str):
+        return None
+    path = Path(facts["path"])
+    try:
+        if not path.is_file() or path.stat().st_mtime_ns == facts.get("modified_ns"):
+            return None
+        return None if _digest(path) == facts.get("sha256") else path
+    except OSError:
+        return None
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,1 +1,0 @@
-"""What is kept on this machine: costs, plans, and where they are from."""
