@@ -16,7 +16,6 @@ Each has a sentence, a hint, machine-readable details and an exit code.
     │   └─ NoScheduleError: InfeasibleError (BudgetBelowMinimumError), SolveCancelledError, SolveFailedError
     ├─ ExportError: CycleError, JitCompiledError
     ├─ VerificationError*
-    ├─ NotApplicableError
     ├─ FormatError*: SchemaVersionError
     ├─ PlanningError
     ├─ WorkerDiedError
@@ -312,10 +311,6 @@ class VerificationError(ContentError):
     """The emitted step's loss, gradients or peak are not what was promised."""
 
     exit_code = ExitCode.NOT_AS_PROMISED
-
-
-class NotApplicableError(CheckmateError):
-    """A way of training that is compared does not exist for this model."""
 
 
 class FormatError(ContentError):

@@ -12,9 +12,9 @@ from types import ModuleType
 from typing import Any
 
 from checkmate.formats.graph import graph_to_json
-from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, GraphBuilder, Phase
 from checkmate.solvers.constraints import Constraints
+from tests.generated_graphs import training_dag
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from checkmate.bench.common.machine import this_machine
 from checkmate.machine.supported import versions
+from tests.benchmarks.measured_on import this_machine
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Record:
     @staticmethod
     def begin(command: str) -> Record:
         """Return a record that begins now."""
-        return Record(command, this_machine().to_json())
+        return Record(command, this_machine())
 
     def write(self, path: Path, rows: Iterable[Tried], notes: Iterable[str] = (), **more: Any) -> None:
         """Write what was tried so far; ``more`` are fields that no table shows."""

@@ -1,4 +1,4 @@
-"""List samples, zoo models, peers and bundled files by name.
+"""List samples, zoo models and bundled files by name.
 
 None of it needs TensorFlow.
 """

@@ -17,7 +17,6 @@ from typing import Any
 
 from checkmate import __version__
 from checkmate.cli.commands import desktop, doctor, explore, listing
-from checkmate.cli.commands.bench import bench
 from checkmate.cli.commands.largest import cards, max_batch, plan
 from checkmate.cli.commands.model import export, info, profile, run, verify
 from checkmate.cli.commands.schedule import certify, check, explain, frontier, report, solve
@@ -135,7 +134,6 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_export(commands, common)
     verify.add_verify(commands, common)
     run.add_run(commands, common)
-    bench.add_bench(commands, common)
     report.add_report(commands, common)
     explain.add_explain(commands, common)
     desktop.add_desktop(commands, common)

@@ -18,7 +18,7 @@ from checkmate.planning.solving import (
     resolve_budget,
     solve,
 )
-from checkmate.planning.stages import export, export_within, fidelity, peers, profile, run, verify
+from checkmate.planning.stages import export, export_within, profile, run, verify
 
 __all__ = [
     "Following",
@@ -32,11 +32,9 @@ __all__ = [
     "describe_budget",
     "export",
     "export_within",
-    "fidelity",
     "keep_everything_peak",
     "known_minimum",
     "least_memory",
-    "peers",
     "profile",
     "resolve_budget",
     "run",

@@ -5,10 +5,10 @@ Names are checked before TensorFlow is imported, since the import takes seconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 from checkmate.arguments import (
     BudgetLike,
@@ -32,7 +32,7 @@ from checkmate.machine.cost_store import CostStore, default_path
 from checkmate.machine.supported import JAX, is_of_jax, require_backend
 from checkmate.planning.report.records import RunOutcome
 from checkmate.planning.solving import StepSolver
-from checkmate.progress import Cancelled, Report, never, silent
+from checkmate.progress import Cancelled, Report, never
 from checkmate.request import ModelRequest, Target
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.problem import SolveOptions
@@ -40,9 +40,6 @@ from checkmate.terminal import progress_line
 from checkmate.units import Budget
 
 _ATTEMPT_S = 20.0  # of each solve on the way to a measured peak
-_BENCH_ATTEMPT_S = 10.0  # the same where many schedules are compared
-
-Row = dict[str, Any]
 
 
 def _given(budget: BudgetLike | None) -> int | Budget | None:
@@ -323,49 +320,3 @@ def run(
             report=told,
             cancelled=cancelled,
         )
-
-
-def fidelity(
-    request: ModelRequest,
-    shares: Sequence[float],
-    *,
-    solver: str = "auto",
-    options: SolveOptions | None = None,
-    keep: Callable[[Row], None] = lambda row: None,
-    report: Report = silent,
-    cancelled: Cancelled = never,
-) -> list[Row]:
-    """Return predictions beside measurements for each budget.
-
-    The budgets are shares of the plain step's peak. ``keep`` is called with each row as soon as its memory is
-    known; the rows returned have times and gradients too. See ``checkmate.planning.report.fidelity_rows``.
-    """
-    from checkmate.planning.report.fidelity_rows import measure_model
-
-    chosen = options or SolveOptions(time_limit_s=_BENCH_ATTEMPT_S)
-    step_solver = StepSolver(solver, chosen, report, cancelled)
-    return measure_model(request, shares, solver=step_solver, keep=keep, report=report, cancelled=cancelled)
-
-
-def peers(
-    request: ModelRequest,
-    *,
-    ours: bool = True,
-    options: SolveOptions | None = None,
-    keep: Callable[[Row], None] = lambda row: None,
-    report: Report = silent,
-    cancelled: Cancelled = never,
-) -> list[Row]:
-    """Return what Keras and TensorFlow offer for less memory.
-
-    It stands beside our schedules. ``keep`` is called with each row as soon as its memory is known; the rows
-    returned have times and gradients too. All run on TensorFlow's executor, unless the target of ``request``
-    is XLA. See ``checkmate.planning.report.peer_rows`` and, for XLA, ``compiled_peer_rows`` beside it.
-    """
-    from checkmate.planning.report.compiled_peer_rows import measure_compiled_model
-    from checkmate.planning.report.peer_rows import measure_model
-
-    chosen = options or SolveOptions(time_limit_s=_BENCH_ATTEMPT_S)
-    solver = StepSolver("auto", chosen, report, cancelled)
-    measure = measure_compiled_model if request.target == Target.XLA else measure_model
-    return measure(request, ours=ours, solver=solver, keep=keep, report=report, cancelled=cancelled)

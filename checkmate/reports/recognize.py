@@ -22,13 +22,9 @@ from checkmate.reports.page.parts import Section
 from checkmate.reports.sections import (
     batch,
     exploration,
-    fidelity,
     frontier,
     jax_export,
-    paper,
-    peers,
     run,
-    solvers,
     sweep,
 )
 
@@ -41,10 +37,6 @@ KINDS: dict[str, tuple[str, Maker]] = {
     "checkmate-frontiers": ("frontier --json, of several graphs", frontier.several),
     "checkmate-max-batch": ("max-batch --json", batch.sections),
     "checkmate-max-batches": ("max-batch --json, of several models", batch.several),
-    "checkmate-paper": ("bench paper -o", paper.sections),
-    "checkmate-bench": ("bench solvers -o, bench published -o", solvers.sections),
-    "checkmate-fidelity": ("bench fidelity -o", fidelity.sections),
-    "checkmate-peers": ("bench peers -o", peers.sections),
     "checkmate-sweep": ("--journal of a sweep", sweep.sections),
     "checkmate-jax-export": ("export.json of a step of JAX", jax_export.sections),
     "checkmate-exploration": ("an exploration saved from the window", exploration.sections),

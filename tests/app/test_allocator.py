@@ -17,11 +17,11 @@ from app.models.exploration import Exploration
 from app.models.span import Scale
 from app.presenters.bands import NOTHING, Bands, Grouping
 from app.presenters.placed import ON_CPU, ORIGIN, PlacedBlocks
-from checkmate.graphs.generate import training_dag
 from checkmate.ir.graph import Device, GraphBuilder
 from checkmate.memory.placement import FIXED, place
 from checkmate.units import format_bytes
 from tests.app.test_timeline import drag, drawn, move, on_curve, opened, turn
+from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph
 
 pytestmark = [

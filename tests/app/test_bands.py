@@ -12,9 +12,9 @@ from PySide6.QtWidgets import QToolTip
 
 from app.models.exploration import Exploration
 from app.presenters.bands import Bands, Grouping
-from checkmate.graphs.generate import training_dag
 from checkmate.units import format_bytes
 from tests.app.test_timeline import drawn, move, on_curve, opened, turn
+from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, random_steps
 
 pytestmark = pytest.mark.qt_log_ignore("does not support (raise|grabbing)", extend=True)

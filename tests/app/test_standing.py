@@ -11,7 +11,6 @@ from PySide6.QtWidgets import QDialog, QPushButton
 from app.presenters.op_page import rows_at_end, rows_of_op, why_nothing_fits
 from app.state.solve import Aim, BudgetStanding, Tightest
 from app.views.dialogs.export_dialog import ExportDialog
-from checkmate.graphs.generate import training_dag
 from checkmate.solvers.bounds import op_need, working_set_bound
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.once_bound import run_once_bound
@@ -20,6 +19,7 @@ from checkmate.solvers.registry import find_solver
 from checkmate.units import format_bytes
 from checkmate.workers.messages.solver import Preparing
 from tests.app.windows import open_chain, training_chain
+from tests.generated_graphs import training_dag
 
 pytestmark = pytest.mark.heavy  # each solves in a process of its own
 

@@ -16,9 +16,9 @@ from app.views.timeline.pointed_plot import TickAxis
 from checkmate import planning
 from checkmate.catalog.bundled import find_graph
 from checkmate.formats import read_graph
-from checkmate.graphs.generate import training_dag
 from checkmate.units import format_bytes
 from tests.app.windows import training_chain
+from tests.generated_graphs import training_dag
 
 # What this platform says when a tooltip comes up.
 pytestmark = [pytest.mark.heavy, pytest.mark.qt_log_ignore("does not support raise", extend=True)]

@@ -1,1 +1,1 @@
-"""Measure the window, by hand: ``python -m tests.benchmarks.NAME``."""
+"""Measure what the pages of benchmarks show: ``python -m tests.benchmarks SUBJECT …``."""

@@ -2,7 +2,7 @@
 
 They are measured beside the policies of ``jax.checkpoint``, too, on a CPU under both of XLA's schedulers.
 
-``python -m tests.benchmarks.jax -o docs/results/jax/NAME.json``. Bytes are XLA's own, of compiled steps. The
+``python -m tests.benchmarks jax -o docs/results/jax/NAME.json``. Bytes are XLA's own, of compiled steps. The
 time is a ratio: the two steps run in turns in one process, and the least of each counts. The file is written
 after each network.
 """

@@ -1,6 +1,6 @@
 """Measure scheduled JAX steps on a GPU beside the usual ways.
 
-``python -m tests.benchmarks.jax_gpu -o FOLDER [--small] [--seconds 230]``
+``python -m tests.benchmarks jax_gpu -o FOLDER [--small] [--seconds 230]``
 
 Those are the plain step, and ``jax.checkpoint`` with a policy. Each way of each network is a process of its
 own, so that its peak is its own. All compile side by side; then one after another runs, alone on the device.

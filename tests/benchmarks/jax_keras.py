@@ -1,6 +1,6 @@
 """Measure Keras models on JAX beside Keras's own rematerialization.
 
-``python -m tests.benchmarks.jax_keras -o docs/results/jax/keras-cpu.json [--networks NETWORK …]``
+``python -m tests.benchmarks jax_keras -o docs/results/jax/keras-cpu.json [--networks NETWORK …]``
 
 Keras chooses its backend once: where ``KERAS_BACKEND`` is not ``jax``, this starts itself again with it. The
 step is the one that ``checkmate.rematerialize`` schedules in a model, its state donated. The peers are

@@ -1,6 +1,6 @@
 """Measure scripted hours of use.
 
-``python -m tests.benchmarks.long_use --moves 10000 --solves 500 --opens 200 -o FILE.json``
+``python -m tests.benchmarks long_use --moves 10000 --solves 500 --opens 200 -o FILE.json``
 
 A real window with its real processes opens graphs, moves its slider, solves, plays, compares, sets
 constraints and undoes them. The questions are whether memory stays flat, whether anything stays behind, and
@@ -40,8 +40,9 @@ from app.views.panels.op_tables import LinkTable, NeedTable
 from app.views.window.main_window import MainWindow
 from checkmate.catalog.bundled import find_graph
 from checkmate.formats import write_graph
-from checkmate.graphs.generate import training_chain, training_dag
+from checkmate.graphs.generate import training_chain
 from tests.benchmarks.probe import QtLog, StallProbe
+from tests.generated_graphs import training_dag
 
 SAMPLE = find_graph("unet-b8.graph")
 FLAT_MB = 1.0  # of growth in 1,000 moves; more is not noise

@@ -1,6 +1,6 @@
 """Measure training programs plainly and within their budget.
 
-``python -m tests.benchmarks.training [-o FILE.json] [--small] [--compiled] [--exact] [PROGRAM …]``
+``python -m tests.benchmarks training [-o FILE.json] [--small] [--compiled] [--exact] [PROGRAM …]``
 
 Each program of ``examples/`` (or those named; ``hub.py:gpt2`` gives a word to the program) runs three times,
 each in a process of its own: plainly, within its budget with an empty cache folder, and the same again with
@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from checkmate.backends.tf.environment import EXACT, METERED
-from checkmate.bench.common.machine import this_machine
 from checkmate.solvers.compile.cache import cache_folder
+from tests.benchmarks.measured_on import this_machine
 from tests.quick_start import QUICK
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -185,7 +185,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path)
     chosen = parser.parse_args()
     measured = exact_row if chosen.exact else row
-    facts: dict[str, Any] = {"machine": this_machine().to_json(), "small": chosen.small, "rows": []}
+    facts: dict[str, Any] = {"machine": this_machine(), "small": chosen.small, "rows": []}
     facts["exact"] = chosen.exact
     for name in chosen.programs:
         facts["rows"].append(measured(name, chosen.small, chosen.compiled))

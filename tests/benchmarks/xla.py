@@ -1,6 +1,6 @@
 """Measure schedules under XLA beside XLA alone and its peers.
 
-``python -m tests.benchmarks.xla [-o FILE.json] [--rounds 5] [NETWORK …]``
+``python -m tests.benchmarks xla [-o FILE.json] [--rounds 5] [NETWORK …]``
 
 For each network the plain step is compiled, then a schedule for 75, 60, 45 and 30 % of its temporaries, then
 the same step under the peers' methods. Bytes are read from the compiled steps. Then all of them run in turn,
@@ -27,7 +27,6 @@ import tensorflow as tf
 
 from checkmate.backends.tf.models.batch import flatten
 from checkmate.backends.tf.models.load import load_model
-from checkmate.backends.tf.peers.build import build, recomputable_layers
 from checkmate.backends.tf.trace.fusions import fused, loose
 from checkmate.backends.tf.training.measure import restored
 from checkmate.backends.tf.training.trace import KerasStep, step_of_fit
@@ -36,8 +35,6 @@ from checkmate.backends.tf.xla.costs import costs_for_xla
 from checkmate.backends.tf.xla.emit import tied_step
 from checkmate.backends.tf.xla.fit import Solving, XlaFit, fit_compiled
 from checkmate.backends.tf.xla.ties import WaitPolicy
-from checkmate.bench.common.machine import this_machine
-from checkmate.catalog.peers import find_method
 from checkmate.errors import CheckmateError
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
@@ -49,6 +46,8 @@ from checkmate.request import ModelRequest
 from checkmate.solvers.baselines.whole import whole_segments
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import SolveOptions
+from tests.benchmarks.measured_on import this_machine
+from tests.benchmarks.peer_methods import build, find_method, recomputable_layers
 
 NETWORKS = {"dense": 4096, "transformer": 32, "gpt": 16, "vit": 32, "text": 32, "mixer": 32, "resnet": 16}
 SHARES = (0.75, 0.60, 0.45, 0.30)
@@ -238,7 +237,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
     chosen = parser.parse_args()
-    machine = this_machine().to_json()
+    machine = this_machine()
     libraries = {"tensorflow": tf.__version__, "keras": keras.__version__}
     rows: list[dict[str, Any]] = []
     for name in chosen.networks or NETWORKS:

@@ -1,6 +1,6 @@
-"""Build the networks of ``python -m tests.benchmarks.xla``.
+"""Build the networks of ``python -m tests.benchmarks xla``.
 
-``vit`` and ``text`` are for ``python -m tests.benchmarks.jax_keras``, which measures the others, too.
+``vit`` and ``text`` are for ``python -m tests.benchmarks jax_keras``, which measures the others, too.
 After a first step their momenta are the gradients times the learning rate.
 """
 

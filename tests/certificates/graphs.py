@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from checkmate.graphs.generate import random_layered
 from checkmate.ir import Graph, GraphBuilder, Phase
+from tests.generated_graphs import random_layered
 from tests.graphs_strategies import random_graph, training_chain
 
 

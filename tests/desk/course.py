@@ -20,9 +20,9 @@ from typing import Any
 import PySide6
 
 from checkmate.formats import write_graph
-from checkmate.graphs.generate import training_dag
 from tests.desk.desk import Desk, Pause
 from tests.desk.frames import Verdict
+from tests.generated_graphs import training_dag
 
 _EVERY_S = 0.05  # between two moves of the hand
 _TRACK = (0.45, 0.95)  # of the slider's width: where budgets are that some schedule fits

@@ -10,11 +10,11 @@ import pytest
 
 from app.theme import DARK, LIGHT, Theme
 from checkmate.formats import write_graph
-from checkmate.graphs.generate import training_dag
 from tests.desk import course
 from tests.desk.desk import Desk
 from tests.desk.frames import Pixels, Verdict, emptied, filled_tiles
 from tests.desk.screen import missing
+from tests.generated_graphs import training_dag
 
 heavy = pytest.mark.heavy
 on_a_screen = pytest.mark.skipif(bool(missing()), reason=f"not installed: {', '.join(missing())}")

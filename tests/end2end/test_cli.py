@@ -271,7 +271,6 @@ def test_matrices(chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     [
         (("frob",), "invalid choice: 'frob'"),
         (("explor", "unet"), "did you mean explore?  see: checkmate --help"),
-        (("bench", "solver"), "did you mean solvers?  see: checkmate bench --help"),
         (("run", "unet", "--budgt", "60%"), "did you mean --budget?  see: checkmate run --help"),
         (("list", "models", "more"), "unrecognized arguments: more"),
         (("desktop", "--potato"), "see: checkmate desktop --help"),

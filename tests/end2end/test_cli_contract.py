@@ -139,18 +139,6 @@ SUCCEEDS: list[tuple[str, int, Keys]] = [
         },
     ),
     ("max-batch g.json --budget 3", 3, {"": "error exit_code"}),
-    ("bench solvers g.json --budget 70% --solver greedy", 0, TRIALS),
-    ("bench published g.json --budget 80% --solver greedy", 0, TRIALS),
-    (
-        "bench paper --models unet --parts batches --time-limit 2",
-        0,
-        {
-            "": "format version machine options rows ratios published notes cancelled",
-            "rows": "kind model asked batch proved_limit op_limit plain_batch baselines "
-            "baselines_out_of_time overhead cost_limit_overhead peak_bytes fixed_bytes seconds cancelled",
-            "published": "model ratios batch batch_is_a_bound note",
-        },
-    ),
     ("report s.json g.json -o r.html", 0, {"": "output sections left_out", "sections": "title sources"}),
     (
         f"explain {shlex.quote(str(LOG))}",
@@ -189,11 +177,6 @@ REFUSED = [
     "export unet s.json -g g.json -o out",
     "verify unet s.json -g g.json",
     "run nofile.keras --budget 60% -o out",
-    "bench solvers none.json",
-    "bench paper --models potato",
-    "bench published none.json",
-    "bench fidelity --models potato",
-    "bench peers --models potato",
     "report none.json -o r.html",
     "explain none.log",
     "desktop --potato",
@@ -201,7 +184,7 @@ REFUSED = [
     "list potatoes",
 ]
 # Commands that run TensorFlow, Qt or both; each has a test of its own below.
-ELSEWHERE = {"explore", "profile", "export", "verify", "run", "doctor", "bench fidelity", "bench peers"}
+ELSEWHERE = {"explore", "profile", "export", "verify", "run", "doctor"}
 
 
 @pytest.fixture
@@ -220,7 +203,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def leaves(parser: argparse.ArgumentParser, name: str = "") -> Iterator[str]:
-    """Return the commands that the parser knows, those of ``bench`` with it."""
+    """Return the commands that the parser knows."""
     below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     if not below:
         yield name
@@ -233,8 +216,7 @@ COMMANDS = sorted(leaves(build_parser()))
 
 
 def command_of(line: str) -> str:
-    words = shlex.split(line)
-    return " ".join(words[:2] if words[0] == "bench" else words[:1])
+    return shlex.split(line)[0]
 
 
 def missing(told: dict[str, Any], keys: Keys) -> list[str]:
@@ -325,20 +307,6 @@ def test_a_profile(folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -
     code, text, _ = call(capsys, "profile", "unet", "-o", "made.json", "--json", "--quiet")
     assert (code, missing(one_object(text), {"": GRAPH})) == (0, [])
     assert (folder / "made.json").is_file()
-
-
-@pytest.mark.parametrize("subject", ["fidelity", "peers"])
-def test_what_bench_measures(
-    subject: str, folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ours = {"method": "ours", "label": "ours", "ours": True, "status": "ok", "note": "", "peak_bytes": 9}
-    monkeypatch.setattr(
-        planning, "fidelity", lambda *_, **__: [{"budget": 0.6, "status": "limit", "problem": ""}]
-    )
-    monkeypatch.setattr(planning, "peers", lambda *_, **__: [ours])
-    code, text, _ = call(capsys, "bench", subject, "--models", "gru", "--json", "--quiet")
-    keys = {"": "format version machine options rows summary", "rows": "model batch_size status"}
-    assert (code, missing(one_object(text), keys)) == (0, [])
 
 
 def test_the_doctor(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 import pytest
 
 from checkmate.formats import write_graph
-from checkmate.graphs.generate import training_dag
 from tests.end2end.test_cli import call, one_object, start
+from tests.generated_graphs import training_dag
 
 SECONDS = ("--time-limit", "4")
 

@@ -19,9 +19,9 @@ import pytest
 
 from checkmate import __main__ as command_line
 from checkmate.formats import write_graph
-from checkmate.graphs.generate import training_dag
 from checkmate.terminal import Interrupt
 from tests.end2end.test_run import CONVNET, ROOT, SMALL, left_in
+from tests.generated_graphs import training_dag
 
 _PATIENCE_S = 60.0  # of a machine with much else to do
 _GONE_S = 5.0

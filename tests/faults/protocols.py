@@ -18,11 +18,11 @@ import numpy as np
 
 from checkmate import planning
 from checkmate.errors import CheckmateError, WorkerDiedError
-from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, SolveResult, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.pathcut.in_process import ProverProcess
 from checkmate.solvers.problem import SolveOptions
+from tests.generated_graphs import training_dag
 from tests.graphs_strategies import training_chain
 
 LARGE = 130  # ops: more than the prover takes in a thread

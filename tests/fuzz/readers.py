@@ -188,7 +188,7 @@ def _reports(folder: Path) -> list[bytes]:
 
 
 def _results(folder: Path) -> list[bytes]:
-    names = ("fidelity.json", "peers.json", "batch.json", "bench.json")
+    names = ("batch.json", "jax_export.json")
     for name in names:
         writers.WRITERS[name](folder / name)
     return [(folder / name).read_bytes() for name in names]

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from random import Random
 
 from checkmate import planning
-from checkmate.graphs.generate import random_dag, random_layered, training_dag
 from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.problem import SolveOptions
+from tests.generated_graphs import random_dag, random_layered, training_dag
 from tests.graphs_strategies import as_file, random_constraints, random_graph, replay_tool
 
 QUICK = ("greedy", "keep-all", "chen-sqrt", "chen-greedy", "griewank")

@@ -1,4 +1,4 @@
-"""Test the rows of the benchmarks of Keras on JAX and of Equinox."""
+"""Test the rows of the benchmark of Keras on JAX."""
 
 from __future__ import annotations
 
@@ -44,17 +44,6 @@ def test_the_rows_of_a_keras_model() -> None:
     rows = json.loads(done.stdout.splitlines()[-1])
     check(rows)
     assert {"keras.remat", 'RematScope("full")'} <= {row["way"] for row in rows}
-
-
-@pytest.mark.heavy
-def test_the_rows_of_an_equinox_step() -> None:
-    pytest.importorskip("equinox")
-    pytest.importorskip("optax")
-    from tests.benchmarks.jax_equinox import rows_of
-
-    rows = list(rows_of(shares=(75,), batch=2))
-    check(rows)
-    assert "dots_saveable" in {row["way"] for row in rows}
 
 
 def check(rows: list[dict[str, Any]]) -> None:

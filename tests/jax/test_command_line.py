@@ -217,9 +217,6 @@ def test_what_does_not_apply_is_said_in_a_sentence(
 def test_what_needs_tensorflow_says_so() -> None:
     said = checkmate("plan", *model("own_step"), "--devices", "T4", code=ExitCode.BAD_INPUT)
     assert "seconds of the device that JAX ran on" in said and "KERAS_BACKEND=tensorflow" in said
-    for subject in ("fidelity", "peers"):
-        said = checkmate("bench", subject, "--smoke", code=ExitCode.BAD_INPUT)
-        assert "measures TensorFlow's steps" in said and "KERAS_BACKEND=tensorflow" in said
 
 
 def test_a_budget_that_cannot_be_kept_is_said(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import tensorflow as tf
 from checkmate.backends.tf import private
 from checkmate.backends.tf.allocator.learn import step_fingerprint, with_workspace
 from checkmate.backends.tf.allocator.learn_by_op import reserve_values, sizes_of_reserves
-from checkmate.backends.tf.allocator.predict import predicted_requested
 from checkmate.backends.tf.measure.step import compiled_step
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.op_kinds import recomputable
@@ -22,6 +21,7 @@ from checkmate.backends.tf.trace.sizes import is_reserve, tensor_bytes
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from tests.tf.fake_gpu import folded_for_gpu
+from tests.tf.requested import predicted_requested
 
 MODELS = Path(__file__).with_name("gpu_models.py")
 ELEMENTS = 16 * 32 * 128  # batch, steps, units

@@ -18,7 +18,6 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from checkmate.backends.tf.allocator.learn import with_workspace
 from checkmate.backends.tf.allocator.learn_by_op import askers_by_name, learned_by_op, reserve_values
-from checkmate.backends.tf.allocator.predict import predicted_requested
 from checkmate.backends.tf.allocator.requests import scratch_of_nodes
 from checkmate.backends.tf.costs import fresh, runs, session
 from checkmate.backends.tf.costs.cached import KnownCosts, NodeCosts
@@ -39,6 +38,7 @@ from checkmate.machine.cost_store import CostStore
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never, silent
 from tests.tf.fake_gpu import folded_for_gpu
+from tests.tf.requested import predicted_requested
 
 pytestmark = pytest.mark.heavy  # many tests of a second or two
 

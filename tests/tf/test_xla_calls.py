@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from checkmate.backends.tf.allocator.learn import learned_workspace, with_workspace
-from checkmate.backends.tf.allocator.predict import predicted_requested
 from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.profiler import OpRun, StepTrace
 from checkmate.backends.tf.trace.coarsen import FoldedStep
@@ -21,6 +20,7 @@ from checkmate.backends.tf.xla_calls import node_seconds, unnamed_calls
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from tests.tf.allocator.test_replay import traced
+from tests.tf.requested import predicted_requested
 
 SMALL = Path(__file__).with_name("small_models.py")
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")

@@ -17,7 +17,7 @@ FLOORS = (
     "planning backends.jax",
     "backends jax training frontiers doctor listing",
     "largest charts",
-    "bench workers",
+    "workers",
     "reports",
     "python_api app.presenters",
     "app.models",

@@ -38,8 +38,6 @@ def imported() -> Work:
     import_quickly()
     from checkmate.backends.tf.costs import fresh
     from checkmate.backends.tf.measure import compiled_memory, step
-    from checkmate.backends.tf.peers import compiled as peer_compiled
-    from checkmate.backends.tf.peers import measure as peer_measure
     from checkmate.backends.tf.training import elsewhere
 
     hide_all()  # what was imported stays
@@ -47,15 +45,7 @@ def imported() -> Work:
         "compile": compiled_memory.compile_task,
         "measure": step.measure,
         "compare": step.compare,
-        "compare_all": step.compare_all,
-        "time_in_turns": step.time_in_turns,
         "measure_saved": elsewhere.measure_saved,
-        "measure_peer": peer_measure.measure_peer,
-        "time_peers": peer_measure.time_peers,
-        "compare_peers": peer_measure.compare_peers,
-        "compile_peer": peer_compiled.compile_peer,
-        "time_compiled_peers": peer_compiled.time_compiled_peers,
-        "compare_compiled_peers": peer_compiled.compare_compiled_peers,
     }
     work: Work = {name: partial(_without_report, each) for name, each in silently.items()}
     return {**work, "costs": fresh.measure_costs, "measure_and_compare": step.measure_and_compare}

@@ -179,7 +179,7 @@ def add_solver(parser: argparse.ArgumentParser, *, limit_s: float) -> None:
         "--engine",
         default="HiGHS",
         help="for --solver milp and lp-rounding: the program that PuLP calls, such as HiGHS or GUROBI "
-        "(default HiGHS); in frontier, max-batch and bench, --engine means where the solves run",
+        "(default HiGHS); in frontier and max-batch, --engine means where the solves run",
     )
     parser.add_argument(
         "--time-limit", type=seconds, default=limit_s, help=f"time limit in seconds (default {limit_s:g})"
@@ -226,20 +226,6 @@ def solve_options(options: argparse.Namespace) -> SolveOptions:
         recompute_gradients=not options.no_gradient_recompute,
         engine=options.engine,
     )
-
-
-def loaded_solvers(options: argparse.Namespace) -> list[str]:
-    """Return the names that --solver gives, each once, or ``auto``.
-
-    Raises:
-        SolverUnavailableError: there is no such solver, or its library is missing.
-    """
-    from checkmate.solvers.registry import find_solver
-
-    names = list(dict.fromkeys(options.solver or ["auto"]))
-    for name in names:
-        find_solver(name).load()
-    return names
 
 
 def add_command(

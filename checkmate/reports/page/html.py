@@ -84,7 +84,6 @@ def sections_page(
 
 def _section(one: Section, place: int) -> str:
     told = [f"from {', '.join(one.sources)}"] if one.sources else []
-    told += [f"run on {one.made_on}"] if one.made_on else []
     parts = [
         f'<section id="s{place}"><h2>{html.escape(one.title)}</h2>',
         _muted(" · ".join(one.facts)),

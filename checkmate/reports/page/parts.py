@@ -52,13 +52,11 @@ class Section:
     """Hold one result.
 
     ``facts``: a short description, under the title. ``cards``: (figure, meaning), the figures that matter
-    most. ``sources``: the files it is from and when they were written. ``made_on``: the machine and the
-    versions, where the file says so.
+    most. ``sources``: the files it is from and when they were written.
     """
 
     title: str
     facts: tuple[str, ...] = ()
     cards: tuple[tuple[str, str], ...] = ()
     blocks: tuple[Block, ...] = field(default=())
-    made_on: str = ""
     sources: tuple[str, ...] = ()

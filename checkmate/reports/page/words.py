@@ -1,15 +1,6 @@
-"""Write a file's figures in words.
-
-There is a dash where there is no figure. Also name the machine of a measurement.
-"""
+"""Write a file's figures in words. There is a dash where there is no figure."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any
-
-from checkmate.bench.common.machine import Machine
 
 NONE = "–"
 
@@ -30,19 +21,7 @@ def count(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Return seconds as the tables of ``bench`` print them."""
+    """Return seconds with three figures or so, or a dash."""
     if value is None:
         return NONE
     return f"{value:.3f}" if value < 1 else f"{value:.2f}" if value < 100 else f"{value:,.0f}"
-
-
-def machine(data: Mapping[str, Any]) -> str:
-    """Return the machine of a measurement. Empty where the file does not name it."""
-    told = data.get("machine")
-    if not isinstance(told, Mapping):
-        return ""
-    known = {field.name: told[field.name] for field in fields(Machine) if field.name in told}
-    try:
-        return str(Machine(**known))
-    except TypeError:  # written by another version: use the fields that are there
-        return ", ".join(str(value) for value in told.values() if isinstance(value, (str, int)))

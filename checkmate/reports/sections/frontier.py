@@ -13,7 +13,7 @@ from checkmate.charts.frontier import curve_svg
 from checkmate.formats.files import Fields
 from checkmate.frontiers.curve import Curve, CurveBaseline, CurveRow, read_curve
 from checkmate.reports.page.parts import Block, Note, Picture, Section, Table
-from checkmate.reports.page.words import NONE, machine, seconds
+from checkmate.reports.page.words import NONE, seconds
 from checkmate.units import format_bytes, format_overhead, format_seconds
 
 CAPTION = (
@@ -34,7 +34,7 @@ def sections(path: Path, data: Any) -> list[Section]:
     Raises:
         FormatError: a field is missing or wrong.
     """
-    return [section(read_curve(path, data), machine(data))]
+    return [section(read_curve(path, data))]
 
 
 def several(path: Path, data: Any) -> list[Section]:
@@ -44,13 +44,10 @@ def several(path: Path, data: Any) -> list[Section]:
         FormatError: a field is missing or wrong.
     """
     curves = Fields(path, data).get("curves", list)
-    return [
-        section(read_curve(path, told, f"curves[{place}]"), machine(data))
-        for place, told in enumerate(curves)
-    ]
+    return [section(read_curve(path, told, f"curves[{place}]")) for place, told in enumerate(curves)]
 
 
-def section(curve: Curve, made_on: str = "") -> Section:
+def section(curve: Curve) -> Section:
     """Return the section of one curve."""
     optimal = sum(row.status == "optimal" for row in curve.rows)
     refuted = sum(row.status == "infeasible" for row in curve.rows)
@@ -80,9 +77,7 @@ def section(curve: Curve, made_on: str = "") -> Section:
             else "budgets proved optimal"
         )
         cards.append((f"{optimal} of {len(curve.rows)}", words))
-    return Section(
-        f"{curve.name}: extra cost against memory", tuple(facts), tuple(cards), tuple(blocks), made_on=made_on
-    )
+    return Section(f"{curve.name}: extra cost against memory", tuple(facts), tuple(cards), tuple(blocks))
 
 
 def budgets(curve: Curve) -> Table:

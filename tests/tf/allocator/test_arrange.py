@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from checkmate.backends.tf.allocator.predict import before_steps, predicted_allocated, predicted_requested
+from checkmate.backends.tf.allocator.predict import before_steps, predicted_allocated
 from checkmate.backends.tf.allocator.requests import requests_of_step
 from checkmate.errors import CancelledError
 from checkmate.ir.schedule import Schedule
@@ -18,6 +18,7 @@ from checkmate.planning import keep_everything_peak, solve
 from checkmate.planning.fitting.arranging import Arranger
 from checkmate.solvers.addresses.arrange import Allocator, arrange
 from tests.tf.allocator.test_replay import folded_zoo, marked
+from tests.tf.requested import predicted_requested
 
 NAMES = ["two_io", *marked(pytest.mark.heavy, "gru"), *marked(pytest.mark.long, "unet_small", "encoder")]
 

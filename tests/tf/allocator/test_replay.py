@@ -13,7 +13,6 @@ import tensorflow as tf
 from keras import layers
 
 from checkmate.backends.tf.allocator.learn import learned_workspace, step_fingerprint, with_workspace
-from checkmate.backends.tf.allocator.predict import predicted_requested
 from checkmate.backends.tf.allocator.replay import allocations
 from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.devices import kernels_here
@@ -30,6 +29,7 @@ from checkmate.ir.graph import Device, Phase
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from tests.tf.orders import by_priority
+from tests.tf.requested import predicted_requested
 
 
 @lru_cache(maxsize=8)

@@ -24,7 +24,6 @@ from checkmate.backends.tf.devices import warms_up
 from checkmate.backends.tf.emit import reload_probe
 from checkmate.backends.tf.measure import step
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
-from checkmate.backends.tf.peers import measure as peer_measure
 from checkmate.backends.tf.profiler import StepTrace
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.training import measure as live_measure
@@ -70,27 +69,6 @@ def test_the_first_run_on_a_gpu_is_not_metered(warm: bool, monkeypatch: pytest.M
 
 def test_only_a_gpu_warms_up() -> None:
     assert warms_up("gpu") and not warms_up("cpu")
-
-
-@pytest.mark.parametrize("warm", [False, True])
-def test_a_peer_is_measured_like_the_step(warm: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    count = 0
-    real = peer_measure.build
-
-    def build(*arguments, **options):
-        built = real(*arguments, **options)
-
-        def function(*batch):
-            nonlocal count
-            count += 1
-            return built.function(*batch)
-
-        return dataclasses.replace(built, function=function)
-
-    monkeypatch.setattr(peer_measure, "build", build)
-    monkeypatch.setattr(peer_measure, "warms_up", lambda kind: warm)
-    found = peer_measure.measure_peer({"request": request().to_json(), "method": "plain", "runs": 1})
-    assert found["peak_bytes"] > 0 and count == 2 + warm
 
 
 class Step(tf.Module):

@@ -25,7 +25,7 @@ from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.measure.step import compiled_step, run_step
-from checkmate.backends.tf.allocator.predict import predicted_requested
+from tests.tf.requested import predicted_requested
 from checkmate.backends.tf.profiler import trace_run
 from tests.tf.schedules import recompute_forward
 spec, batch = sys.argv[1], int(sys.argv[2])

@@ -14,7 +14,6 @@ from checkmate.backends.tf.training.measure import StepMeasurement
 from checkmate.backends.tf.training.plans.limit import Limit
 from checkmate.backends.tf.training.plans.search import PlanSearch
 from checkmate.backends.tf.training.plans.trials import TriedStep
-from checkmate.graphs.generate import random_layered
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -23,6 +22,7 @@ from checkmate.planning import known_minimum, solve
 from checkmate.progress import silent
 from checkmate.solvers.problem import SolveOptions
 from checkmate.training import _plan_request
+from tests.generated_graphs import random_layered
 from tests.graphs_strategies import training_chain
 
 CHAIN = training_chain(16)

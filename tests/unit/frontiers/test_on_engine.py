@@ -16,7 +16,6 @@ from checkmate.frontiers.on_engine import trade_offs_on
 from checkmate.frontiers.summary import TradeOff
 from checkmate.frontiers.table import facts, text
 from checkmate.frontiers.tasks import Order
-from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.problem import SolveOptions
@@ -24,6 +23,7 @@ from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.sweeps.engine import Engine, Pool, open_pool
 from checkmate.sweeps.journal import open_journal, read_journal
 from checkmate.units import Budget
+from tests.generated_graphs import training_dag
 from tests.graphs_strategies import tiny_graphs
 from tests.oracles import optimum
 

@@ -26,7 +26,6 @@ from checkmate.errors import CheckmateError, SolverUnavailableError, UsageError
 from checkmate.frontiers.summary import TradeOff
 from checkmate.frontiers.sweep import trade_off
 from checkmate.frontiers.table import COLUMNS, csv_text, facts, text
-from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, SolveStatus
 from checkmate.memory.check import check
 from checkmate.progress import Progress, never
@@ -34,6 +33,7 @@ from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.registry import BASELINES
 from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.units import Budget
+from tests.generated_graphs import training_dag
 from tests.graphs_strategies import tiny_graphs, training_chain
 from tests.oracles import optimum
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checkmate import planning
-from checkmate.graphs.generate import random_layered
+from tests.generated_graphs import random_layered
 
 
 def edges(ops: int, seed: int) -> int:

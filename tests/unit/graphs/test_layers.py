@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 
 from checkmate import planning
-from checkmate.bench.solvers.published import GRAPHS
 from checkmate.errors import GraphError, UsageError
 from checkmate.formats import read_any_graph
 from checkmate.graphs.layers import LayerBuilder
@@ -139,9 +138,8 @@ def test_the_published_graphs_are_built_exactly(name: str) -> None:
 
 
 def test_fcn8_costs_what_the_published_one_does() -> None:
-    published = next(graph for graph in GRAPHS if graph.key == "CM1")
     graph = find_network("fcn8").graph(32)
-    assert (graph.n, graph.base_cost) == (published.ops, published.base_cost)
+    assert (graph.n, graph.base_cost) == (73, 10275337746048.0)  # of CM1, published with MOCCASIN
     assert sum(len(op.inputs) for op in graph.ops) == 149
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from checkmate.catalog.bundled import find_graph
 from checkmate.formats import read_graph
-from checkmate.graphs.generate import training_chain, training_dag
+from checkmate.graphs.generate import training_chain
 from checkmate.ir.schedule import Schedule
 from checkmate.largest.reach import GrowingMemory
 from checkmate.largest.scaling import BatchScaling
@@ -16,6 +16,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.sequence.greedy_solver import GreedySolver
+from tests.generated_graphs import training_dag
 
 BATCH = 4
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkmate.errors import ContentError
-from checkmate.graphs.generate import training_dag
 from checkmate.ir.graph import Device, Graph, GraphBuilder
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.placement import FIXED, WORKSPACE, Placement, place, written_over
 from checkmate.memory.simulate import simulate
+from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, random_steps
 
 KIB = 1 << 10

@@ -64,7 +64,7 @@ def chart(words: str) -> str:
 
 def section(words: str) -> Section:
     blocks = (Table.of(words, ("a", "b"), [(words, "1.5")]), Picture(chart(words), words), Note((words,)))
-    return Section(words, (words, "fact"), ((words, words),), blocks, made_on=words, sources=(words,))
+    return Section(words, (words, "fact"), ((words, words),), blocks, sources=(words,))
 
 
 def test_the_page_is_whole_fetches_nothing_and_has_no_script() -> None:

@@ -8,13 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from checkmate import planning
-from checkmate.bench.common.machine import this_machine
-from checkmate.bench.fidelity import rows as fidelity
-from checkmate.bench.paper import questions
-from checkmate.bench.paper import table as paper_table
-from checkmate.bench.peers import rows as peers
-from checkmate.bench.solvers import table
-from checkmate.bench.solvers import trials as solvers
 from checkmate.cli.commands.largest import max_batch_text
 from checkmate.formats import write_graph, write_report, write_schedule
 from checkmate.formats.exploration import SavedExploration, write_exploration
@@ -23,18 +16,15 @@ from checkmate.frontiers.summary import TradeOff
 from checkmate.frontiers.sweep import trade_off
 from checkmate.frontiers.table import facts
 from checkmate.frontiers.tasks import plain
-from checkmate.graphs.paper import find_network
 from checkmate.ir import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.largest.batch import max_batch
 from checkmate.largest.measured import MeasuredSize
 from checkmate.largest.scaling import BatchScaling
-from checkmate.request import Target
 from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.journal import open_journal
 from checkmate.units import Budget
 from tests.graphs_strategies import training_chain
-from tests.unit.bench import test_fidelity, test_peers
 
 
 @dataclass(frozen=True)
@@ -66,40 +56,6 @@ def write_curve(path: Path, name: str = "chain") -> TradeOff:
 def write_curves(path: Path) -> None:
     curves = [json.loads(json.dumps(facts(curve(name)))) for name in ("first", "second")]
     write_json(path, {"format": "checkmate-frontiers", "version": 1, "curves": curves})
-
-
-def write_paper(path: Path) -> questions.PaperRows:
-    plan = questions.PaperPlan(
-        (find_network("vgg16"),), fractions=(0.5,), options=SolveOptions(time_limit_s=0.5)
-    )
-    found = questions.run(plan)
-    write_json(path, paper_table.facts(found.rows, plan, this_machine()))
-    return found
-
-
-def write_bench(path: Path) -> list[solvers.Trial]:
-    cases = solvers.make_cases([graph()], [solvers.Wanted("75%", Budget(share=0.75))])
-    trials = solvers.run(cases, ["greedy", "chen-sqrt"], BRIEF)
-    write_json(path, table.facts(trials, BRIEF, this_machine()))
-    return trials
-
-
-def write_fidelity(path: Path) -> list[dict[str, Any]]:
-    told = [test_fidelity.row("gpt"), test_fidelity.row("gpt", 0.75, status="over"), test_fidelity.FAILED]
-    write_json(path, fidelity.facts(told, this_machine(), BRIEF))
-    return told
-
-
-def write_peers(path: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = test_peers.ROWS
-    write_json(path, peers.facts(rows, this_machine(), BRIEF))
-    return rows
-
-
-def write_compiled_peers(path: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = test_peers.ROWS
-    write_json(path, peers.facts(rows, this_machine(), BRIEF, Target.XLA))
-    return rows
 
 
 def write_batch(path: Path) -> dict[str, Any]:
@@ -215,11 +171,6 @@ def write_explored(path: Path) -> None:
 WRITERS: dict[str, Any] = {
     "curve.json": write_curve,
     "curves.json": write_curves,
-    "paper.json": write_paper,
-    "bench.json": write_bench,
-    "fidelity.json": write_fidelity,
-    "peers.json": write_peers,
-    "compiled-peers.json": write_compiled_peers,
     "batch.json": write_batch,
     "batches.json": write_batches,
     "jax_export.json": write_jax_export,

@@ -8,7 +8,6 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkmate.graphs.generate import random_layered, training_dag
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.bfc import Bfc, Request
@@ -16,6 +15,7 @@ from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.memory.step_requests import InitialAllocations, StepRequests
 from checkmate.solvers.addresses.arrange import Allocator, arrange
+from tests.generated_graphs import random_layered, training_dag
 from tests.graph_requests import requests_of_graph
 from tests.graphs_strategies import random_graph, random_steps
 

@@ -9,7 +9,6 @@ from random import Random
 import pytest
 
 from checkmate import planning
-from checkmate.graphs.generate import training_dag
 from checkmate.ir import GraphBuilder, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.bounds import working_set_bound
@@ -18,6 +17,7 @@ from checkmate.solvers.pathcut.in_thread import background_prover
 from checkmate.solvers.portfolio.auto import AutoSolver, solve_with
 from checkmate.solvers.portfolio.core_sharing import SecondCore
 from checkmate.solvers.problem import Problem, SolveOptions
+from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 from tests.unit.solvers.test_local_search import Recorder, peak_of, plain_graph

@@ -14,7 +14,7 @@ import pytest
 
 from checkmate import planning
 from checkmate.formats import read_any_graph
-from checkmate.graphs.generate import random_dag, random_layered, training_chain, training_dag
+from checkmate.graphs.generate import training_chain
 from checkmate.ir import Graph, GraphBuilder, Phase
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -28,6 +28,7 @@ from checkmate.solvers.chain.segments import find_chain
 from checkmate.solvers.chain.solver import price_lists
 from checkmate.solvers.chain.table import CostTable
 from checkmate.solvers.problem import SolveOptions
+from tests.generated_graphs import random_dag, random_layered, training_dag
 from tests.graphs_strategies import SHARED, random_graph
 from tests.oracles import optimum
 

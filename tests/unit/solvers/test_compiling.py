@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from checkmate.formats import read_graph, write_graph
-from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph
 from checkmate.progress import never
 from checkmate.solvers.chain.solver import tiny_table
@@ -31,6 +30,7 @@ from checkmate.solvers.sequence import edit
 from checkmate.solvers.sequence.local_search import LocalSearchSolver, warm_up
 from checkmate.solvers.sequence.model import build_model
 from checkmate.solvers.sequence.state import new_state
+from tests.generated_graphs import training_dag
 from tests.graphs_strategies import training_chain
 from tests.unit.solvers.test_local_search import peak_of
 

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from checkmate import planning
-from checkmate.graphs.generate import random_dag, training_chain, training_dag
+from checkmate.graphs.generate import training_chain
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.memory.check import check
@@ -27,6 +27,7 @@ from checkmate.solvers.cpsat.solver import IntervalSolver, interval_assumptions
 from checkmate.solvers.cpsat.task import IntervalTask, event_of, interval_task, op_at
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import Problem, SolveOptions
+from tests.generated_graphs import random_dag, training_dag
 from tests.graphs_strategies import random_graph
 from tests.oracles import Order, optimum
 

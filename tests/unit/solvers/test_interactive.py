@@ -18,7 +18,6 @@ import pytest
 
 from checkmate.catalog.bundled import find_graph
 from checkmate.formats import read_graph
-from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, GraphBuilder, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.known_frontier import FrontierPoint
@@ -29,6 +28,7 @@ from checkmate.solvers.portfolio import interactive as live
 from checkmate.solvers.portfolio.interactive import LiveSolver
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.sequence.local_search import warm_up
+from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 from tests.unit.solvers.test_local_search import peak_of

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkmate.errors import ScheduleError
-from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, GraphBuilder, Schedule, SolveResult, SolveStatus
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.known_frontier import Frontier
+from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, random_steps, training_chain
 
 seeds = st.integers(0, 2**32)

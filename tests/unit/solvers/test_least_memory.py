@@ -15,7 +15,6 @@ import pytest
 
 from checkmate import planning
 from checkmate.errors import UsageError
-from checkmate.graphs.generate import random_layered, training_dag
 from checkmate.ir import Graph, Schedule, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.constraints import Constraints
@@ -23,6 +22,7 @@ from checkmate.solvers.known_frontier import Frontier
 from checkmate.solvers.listeners import SilentMemoryListener
 from checkmate.solvers.portfolio.least_memory import LeastMemory, least_memory
 from checkmate.solvers.problem import SolveOptions
+from tests.generated_graphs import random_layered, training_dag
 from tests.graphs_strategies import random_constraints, random_graph, tiny_graphs, training_chain
 from tests.oracles import least_budget
 

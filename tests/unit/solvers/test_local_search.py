@@ -14,7 +14,6 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, GraphBuilder, Schedule, SolveStatus
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
@@ -24,6 +23,7 @@ from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.sequence.local_search import LocalSearchSolver, SequenceSearch, warm_up
 from checkmate.solvers.sequence.model import build_model
+from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 

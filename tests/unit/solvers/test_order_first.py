@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from checkmate.graphs.generate import random_layered, training_chain
+from checkmate.graphs.generate import training_chain
 from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
@@ -12,6 +12,7 @@ from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never
 from checkmate.solvers.sequence.order_first import order_first
+from tests.generated_graphs import random_layered
 from tests.unit.solvers.test_local_search import peak_of
 
 MOVES = 100_000

@@ -13,7 +13,6 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkmate.graphs.generate import random_layered
 from checkmate.ir import Graph, GraphBuilder, Schedule, SolveStatus
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never
@@ -24,6 +23,7 @@ from checkmate.solvers.pathcut.prover import PathCutSolver, Prover
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.sequence.local_search import SequenceSearch
 from checkmate.solvers.sequence.model import build_model
+from tests.generated_graphs import random_layered
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 from tests.unit.solvers.test_local_search import peak_of, plain_graph

@@ -19,7 +19,6 @@ import psutil
 import pytest
 
 from checkmate.errors import SolverCrashedError, WorkerDiedError
-from checkmate.graphs.generate import random_dag, training_dag
 from checkmate.ir import Graph
 from checkmate.progress import never
 from checkmate.solvers.bounds import working_set_bound
@@ -27,6 +26,7 @@ from checkmate.solvers.pathcut import in_thread
 from checkmate.solvers.pathcut.in_process import BackgroundProver, ProverProcess, ProverState
 from checkmate.solvers.pathcut.in_thread import SMALL, ProverThread, background_prover
 from checkmate.solvers.pathcut.prover import Prover
+from tests.generated_graphs import random_dag, training_dag
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 from tests.unit.solvers.test_local_search import peak_of

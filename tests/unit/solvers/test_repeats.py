@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 from checkmate import planning
-from checkmate.graphs.blocks import training_blocks
-from checkmate.graphs.generate import random_layered, training_dag
 from checkmate.ir import Graph, Schedule
 from checkmate.ir.graph import Phase
 from checkmate.memory.check import check
@@ -25,6 +23,8 @@ from checkmate.solvers.repeats.shrink import shrink
 from checkmate.solvers.repeats.start import blocks_of, repeated_schedules
 from checkmate.solvers.repeats.stretch import dropped_ops, spread, steps_without
 from checkmate.solvers.shared.closures import LazyClosure, closures
+from tests.generated_blocks import training_blocks
+from tests.generated_graphs import random_layered, training_dag
 
 pytestmark = pytest.mark.heavy  # large graphs
 

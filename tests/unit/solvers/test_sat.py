@@ -16,7 +16,6 @@ import numpy as np
 import psutil
 import pytest
 
-from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never
@@ -26,6 +25,7 @@ from checkmate.solvers.pathcut.program import CutOutcome, solve_program
 from checkmate.solvers.pathcut.prover import Prover
 from checkmate.solvers.pathcut.sat import SatProcess
 from checkmate.solvers.pathcut.sat_task import parts_of, read_answer
+from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 from tests.unit.solvers.test_local_search import peak_of, plain_graph

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from checkmate.errors import SolverCrashedError
-from checkmate.graphs.generate import random_layered
 from checkmate.ir.graph import Graph
 from checkmate.memory.check import check
 from checkmate.progress import Cancelled
@@ -19,6 +18,7 @@ from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.sequence.local_search import SequenceSearch
 from checkmate.solvers.sequence.model import build_model
 from checkmate.solvers.sequence.replay import CostedSteps
+from tests.generated_graphs import random_layered
 from tests.unit.solvers.test_local_search import Recorder, peak_of
 
 STALL_S = 20.0

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from checkmate import planning
-from checkmate.graphs.generate import random_dag, training_chain, training_dag
+from checkmate.graphs.generate import training_chain
 from checkmate.ir.graph import Graph, GraphBuilder
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -25,6 +25,7 @@ from checkmate.solvers.milp.paper_model import assumptions_of
 from checkmate.solvers.milp.tight_model import model_size, tight_model
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.shared.retention import retained_into_stages, steps_from_stages, without_useless
+from tests.generated_graphs import random_dag, training_dag
 from tests.graphs_strategies import random_graph, random_steps
 from tests.oracles import Order, optimum
 

@@ -12,7 +12,6 @@ import pytest
 
 from checkmate.formats import read_graph
 from checkmate.frontiers.listeners import NullFrontierListener
-from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, SolveStatus
 from checkmate.memory.check import check
 from checkmate.progress import never
@@ -28,6 +27,7 @@ from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.sequence import greedy_solver, local_search
 from checkmate.solvers.sequence.greedy_solver import GreedySolver
 from checkmate.solvers.sequence.local_search import LocalSearchSolver, warm_up
+from tests.generated_graphs import training_dag
 from tests.graphs_strategies import training_chain
 from tests.unit.solvers.test_local_search import peak_of
 from tests.unit.solvers.test_prover_process import until

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from checkmate.frontiers.tasks import solve_sent, solve_task
-from checkmate.graphs.generate import training_dag
 from checkmate.planning import keep_everything_peak
 from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.run import Data, Task
+from tests.generated_graphs import training_dag
 
 NAME = "tests.unit.sweeps.counting"
 

@@ -24,21 +24,6 @@ _SHAPE_BYTES = 4  # a region is asked for by a tensor that names its size
 _RUNS = 4  # as many as are measured: the first step finds other free chunks than later ones
 
 
-def predicted_requested(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> int:
-    """Predict the most bytes that the step has requested at once.
-
-    Bytes held before the step do not count. ``graph``: ``folded.graph``, or the same with what was learned on
-    the device.
-    """
-    total = peak = 0
-    buffers, moments = _requests_in_order(folded, graph, steps)
-    for _, released, number in moments:
-        size = buffers[number].bytes
-        total += -size if released else size
-        peak = max(peak, total)
-    return peak
-
-
 def predicted_allocated(
     folded: FoldedStep,
     graph: Graph,

@@ -49,7 +49,6 @@ from checkmate.progress import Progress, Report, never, silent
 from checkmate.request import ModelRequest, Target
 
 _T = TypeVar("_T")
-_LEAST_ROUNDS = 3
 # Copies of the variables or their gradients that a comparison holds: of three runs, and the first state.
 _OUTCOMES_HELD = 7
 
@@ -429,42 +428,3 @@ def run_step(function: Any, batch: Sequence[tf.Tensor]) -> Any:
                 "--device cpu with TF_ENABLE_ONEDNN_OPTS=0 avoids the fusion that causes it",
             ) from error
         raise CheckmateError(f"the step failed to run: {first}", hint="use a smaller batch") from error
-
-
-def time_in_turns(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Time several steps of one model, in turns.
-
-    A busy moment of the machine then meets all alike. ``task``: ``request``, ``schedules`` (lists of steps,
-    None for the plain step), ``rounds``, ``limit_s`` (after that many seconds no further round is started,
-    from the third). Returns ``seconds``: per schedule a list, one for each round.
-    """
-    folded = prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
-    functions = [compiled_step(folded, steps) for steps in task["schedules"]]
-    batch = flat_batch(folded.traced.loaded)
-    return {"seconds": in_turns(functions, batch, rounds=int(task["rounds"]), limit_s=float(task["limit_s"]))}
-
-
-def in_turns(
-    functions: Sequence[Any],
-    batch: Sequence[tf.Tensor],
-    *,
-    rounds: int,
-    limit_s: float,
-    clock: Callable[[], float] = time.perf_counter,
-) -> list[list[float]]:
-    """Return the seconds of each compiled step per round, by ``clock``.
-
-    Each is warmed up twice; see ``time_in_turns``.
-    """
-    for function in [*functions, *functions]:
-        run_step(function, batch)[0].numpy()
-    found: list[list[float]] = [[] for _ in functions]
-    started = time.perf_counter()
-    for number in range(rounds):
-        if number >= _LEAST_ROUNDS and time.perf_counter() - started > limit_s:
-            break
-        for function, seconds in zip(functions, found, strict=True):
-            begun = clock()
-            run_step(function, batch)[0].numpy()
-            seconds.append(clock() - begun)
-    return found

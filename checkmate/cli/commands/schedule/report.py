@@ -20,10 +20,9 @@ def add_report(commands: Any, common: Any) -> None:
         help="make one page of curves and tables from result files",
         description="Make one HTML page with the curves and tables of result files. The page needs no other "
         "file; it has a light and a dark theme, and can be printed. Result files are those of frontier -o "
-        "curve.json, max-batch --json, and bench paper, published, solvers, fidelity or peers with -o; also "
-        "the folder of a run or an export, a schedule beside its graph, an exploration, and a sweep's "
-        "journal. Name a folder to take all results in it.",
-        epilog="Example: checkmate report paper.json curve.json out -o report.html",
+        "curve.json and max-batch --json, the folder of a run or an export, a schedule beside its graph, an "
+        "exploration, and a sweep's journal. Name a folder to take all results in it.",
+        epilog="Example: checkmate report batch.json curve.json out -o report.html",
     )
     add = parser.add_argument
     add(

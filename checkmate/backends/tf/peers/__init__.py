@@ -1,1 +1,0 @@
-"""Build and measure other ways of Keras and TensorFlow to save memory."""

@@ -1,1 +1,0 @@
-"""Share the parts of all measurements: machine, rows, progress."""

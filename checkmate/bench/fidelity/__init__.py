@@ -1,1 +1,0 @@
-"""Compare predicted with measured memory and time."""

@@ -1,1 +1,0 @@
-"""Repeat the Checkmate paper's evaluation."""

@@ -1,1 +1,0 @@
-"""Compare other ways to train in less memory with ours."""

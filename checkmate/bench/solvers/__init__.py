@@ -1,1 +1,0 @@
-"""Measure the cost, gap and seconds of solves."""

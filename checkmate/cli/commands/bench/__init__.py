@@ -1,1 +1,0 @@
-"""The benchmarks: solvers, the paper's table, other ways to save memory."""
