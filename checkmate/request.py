@@ -66,14 +66,12 @@ class ModelRequest:
 
     @property
     def shown(self) -> str:
-        """Return what progress and reports call the model."""
         return self.name or self.model
 
     def at_batch(self, size: int) -> ModelRequest:
         return replace(self, batch_size=size, batch_chosen=True)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON-able data."""
         return asdict(self)
 
     @classmethod

@@ -32,7 +32,6 @@ class _Tape:
         self.made: list[tuple[str, tuple[int, ...], int]] = []  # name, values read, value written
 
     def op(self, name: str, reads: Sequence[int], size: int, cost: float) -> int:
-        """Add a forward op and return its value."""
         value = self.builder.value(name, size)
         group = name.partition("/")[0]
         self.builder.op(name, reads, [value], cost=cost, type=name.rpartition("/")[2], group=group)
@@ -40,7 +39,6 @@ class _Tape:
         return value
 
     def with_backward(self, last: int) -> Graph:
-        """Return the graph, with the loss of ``last`` and the backward pass."""
         builder = self.builder
         loss = builder.value("loss", _SMALL)
         builder.op("loss", [last], [loss], cost=5, phase=Phase.LOSS)
@@ -79,7 +77,6 @@ def _normed(tape: _Tape, name: str, stream: int) -> int:
 
 
 def _attention(tape: _Tape, block: str, stream: int) -> int:
-    """Add the attention part: scores are twice an activation."""
     name = f"{block}/attention"
     read = _normed(tape, name, stream)
     heads: list[int] = []
@@ -97,7 +94,6 @@ def _attention(tape: _Tape, block: str, stream: int) -> int:
 
 
 def _feed_forward(tape: _Tape, block: str, stream: int) -> int:
-    """Add the feed-forward part. Inside it is four times as wide, with an activation of three ops."""
     name = f"{block}/feed"
     wide = tape.op(f"{name}/up", [_normed(tape, name, stream)], 4 * _UNIT, 60)
     wide = tape.op(f"{name}/up_bias", [wide], 4 * _UNIT, 3)

@@ -145,7 +145,6 @@ def _functions_hint(file_name: str) -> str:
 
 
 def _needs_nothing(function: ast.FunctionDef) -> bool:
-    """Return whether it can be called without arguments but a batch size."""
     wanted = function.args
     positional = [argument.arg for argument in (*wanted.posonlyargs, *wanted.args)]
     needed = positional[: len(positional) - len(wanted.defaults)]

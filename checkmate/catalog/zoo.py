@@ -29,7 +29,6 @@ class ZooModel:
 
     @property
     def spec(self) -> str:
-        """Return the text that names this model in a request."""
         return PREFIX + self.name
 
 

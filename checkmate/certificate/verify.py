@@ -76,7 +76,6 @@ class CutRows:
             self.sharing.setdefault(self.owner(value), []).append(value)
 
     def owner(self, value: int) -> int:
-        """Return the value whose buffer ``value`` is in."""
         path = [value]
         while (above := self.values[path[-1]].get("alias_of")) is not None:
             if above in path:
@@ -95,7 +94,6 @@ class CutRows:
         return (0, 0) if kind == "a" and self.first[self.producer[i]] > k else (0, 1)
 
     def buffer(self, owner: int, k: int) -> Var:
-        """Return the unknown that says whether a buffer is in memory at j_k."""
         return ("b", owner, k) if len(self.sharing[owner]) > 1 else ("a", self.sharing[owner][0], k)
 
     def row(self, kind: str, *at: int) -> Row:

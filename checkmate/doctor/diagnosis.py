@@ -35,7 +35,6 @@ class Line:
 
     @property
     def blocks(self) -> bool:
-        """Return whether the main job cannot run because of this."""
         return self.needed and self.state is PartState.MISSING
 
     def to_json(self) -> dict[str, Any]:
@@ -78,7 +77,6 @@ class Diagnosis:
 
     @property
     def verdict(self) -> str:
-        """Return the conclusion in one sentence."""
         job = "profile, solve, measure and export"
         blocking = [line.title for line in self.lines if line.blocks]
         if blocking:
@@ -97,7 +95,6 @@ class Diagnosis:
         return "\n".join([*found, "", self.verdict]) + "\n"
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``checkmate doctor --json`` prints."""
         return {
             "format": FORMAT,
             "version": VERSION,

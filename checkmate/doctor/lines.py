@@ -160,7 +160,6 @@ def window_line(probe: Probe, environment: Mapping[str, str]) -> Line:
 
 
 def _install(libraries: Sequence[str]) -> str:
-    """Return the command that installs the system libraries with these file names."""
     packages = []
     for name in libraries:
         xcb = _XCB.fullmatch(name)

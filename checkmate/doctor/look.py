@@ -120,7 +120,6 @@ def _wait(parts: Mapping[str, Sequence[Future[Any]]], report: Report, cancelled:
 
 
 def _joined(one: Probe, other: Probe) -> Probe:
-    """Return two children's results as one's. Where only the second crashed, its stage has an error."""
     errors = {**one.errors, **other.errors}
     if other.crashed:
         errors[other.stage] = other.why()

@@ -65,7 +65,6 @@ class Proof:
 
     @property
     def verdict(self) -> str:
-        """Return the outcome in a word or a sentence."""
         if self.report is None:
             return self.error
         return "fits" if self.ok else "; ".join(self.report["problems"])
@@ -143,7 +142,6 @@ def _proved(network: ProofNetwork, limit_s: float, where: str, report: Report, c
 
 
 def _last(progress: Path) -> str:
-    """Return the last activity that the child reported."""
     try:
         return str(json.loads(progress.read_text(encoding="utf-8"))["message"])
     except (OSError, ValueError, KeyError):

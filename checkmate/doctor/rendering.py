@@ -40,7 +40,6 @@ def lines_on_screen(diagnosis: Diagnosis, stream: TextIO) -> str:
 
 
 def _sentence(line: Line) -> Text:
-    """Return the sentence, with the remedy below it."""
     text = Text(line.text)
     if line.mend:
         text.append(f"\n→ {line.mend}" if _can_draw("→") else f"\n{line.mend}", style="cyan")
@@ -91,7 +90,6 @@ _COLUMNS = (
 
 
 def _row(proof: Proof) -> tuple[str, ...]:
-    """Return the cells of ``_COLUMNS`` for one network."""
     name = f"{proof.kind} ({proof.model}, batch {proof.batch_size})"
     took = format_seconds(proof.seconds)
     report = proof.report
@@ -118,7 +116,6 @@ def _seconds(seconds: float | None) -> str:
 
 
 def _gradients(found: Mapping[str, Any]) -> str:
-    """Return how the gradients compare with the plain step's, in a word."""
     if found.get("bitwise"):
         return "bitwise"
     error = found.get("max_relative_error")
@@ -176,7 +173,6 @@ def _proved(proofs: Sequence[Proof]) -> list[str]:
 
 
 def _logs(diagnosis: Diagnosis) -> list[str]:
-    """Return the logs of the child processes. Often only the log tells what is wrong."""
     lines: list[str] = []
     for name, title in (("tensorflow", "TensorFlow's log"), ("window", "Qt's log")):
         log = str(diagnosis.facts.get(name, {}).get("log", "")).strip()

@@ -58,7 +58,6 @@ class Animation:
         return len(self._frames)
 
     def add(self, frame: bytes) -> None:
-        """Add the next frame, in the form of the samples."""
         from PIL import Image
 
         picture = Image.frombytes("RGB", self._size, frame)

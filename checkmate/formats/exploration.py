@@ -212,7 +212,6 @@ def _own_to_json(own: SavedOwn) -> dict[str, Any]:
 
 
 def _own(path: Path, schedules: list[Any]) -> dict[int, SavedOwn]:
-    """Return what the user's own list says of the schedules, by their places."""
     found = {}
     for index, entry in enumerate(schedules):
         where = f"schedules[{index}]"
@@ -233,7 +232,6 @@ def _own(path: Path, schedules: list[Any]) -> dict[int, SavedOwn]:
 
 
 def _under(path: Path, schedules: list[Any]) -> dict[int, tuple[Mapping[str, Any], ...]]:
-    """Return the constraints of whose frontier schedules are, by their places."""
     found: dict[int, tuple[Mapping[str, Any], ...]] = {}
     for index, entry in enumerate(schedules):
         fields = Fields(path, entry, f"schedules[{index}]")

@@ -87,7 +87,6 @@ def _unpacked(path: Path, data: bytes) -> bytes:
 
 
 def _require_whole_characters(path: Path, text: str, found: Any) -> None:
-    """Raise where a text holds half of a character. No file can be written with it."""
     if "\\ud" not in text and "\\uD" not in text:
         return
     try:
@@ -248,7 +247,6 @@ class Fields:
         return float(value)
 
     def ids(self, field: str, default: Any = ...) -> Any:
-        """Return a list of ids: whole numbers."""
         value = self.get(field, list, default)
         if value is default:
             return value
@@ -283,6 +281,5 @@ def _wanted(kind: type | tuple[type, ...]) -> str:
 
 
 def _short(value: Any) -> str:
-    """Return the value as the file has it, cut to 40 characters."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 40 else text[:37] + "…"

@@ -87,5 +87,4 @@ def _key(node: Fields, field: str) -> Any:
 
 
 def _plain(name: Any) -> Any:
-    """Return a node's name in one form. Names appear as numbers in one place and as texts in another."""
     return int(name) if isinstance(name, str) and _NUMBER.fullmatch(name) else name

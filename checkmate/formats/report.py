@@ -24,7 +24,6 @@ def _finite(value: Any) -> Any:
 
 
 def _content(report: VerificationReport) -> dict[str, Any]:
-    """Return the file's content as it was measured."""
     return {
         "format": "checkmate-report",
         "version": 1,

@@ -88,7 +88,6 @@ def build_paper_graph(name: str, batch_size: int | None = None) -> Graph:
 
 
 def _number(text: str) -> int:
-    """Return the batch size written in ``text``."""
     if not text.isdecimal() or int(text) < 1:
         raise UsageError(f"{text!r} is not a batch size", hint="write it like paper.unet@32")
     return int(text)

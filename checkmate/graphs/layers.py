@@ -32,7 +32,6 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """Return the number of elements per example."""
         return math.prod(self.shape)
 
     @property
@@ -56,7 +55,6 @@ class Layer:
 
     @property
     def size(self) -> int:
-        """Return the number of elements of the output per example."""
         return math.prod(self.shape)
 
 
@@ -70,12 +68,10 @@ class Network:
 
     @property
     def parameters(self) -> int:
-        """Return the number of weights. The statistics of normalization are included."""
         return sum(layer.parameters for layer in self.layers)
 
     @property
     def flops(self) -> int:
-        """Return the number of operations of one forward pass of one example."""
         return sum(layer.flops for layer in self.layers)
 
 
@@ -107,7 +103,6 @@ class LayerBuilder:
         bias: bool = True,
         name: str = "",
     ) -> Tensor:
-        """Add a convolution."""
         shape = (*_strided(x, kernel, stride, padding), filters)
         weights = kernel * kernel * x.channels
         return self._add(name, "Conv2D", [x], shape, math.prod(shape) * weights, filters * (weights + bias))
@@ -140,7 +135,6 @@ class LayerBuilder:
         return self._add(name, "Conv2DTranspose", [x], shape, channels * math.prod(shape), parameters)
 
     def dense(self, x: Tensor, units: int, *, name: str = "") -> Tensor:
-        """Add a matrix product with bias."""
         return self._add(name, "Dense", [x], (units,), x.channels * units, units * (x.channels + 1))
 
     def batch_norm(self, x: Tensor, *, name: str = "") -> Tensor:
@@ -148,7 +142,6 @@ class LayerBuilder:
         return self._add(name, "BatchNormalization", [x], x.shape, 4 * x.size, 4 * x.channels)
 
     def activation(self, x: Tensor, *, name: str = "") -> Tensor:
-        """Add a function of each element."""
         return self._add(name, "Activation", [x], x.shape, x.size)
 
     def dropout(self, x: Tensor, *, name: str = "") -> Tensor:
@@ -163,7 +156,6 @@ class LayerBuilder:
         )
 
     def global_pool(self, x: Tensor, *, name: str = "") -> Tensor:
-        """Add the mean over height and width."""
         return self._add(name, "GlobalAveragePooling2D", [x], (x.channels,), 0)
 
     def pad(self, x: Tensor, top: int, left: int, bottom: int, right: int, *, name: str = "") -> Tensor:
@@ -174,11 +166,9 @@ class LayerBuilder:
         )
 
     def crop(self, x: Tensor, height: int, width: int, *, name: str = "") -> Tensor:
-        """Remove ``height`` rows and ``width`` columns."""
         return self._add(name, "Cropping2D", [x], (x.shape[0] - height, x.shape[1] - width, x.channels), 0)
 
     def upsample(self, x: Tensor, factor: int = 2, *, name: str = "") -> Tensor:
-        """Repeat each pixel ``factor`` by ``factor`` times."""
         height, width, channels = x.shape
         shape = (height * factor, width * factor, channels)
         return self._add(name, "UpSampling2D", [x], shape, math.prod(shape))
@@ -190,13 +180,11 @@ class LayerBuilder:
         return self._add(name, "Reshape", [x], shape, 0)
 
     def add(self, xs: Sequence[Tensor], *, name: str = "") -> Tensor:
-        """Add the sum of tensors of one shape."""
         if len({x.shape for x in xs}) != 1:
             raise GraphError(f"{self._name}: shapes {[x.shape for x in xs]} cannot be added")
         return self._add(name, "Add", xs, xs[0].shape, len(xs) * xs[0].size)
 
     def concat(self, xs: Sequence[Tensor], *, name: str = "") -> Tensor:
-        """Concatenate tensors along the channels."""
         if len({x.shape[:-1] for x in xs}) != 1:
             raise GraphError(f"{self._name}: shapes {[x.shape for x in xs]} cannot be concatenated")
         return self._add(name, "Concatenate", xs, (*xs[0].shape[:-1], sum(x.channels for x in xs)), 0)
@@ -214,7 +202,6 @@ class LayerBuilder:
 
 
 def _strided(x: Tensor, kernel: int, stride: int, padding: str) -> tuple[int, int]:
-    """Return height and width after a kernel with a stride."""
     height, width, _ = x.shape
     if padding == "same":
         return -(-height // stride), -(-width // stride)

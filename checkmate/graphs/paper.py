@@ -62,8 +62,6 @@ class PaperNetwork:
 
 
 def _vgg(blocks: tuple[int, ...]) -> Callable[[str, Shape], Network]:
-    """Return a builder of VGG with ``blocks`` convolutions per block."""
-
     def make(name: str, size: Shape) -> Network:
         net = LayerBuilder(name, size)
         x = vgg_features(net, blocks)[-1]
@@ -110,7 +108,6 @@ def _image(x: Tensor) -> Tensor:
 def _bottleneck(
     net: LayerBuilder, x: Tensor, filters: int, stride: int, name: str, *, project: bool
 ) -> Tensor:
-    """Add three convolutions and a sum with their input. The input is projected where its shape changes."""
     before = x
     x = _normalized(net, net.conv(before, filters, 1, stride=stride, name=f"{name}_1_conv"), f"{name}_1")
     x = _normalized(net, net.conv(x, filters, 3, name=f"{name}_2_conv"), f"{name}_2")

@@ -46,13 +46,11 @@ def plain_features(net: LayerBuilder, blocks: int = 5) -> list[Tensor]:
 
 
 def _padded_conv(net: LayerBuilder, x: Tensor, filters: int, name: str) -> Tensor:
-    """Add padding, convolution and normalization: three layers."""
     x = net.conv(net.pad(x, 1, 1, 1, 1, name=f"{name}_pad"), filters, 3, padding="valid", name=f"{name}_conv")
     return net.batch_norm(x, name=f"{name}_bn")
 
 
 def _labelled(net: LayerBuilder, x: Tensor) -> Network:
-    """Finish the network with a probability of each class for each pixel."""
     height, width, classes = x.shape
     net.activation(net.reshape(x, (height * width, classes), name="pixels"), name="softmax")
     return net.build()

@@ -45,7 +45,6 @@ def training_graph(network: Network, batch_size: int) -> Graph:
 
 
 def _readers(network: Network) -> list[list[int]]:
-    """Return, per layer, the layers that read its output."""
     readers: list[list[int]] = [[] for _ in network.layers]
     for index, layer in enumerate(network.layers):
         for read in layer.inputs:
@@ -59,7 +58,6 @@ def _output(builder: GraphBuilder, name: str, layer: Layer, batch_size: int, *, 
 
 
 def _forward(builder: GraphBuilder, layer: Layer, batch_size: int) -> None:
-    """Add the forward op of ``layer`` and its value."""
     # A layer's op, its value and the layer itself have one number: the order of ``network.layers``.
     value = _output(builder, f"{layer.name}:0", layer, batch_size)
     cost = float(layer.flops * batch_size)
@@ -69,7 +67,6 @@ def _forward(builder: GraphBuilder, layer: Layer, batch_size: int) -> None:
 def _backward(
     builder: GraphBuilder, network: Network, index: int, readers: list[int], batch_size: int
 ) -> None:
-    """Add the gradient op of layer ``index`` and its value."""
     layer, last = network.layers[index], 2 * len(network.layers)
     # The loss stands in the middle: the op and the value of layer i's gradient have the number last - i.
     read = (

@@ -156,7 +156,6 @@ class Graph:
 
     @cached_property
     def base_cost(self) -> float:
-        """Return the cost of computing every op once."""
         return math.fsum(op.cost for op in self.ops)
 
     @cached_property
@@ -230,7 +229,6 @@ class Graph:
 
     @cached_property
     def value_readers(self) -> Rows:
-        """Return the ops that read each value, in order."""
         readers: list[list[int]] = [[] for _ in self.values]
         for index in range(self.n):
             for value in self.op_inputs[index].tolist():
@@ -310,12 +308,10 @@ class GraphBuilder:
     values: list[Value] = field(default_factory=list)
 
     def value(self, name: str, bytes: int, **fields: Any) -> int:
-        """Add a value of ``bytes`` bytes and return its id."""
         self.values.append(Value(name, bytes, **fields))
         return len(self.values) - 1
 
     def op(self, name: str, inputs: Sequence[int] = (), outputs: Sequence[int] = (), **fields: Any) -> int:
-        """Add an op and return its index."""
         self.ops.append(Op(name, inputs=tuple(inputs), outputs=tuple(outputs), **fields))
         return len(self.ops) - 1
 

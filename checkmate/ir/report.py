@@ -37,12 +37,10 @@ class CheckReport:
 
     @property
     def within_budget(self) -> bool:
-        """Return whether the peak is at most the budget. It is True if no budget was given."""
         return self.budget_bytes is None or self.peak_bytes <= self.budget_bytes
 
     @property
     def ok(self) -> bool:
-        """Return whether the schedule is valid and within the budget."""
         return self.valid and self.within_budget
 
 

@@ -45,7 +45,6 @@ class StageMatrices:
 
     @property
     def n(self) -> int:
-        """Return the number of ops, which is also the number of stages."""
         return len(self.order)
 
     @cached_property
@@ -118,11 +117,9 @@ class Schedule:
 
     @property
     def recomputations(self) -> int:
-        """Return the number of steps that repeat an op."""
         return len(self.steps) - int(self.first_occurrence.sum())
 
     def same_steps(self, other: Schedule | None) -> bool:
-        """Return whether ``other`` executes the same ops in the same order."""
         return other is not None and np.array_equal(self.steps, other.steps)
 
     def require_graph(self, graph: Graph) -> None:

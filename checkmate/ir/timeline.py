@@ -85,12 +85,10 @@ class Timeline:
 
     @cached_property
     def peak_step(self) -> int:
-        """Return the first step at which the live bytes are largest."""
         return int(np.argmax(self.live_bytes))
 
     @cached_property
     def peak_bytes(self) -> int:
-        """Return the largest live bytes of any step."""
         return int(self.live_bytes[self.peak_step])
 
     def alive_at(self, step: int) -> list[Buffer]:

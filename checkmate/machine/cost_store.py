@@ -62,12 +62,10 @@ class KnownCost:
 
     @property
     def reading(self) -> Reading:
-        """Return how the cost was measured."""
         return Reading(self.load, self.cores, self.step_spread)
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the op was measured in enough runs."""
         return self.runs >= ENOUGH_RUNS
 
     @property
@@ -86,7 +84,6 @@ class KnownCost:
         return not older.is_complete or (self.is_complete and self.reading.replaces(older.reading))
 
     def after(self, older: KnownCost) -> KnownCost:
-        """Return the cost to keep, given the one known before."""
         better = self if self.replaces(older) else older
         return replace(better, quiet=older.quiet + self.quiet) if better.reading.is_doubtful else better
 
@@ -172,7 +169,6 @@ class CostStore:
         return done and bool(kept)
 
     def _done(self, work: _Work) -> bool:
-        """Do ``work`` as one transaction; return whether it was done."""
         seen = _identity(self._path)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)

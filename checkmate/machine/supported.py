@@ -116,7 +116,6 @@ def is_of_jax(graph: Graph) -> bool:
 
 
 def _configured() -> str:
-    """Return the backend that Keras's own file names, or nothing."""
     home = Path(os.environ.get("KERAS_HOME") or Path("~/.keras").expanduser())
     try:
         told = json.loads((home / "keras.json").read_text(encoding="utf-8"))

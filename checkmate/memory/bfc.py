@@ -94,16 +94,13 @@ class Bfc:
         return chunk.size
 
     def where(self, handle: int) -> tuple[int, int]:
-        """Return the address and the bytes of the chunk that ``handle`` has."""
         chunk = self._held[handle]
         return chunk.address, chunk.size
 
     def free_chunks(self) -> list[tuple[int, int]]:
-        """Return (bytes, address) of every free chunk, smallest first."""
         return [entry for entries in self._bins for entry in entries]
 
     def release(self, handle: int) -> None:
-        """Give back the chunk of ``handle``, if there is one."""
         chunk = self._held.pop(handle, None)
         if chunk is None:
             return

@@ -128,7 +128,6 @@ class Moment:
         )
 
     def by_reason(self) -> list[Share]:
-        """Return the buffers grouped by why they are live."""
         return self._grouped([REASONS[reason].value for reason in self.reason.tolist()])
 
     def _grouped(self, names: Sequence[str]) -> list[Share]:
@@ -168,7 +167,6 @@ class Uses:
 
     @classmethod
     def of(cls, graph: Graph, schedule: Schedule) -> Uses:
-        """Return the reads of produced values."""
         step, value = graph.op_inputs.gather(schedule.steps)
         late = graph.late
         return cls(step, graph.owner[value], late)

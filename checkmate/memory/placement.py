@@ -65,11 +65,9 @@ class Placement:
     top: int
 
     def free_bytes(self, step: int) -> int:
-        """Return the free bytes below ``top`` while ``step`` runs."""
         return self.top - int(self.allocated[step])
 
     def to_bytes(self) -> bytes:
-        """Return all of it, for another process."""
         sizes = [len(self.buffer), len(self.allocated), len(self.regions), self.top]
         arrays = [np.array(part, np.int64) for part in (sizes, *self._blocks, *self._steps, self.regions)]
         return np.concatenate(arrays).tobytes()
@@ -96,7 +94,6 @@ class Placement:
         return found
 
     def _is_possible(self, steps: int) -> bool:
-        """Return whether every block is there at some step, below the top."""
         buffer, address, chunk, asked, born, last = self._blocks
         there = (buffer >= FIXED) & (born >= 0) & (born <= last + 1) & (last < steps)
         placed = (asked >= 0) & (address >= 0) & (chunk >= 0) & (address <= self.top - chunk)
@@ -189,7 +186,6 @@ class _Replay:
         self.allocator.release(self._handles)
 
     def begin(self) -> None:
-        """Begin the step of training anew."""
         self.blocks, self.told, self._of = list(self.fixed), [], {}
 
     def run(self, step: int) -> None:
@@ -211,7 +207,6 @@ class _Replay:
             self.allocator.release(scratch.handle)
 
     def end(self) -> None:
-        """Give back what lives to the end of the step."""
         self._release(self._dying[-1], len(self.schedule.steps) - 1)
 
     def _release(self, buffers: list[int], step: int) -> None:
@@ -240,7 +235,6 @@ class _Replay:
         self.told.append((self.allocator.in_use, requested, len(free), largest, end))
 
     def placement(self) -> Placement:
-        """Return the last run."""
         blocks = [
             (block.buffer, block.address, block.bytes, block.asked, block.born, block.last)
             for block in self.blocks
@@ -259,7 +253,6 @@ class _Replay:
 
 
 def _from_zero(address: _Ints, regions: list[tuple[int, int]]) -> tuple[_Ints, tuple[int, ...], int]:
-    """Return addresses through all regions, their beginnings and the end."""
     if not regions:
         return address, (), 0
     lengths = np.array([length for _, length in regions], np.int64)

@@ -78,7 +78,6 @@ class Runs:
 
     @property
     def repeated(self) -> list[int]:
-        """Return the ops that run more than once."""
         found: list[int] = np.flatnonzero(np.diff(self.first) > 1).tolist()
         return found
 
@@ -87,7 +86,6 @@ class Runs:
         return found
 
     def recomputations_of(self, op: int, most: int | None = None) -> list[Recomputation]:
-        """Return the runs of an op but the first: all, or the first ``most``."""
         runs = self.steps_of(op)
         made = self.graph.ops[op].outputs
         readers = {reader for value in made for reader in self.graph.value_readers[value].tolist()}
@@ -101,7 +99,6 @@ class Runs:
         return found
 
     def _recomputation(self, before: int, step: int, read_at: int | None) -> Recomputation:
-        """Return what the timeline says of the time between two runs."""
         made = self.by_birth[self.first_made[before] : self.first_made[before + 1]]
         freed_after = max([before, *self.timeline.buffer_last[made].tolist()])
         without = self.timeline.live_bytes[freed_after + 1 : step]

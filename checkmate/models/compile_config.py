@@ -46,7 +46,6 @@ def compile_as_saved(model: Any, config: Any, path: Path, request: ModelRequest)
 def _part(
     what: str, config: Any, wanted: str | None, read: Callable[[Any], Any], path: Path, notes: list[str]
 ) -> Any:
-    """Return the part ``config`` as read, or ``wanted`` if it is unknown here."""
     try:
         return read(config)
     except _DESERIALIZE_ERRORS as error:

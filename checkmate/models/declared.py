@@ -89,7 +89,6 @@ def _look(path: Path, kind: str) -> Declared:
 
 
 def _look_into(file: Any, found: Declared) -> None:
-    """Look at every dataset and every attribute once. Links to groups may form circles."""
     import h5py
 
     with h5py.File(file, "r") as opened:

@@ -224,7 +224,6 @@ def _vocabulary(model: Any, tensor: Any, spec: ArraySpec) -> int:
 
 
 def _embedding_size(root: Any) -> int:
-    """Return the rows of the smallest embedding in ``root``; 0: it has none."""
     layers = walk_layers(root)
     return min(
         (int(each.input_dim) for each in layers if isinstance(each, keras.layers.Embedding)), default=0

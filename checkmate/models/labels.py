@@ -98,7 +98,6 @@ def losses_per_output(loss: Any, outputs: Any, output_names: Sequence[str]) -> l
 
 
 def _loss_at(loss: Any, path: Sequence[Any]) -> Any:
-    """Return the part of ``loss`` at ``path``; None where there is none."""
     for key in path:
         if isinstance(loss, dict):
             loss = loss.get(key)

@@ -100,7 +100,6 @@ def _read_errors() -> tuple[type[BaseException], ...]:
 
 
 def _read_error(error: BaseException, path: Path, kind: str) -> ModelReadError | UnsafeModelError:
-    """Return the error for the user if Keras could not read ``path``."""
     text = str(error)
     if "safe_mode=False" in text:
         return UnsafeModelError(
@@ -131,7 +130,6 @@ def _read_error(error: BaseException, path: Path, kind: str) -> ModelReadError |
 
 @contextmanager
 def _named_by_kind(path: Path, kind: str) -> Iterator[Path]:
-    """Yield a path to the same file with the suffix that Keras expects."""
     if path.suffix == kind:
         yield path
         return

@@ -110,7 +110,6 @@ def make_ready(found: Found, request: ModelRequest) -> ReadyModel:
 
 
 def _resized(model: Any, request: ModelRequest, notes: list[str]) -> Any:
-    """Return the model at the requested input shape. A rebuilt model is compiled as the old one was."""
     if request.input_shape is None:
         return model
     resized, rebuilt = resize_inputs(model, request.input_shape)

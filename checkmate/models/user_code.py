@@ -187,7 +187,6 @@ def _attribute(module: ModuleType, name: str, file_name: str) -> Any:
 
 @contextlib.contextmanager
 def _importing_beside(path: Path) -> Iterator[None]:
-    """Let the file import its neighbours, as ``python file.py`` would."""
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
     try:

@@ -114,7 +114,6 @@ class Positions(layers.Layer):  # type: ignore[misc]  # Keras is untyped here
         self.table = self.add_weight(shape=tuple(input_shape[1:]), initializer="uniform", name="table")
 
     def call(self, x: Any) -> Any:
-        """Return ``x`` (batch, positions, features) plus the table."""
         return x + self.table
 
 
