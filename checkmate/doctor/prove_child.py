@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
 
 def _run(task: dict[str, Any], progress_file: Path, folder: Path) -> dict[str, Any]:
     from checkmate import planning
-    from checkmate.formats.report import report_to_json
+    from checkmate.formats.schedule import report_to_json
     from checkmate.request import ModelRequest
     from checkmate.solvers.problem import SolveOptions
     from checkmate.units import Budget

@@ -9,8 +9,7 @@ from checkmate.formats.exploration import is_exploration
 from checkmate.formats.files import read_json
 from checkmate.formats.graph import graph_from_json, read_graph, write_graph
 from checkmate.formats.moccasin import graph_from_node_link, looks_like_node_link
-from checkmate.formats.report import write_report
-from checkmate.formats.schedule import read_schedule, write_matrices, write_schedule
+from checkmate.formats.schedule import read_schedule, write_matrices, write_report, write_schedule
 from checkmate.ir.graph import Graph
 
 __all__ = [

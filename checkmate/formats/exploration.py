@@ -164,20 +164,24 @@ def exploration_from_json(path: Path, data: Any) -> SavedExploration:
     fields = Fields(path, data)
     require_version(fields, FORMAT, VERSION)
     graph = graph_from_json(path, fields.get("graph", dict))
-    schedules = tuple(
-        _schedule(path, i, entry, graph) for i, entry in enumerate(fields.get("schedules", list, []))
-    )
-    bounds = _bounds(path, fields)
+    entries = fields.entries("schedules", [])
+    schedules = tuple(_schedule(entry, graph) for entry in entries)
+    bounds = _bounds(fields)
     _require_agreement(path, graph, schedules, bounds)
-    constraints = fields.get("constraints", dict, None)
-    measured = tuple(_measured(path, i, entry) for i, entry in enumerate(fields.get("measured", list, [])))
-    budget_bytes = fields.whole("budget_bytes", 0)
-    entries = fields.get("schedules", list, [])
-    own, under = _own(path, entries), _under(path, entries)
-    proved = tuple(
-        _bounds_under(path, i, entry) for i, entry in enumerate(fields.get("constrained_bounds", list, []))
+    proved = fields.entries("constrained_bounds", [])
+    own = {place: _own(entry) for place, entry in enumerate(entries)}
+    under = {place: entry.entries("on_frontier_of", []) for place, entry in enumerate(entries)}
+    return SavedExploration(
+        graph,
+        fields.whole("budget_bytes", 0),
+        schedules,
+        bounds,
+        fields.get("constraints", dict, None),
+        tuple(_measured(entry) for entry in fields.entries("measured", [])),
+        {place: one for place, one in own.items() if one is not None},
+        tuple(BoundsUnder(entry.get("constraints", dict), _bounds(entry)) for entry in proved),
+        {place: tuple(one.data for one in sets) for place, sets in under.items() if sets},
     )
-    return SavedExploration(graph, budget_bytes, schedules, bounds, constraints, measured, own, proved, under)
 
 
 def _require_agreement(path: Path, graph: Graph, schedules: tuple[SolveResult, ...], bounds: Bounds) -> None:
@@ -211,72 +215,42 @@ def _own_to_json(own: SavedOwn) -> dict[str, Any]:
     return {**data, **{name: value for name, value in said.items() if value}}
 
 
-def _own(path: Path, schedules: list[Any]) -> dict[int, SavedOwn]:
-    found = {}
-    for index, entry in enumerate(schedules):
-        where = f"schedules[{index}]"
-        own = Fields(path, entry, where).get("own", dict, None)
-        if own is None:
-            continue
-        fields = Fields(path, own, f"{where}.own")
-        any_cost = fields.data.get("max_overhead", ...) is None
-        found[index] = SavedOwn(
-            fields.whole("budget_bytes", None),
-            math.inf if any_cost else fields.number("max_overhead", None),
-            fields.get("name", str, ""),
-            fields.get("note", str, ""),
-            fields.get("pinned", bool, False),
-            fields.get("constraints", dict, None),
-        )
-    return found
+def _own(entry: Fields) -> SavedOwn | None:
+    if entry.get("own", dict, None) is None:
+        return None
+    fields = entry.inner("own")
+    any_cost = fields.data.get("max_overhead", ...) is None
+    return SavedOwn(
+        fields.whole("budget_bytes", None),
+        math.inf if any_cost else fields.number("max_overhead", None),
+        fields.get("name", str, ""),
+        fields.get("note", str, ""),
+        fields.get("pinned", bool, False),
+        fields.get("constraints", dict, None),
+    )
 
 
-def _under(path: Path, schedules: list[Any]) -> dict[int, tuple[Mapping[str, Any], ...]]:
-    found: dict[int, tuple[Mapping[str, Any], ...]] = {}
-    for index, entry in enumerate(schedules):
-        fields = Fields(path, entry, f"schedules[{index}]")
-        sets = fields.get("on_frontier_of", list, [])
-        if sets:
-            where = fields.name("on_frontier_of")
-            found[index] = tuple(
-                Fields(path, one, f"{where}[{place}]").data for place, one in enumerate(sets)
-            )
-    return found
-
-
-def _schedule(path: Path, index: int, entry: Any, graph: Graph) -> SolveResult:
-    where = f"schedules[{index}]"
+def _schedule(fields: Fields, graph: Graph) -> SolveResult:
     try:
-        return result_from_json(path, entry, graph, where)
+        return result_from_json(fields.path, fields.data, graph, fields.where)
     except FingerprintMismatchError as error:
-        raise FormatError(f"{path}: {where}: {error}", hint="remove that schedule from the file") from error
+        raise FormatError(
+            f"{fields.path}: {fields.where}: {error}", hint="remove that schedule from the file"
+        ) from error
 
 
-def _measured(path: Path, index: int, entry: Any) -> MeasuredSchedule:
-    fields = Fields(path, entry, f"measured[{index}]")
+def _measured(fields: Fields) -> MeasuredSchedule:
     steps, live = fields.ids("steps"), fields.ids("live_bytes")
     if len(steps) != len(live) or min(live, default=0) < 0:
         raise FormatError(
-            f"{path}: {fields.name('live_bytes')} has no size for each of the {len(steps)} steps",
+            f"{fields.path}: {fields.name('live_bytes')} has no size for each of the {len(steps)} steps",
             hint="remove the field measured; exporting measures again",
         )
     peak, seconds = fields.whole("peak_bytes"), fields.number("seconds")
     return MeasuredSchedule(steps, live, peak, seconds, fields.get("device", str, ""))
 
 
-def _bounds_under(path: Path, index: int, entry: Any) -> BoundsUnder:
-    fields = Fields(path, entry, f"constrained_bounds[{index}]")
-    return BoundsUnder(fields.get("constraints", dict), _bounds(path, fields))
-
-
-def _bounds(path: Path, owner: Fields) -> Bounds:
-    where = owner.name("bounds")
+def _bounds(owner: Fields) -> Bounds:
     return tuple(
-        _bound(Fields(path, entry, f"{where}[{i}]")) for i, entry in enumerate(owner.get("bounds", list, []))
+        (entry.whole("budget_bytes"), entry.bound("lower_bound")) for entry in owner.entries("bounds", [])
     )
-
-
-def _bound(fields: Fields) -> tuple[int, float]:
-    # An explicit null; a missing field proves nothing.
-    none_fits = fields.data.get("lower_bound", ...) is None
-    return fields.whole("budget_bytes"), math.inf if none_fits else fields.number("lower_bound")

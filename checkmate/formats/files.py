@@ -13,11 +13,13 @@ import os
 import tempfile
 import zlib
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from checkmate.errors import ExportError, FormatError
 
+_Choice = TypeVar("_Choice", bound=StrEnum)
 _LARGEST = 2**62  # no size, count or id is larger; keeps every sum inside int64
 _LARGEST_FLOAT = 10**300
 _MOST_UNPACKED, _MOST_TIMES = 16 * 2**20, 100  # bytes, or times the file; graphs take 9 to 16 times
@@ -254,6 +256,30 @@ class Fields:
             if isinstance(entry, bool) or not isinstance(entry, int) or abs(entry) >= _LARGEST:
                 raise FormatError(f"{self.path}: {self.name(field)} contains {_short(entry)}, not an id")
         return tuple(value)
+
+    def choice(self, field: str, kind: type[_Choice], default: _Choice | None = None) -> _Choice:
+        """Return a member of an enumeration; the default, if any, where it is missing or null."""
+        value = self.get(field, str, ... if default is None else None)
+        if value is None and default is not None:
+            return default
+        try:
+            return kind(value)
+        except ValueError:
+            known = ", ".join(str(entry.value) for entry in kind)
+            raise FormatError(f"{self.path}: {self.name(field)} is {value!r}, not one of {known}") from None
+
+    def bound(self, field: str) -> float:
+        """Return a lower bound; infinite for an explicit null. A missing field proves nothing."""
+        return math.inf if self.data.get(field, ...) is None else float(self.number(field))
+
+    def inner(self, field: str, default: Any = ...) -> Fields:
+        """Return the fields of an object."""
+        return Fields(self.path, self.get(field, dict, default), self.name(field))
+
+    def entries(self, field: str, default: Any = ...) -> list[Fields]:
+        """Return the fields of each object in a list."""
+        found = enumerate(self.get(field, list, default))
+        return [Fields(self.path, entry, f"{self.name(field)}[{place}]") for place, entry in found]
 
 
 _NAMES: dict[type, str] = {

@@ -5,6 +5,7 @@ See ``checkmate.ir.graph`` for what the fields mean.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,9 @@ def graph_from_json(path: Path, data: Any) -> Graph:
     """Return the graph that ``data`` describes; ``path`` is for messages."""
     fields = Fields(path, data)
     require_version(fields, FORMAT, VERSION, _WRITTEN_BY)
-    ops = [_op(path, i, entry) for i, entry in enumerate(fields.get("ops", list))]
-    values = [_value(path, i, entry) for i, entry in enumerate(fields.get("values", list))]
+    ops = [_op(entry) for entry in fields.entries("ops")]
+    values = [_value(index, entry) for index, entry in enumerate(fields.entries("values"))]
+    fixed = fields.inner("fixed", {})
     _refuse_cycle(path, ops)
     try:
         return Graph(
@@ -71,11 +73,11 @@ def graph_from_json(path: Path, data: Any) -> Graph:
             ops=tuple(ops),
             values=tuple(values),
             fixed_bytes=fields.whole("fixed_bytes", 0),
-            fixed=_fixed(path, fields.get("fixed", dict, {})),
+            fixed={name: fixed.whole(name) for name in fixed.data},
             batch_size=fields.whole("batch_size", None),
-            device=_device(path, fields.get("device", dict, None)),
-            cost_unit=_choice(fields, "cost_unit", CostUnit, CostUnit.UNIT),
-            cost_origin=_choice(fields, "cost_origin", CostOrigin, CostOrigin.GIVEN),
+            device=_device(fields),
+            cost_unit=fields.choice("cost_unit", CostUnit, CostUnit.UNIT),
+            cost_origin=fields.choice("cost_origin", CostOrigin, CostOrigin.GIVEN),
             metadata=fields.get("metadata", dict, {}),
             declared_fingerprint=fields.get("fingerprint", str, None),
         )
@@ -99,51 +101,37 @@ def graph_to_json(graph: Graph) -> dict[str, Any]:
         "values": [_value_json(value) for value in graph.values],
     }
     if graph.device is not None:
-        device = graph.device
-        data["device"] = {"name": device.name, "kind": device.kind, "memory_bytes": device.memory_bytes}
+        data["device"] = asdict(graph.device)
     if graph.metadata:
         data["metadata"] = dict(graph.metadata)
     return data
 
 
 def _op_json(op: Op) -> dict[str, Any]:
-    data: dict[str, Any] = {
-        "name": op.name,
-        "type": op.type,
-        "phase": op.phase.value,
-        "group": op.group,
-        "cost": op.cost,
-        "workspace_bytes": op.workspace_bytes,
-        "recomputable": op.recomputable,
-        "inputs": list(op.inputs),
-        "outputs": list(op.outputs),
-    }
-    if op.takes_over:
-        data["takes_over"] = [list(pair) for pair in op.takes_over]
-    return data
+    pairs = {"takes_over": [list(pair) for pair in op.takes_over]} if op.takes_over else {}
+    data = {**vars(op), "phase": op.phase.value, "inputs": list(op.inputs), "outputs": list(op.outputs)}
+    del data["takes_over"]
+    return {**data, **pairs}
 
 
 def _value_json(value: Value) -> dict[str, Any]:
     data: dict[str, Any] = {"name": value.name, "bytes": value.bytes, "keep": value.keep}
-    if value.shape is not None:
-        data["shape"] = list(value.shape)
-    if value.dtype is not None:
-        data["dtype"] = value.dtype
-    if value.alias_of is not None:
-        data["alias_of"] = value.alias_of
-    return data
+    shape = None if value.shape is None else list(value.shape)
+    more = {"shape": shape, "dtype": value.dtype, "alias_of": value.alias_of}
+    return {**data, **{name: told for name, told in more.items() if told is not None}}
 
 
-def _op(path: Path, index: int, entry: Any) -> Op:
-    fields = Fields(path, entry, f"ops[{index}]")
+def _op(fields: Fields) -> Op:
     pairs = fields.get("takes_over", list, [])
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2 or not all(type(v) is int for v in pair):
-            raise FormatError(f"{path}: ops[{index}].takes_over has {pair!r}, not a pair of value ids")
+            raise FormatError(
+                f"{fields.path}: {fields.name('takes_over')} has {pair!r}, not a pair of value ids"
+            )
     return Op(
         name=fields.get("name", str),
         type=fields.get("type", str, ""),
-        phase=_choice(fields, "phase", Phase, Phase.FORWARD),
+        phase=fields.choice("phase", Phase, Phase.FORWARD),
         group=fields.get("group", str, "") or "",
         cost=fields.number("cost"),
         workspace_bytes=fields.whole("workspace_bytes", 0),
@@ -154,8 +142,7 @@ def _op(path: Path, index: int, entry: Any) -> Op:
     )
 
 
-def _value(path: Path, index: int, entry: Any) -> Value:
-    fields = Fields(path, entry, f"values[{index}]")
+def _value(index: int, fields: Fields) -> Value:
     return Value(
         name=fields.get("name", str, f"value {index}"),
         bytes=fields.whole("bytes"),
@@ -166,29 +153,11 @@ def _value(path: Path, index: int, entry: Any) -> Value:
     )
 
 
-def _fixed(path: Path, data: dict[str, Any]) -> dict[str, int]:
-    fields = Fields(path, data, "fixed")
-    return {name: fields.whole(name) for name in data}
-
-
-def _device(path: Path, data: dict[str, Any] | None) -> Device | None:
-    if data is None:
+def _device(fields: Fields) -> Device | None:
+    if fields.get("device", dict, None) is None:
         return None
-    fields = Fields(path, data, "device")
-    return Device(
-        fields.get("name", str, ""), fields.get("kind", str, ""), fields.whole("memory_bytes", 0) or 0
-    )
-
-
-def _choice(fields: Fields, field: str, kind: Any, default: Any) -> Any:
-    value = fields.get(field, str, None)
-    if value is None:
-        return default
-    try:
-        return kind(value)
-    except ValueError:
-        known = ", ".join(entry.value for entry in kind)
-        raise FormatError(f"{fields.path}: {fields.name(field)} is {value!r}, not one of {known}") from None
+    told = fields.inner("device")
+    return Device(told.get("name", str, ""), told.get("kind", str, ""), told.whole("memory_bytes", 0))
 
 
 def _refuse_cycle(path: Path, ops: list[Op]) -> None:

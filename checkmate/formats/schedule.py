@@ -1,11 +1,15 @@
-"""Read and write ``checkmate-schedule`` version 1.
+"""Read and write results: ``checkmate-schedule``, ``-report`` and ``-certificate``, all version 1.
 
-It holds a solve's result as JSON; its matrices R and S go to an ``.npz``.
+A schedule's file holds a solve's result as JSON; its matrices R and S go to an ``.npz``. A report is of a
+measured run; null stands for what is not finite. A certificate is a proof that others can check:
+``checkmate.certificate.verify`` says what its fields mean.
 """
 
 from __future__ import annotations
 
 import io
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ from checkmate.errors import FingerprintMismatchError, FormatError, ScheduleErro
 from checkmate.formats.files import Fields, read_json, write_bytes, write_json
 from checkmate.formats.graph import require_version
 from checkmate.ir.graph import Graph
+from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 
@@ -68,16 +73,12 @@ def result_from_json(path: Path, data: Any, graph: Graph, where: str = "") -> So
     require_version(fields, FORMAT, VERSION, "checkmate solve G.json --budget B -o S.json writes a schedule")
     _require_graph(fields, graph)
     steps = fields.ids("steps")
-    status = fields.get("status", str, SolveStatus.FEASIBLE.value)
-    try:
-        kind = SolveStatus(status)
-    except ValueError:
-        known = ", ".join(entry.value for entry in SolveStatus)
-        raise FormatError(f"{path}: {fields.name('status')} is {status!r}, not one of {known}") from None
-    if not kind.has_schedule or not steps:
+    status = fields.choice("status", SolveStatus, SolveStatus.FEASIBLE)
+    if not status.has_schedule or not steps:
         place = f"{where} " if where else ""
         raise FormatError(
-            f"{path}: {place}holds no schedule (status {status})", hint="solve again with a larger budget"
+            f"{path}: {place}holds no schedule (status {status.value})",
+            hint="solve again with a larger budget",
         )
     try:
         schedule = Schedule(np.array(steps, dtype=np.int64), graph.fingerprint)
@@ -88,7 +89,7 @@ def result_from_json(path: Path, data: Any, graph: Graph, where: str = "") -> So
     peak = fields.whole("peak_bytes", None)
     cost = fields.number("cost", None)
     return SolveResult(
-        status=kind,
+        status=status,
         solver=fields.get("solver", str, "unknown"),
         budget_bytes=budget if budget is not None else (peak or 0),
         base_cost=fields.number("base_cost", graph.base_cost),
@@ -154,3 +155,76 @@ def result_facts(result: SolveResult) -> dict[str, Any]:
 
 def _number(value: float | None) -> float | None:
     return None if value is None else float(value)
+
+
+def report_to_json(report: VerificationReport) -> dict[str, Any]:
+    """Return the file's content; null stands for what is not finite."""
+    content = {
+        "format": "checkmate-report",
+        "version": 1,
+        "model": report.model,
+        "device": report.device,
+        "settings": dict(report.settings),
+        "batch_size": report.batch_size,
+        "budget_bytes": report.budget_bytes,
+        "gradients": dict(report.gradients),
+        "loss": dict(report.loss),
+        "peak_bytes": dict(report.peak_bytes),
+        "seconds": dict(report.seconds),
+        "recomputations": report.recomputations,
+        "steps": report.steps,
+        "ok": report.ok,
+        "problems": list(report.problems),
+        "notes": list(report.notes),
+        "plain_step": dict(report.plain),
+        "measured_live_bytes": list(report.live_bytes),
+    }
+    return {name: _finite(value) for name, value in content.items()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_report(path: Path, report: VerificationReport) -> None:
+    """Write ``report``.
+
+    Raises:
+        FormatError: the file cannot be written.
+    """
+    write_json(path, report_to_json(report))
+
+
+CERTIFICATE_FORMAT, CERTIFICATE_VERSION = "checkmate-certificate", 1
+_WRITTEN_BY = "checkmate certify G.json --budget B -o C.json writes one"
+
+
+def read_certificate(path: Path, graph: Graph) -> dict[str, Any]:
+    """Return the certificate in ``path``, which must be for ``graph``.
+
+    Only its outline is looked at: ``verify`` judges the rest.
+
+    Raises:
+        FormatError: the file is no certificate. ScheduleError: it is for another graph.
+    """
+    fields = Fields(path, read_json(path))
+    require_version(fields, CERTIFICATE_FORMAT, CERTIFICATE_VERSION, _WRITTEN_BY)
+    fields.whole("budget_bytes")
+    fields.ids("cuts")
+    fields.get("proof", list)
+    if not graph.accepts_fingerprint(fields.get("graph_fingerprint", str)):
+        raise ScheduleError(
+            f"{path} is for another graph than {graph.name}", hint="make one with checkmate certify"
+        )
+    return dict(fields.data)
+
+
+def write_certificate(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a certificate; gzip where ``path`` ends in ``.gz``.
+
+    Raises:
+        FormatError: the file cannot be written.
+    """
+    write_json(path, {"format": CERTIFICATE_FORMAT, "version": CERTIFICATE_VERSION, **content})

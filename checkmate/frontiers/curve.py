@@ -5,13 +5,10 @@ No graph and no schedules: it is taken from a sweep, or read from its file.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkmate.errors import FormatError
 from checkmate.formats.files import Fields
 from checkmate.frontiers.summary import TradeOff
 from checkmate.frontiers.table import known, known_words
@@ -139,12 +136,12 @@ def read_curve(path: Path, data: Any, where: str = "") -> Curve:
         FormatError: a field is missing or of another kind.
     """
     fields = Fields(path, data, where)
-    graph = Fields(path, fields.get("graph", dict), fields.name("graph"))
+    graph = fields.inner("graph")
     rows = tuple(
-        sorted((_row(entry) for entry in _entries(fields, "budgets")), key=lambda row: row.budget_bytes)
+        sorted((_row(entry) for entry in fields.entries("budgets")), key=lambda row: row.budget_bytes)
     )
-    best = [_read_point(entry) for entry in _entries(fields, "schedules")]
-    bounds = [(e.whole("budget_bytes"), _bound(e)) for e in _entries(fields, "bounds", [])]
+    best = [_read_point(entry) for entry in fields.entries("schedules")]
+    bounds = [(e.whole("budget_bytes"), e.bound("lower_bound")) for e in fields.entries("bounds", [])]
     if "bounds" not in fields.data:
         bounds = [(row.budget_bytes, row.lower_bound) for row in rows]
     return Curve(
@@ -162,14 +159,9 @@ def read_curve(path: Path, data: Any, where: str = "") -> Curve:
         rows=rows,
         best=tuple(sorted(best, key=lambda point: (point.peak_bytes, point.cost))),
         bounds=tuple(sorted(bounds)),
-        baselines=tuple(_baseline(entry) for entry in _entries(fields, "baselines", [])),
+        baselines=tuple(_baseline(entry) for entry in fields.entries("baselines", [])),
         notes=tuple(str(note) for note in fields.get("notes", list, [])),
     )
-
-
-def _entries(fields: Fields, name: str, default: Any = ...) -> list[Fields]:
-    found: Sequence[Any] = fields.get(name, list, default)
-    return [Fields(fields.path, entry, f"{fields.name(name)}[{place}]") for place, entry in enumerate(found)]
 
 
 def _read_point(fields: Fields) -> CurvePoint:
@@ -178,26 +170,17 @@ def _read_point(fields: Fields) -> CurvePoint:
 
 def _baseline(fields: Fields) -> CurveBaseline:
     points = sorted(
-        map(_read_point, _entries(fields, "points")), key=lambda point: (-point.peak_bytes, point.cost)
+        map(_read_point, fields.entries("points")), key=lambda point: (-point.peak_bytes, point.cost)
     )
     return CurveBaseline(fields.get("solver", str), tuple(points), fields.get("note", str, ""))
 
 
-def _bound(fields: Fields) -> float:
-    """Return the bound; infinite where it is null.
-
-    Null says that nothing fits, proved. A missing field proves nothing.
-    """
-    none_fits = fields.data.get("lower_bound", ...) is None
-    return math.inf if none_fits else float(fields.number("lower_bound"))
-
-
 def _row(fields: Fields) -> CurveRow:
-    status = _status(fields, "status")
+    status = fields.choice("status", SolveStatus)
     point = _read_point(fields) if status.has_schedule else None
-    bound = _bound(fields)
-    assumed: Mapping[str, Any] = fields.data
-    under = _status(fields, "status_under_assumptions") if assumed.get("status_under_assumptions") else None
+    bound = fields.bound("lower_bound")
+    assumed = "status_under_assumptions"
+    under = fields.choice(assumed, SolveStatus) if fields.data.get(assumed) else None
     words = known_words(
         status,
         None if point is None else point.cost,
@@ -206,12 +189,3 @@ def _row(fields: Fields) -> CurveRow:
         under,
     )
     return CurveRow(fields.whole("budget_bytes"), status, point, bound, words, fields.number("seconds", 0.0))
-
-
-def _status(fields: Fields, name: str) -> SolveStatus:
-    said = fields.get(name, str)
-    try:
-        return SolveStatus(said)
-    except ValueError:
-        names = ", ".join(entry.value for entry in SolveStatus)
-        raise FormatError(f"{fields.path}: {fields.name(name)} is {said!r}, not one of {names}") from None

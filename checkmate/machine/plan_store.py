@@ -170,66 +170,27 @@ class PlanStore:
 
 
 def _plan(path: Path, key: str | None = None) -> KeptPlan:
-    """Read a plan; that of ``key``, if it is given.
+    """Read a plan; that of ``key``, if it is given. The digest says that this program wrote all of it.
 
     Raises:
         FormatError: the file is damaged, or is not the plan of ``key``.
     """
     fields = Fields(path, read_json(path))
-    if fields.get("digest", str) != _digest({n: v for n, v in fields.data.items() if n != "digest"}):
+    data = dict(fields.data)
+    if data.pop("digest", None) != _digest(data):
         raise FormatError(f"{path}: it was changed after it was written")
-    found = [fields.get(n, (str, int)) for n in ("format", "version", "key")]
+    found = [data.pop(name, None) for name in ("format", "version", "key")]
     if found != [FORMAT, VERSION, found[2] if key is None else key]:
         raise FormatError(f"{path}: it is not the plan of this step")
-    return KeptPlan(
-        steps=_steps(fields),
-        peak_bytes=fields.whole("peak_bytes"),
-        held_bytes=fields.whole("held_bytes"),
-        limit_bytes=fields.whole("limit_bytes"),
-        limit_words=fields.get("limit_words", str),
-        over_bytes=fields.whole("over_bytes"),
-        rate=fields.number("rate"),
-        sentence=fields.get("sentence", str),
-        date=fields.get("date", str),
-        measured=fields.get("measured", bool),
-        tried=tuple(_trial(Fields(path, each)) for each in fields.get("tried", list, [])),
-        seconds=_seconds(fields),
-        scratch=tuple(fields.ids("scratch", ())),
-        rooms=tuple(fields.ids("rooms", ())),
-        made_with=_made_with(fields),
-    )
+    try:
+        tried = tuple(KeptTrial(**_with_tuples(each)) for each in data.pop("tried"))
+        return KeptPlan(**_with_tuples(data), tried=tried)
+    except (LookupError, TypeError) as error:
+        raise FormatError(f"{path}: it has other fields than a plan") from error
 
 
-def _trial(fields: Fields) -> KeptTrial:
-    return KeptTrial(
-        steps=_steps(fields),
-        peak_bytes=fields.whole("peak_bytes"),
-        least_bytes=fields.whole("least_bytes"),
-        held_bytes=fields.whole("held_bytes"),
-        source=fields.get("source", str),
-        constant_bytes=fields.whole("constant_bytes", 0),
-    )
-
-
-def _steps(fields: Fields) -> tuple[int, ...] | None:
-    steps: tuple[int, ...] | None = fields.ids("steps", None)
-    if steps is not None and (not steps or min(steps) < 0):
-        raise FormatError(f"{fields.path}: steps are not op indices")
-    return steps
-
-
-def _seconds(fields: Fields) -> tuple[float, ...]:
-    found = fields.get("seconds", list, [])
-    if any(type(each) not in (int, float) or not each >= 0 for each in found):
-        raise FormatError(f"{fields.path}: seconds are not numbers")
-    return tuple(float(each) for each in found)
-
-
-def _made_with(fields: Fields) -> dict[str, str]:
-    found: dict[str, str] = fields.get("made_with", dict, {})
-    if not all(isinstance(each, str) for each in found.values()):
-        raise FormatError(f"{fields.path}: what it was made with is not text")
-    return dict(found)
+def _with_tuples(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
 
 
 def _digest(data: Mapping[str, Any]) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 from checkmate.arguments import BudgetLike, GraphLike, graph_of
 from checkmate.certificate.verify import InvalidCertificateError, verify
 from checkmate.errors import VerificationError
-from checkmate.formats.certificate import read_certificate
 from checkmate.formats.graph import graph_to_json
+from checkmate.formats.schedule import read_certificate
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.planning.solving import resolve_budget

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from checkmate import planning
 from checkmate.errors import CheckmateError
-from checkmate.formats.certificate import write_certificate
 from checkmate.formats.graph import graph_from_json
+from checkmate.formats.schedule import write_certificate
 from checkmate.ipc.child import Channel, Inbox, begin
 from checkmate.progress import Progress
 from checkmate.workers.messages.certifier import CertificateWritten, Certify, CertifyFailed, CertifyProgress

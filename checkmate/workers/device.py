@@ -18,8 +18,7 @@ from pathlib import Path
 from checkmate import planning
 from checkmate.errors import CancelledError, CheckmateError, OtherStepError
 from checkmate.formats.graph import graph_from_json, graph_to_json
-from checkmate.formats.report import report_to_json
-from checkmate.formats.schedule import result_from_json, result_to_json
+from checkmate.formats.schedule import report_to_json, result_from_json, result_to_json
 from checkmate.ipc.child import Channel, Inbox, begin
 from checkmate.ipc.messages import Message
 from checkmate.ir.graph import Graph

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.formats.certificate import read_certificate, write_certificate
+from checkmate.formats.schedule import read_certificate, write_certificate
 from checkmate.planning import certify, check_certificate
 from checkmate.solvers.constraints import Constraints
 from checkmate.units import format_overhead

@@ -17,8 +17,8 @@ from typing import Any
 from checkmate import planning
 from checkmate.certificate.verify import InvalidCertificateError, verify
 from checkmate.errors import CheckmateError
-from checkmate.formats.certificate import read_certificate
 from checkmate.formats.graph import graph_to_json
+from checkmate.formats.schedule import read_certificate
 from checkmate.ir import Graph
 from tests.certificates.graphs import KINDS
 from tests.certificates.mutate import FIELDS

@@ -19,7 +19,7 @@ import pytest
 from checkmate import planning
 from checkmate.cli.main import build_parser, main
 from checkmate.formats import write_graph, write_schedule
-from checkmate.formats.certificate import write_certificate
+from checkmate.formats.schedule import write_certificate
 from checkmate.ir.report import VerificationReport
 from checkmate.planning import RunOutcome
 from checkmate.request import ModelRequest

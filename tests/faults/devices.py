@@ -17,9 +17,8 @@ from unittest import mock
 
 from checkmate import planning
 from checkmate.errors import CheckmateError
-from checkmate.formats.certificate import read_certificate
 from checkmate.formats.graph import graph_from_json, read_graph
-from checkmate.formats.schedule import read_schedule
+from checkmate.formats.schedule import read_certificate, read_schedule
 from checkmate.ir import Graph
 from checkmate.machine.own_modules import module_command
 from checkmate.memory.check import check

@@ -19,8 +19,8 @@ from checkmate import planning
 from checkmate.cli.shared import options
 from checkmate.errors import CheckmateError
 from checkmate.formats import read_any_graph, read_schedule, write_graph, write_schedule
-from checkmate.formats.certificate import read_certificate, write_certificate
 from checkmate.formats.exploration import read_exploration, write_exploration
+from checkmate.formats.schedule import read_certificate, write_certificate
 from checkmate.ipc.messages import MessageTable
 from checkmate.ir import Graph
 from checkmate.machine.cost_store import CostStore, KnownCost

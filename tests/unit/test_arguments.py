@@ -22,7 +22,7 @@ from checkmate.cli.main import build_parser
 from checkmate.cli.shared.options import model_request
 from checkmate.errors import LoadError, UsageError
 from checkmate.formats import write_graph
-from checkmate.formats.certificate import write_certificate
+from checkmate.formats.schedule import write_certificate
 from checkmate.graphs.generate import training_chain
 from checkmate.progress import Progress
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from checkmate.certificate.verify import InvalidCertificateError, verify
 from checkmate.errors import VerificationError
-from checkmate.formats.certificate import read_certificate
 from checkmate.formats.graph import graph_to_json
+from checkmate.formats.schedule import read_certificate
 from checkmate.ir.graph import Graph
 
 

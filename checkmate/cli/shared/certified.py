@@ -66,7 +66,7 @@ def certified(
         FormatError: the file cannot be written.
     """
     from checkmate import planning
-    from checkmate.formats.certificate import write_certificate
+    from checkmate.formats.schedule import write_certificate
 
     found = planning.certify(
         graph, budget, known_cost=known_cost, seconds=seconds, report=report, cancelled=cancelled

@@ -64,7 +64,7 @@ def proved_by(graph: Graph, path: Path, schedule: CheckReport | None = None) -> 
         FormatError, ScheduleError: it is no certificate for this graph. VerificationError: it does not hold.
         UsageError: the schedule needs more memory than the certificate speaks of.
     """
-    from checkmate.formats.certificate import read_certificate
+    from checkmate.formats.schedule import read_certificate
     from checkmate.planning import check_certificate
 
     content = read_certificate(path, graph)

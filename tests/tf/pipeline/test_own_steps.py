@@ -19,7 +19,7 @@ from checkmate.backends.tf.costs.profile import analytic_costs
 from checkmate.backends.tf.costs.session import prepare, with_kernels_of
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
 from checkmate.backends.tf.measure.outcomes import STEPS, Outcome, compared
-from checkmate.formats.report import write_report
+from checkmate.formats.schedule import write_report
 from checkmate.planning import measured_step
 from checkmate.planning.verification.comparing import RESULTS, Compared
 from checkmate.planning.verification.plain import Plain

@@ -29,7 +29,7 @@ def add_export(commands: Any, common: Any) -> None:
 
 def _export(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from checkmate import planning
-    from checkmate.formats.report import report_to_json
+    from checkmate.formats.schedule import report_to_json
 
     request, graph, result, budget = scheduled.read_scheduled(options)
     folder = options.output

@@ -37,7 +37,7 @@ def add_run(commands: Any, common: Any) -> None:
 
 def _run(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from checkmate import planning
-    from checkmate.formats.report import report_to_json
+    from checkmate.formats.schedule import report_to_json
     from checkmate.solvers.registry import find_solver
 
     find_solver(options.solver)

@@ -26,7 +26,7 @@ def add_verify(commands: Any, common: Any) -> None:
 
 def _verify(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from checkmate import planning
-    from checkmate.formats.report import report_to_json
+    from checkmate.formats.schedule import report_to_json
 
     request, graph, result, budget = scheduled.read_scheduled(options)
     with progress_line(quiet=options.quiet) as report:
