@@ -24,8 +24,8 @@ from checkmate.planning.deterministic_solve import solve_counted
 from checkmate.planning.segments import in_segments
 from checkmate.progress import Cancelled, Report, never
 from checkmate.request import OnMiss, Target
-from checkmate.solvers.baselines.whole import whole_segments
-from checkmate.solvers.once_bound import run_once_bound
+from checkmate.solvers.baselines import whole_segments
+from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.terminal import progress_line

@@ -18,8 +18,8 @@ from checkmate.frontiers.tasks import baseline_of, baseline_task, least_task, re
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.progress import Cancelled, Report, never, silent
+from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.known_frontier import Frontier
-from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.registry import BASELINES, find_solver
 from checkmate.sweeps.engine import Pool

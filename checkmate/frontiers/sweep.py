@@ -8,14 +8,12 @@ smaller one, in any order of execution. Every schedule has passed the independen
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from checkmate import planning
 from checkmate.errors import CancelledError, SolveError
-from checkmate.frontiers.baselines import SHORTEST_S, trace
-from checkmate.frontiers.listeners import CancelMemoryListener, CostListener, NullFrontierListener
 from checkmate.frontiers.summary import (
     Baseline,
     BudgetRow,
@@ -27,15 +25,94 @@ from checkmate.frontiers.summary import (
 )
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.progress import Cancelled, Progress, Report, never, silent
+from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
+from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
-from checkmate.solvers.listeners import CancelListener
-from checkmate.solvers.once_bound import run_once_bound
-from checkmate.solvers.portfolio.bisection import load_kernels
+from checkmate.solvers.listeners import CancelListener, SilentMemoryListener
 from checkmate.solvers.portfolio.interactive import LiveSolver
+from checkmate.solvers.portfolio.least_memory import load_kernels
 from checkmate.solvers.problem import SolveOptions, SolverFeature
 from checkmate.solvers.registry import BASELINES, find_solver
 from checkmate.units import Budget, format_bytes, format_overhead
+
+
+class CostListener(CancelListener):
+    """Pass the costs of better schedules to ``found``."""
+
+    def __init__(self, cancelled: Cancelled, found: Callable[[float], None]) -> None:
+        super().__init__(cancelled)
+        self._found = found
+
+    def incumbent(self, steps: Sequence[int], cost: float) -> None:
+        """Pass on a better schedule's cost."""
+        self._found(cost)
+
+
+class CancelMemoryListener(SilentMemoryListener):
+    """Let the user cancel a search for the least memory."""
+
+    def __init__(self, cancelled: Cancelled) -> None:
+        self._cancelled = cancelled
+
+    def cancelled(self) -> bool:
+        """Return whether the user wants to stop."""
+        return self._cancelled()
+
+
+class NullFrontierListener:
+    """Ignore a live frontier's news."""
+
+    def point(self, point: FrontierPoint) -> None:
+        """Ignore."""
+
+    def bound(self, budget_bytes: int, lower_bound: float) -> None:
+        """Ignore."""
+
+    def baseline(self, point: FrontierPoint) -> None:
+        """Ignore."""
+
+
+SHORTEST_S = 0.02  # a shorter solve finds nothing
+
+
+def trace(
+    graph: Graph,
+    name: str,
+    points: list[FrontierPoint],
+    options: SolveOptions,
+    *,
+    until: float,
+    cancelled: Cancelled,
+) -> str:
+    """Add the schedules of solver ``name`` to ``points``.
+
+    They come by falling peak and rising cost. Return why it ended early, or "". Each solve asks for less than
+    the last one's peak, until ``until`` (``time.perf_counter``).
+
+    Raises:
+        CancelledError: the user cancelled; ``points`` has what was found. SolveError: the solver cannot be
+        run.
+    """
+    once = SolverFeature.IGNORES_BUDGET in find_solver(name).features
+    budget = planning.keep_everything_peak(graph)
+    while True:
+        stop_if(cancelled)
+        left = until - time.perf_counter()
+        if left < SHORTEST_S:
+            return "not finished in the time given"
+        asked = replace(options, time_limit_s=left, start=None)
+        result = planning.solve(graph, budget, solver=name, options=asked, listener=CancelListener(cancelled))
+        stop_if(cancelled)
+        if result.schedule is None or result.peak_bytes is None or result.cost is None:
+            return "" if points else result.message
+        if points and result.cost <= points[-1].cost:
+            points.pop()  # the new one is as cheap and smaller
+        made = (result.schedule, result.peak_bytes, result.cost, budget, name, result.solve_seconds)
+        points.append(FrontierPoint(*made))
+        if once:
+            return ""
+        budget = result.peak_bytes - 1
+
 
 _BASELINE_SHARE = 0.2  # of the time, at most, for all baselines together
 _MINIMUM_SHARE, _MINIMUM_S = (

@@ -17,7 +17,7 @@ from checkmate import planning
 from checkmate.errors import SolveError
 from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.formats.schedule import result_facts
-from checkmate.frontiers.baselines import trace
+from checkmate.frontiers.sweep import trace
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule

@@ -24,11 +24,10 @@ from checkmate.ir.schedule import Schedule
 from checkmate.largest.batch import cost_limit
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
+from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.certify import with_schedule
 from checkmate.solvers.listeners import CostCapListener
-from checkmate.solvers.once_bound import run_once_bound
-from checkmate.solvers.portfolio.bisection import load_kernels, narrow, probe
-from checkmate.solvers.portfolio.least_memory import require_overhead
+from checkmate.solvers.portfolio.least_memory import load_kernels, narrow, probe, require_overhead
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.tolerances import ROUNDING
 from checkmate.units import format_bytes

@@ -1,7 +1,7 @@
 """The search for the largest batch.
 
 Baselines and greedy come first, then the solver ``auto``. It asks at one batch after another: "is there a
-schedule within the cost at this batch?" (see ``checkmate.solvers.portfolio.bisection``). Every schedule is
+schedule within the cost at this batch?" (see ``checkmate.solvers.portfolio.least_memory``). Every schedule is
 tried at all batches, and is where later questions start from.
 """
 
@@ -20,9 +20,9 @@ from checkmate.ir.schedule import Schedule
 from checkmate.largest.scaling import BatchScaling
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report
+from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.listeners import CostCapListener
-from checkmate.solvers.once_bound import run_once_bound
-from checkmate.solvers.portfolio.bisection import LEAST_SLICE_S, load_kernels, narrow, probe
+from checkmate.solvers.portfolio.least_memory import LEAST_SLICE_S, load_kernels, narrow, probe
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.registry import BASELINES, find_solver
 from checkmate.solvers.tolerances import ROUNDING

@@ -16,7 +16,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.planning.solving import resolve_budget
 from checkmate.progress import Cancelled, Report, never
-from checkmate.solvers.certificates.make import Certificate, certificate_of
+from checkmate.solvers.certificates import Certificate, certificate_of
 from checkmate.solvers.tolerances import PROVED
 from checkmate.terminal import progress_line
 

@@ -29,7 +29,13 @@ from checkmate.memory.simulate import simulate
 from checkmate.planning.checks import require_true
 from checkmate.planning.progress_listener import FollowingMemory, UntilSettled
 from checkmate.progress import Cancelled, Report, never
-from checkmate.solvers.bounds import WorkingSet, below_minimum, working_set_bound
+from checkmate.solvers.bounds import (
+    WorkingSet,
+    below_minimum,
+    explain_below_bound,
+    run_once_bound,
+    working_set_bound,
+)
 from checkmate.solvers.compile.compilation import compile_first
 from checkmate.solvers.constraints import (
     ConstrainedListener,
@@ -40,7 +46,6 @@ from checkmate.solvers.constraints import (
     start_for_constrained,
 )
 from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.once_bound import explain_below_bound, run_once_bound
 from checkmate.solvers.portfolio.least_memory import LeastMemory, require_overhead
 from checkmate.solvers.portfolio.least_memory import least_memory as find_least_memory
 from checkmate.solvers.problem import (

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.errors import SolverCrashedError
+from checkmate.ir.report import CheckReport
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
-from checkmate.solvers.problem import Problem
-from checkmate.solvers.tolerances import FALSE, PROVED
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.retention import without_useless
+from checkmate.solvers.tolerances import FALSE, PROVED, PROVED_BY_LIBRARY
 
 
 def with_schedule(
@@ -105,3 +110,128 @@ def without_schedule(
         message=message,
         statistics=statistics or {},
     )
+
+
+class GivenOrderRun:
+    """One solve: the clock, the best schedule and bound, and the result.
+
+    ``best``: the steps of the cheapest schedule within the budget, None without one; ``cost``: its cost.
+    ``bound``: in the graph's cost unit, under ``assumptions``.
+    ``begun``, ``until``: times of ``time.perf_counter``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        problem: Problem,
+        options: SolveOptions,
+        listener: Listener,
+        assumptions: tuple[str, ...],
+    ) -> None:
+        self.name, self.problem, self.options, self.listener = name, problem, options, listener
+        self.graph, self.assumptions = problem.graph, assumptions
+        self.begun = time.perf_counter()
+        self.until = self.begun + options.time_limit_s
+        self.best: list[int] | None = None
+        self.cost = math.inf
+        self.bound = problem.graph.base_cost
+
+    def left(self) -> float:
+        """Return the seconds that are left."""
+        return self.until - time.perf_counter()
+
+    def should_stop(self) -> bool:
+        """Return whether time is up or the solve is cancelled."""
+        return self.left() <= 0 or self.listener.cancelled()
+
+    def exclude(self, seconds: float) -> None:
+        """Let ``seconds`` of loading not count as the user's time."""
+        self.begun += seconds
+        self.until += seconds
+
+    def is_proved(self) -> bool:
+        """Return whether the bound proves the best, or to the gap asked for."""
+        return (
+            self.cost * PROVED_BY_LIBRARY <= self.bound
+            or self.cost - self.bound <= self.options.gap * self.cost
+        )
+
+    def take(self, steps: Sequence[int]) -> CheckReport:
+        """Take a schedule if it fits and is the best so far; return its check.
+
+        Recomputations that nobody reads are left out.
+        """
+        plan = without_useless(self.graph, steps)
+        report = check(self.graph, plan, budget_bytes=self.problem.budget_bytes)
+        if report.ok and report.cost < self.cost:
+            self.best, self.cost = plan, report.cost
+            self.listener.incumbent(plan, report.cost)
+        return report
+
+    def raise_bound(self, bound: float) -> None:
+        """Take the bound if it is better, and report it."""
+        if bound > self.bound:
+            self.bound = bound
+            self.listener.bound(bound, self.assumptions)
+
+    def with_schedule(
+        self,
+        steps: Sequence[int],
+        bound: float | None,
+        statistics: Mapping[str, Any] | None = None,
+        *,
+        assumptions: tuple[str, ...] | None = None,
+        provable: bool = True,
+    ) -> SolveResult:
+        """Return the result with ``steps``, OPTIMAL if ``bound`` proves it.
+
+        ``assumptions``: those of the bound, if not the run's. ``provable``: whether the bound may prove
+        anything.
+        """
+        result = with_schedule(
+            self.problem,
+            self.name,
+            steps,
+            lower_bound=bound,
+            seconds=time.perf_counter() - self.begun,
+            assumptions=self.assumptions if assumptions is None else assumptions,
+            statistics=statistics,
+        )
+        proved = (
+            provable
+            and bound is not None
+            and result.cost is not None
+            and bound >= result.cost * PROVED_BY_LIBRARY
+        )
+        return replace(result, status=SolveStatus.OPTIMAL) if proved else result
+
+    def nothing_found(
+        self,
+        sentence: str,
+        statistics: Mapping[str, Any] | None = None,
+        *,
+        infeasible: bool = False,
+        cancelled: bool = False,
+        instead: str = "another order may have one",
+    ) -> SolveResult:
+        """Return CANCELLED or LIMIT, with the reason.
+
+        ``infeasible``: no schedule exists under the assumptions, which is LIMIT too. ``instead``: what may
+        help then. ``cancelled``: whether the solve is known to be cancelled.
+        """
+        if cancelled or self.listener.cancelled():
+            return self.without_schedule(
+                SolveStatus.CANCELLED, "cancelled before a schedule was found", statistics
+            )
+        if infeasible:
+            held = ", ".join(self.assumptions)
+            sentence = f"no schedule fits the budget, assuming {held}; {instead}"
+        return self.without_schedule(SolveStatus.LIMIT, sentence, statistics)
+
+    def without_schedule(
+        self, status: SolveStatus, sentence: str, statistics: Mapping[str, Any] | None = None
+    ) -> SolveResult:
+        seconds = time.perf_counter() - self.begun
+        return without_schedule(
+            self.problem, self.name, status, sentence, seconds=seconds, statistics=statistics
+        )

@@ -26,7 +26,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.solvers.listeners import ForwardingListener, ForwardingMemoryListener
 from checkmate.solvers.problem import Listener, MemoryListener
-from checkmate.solvers.shared.retention import must_run_once, without_useless
+from checkmate.solvers.retention import must_run_once, without_useless
 
 NO_GRADIENT_RECOMPUTE = "no gradient recompute"  # as the paper's program states it
 _NEAR = 3  # the most names that are suggested for an unknown one

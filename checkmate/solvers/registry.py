@@ -100,7 +100,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
     ),
     _entry(
         "chain",
-        "chain.solver:ChainSolver",
+        "chain.chain_solver:ChainSolver",
         "dynamic programming over the forward pass's segments: best where a network is nearly a chain and "
         "memory is tight",
         F.STREAMS,
@@ -108,7 +108,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
     ),
     _entry(
         "milp",
-        "milp.paper_solver:MilpSolver",
+        "milp.paper_solvers:MilpSolver",
         "the paper's mixed-integer program in PuLP: optimal in the given order, for small graphs; "
         "--engine names its solver",
         F.PROVES_OPTIMALITY,
@@ -127,7 +127,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
     ),
     _entry(
         "intervals",
-        "cpsat.solver:IntervalSolver",
+        "cpsat.interval_solver:IntervalSolver",
         "constraint programming over retention intervals: optimal in the given order with at most two "
         "computations of an op",
         F.PROVES_OPTIMALITY,
@@ -137,35 +137,33 @@ SOLVERS: tuple[SolverEntry, ...] = (
     ),
     _entry(
         "lp-rounding",
-        "milp.lp_rounding:LpRoundingSolver",
+        "milp.paper_solvers:LpRoundingSolver",
         "the paper's two-phase rounding of the program's relaxation",
         F.LOWER_BOUND,
         requires=("pulp", "highspy"),
     ),
-    _entry(
-        "chen-sqrt", "baselines.chen:chen_sqrt", "every √n-th layer is a checkpoint, for chains", F.CHAIN_ONLY
-    ),
-    _entry("chen-sqrt-ap", "baselines.chen:chen_sqrt_ap", "every √n-th articulation point is a checkpoint"),
+    _entry("chen-sqrt", "baselines:chen_sqrt", "every √n-th layer is a checkpoint, for chains", F.CHAIN_ONLY),
+    _entry("chen-sqrt-ap", "baselines:chen_sqrt_ap", "every √n-th articulation point is a checkpoint"),
     _entry(
         "chen-sqrt-linear",
-        "baselines.chen:chen_sqrt_linear",
+        "baselines:chen_sqrt_linear",
         "every √n-th op of the given order is a checkpoint",
     ),
-    _entry("chen-greedy", "baselines.chen:chen_greedy", "segments of equal memory, for chains", F.CHAIN_ONLY),
+    _entry("chen-greedy", "baselines:chen_greedy", "segments of equal memory, for chains", F.CHAIN_ONLY),
     _entry(
         "chen-greedy-ap",
-        "baselines.chen:chen_greedy_ap",
+        "baselines:chen_greedy_ap",
         "segments of equal memory between articulation points",
     ),
     _entry(
         "chen-greedy-linear",
-        "baselines.chen:chen_greedy_linear",
+        "baselines:chen_greedy_linear",
         "segments of equal memory in the given order",
     ),
-    _entry("griewank", "baselines.griewank:GriewankSolver", "binomial checkpointing (revolve), linearized"),
+    _entry("griewank", "baselines:GriewankSolver", "binomial checkpointing (revolve), linearized"),
     _entry(
         "keep-all",
-        "baselines.keep_all:KeepAllSolver",
+        "baselines:KeepAllSolver",
         "computes everything once and keeps it; saves no memory, costs nothing extra",
         F.IGNORES_BUDGET,
     ),

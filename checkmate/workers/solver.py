@@ -29,11 +29,11 @@ from checkmate.ipc.steps import pack_steps, unpack_steps
 from checkmate.ir.result import SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, FillState, never
+from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.compile.compilation import Compilation, wait_for
 from checkmate.solvers.constraints import constrained, start_for_constrained
 from checkmate.solvers.known_frontier import FrontierPoint
-from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.portfolio.interactive import LiveSolver
 from checkmate.solvers.problem import SolveOptions
 from checkmate.workers.messages.solver import (

@@ -11,9 +11,8 @@ from PySide6.QtWidgets import QDialog, QPushButton
 from app.presenters.op_page import rows_at_end, rows_of_op, why_nothing_fits
 from app.state.solve import Aim, BudgetStanding, Tightest
 from app.views.dialogs.export_dialog import ExportDialog
-from checkmate.solvers.bounds import op_need, working_set_bound
+from checkmate.solvers.bounds import op_need, run_once_bound, working_set_bound
 from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.units import format_bytes

@@ -43,7 +43,7 @@ from checkmate.planning.deterministic_solve import solve_counted
 from checkmate.planning.segments import in_segments
 from checkmate.progress import silent
 from checkmate.request import ModelRequest
-from checkmate.solvers.baselines.whole import whole_segments
+from checkmate.solvers.baselines import whole_segments
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import SolveOptions
 from tests.benchmarks.measured_on import this_machine

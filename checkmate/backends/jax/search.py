@@ -30,7 +30,7 @@ from checkmate.memory.compiling import Compiled, Compiler, CompilingSearch
 from checkmate.memory.simulate import simulate
 from checkmate.planning.solving import keep_everything_peak, known_minimum, solve
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
-from checkmate.solvers.baselines.whole import whole_segments
+from checkmate.solvers.baselines import whole_segments
 
 # Bytes that XLA takes for each of a GPU's graph at most, before anything was compiled: 1.00 to 1.04 were seen
 # where a ResNet's schedules were compiled for an H200. A plain step may hold what a scheduled one does not.

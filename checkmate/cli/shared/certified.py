@@ -13,7 +13,7 @@ from checkmate.progress import Cancelled, Report
 from checkmate.units import format_overhead, plural
 
 if TYPE_CHECKING:
-    from checkmate.solvers.certificates.make import Certificate
+    from checkmate.solvers.certificates import Certificate
 
 
 @dataclass(frozen=True, eq=False)

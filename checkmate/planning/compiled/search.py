@@ -25,7 +25,7 @@ from checkmate.planning.compiled.step import TracedForXla
 from checkmate.planning.progress_listener import Following
 from checkmate.planning.segments import in_segments
 from checkmate.planning.solving import StepSolver, keep_everything_peak, solve
-from checkmate.solvers.baselines.whole import whole_segments
+from checkmate.solvers.baselines import whole_segments
 from checkmate.units import Budget, plural
 
 

@@ -15,9 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.memory.step_requests import InitialAllocations, StepRequests
-from checkmate.solvers.addresses.memory import MISSING, PEAK, Memory, new_memory
-from checkmate.solvers.addresses.replay import Requests, Work, serve, shown
-from checkmate.solvers.addresses.search import search
+from checkmate.solvers.addresses.allocator_kernels import (
+    MISSING,
+    PEAK,
+    Memory,
+    Requests,
+    Work,
+    new_memory,
+    search,
+    serve,
+    shown,
+)
 
 _RUNS = 2  # steps served for each order that is tried; the answer is checked with more
 _NO_LIMIT = np.iinfo(np.int64).max

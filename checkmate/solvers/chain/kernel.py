@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.solvers.chain.modes import PLAIN, REUSE, SEEDED
 from checkmate.solvers.compile.jit import inlined, kernel
 
+# The modes in which a stretch of a chain is reversed.
+PLAIN, REUSE, SEEDED = 0, 1, 2  # SEEDED and above: the values of one set of seeds are live
 _SLACK = 1e-9  # of a slot; covers float rounding
 
 

@@ -19,24 +19,14 @@ _SOLVERS = Path(__file__).resolve().parents[1]
 KEPT = _SOLVERS / "compile" / "kernels.bc.xz"
 # Every file that the translation depends on: kernels, the constants that they read, and what translates them.
 SOURCES = (
-    "addresses/kernel_types.py",
-    "addresses/memory.py",
-    "addresses/replay.py",
-    "addresses/search.py",
+    "addresses/allocator_kernels.py",
     "chain/kernel.py",
-    "chain/kernel_types.py",
-    "chain/modes.py",
     "compile/jit.py",
     "compile/translate.py",
     "sequence/anneal.py",
+    "sequence/drops.py",
     "sequence/edit.py",
-    "sequence/fit_budget.py",
-    "sequence/kernel_types.py",
-    "sequence/live_bytes.py",
-    "sequence/model.py",
-    "sequence/moves.py",
-    "sequence/perturb.py",
-    "sequence/state.py",
+    "sequence/kernel_arrays.py",
 )
 _DIGEST = hashlib.sha256
 

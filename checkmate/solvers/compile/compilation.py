@@ -1,4 +1,8 @@
-"""Compile the search while this process does something else."""
+"""Compile the search while this process does something else.
+
+Another process compiles, since LLVM cannot be interrupted. It ends by itself, also after its parent, so that
+the next solve finds what this one did not wait for.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +70,7 @@ class Compilation:
         with suppress(OSError):
             with beyond_ctrl_c():
                 self._child = subprocess.Popen(
-                    module_command("checkmate.solvers.compile.child"),
+                    module_command("checkmate.solvers.compile.machine_code"),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,

@@ -2,6 +2,8 @@
 
 The translation holds for every processor; here it is optimized for this one, by LLVM alone. That takes about
 a second, and the result stays in the user's cache.
+
+``python -m checkmate.solvers.compile.machine_code`` fills the cache.
 """
 
 from __future__ import annotations
@@ -10,15 +12,20 @@ import ctypes
 import json
 import lzma
 import struct
+import subprocess
+import sys
+import tempfile
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from llvmlite import binding
 
+from checkmate.machine.own_modules import module_command
 from checkmate.solvers.compile.cache import KEPT, machine_code_file, read_whole, source_key, write_whole
 
 _RESULT = 2  # slots before the first argument: the result, and numba's note of an error
@@ -41,10 +48,10 @@ class Translation:
         return lzma.compress(header + b"\n" + self.bitcode)
 
     @classmethod
-    def kept(cls) -> Translation | None:
-        """Return the one that is kept. The result is None if it is of other sources, or cannot be read."""
+    def kept(cls, path: Path | None = None) -> Translation | None:
+        """Return the one in ``path``, or the kept one; None if it is of other sources, or cannot be read."""
         try:
-            header, _, bitcode = lzma.decompress(KEPT.read_bytes()).partition(b"\n")
+            header, _, bitcode = lzma.decompress((path or KEPT).read_bytes()).partition(b"\n")
         except (OSError, lzma.LZMAError):
             return None
         found = cls(**json.loads(header), bitcode=bitcode)
@@ -83,17 +90,25 @@ def make() -> bytes:
 
     If the sources have changed since they were translated, numba translates them again.
     """
-    translation = Translation.kept()
-    if translation is None:
-        from checkmate.solvers.compile.translate import translate
-
-        translation = translate()
+    translation = Translation.kept() or _translated_again()
     optimization = Optimization.for_this_processor()
     module = binding.parse_bitcode(translation.bitcode)
     module.triple, module.data_layout = binding.get_process_triple(), str(optimization.machine.target_data)
     optimization.run(module)
     code: bytes = optimization.machine.emit_object(module)
     return json.dumps(translation.types).encode() + b"\n" + code
+
+
+def _translated_again() -> Translation:
+    # In a process: numba reads its settings when it is imported, and stays in memory.
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / KEPT.name
+        command = module_command("checkmate.solvers.compile.translate", str(path))
+        done = subprocess.run(command, capture_output=True, text=True)
+        translation = Translation.kept(path)
+    if translation is None:
+        raise RuntimeError(f"the kernels could not be translated: {done.stderr[-300:]}")
+    return translation
 
 
 class MachineCode:
@@ -164,3 +179,13 @@ def _slots(value: Any) -> tuple[int, ...]:
         address: int = value.__array_interface__["data"][0]
         return (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)
     return struct.unpack("q", struct.pack("d", value)) if isinstance(value, float) else (int(value),)
+
+
+def main() -> int:
+    """Fill the cache; the parent loads what is there."""
+    write_whole(machine_code_file(), make())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,8 +2,8 @@
 
 ``python -m checkmate.solvers.compile.translate FILE``; without FILE, the kept translation is written anew.
 
-numba compiles a function for the types that it is called with. Here these are the types of the examples that
-each package with kernels gives for its annotations. The translation is optimized, but not for a processor.
+numba compiles a function for the types that it is called with. Here these are the types of an example for
+each annotation. The translation is optimized, but not for a processor.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from types import FunctionType
 from typing import Any, get_type_hints
@@ -21,12 +19,18 @@ import numpy as np
 from llvmlite import binding
 from numpy.typing import NDArray
 
+from checkmate.ir.graph import GraphBuilder
+from checkmate.solvers.addresses import allocator_kernels
+from checkmate.solvers.chain import kernel
+from checkmate.solvers.chain.chain_solver import tiny_table
 from checkmate.solvers.compile.cache import KEPT, source_key
 from checkmate.solvers.compile.jit import Kernel, Marks, marks_of
 from checkmate.solvers.compile.machine_code import Optimization, Translation, slot_types
+from checkmate.solvers.sequence import anneal, drops, edit
+from checkmate.solvers.sequence.kernel_arrays import Model, State, build_model, new_state
 
-# Each package with kernels names those that Python calls. The rest is found by following the calls.
-_ROOMS = tuple(f"checkmate.solvers.{name}.kernel_types" for name in ("sequence", "chain", "addresses"))
+# The modules with kernels that Python calls. The rest is found by following the calls.
+_MODULES = (edit, drops, anneal, kernel, allocator_kernels)
 # Settings that numba reads when it is imported: what it makes is optimized here, all kernels at once.
 NUMBA = {"NUMBA_OPT": "0", "NUMBA_LOOP_VECTORIZE": "0", "NUMBA_SLP_VECTORIZE": "0"}
 
@@ -35,7 +39,12 @@ def translate() -> Translation:
     """Return the translation of the kernels as they are now."""
     translator = _Translator()
     module, wrappers = binding.parse_assembly(""), []
-    entries: list[Kernel] = [entry for room in _ROOMS for entry in import_module(room).ENTRIES]
+    entries = [
+        found
+        for module in _MODULES
+        for found in vars(module).values()
+        if isinstance(found, Kernel) and found.plain.__module__ == module.__name__
+    ]
     for entry in entries:
         text, name = translator.text(entry.plain)
         module.link_in(binding.parse_assembly(text))
@@ -74,6 +83,7 @@ class _Translator:
 
     def __init__(self) -> None:
         self._made: dict[Any, Any] = {}
+        self._examples = _examples()
 
     def text(self, plain: Any) -> tuple[str, str]:
         """Return a kernel with all that it calls, and its name in there."""
@@ -117,17 +127,30 @@ class _Translator:
                 made.disable_compile()  # else a call with other types would be translated again
         return self._made[plain]
 
-    @cached_property
-    def _examples(self) -> dict[Any, Any]:
-        """Return an example for each annotation.
 
-        If an annotation leaves the number of dimensions open, the key is the function and the argument's
-        name.
-        """
-        found: dict[Any, Any] = {int: 0, float: 0.0, NDArray[np.int64]: np.zeros(1, np.int64)}
-        for room in _ROOMS:
-            found |= import_module(room).examples()
-        return found
+def _examples() -> dict[Any, Any]:
+    """Return an example for each annotation.
+
+    If an annotation leaves the number of dimensions open, the key is the function and the argument's name.
+    """
+    tiny = GraphBuilder()
+    tiny.op("a", (), (tiny.value("a", 2),), cost=1.0)
+    model, chain = build_model(tiny.build()).model, tiny_table()
+    row, table = np.zeros(1, np.int64), np.zeros((1, 1), np.int64)
+    return {
+        int: 0,
+        float: 0.0,
+        NDArray[np.int64]: row,
+        Model: model,
+        State: new_state(model, steps=1, seed=0),
+        drops.Scores: drops.new_scores(model),
+        kernel.Sizes: chain.sizes,
+        "fill.costs": chain.costs,
+        "fill.least": chain.least_slots(),
+        allocator_kernels.Memory: allocator_kernels.new_memory(None, 1),
+        allocator_kernels.Requests: allocator_kernels.Requests(row, row, table, row, table, row, row),
+        allocator_kernels.Work: allocator_kernels.Work(table, table, row, row),
+    }
 
 
 def _called(plain: Any) -> Iterator[tuple[str, Any]]:

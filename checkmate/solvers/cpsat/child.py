@@ -15,8 +15,8 @@ import sys
 import threading
 from typing import Any
 
-from checkmate.solvers.cpsat.model import solve_intervals
-from checkmate.solvers.cpsat.task import IntervalTask
+from checkmate.solvers.cpsat.interval_model import solve_intervals
+from checkmate.solvers.cpsat.interval_solver import IntervalTask
 
 _PR_SET_PDEATHSIG = 1
 

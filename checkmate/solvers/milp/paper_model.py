@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from checkmate.ir.graph import Graph
 from checkmate.progress import never
-from checkmate.solvers.shared.buffers import buffer_owners, take_over_groups, touching_ops
-from checkmate.solvers.shared.retention import must_run_once
+from checkmate.solvers.graph_sets import buffer_owners, take_over_groups, touching_ops
+from checkmate.solvers.retention import must_run_once
 
 _LARGEST_COEFFICIENT = 1e6  # of the memory rows; the engines' tolerances allow no more digits
 

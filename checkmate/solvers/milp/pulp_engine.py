@@ -15,8 +15,8 @@ from typing import Any
 from checkmate.errors import SolveFailedError, SolverUnavailableError
 from checkmate.ir.result import SolveStatus
 from checkmate.progress import Cancelled
+from checkmate.solvers.highs import silent_highs, start_highs
 from checkmate.solvers.problem import SolveOptions
-from checkmate.solvers.shared.highs_thread import silent_highs, start_highs
 from checkmate.solvers.tolerances import HIGHS_INFINITY
 
 _POLL_SECONDS = 0.02

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.solvers.shared.closures import LazyClosure, closures, members
+from checkmate.solvers.graph_sets import LazyClosure, closures, members
 from checkmate.solvers.tolerances import LEAST_COST
 
 _EXACT = 8000  # ops of a graph whose closures are all known at once

@@ -25,9 +25,9 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled
 from checkmate.solvers.certify import with_schedule, without_schedule
+from checkmate.solvers.pathcut.cut_program import relax_program, steps_from
 from checkmate.solvers.pathcut.cuts import Reach, build_program, heaviest_path, own_bytes, tightest_cut
-from checkmate.solvers.pathcut.engines import Engines
-from checkmate.solvers.pathcut.program import relax_program, steps_from
+from checkmate.solvers.pathcut.sat import Engines
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.tolerances import PROVED
 

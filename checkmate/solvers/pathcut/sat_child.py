@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from checkmate.solvers.pathcut.sat_task import SatTask
+from checkmate.solvers.pathcut.sat import SatTask
 
 _PR_SET_PDEATHSIG = 1
 Tell = Callable[[dict[str, Any]], None]

@@ -9,21 +9,335 @@ has a process of its own. With one worker, the two take turns.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 
-from checkmate.ir.result import SolveResult
-from checkmate.solvers.baselines.keep_all import KeepAllSolver
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.ir.arrays import Steps
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.progress import Cancelled
+from checkmate.solvers.baselines import KeepAllSolver
 from checkmate.solvers.bounds import below_working_set
+from checkmate.solvers.certify import with_schedule, without_schedule
 from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.compile.compilation import Compilation
-from checkmate.solvers.pathcut.in_process import BackgroundProver
-from checkmate.solvers.pathcut.in_thread import background_prover
-from checkmate.solvers.portfolio.run import NAME, Run
+from checkmate.solvers.pathcut.in_process import BackgroundProver, ProverState
+from checkmate.solvers.pathcut.in_thread import SMALL, background_prover
+from checkmate.solvers.pathcut.prover import Prover
+from checkmate.solvers.portfolio.turns import ChainTurn, SecondCore, SecondSearch
 from checkmate.solvers.portfolio.while_compiling import answer_while_compiling, without_search
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
-from checkmate.solvers.repeats.start import BlocksOf
-from checkmate.solvers.sequence.local_search import warm_up
+from checkmate.solvers.repeated_blocks import BlocksOf, repeated_schedules
+from checkmate.solvers.sequence.greedy_solver import greedy_steps
+from checkmate.solvers.sequence.kernel_arrays import build_model
+from checkmate.solvers.sequence.local_search import SequenceSearch, close_enough, first_search, warm_up
+from checkmate.solvers.sequence.restarts import CostedSteps, order_first, with_cost
+
+NAME = "auto"
+_FIRST_TURN_S = 0.25  # with one worker: the first turn of the search, and of the prover
+_TURN_S_PER_OP = 1e-4  # of a large graph: in a shorter turn the prover gets nowhere
+# Up to this many ops the single cut is solved here, in at most this many seconds.
+_MEDIUM, _SINGLE_S = 400, 0.1
+_GOOD = 0.01  # above the bound: a start that leaves nothing for equal blocks to find
+_REPEATS_SHARE = 0.3  # of the time, for the schedules of a step with equal blocks
+_FIT_S = 0.5  # for fitting a described schedule into the budget
+_POLL_S = 0.005
+_LOOK_S = 0.1  # between two looks at whose turn the second core has
+_OTHER_SEED = 1_000_003  # added to the seed of the second search
+_ORDER_MOVES = 500_000  # for its order: a quarter of a second
+
+
+class Run:
+    """One solve: the search here, the prover in its process."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        options: SolveOptions,
+        listener: Listener,
+        prover: BackgroundProver,
+        bound: float,
+        blocks: BlocksOf,
+    ) -> None:
+        self._blocks = blocks
+        self._problem, self._options, self._listener, self._prover = problem, options, listener, prover
+        self._begun = time.perf_counter()
+        self._until = self._begun + options.time_limit_s
+        self._bound, self._cuts, self._programs = max(problem.graph.base_cost, bound), 0, 0
+        self._asked = False  # until then, what the prover knows is of the budget before
+        if options.workers > 1:
+            self._ask(options.time_limit_s)
+        self._scaled = build_model(problem.graph)
+        self._search: SequenceSearch = first_search(
+            problem, self._scaled, options, listener, until=self._until, known=self._from_repeats()
+        )
+        self._chain = ChainTurn(problem, self._scaled, self._begun, self._until)
+        self._second = SecondSearch(self._begin_second)
+        self._core: SecondCore | None = None  # used with two cores, where another search may find more
+        self._share_best()
+
+    def _from_repeats(self) -> Steps | None:
+        """Return the best schedule made from equal blocks; None if none fits."""
+        blocks = self._blocks.found
+        if blocks is None or self._is_good(self._options.start):
+            return None
+        share = _REPEATS_SHARE * self._options.time_limit_s if self._options.moves is None else math.inf
+        best: CostedSteps | None = None
+        for steps in repeated_schedules(
+            self._problem,
+            blocks,
+            until=min(self._until, self._begun + share),
+            cancelled=self._listener.cancelled,
+            seed=self._options.seed,
+        ):
+            found = with_cost(self._problem.graph, steps, self._problem.budget_bytes)
+            if found is not None and found.cost < (math.inf if best is None else best.cost):
+                best = found
+                self._listener.incumbent(found.steps.tolist(), found.cost)
+                self._prover.offer(found.steps)
+        return None if best is None else best.steps
+
+    def _is_good(self, start: Schedule | None) -> bool:
+        """Return whether the caller's start is known to be near the best."""
+        if start is None or not self._problem.graph.accepts_fingerprint(start.graph_fingerprint):
+            return False
+        known = with_cost(self._problem.graph, np.array(start.steps, np.int32), self._problem.budget_bytes)
+        return known is not None and known.cost <= (1 + _GOOD) * self._bound
+
+    def side_by_side(self) -> None:
+        """Search here while the prover proves, until they meet.
+
+        Another search runs on a third core, or in turns with the prover.
+        """
+        self._single_cut()
+        if self._problem.graph.n > SMALL:  # on smaller graphs one search finds all there is to find
+            if self._options.workers > 2:
+                self._second.start()
+            elif self._problem.graph.n <= _MEDIUM:
+                # On larger graphs the prover may be quiet for long before it has a bound.
+                self._core = SecondCore(self._begun)
+        try:
+            while not self._over():
+                self._search_until(min(self._until, self._chain.due))
+                self._try_chain()
+        finally:
+            self._second.stop()
+        self._take_news()
+
+    def _search_until(self, until: float) -> None:
+        """Search in short turns, and take news between them."""
+        while not self._over() and time.perf_counter() < until:
+            self._take_news()
+            self._share_second_core()
+            self._run_search(min(until, self._until, time.perf_counter() + _LOOK_S))
+
+    def in_turns(self) -> None:
+        """Search and prove on one core, in turns that grow longer."""
+        self._single_cut()
+        turn = max(_FIRST_TURN_S, _TURN_S_PER_OP * self._problem.graph.n)
+        while not self._over():
+            self._search_until(time.perf_counter() + turn)
+            self._wait_for_prover(min(turn, self._until - time.perf_counter()))
+            self._try_chain()
+            turn *= 2
+
+    def _try_chain(self) -> None:
+        """Take what the chain program finds, if its turn is due.
+
+        At tight budgets the search alone rarely gets there.
+        """
+        for steps in self._chain.schedules(self._search.cost, self._is_settled) if not self._over() else ():
+            if self._search.offer(steps):
+                self._listener.incumbent(steps.tolist(), self._search.cost)
+                self._share_best()
+
+    def _is_settled(self) -> bool:
+        self._raise_bound(self._prover_state().bound)
+        return self._over()
+
+    def _wait_for_prover(self, seconds: float) -> None:
+        """Let the prover work alone for a while; it goes on where it was."""
+        if self._over():
+            return
+        self._ask(seconds)
+        self._share_best()
+        while not self._over() and not self._prover.state().over:
+            time.sleep(_POLL_S)
+            self._take_news()
+        self._prover.stop()
+        self._take_news()
+
+    def _single_cut(self) -> None:
+        """Solve the single cut here, if that takes only a moment.
+
+        The prover's process may still be starting.
+        """
+        graph = self._problem.graph
+        if not SMALL < graph.n <= _MEDIUM or self._bound > graph.base_cost or self._over():
+            return
+        single = Prover(graph, self._problem.budget_bytes, reach=self._prover.reach)
+        single.run(
+            until=min(self._until, time.perf_counter() + _SINGLE_S),
+            cancelled=self._listener.cancelled,
+            on_bound=self._raise_bound,
+            on_steps=self._fit,
+            enough=self._proves,
+            rounds=1,
+        )
+        self._raise_bound(single.bound)
+
+    def result(self, seconds: float) -> SolveResult:
+        """Return the outcome; it claims nothing that was not proved."""
+        bound = self._bound
+        moves = self._search.moves + self._second.moves
+        statistics = {"moves": moves, "cuts": self._cuts, "programs": self._programs}
+        if self._search.best is not None:
+            return with_schedule(
+                self._problem,
+                NAME,
+                self._search.best,
+                lower_bound=bound,
+                seconds=seconds,
+                statistics=statistics,
+            )
+        known = None if math.isinf(bound) else bound
+        if known is None:
+            status, message = SolveStatus.INFEASIBLE, "no schedule fits the budget, in any order of execution"
+        elif self._listener.cancelled():
+            status, message = SolveStatus.CANCELLED, "cancelled before a schedule was found"
+        else:
+            status, message = SolveStatus.LIMIT, "no schedule within the budget was found in the time given"
+        return without_schedule(
+            self._problem, NAME, status, message, seconds=seconds, lower_bound=known, statistics=statistics
+        )
+
+    def _over(self) -> bool:
+        return self._listener.cancelled() or time.perf_counter() > self._until or self._proves(self._bound)
+
+    def _proves(self, bound: float) -> bool:
+        """Return whether ``bound`` leaves nothing to look for.
+
+        It shows that the best schedule is good enough, or that none exists.
+        """
+        cost = self._search.cost
+        return math.isinf(bound) or (cost < math.inf and close_enough(cost, bound, self._options.gap))
+
+    def _run_search(self, until: float) -> None:
+        """Search until there is news from the prover, or until ``until``."""
+        reported = self._search.cost
+
+        def improved(steps: list[int], cost: float) -> None:
+            nonlocal reported
+            if cost < reported:
+                reported = cost
+                self._chain.note_improvement()
+                self._listener.incumbent(steps, cost)
+                self._prover.offer(np.array(steps, np.int32))
+
+        self._search.run(
+            until=until,
+            cancelled=lambda: self._over() or self._has_news(),
+            incumbent=improved,
+            enough=lambda cost: self._proves(self._bound),
+        )
+
+    def _ask(self, seconds: float) -> None:
+        """Let the prover work on this budget."""
+        workers = max(1, self._options.workers - (1 if self._options.workers == 2 else 2))
+        self._asked = True
+        self._prover.prove(self._problem.budget_bytes, seconds=max(0.0, seconds), workers=workers)
+
+    def _begin_second(self, cancelled: Cancelled) -> SequenceSearch:
+        """Return a search with another seed.
+
+        On small graphs it begins with another order, if that needs much less memory, and else with the same
+        start. On large ones it starts from the best.
+        """
+        graph, budget = self._problem.graph, self._problem.budget_bytes
+        best = self._search.best if graph.n > _MEDIUM else None
+        start, seed = self._search.start if best is None else best, self._options.seed + _OTHER_SEED
+        order: Steps | None = None
+        if graph.n <= _MEDIUM:
+            order = order_first(graph, budget, moves=_ORDER_MOVES, seed=seed, cancelled=cancelled)
+        if order is not None:
+            end = greedy_steps(self._scaled, budget, until=self._until, cancelled=cancelled, start=order)
+            start = end.steps if end.fits else start
+        return SequenceSearch(graph, self._scaled, budget, start, seed=seed)
+
+    def _share_best(self) -> None:
+        if self._search.best is not None:
+            self._prover.offer(self._search.best)
+
+    def _prover_state(self) -> ProverState:
+        """Return how far the prover is with this budget."""
+        if not self._asked:
+            return ProverState(self._problem.graph.base_cost, 0, 0, over=True)
+        return self._prover.state()
+
+    def _has_news(self) -> bool:
+        """Return whether ``_take_news`` would find anything."""
+        return (
+            self._second.has_news()
+            or (self._asked and self._prover.has_schedules())
+            or self._prover_state().bound > self._bound
+        )
+
+    def _share_second_core(self) -> None:
+        """Let the prover and the second search change places if it is time."""
+        if self._core is None or self._over():
+            return
+        own = self._prover_state().bound
+        known = own if own > self._problem.graph.base_cost else None
+        now = time.perf_counter()
+        if not self._core.changes(known, self._search.cost, now=now):
+            return
+        if self._core.searches:
+            self._prover.stop()
+            self._second.start()
+        else:
+            self._second.stop()
+            self._ask(self._until - now)
+            self._share_best()
+
+    def _take_news(self) -> None:
+        """Take what the second search and the prover have found since."""
+        found = self._second.take()
+        if found is not None and self._search.note(found):
+            self._chain.note_improvement()
+            self._listener.incumbent(found.steps.tolist(), found.cost)
+            self._share_best()
+        state = self._prover_state()
+        self._cuts, self._programs = max(self._cuts, state.cuts), max(self._programs, state.programs)
+        self._raise_bound(state.bound)
+        for steps in self._prover.take_schedules() if self._asked else ():
+            if not self._over():
+                self._fit(steps)
+
+    def _raise_bound(self, bound: float) -> None:
+        """Take the bound if it is better, and report it."""
+        if bound > self._bound:
+            self._bound = bound
+            if not math.isinf(bound):
+                self._listener.bound(bound, ())
+
+    def _fit(self, steps: NDArray[np.int32]) -> None:
+        """Fit what the prover's programs describe into the budget. The search goes on from there."""
+        if len(np.unique(steps)) < self._problem.graph.n:
+            return  # rounded shares may leave an op out
+        end = greedy_steps(
+            self._scaled,
+            self._problem.budget_bytes,
+            until=min(self._until, time.perf_counter() + _FIT_S),
+            cancelled=self._listener.cancelled,
+            start=steps,
+        )
+        if self._search.offer(end.steps, follow=True) and self._search.best is not None:
+            self._listener.incumbent(self._search.best.tolist(), self._search.cost)
+            self._prover.offer(self._search.best)
 
 
 class AutoSolver:

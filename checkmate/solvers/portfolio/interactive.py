@@ -26,24 +26,26 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled
-from checkmate.solvers.bounds import below_minimum, working_set_bound
+from checkmate.solvers.bounds import below_minimum, explain_below_bound, run_once_bound, working_set_bound
 from checkmate.solvers.certify import without_schedule
 from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.compile.compilation import Compilation
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
 from checkmate.solvers.listeners import CancelListener, ForwardingListener, ForwardingMemoryListener
-from checkmate.solvers.once_bound import explain_below_bound, run_once_bound
 from checkmate.solvers.pathcut.in_thread import background_prover
 from checkmate.solvers.pathcut.prover import Prover
 from checkmate.solvers.portfolio.auto import solve_with
-from checkmate.solvers.portfolio.baseline_points import baseline_points
 from checkmate.solvers.portfolio.least_memory import LeastMemory, least_memory
-from checkmate.solvers.portfolio.while_compiling import answer_while_compiling, without_search
+from checkmate.solvers.portfolio.while_compiling import (
+    answer_while_compiling,
+    baseline_points,
+    without_search,
+)
 from checkmate.solvers.problem import Listener, MemoryListener, Problem, SolveOptions
-from checkmate.solvers.repeats.start import BlocksOf, repeated_schedules
+from checkmate.solvers.repeated_blocks import BlocksOf, repeated_schedules
 from checkmate.solvers.sequence.greedy_solver import QUICK, greedy_steps
+from checkmate.solvers.sequence.kernel_arrays import ScaledModel, build_model
 from checkmate.solvers.sequence.local_search import warm_up
-from checkmate.solvers.sequence.model import ScaledModel, build_model
 from checkmate.solvers.tolerances import PROVED, ROUNDING
 
 # Budgets between the least possible and keep-everything; the number of those done first.

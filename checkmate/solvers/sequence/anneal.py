@@ -15,31 +15,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.solvers.compile.jit import inlined, kernel, part
-from checkmate.solvers.sequence.edit import insert, movable, move, remove, undo
-from checkmate.solvers.sequence.fit_budget import worst_place
-from checkmate.solvers.sequence.live_bytes import source
-from checkmate.solvers.sequence.model import AGAIN, COSTS, IN, NTH, OUT, OWNER, READ, WEIGHT, Model
-from checkmate.solvers.sequence.moves import (
+from checkmate.solvers.sequence.drops import (
+    FITS,
     RATE,
+    Scores,
     drop_buffer,
     drop_step,
+    fit,
     is_bound_to,
+    worst_place,
 )
-from checkmate.solvers.sequence.state import (
+from checkmate.solvers.sequence.edit import insert, movable, move, remove, source, undo
+from checkmate.solvers.sequence.kernel_arrays import (
+    AGAIN,
     AT,
     BETTER,
     BUDGET,
     COST,
+    COSTS,
     EXCESS,
     FULL,
+    HELD,
+    IN,
     JOURNAL,
     LIVE,
     NEXT,
+    NTH,
     OP,
+    OUT,
+    OWNER,
     POS,
     PREV,
+    READ,
     SEQ,
     STEPS,
+    WEIGHT,
+    Model,
     State,
     random,
     recount,
@@ -242,3 +253,56 @@ def anneal(
         if s.num[FULL]:
             return turn + 1 - done
     return moves
+
+
+_NOISE = 0.3  # each candidate's score is random by this share, so that greedy decides otherwise each time
+_SAMPLE = 16  # recomputations from which one is chosen
+_PICKS = 4  # random picks per recomputation wanted
+
+
+@part
+def leave_out(g: Model, s: State) -> bool:
+    """Leave one of a few random recomputations out.
+
+    The more it saves, the likelier it is chosen. Its op is then ``HELD``. Returns False if there is none.
+    """
+    total, picked = 0.0, -1
+    wanted = _SAMPLE
+    for _ in range(_SAMPLE * _PICKS):
+        if wanted == 0:
+            break
+        place = int(random(s) * (s.num[STEPS] - 1))
+        if s.occ[PREV, s.occ[SEQ, place]] < 0:
+            continue
+        wanted -= 1
+        s.num[JOURNAL] = 0
+        excess, cost = s.real[EXCESS], s.real[COST]
+        saved = cost - s.real[COST] if drop_step(g, s, s.occ[SEQ, place]) else 0.0
+        undo(g, s)
+        s.real[EXCESS], s.real[COST] = excess, cost
+        total += saved
+        if random(s) * total < saved:
+            picked = place
+    s.num[JOURNAL] = 0
+    if picked < 0:
+        return False
+    x = s.occ[SEQ, picked]
+    s.num[HELD] = s.occ[OP, x]
+    return drop_step(g, s, x)
+
+
+@kernel
+def kick(g: Model, s: State, r: Scores, trials: int, least: float, further: float) -> bool:
+    """Leave a recomputation out and fit the rest; return whether it fits.
+
+    At most ``trials`` drops are tried. ``r`` is used up. ``least``, ``further``: see ``fit``. The price of
+    excess stays as it was.
+    """
+    if not leave_out(g, s):
+        s.num[HELD] = -1
+        return False
+    rate = s.real[RATE]
+    s.real[RATE] = 0.1 * s.real[COST] / max(s.real[EXCESS], 1.0)
+    outcome = fit(g, s, r, trials, least, further, _NOISE)
+    s.real[RATE], s.num[HELD] = rate, -1
+    return outcome == FITS

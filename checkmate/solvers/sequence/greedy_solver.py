@@ -22,7 +22,7 @@ from checkmate.progress import Cancelled, never
 from checkmate.solvers.certify import cancelled_before, with_schedule, without_schedule
 from checkmate.solvers.compile.compilation import compile_first
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
-from checkmate.solvers.sequence.model import ScaledModel, build_model
+from checkmate.solvers.sequence.kernel_arrays import ScaledModel, build_model
 from checkmate.solvers.tolerances import LEAST_COST, NEGLIGIBLE
 
 CAREFUL, QUICK = 0.03, 0.125
@@ -90,10 +90,9 @@ def greedy_steps(
     trimmed. ``further``: how far expensive recomputations are evaluated, ``CAREFUL`` or ``QUICK`` (several
     times faster, usually some percent of the extra cost worse).
     """
+    from checkmate.solvers.sequence.drops import FITS, MORE, RATE, STUCK, fit, new_scores, trim
     from checkmate.solvers.sequence.edit import load
-    from checkmate.solvers.sequence.fit_budget import FITS, MORE, STUCK, fit, new_scores, trim
-    from checkmate.solvers.sequence.moves import RATE
-    from checkmate.solvers.sequence.state import COST, EXCESS, new_state, steps_of
+    from checkmate.solvers.sequence.kernel_arrays import COST, EXCESS, new_state, steps_of
 
     model = scaled.model
     ops = model.price.shape[1] - 1

@@ -27,9 +27,8 @@ from checkmate.solvers.compile.compilation import compile_first
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence.greedy_solver import CAREFUL, QUICK, greedy_steps
 from checkmate.solvers.sequence.greedy_solver import warm_up as greedy_warm_up
-from checkmate.solvers.sequence.model import ScaledModel, build_model
-from checkmate.solvers.sequence.replay import CostedSteps, with_cost
-from checkmate.solvers.sequence.restarts import SMALL, Leg, LegResult, plan_legs
+from checkmate.solvers.sequence.kernel_arrays import ScaledModel, build_model
+from checkmate.solvers.sequence.restarts import SMALL, CostedSteps, Leg, LegResult, plan_legs, with_cost
 from checkmate.solvers.tolerances import LEAST_COST, NEGLIGIBLE, PROVED
 
 _SLICE_S = 0.008  # seconds between two looks at the clock and at the listener
@@ -207,7 +206,7 @@ class SequenceSearch:
     moves: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        from checkmate.solvers.sequence.state import new_state
+        from checkmate.solvers.sequence.kernel_arrays import new_state
 
         self._budget = self.scaled.budget(self.budget_bytes)
         ops = self.graph.n
@@ -275,7 +274,7 @@ class SequenceSearch:
     def _slice(self, moves: int) -> bool:
         """Make at most ``moves`` moves; return whether the best improved."""
         from checkmate.solvers.sequence.anneal import BEST, anneal
-        from checkmate.solvers.sequence.state import BETTER, FULL, steps_of
+        from checkmate.solvers.sequence.kernel_arrays import BETTER, FULL, steps_of
 
         if not self._loaded:
             self._load_leg()
@@ -307,7 +306,7 @@ class SequenceSearch:
         return improved
 
     def _end_leg(self, given: CostedSteps | None = None) -> None:
-        from checkmate.solvers.sequence.state import steps_of
+        from checkmate.solvers.sequence.kernel_arrays import steps_of
 
         here = steps_of(self._state) if self._loaded else self._leg.start
         self._begin_leg(self._legs.send(LegResult(self._found, here, given)))
@@ -323,7 +322,7 @@ class SequenceSearch:
         begins.
         """
         from checkmate.solvers.sequence.anneal import BEST
-        from checkmate.solvers.sequence.moves import RATE
+        from checkmate.solvers.sequence.drops import RATE
 
         self._loaded = True
         self._state.real[BEST] = self._leg.below
@@ -336,7 +335,7 @@ class SequenceSearch:
     def _set_rates(self) -> None:
         """Set the price of excess: first, least and highest. They depend on the first sequence's peak."""
         from checkmate.solvers.sequence.anneal import CEILING, FLOOR
-        from checkmate.solvers.sequence.moves import RATE
+        from checkmate.solvers.sequence.drops import RATE
 
         scale = max(float(self._state.mem[0].max()), 1.0)
         self._state.real[RATE] = _FIRST_RATE * self._mean / scale
@@ -348,8 +347,8 @@ class SequenceSearch:
 
         If it does not fit then, the annealing that follows brings it into the budget.
         """
-        from checkmate.solvers.sequence.fit_budget import new_scores
-        from checkmate.solvers.sequence.perturb import kick
+        from checkmate.solvers.sequence.anneal import kick
+        from checkmate.solvers.sequence.drops import new_scores
 
         model = self.scaled.model
         kick(model, self._state, new_scores(model), _KICK_TRIALS, NEGLIGIBLE * self._mean, QUICK)
@@ -357,7 +356,7 @@ class SequenceSearch:
     def _load(self, steps: Steps) -> None:
         """Load a sequence; the best, or the plain one, if there is no room."""
         from checkmate.solvers.sequence.edit import load
-        from checkmate.solvers.sequence.state import BETTER, MOST
+        from checkmate.solvers.sequence.kernel_arrays import BETTER, MOST
 
         better = int(self._state.num[BETTER])
         room = self._state.occ.shape[1]

@@ -10,13 +10,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
+from checkmate.errors import ScheduleError
 from checkmate.ir.arrays import Steps
-from checkmate.solvers.sequence.replay import CostedSteps
+from checkmate.ir.graph import Graph
+from checkmate.ir.schedule import Schedule
+from checkmate.ir.timeline import Timeline
+from checkmate.memory.simulate import simulate
+from checkmate.progress import Cancelled
+from checkmate.solvers.sequence.kernel_arrays import build_model
+from checkmate.solvers.tolerances import LEAST_COST
+
+
+class CostedSteps(NamedTuple):
+    """A schedule and its cost, which is infinite if it is over the budget."""
+
+    cost: float
+    steps: Steps
+
+
+def with_cost(graph: Graph, steps: Steps, budget_bytes: int) -> CostedSteps | None:
+    """Return ``steps`` with their cost; None if they are no valid schedule."""
+    timeline = replay(graph, steps)
+    if timeline is None:
+        return None
+    return CostedSteps(timeline.cost if timeline.peak_bytes <= budget_bytes else math.inf, steps)
+
+
+def replay(graph: Graph, steps: Steps) -> Timeline | None:
+    """Return the replay of ``steps``; None if they are no valid schedule."""
+    runs = np.bincount(steps, minlength=graph.n)
+    if len(runs) > graph.n or not runs.all() or (runs[~graph.recomputable] > 1).any():
+        return None
+    try:
+        return simulate(graph, Schedule.of(graph, steps))
+    except ScheduleError:
+        return None  # a value is read before it is produced
+
 
 SMALL = 400  # ops
 _FIRST_CYCLE = 20_000  # moves
@@ -195,3 +229,43 @@ def _climb(start: Steps, longer: float) -> Generator[Leg, LegResult, tuple[Coste
 def _cheaper(one: CostedSteps | None, other: CostedSteps | None) -> CostedSteps | None:
     fitting = [found for found in (one, other) if found is not None and found.cost < math.inf]
     return min(fitting, key=lambda found: found.cost, default=None)
+
+
+_ORDER_TURN = 5000  # moves between two looks at the caller
+_ORDER_HOT, _ORDER_COLD = 1.0, 0.001  # in mean op costs; so much costs an excess as large as the peak
+_ORDER_ENOUGH = 0.5  # of the excess in the given order: if more is left, the order is not what matters
+
+
+def order_first(
+    graph: Graph, budget_bytes: int, *, moves: int, seed: int, cancelled: Cancelled
+) -> Steps | None:
+    """Return an order of the ops, each once; it may be over the budget.
+
+    None: it was cancelled, or no order is much better than the given one.
+    """
+    from checkmate.solvers.sequence.anneal import BEST, CEILING, FLOOR, anneal
+    from checkmate.solvers.sequence.drops import RATE
+    from checkmate.solvers.sequence.edit import load
+    from checkmate.solvers.sequence.kernel_arrays import EXCESS, new_state, steps_of
+
+    once = replace(graph, ops=tuple(replace(op, recomputable=False) for op in graph.ops))
+    scaled = build_model(once)
+    state = new_state(scaled.model, steps=2 * graph.n + 1000, seed=seed)
+    given = np.arange(graph.n, dtype=np.int32)
+    if not load(scaled.model, state, given, scaled.budget(budget_bytes)):
+        return None
+    excess, mean = float(state.real[EXCESS]), max(graph.base_cost / graph.n, LEAST_COST)
+    price = mean / max(float(state.mem[0].max()), 1.0)
+    state.real[BEST] = np.inf
+    state.real[[RATE, FLOOR, CEILING]] = price
+    noted = np.zeros(state.occ.shape[1] + 1, np.int64)
+    for done in range(0, moves, _ORDER_TURN):
+        if cancelled():
+            return None
+        turn = min(_ORDER_TURN, moves - done)
+        anneal(scaled.model, state, noted, done, turn, moves, mean * _ORDER_HOT, mean * _ORDER_COLD)
+        if state.real[BEST] < np.inf:
+            break
+    steps = noted[1 : 1 + int(noted[0])].astype(np.int32) if noted[0] else steps_of(state).astype(np.int32)
+    left = 0.0 if noted[0] else float(state.real[EXCESS])
+    return steps if left <= _ORDER_ENOUGH * excess else None

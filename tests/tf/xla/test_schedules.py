@@ -19,7 +19,7 @@ from checkmate.backends.tf.xla.ties import WaitPolicy, ways_to_tie
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.solvers.baselines.whole import whole_segments
+from checkmate.solvers.baselines import whole_segments
 from tests.graphs_strategies import random_steps
 from tests.tf.xla.steps import run, solved, temp_bytes, temps_by, traced
 

@@ -8,8 +8,8 @@ from checkmate.memory.compiling import lowered
 from checkmate.memory.simulate import simulate
 from checkmate.planning.deterministic_solve import solve_counted
 from checkmate.planning.solving import known_minimum
+from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.problem import SolveOptions
 
 

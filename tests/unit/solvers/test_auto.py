@@ -15,7 +15,7 @@ from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.pathcut.in_thread import background_prover
 from checkmate.solvers.portfolio.auto import AutoSolver, solve_with
-from checkmate.solvers.portfolio.core_sharing import SecondCore
+from checkmate.solvers.portfolio.turns import SecondCore
 from checkmate.solvers.problem import Problem, SolveOptions
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, training_chain

@@ -20,9 +20,9 @@ from checkmate.formats.graph import graph_to_json
 from checkmate.ir import Graph, SolveStatus
 from checkmate.planning import certify, keep_everything_peak, solve
 from checkmate.solvers.bounds import working_set_bound
-from checkmate.solvers.certificates.proof import CaseProver
+from checkmate.solvers.certificates import CaseProver
+from checkmate.solvers.highs import silent_highs
 from checkmate.solvers.problem import SolveOptions
-from checkmate.solvers.shared.highs_thread import silent_highs
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 

@@ -22,11 +22,9 @@ from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never
 from checkmate.solvers.bounds import working_set_bound
-from checkmate.solvers.chain.costs import standing
-from checkmate.solvers.chain.plan import actions, steps_of
-from checkmate.solvers.chain.segments import find_chain
-from checkmate.solvers.chain.solver import price_lists
-from checkmate.solvers.chain.table import CostTable
+from checkmate.solvers.chain.chain_solver import actions, price_lists, steps_of
+from checkmate.solvers.chain.cost_table import CostTable, standing
+from checkmate.solvers.chain.forward_segments import find_chain
 from checkmate.solvers.problem import SolveOptions
 from tests.generated_graphs import random_dag, random_layered, training_dag
 from tests.graphs_strategies import SHARED, random_graph

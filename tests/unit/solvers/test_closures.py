@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from checkmate.ir import Graph
-from checkmate.solvers.shared.closures import closures, members
+from checkmate.solvers.graph_sets import closures, members
 from tests.graphs_strategies import random_graph
 
 

@@ -18,7 +18,7 @@ import pytest
 from checkmate.formats import read_graph, write_graph
 from checkmate.ir import Graph
 from checkmate.progress import never
-from checkmate.solvers.chain.solver import tiny_table
+from checkmate.solvers.chain.chain_solver import tiny_table
 from checkmate.solvers.compile import cache, compilation, machine_code
 from checkmate.solvers.compile.cache import KEPT, SOURCES, read_whole, write_whole
 from checkmate.solvers.compile.compilation import Compilation, compile_first, wait_for
@@ -27,9 +27,8 @@ from checkmate.solvers.compile.machine_code import MachineCode, Translation, mak
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.sequence import edit
+from checkmate.solvers.sequence.kernel_arrays import build_model, new_state
 from checkmate.solvers.sequence.local_search import LocalSearchSolver, warm_up
-from checkmate.solvers.sequence.model import build_model
-from checkmate.solvers.sequence.state import new_state
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import training_chain
 from tests.unit.solvers.test_local_search import peak_of
@@ -45,7 +44,7 @@ def test_the_kept_translation_is_of_the_sources_as_they_are() -> None:
 def test_the_sources_are_all_that_kernels_depend_on() -> None:
     solvers = ROOT / "checkmate" / "solvers"
     for name in SOURCES:
-        if name.startswith("compile/") or name.endswith("kernel_types.py"):
+        if name.startswith("compile/"):
             continue
         for node in ast.walk(ast.parse((solvers / name).read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("checkmate.solvers."):
@@ -86,10 +85,10 @@ def test_machine_code_finds_what_the_functions_find_as_python(monkeypatch: pytes
 
 
 @pytest.mark.heavy
-def test_edited_kernels_are_translated_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edited_kernels_are_translated_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table, again = tiny_table(), tiny_table()
     assert table.fill(never)
-    monkeypatch.setattr(Translation, "kept", lambda: None)
+    monkeypatch.setattr(machine_code, "KEPT", tmp_path / "none")
     fill = MachineCode(make()).function("chain.kernel.fill")
     least = again.least_slots()
     for t in range(again.count):

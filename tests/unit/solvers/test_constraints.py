@@ -17,7 +17,7 @@ from checkmate.errors import FormatError, UnknownNameError
 from checkmate.formats import read_schedule, write_schedule
 from checkmate.ir import Graph, GraphBuilder, Phase, Schedule, SolveStatus
 from checkmate.memory.check import check
-from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.bounds import run_once_bound, working_set_bound
 from checkmate.solvers.constraints import (
     Constraints,
     constrained,
@@ -26,7 +26,6 @@ from checkmate.solvers.constraints import (
     start_for_constrained,
 )
 from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.problem import SolveOptions
 from tests.graphs_strategies import random_constraints, tiny_graphs, training_chain
 from tests.oracles import least_budget, optimum

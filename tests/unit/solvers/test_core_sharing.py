@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from checkmate.solvers.portfolio.core_sharing import SecondCore
+from checkmate.solvers.portfolio.turns import SecondCore
 
 FAR, COST = 100.0, 110.0  # a bound that lacks more than a hundredth of the cost
 

@@ -23,8 +23,14 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.bounds import working_set_bound
-from checkmate.solvers.cpsat.solver import IntervalSolver, interval_assumptions
-from checkmate.solvers.cpsat.task import IntervalTask, event_of, interval_task, op_at
+from checkmate.solvers.cpsat.interval_solver import (
+    IntervalSolver,
+    IntervalTask,
+    event_of,
+    interval_assumptions,
+    interval_task,
+    op_at,
+)
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import Problem, SolveOptions
 from tests.generated_graphs import random_dag, training_dag

@@ -12,9 +12,9 @@ from checkmate.errors import SolveFailedError
 from checkmate.graphs.generate import training_chain
 from checkmate.ir.result import SolveStatus
 from checkmate.progress import never
+from checkmate.solvers.highs import silent_highs
 from checkmate.solvers.milp.pulp_engine import _highs_outcome
 from checkmate.solvers.problem import SolveOptions
-from checkmate.solvers.shared.highs_thread import silent_highs
 
 
 def test_a_new_highs_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:

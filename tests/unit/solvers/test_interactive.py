@@ -20,9 +20,9 @@ from checkmate.catalog.bundled import find_graph
 from checkmate.formats import read_graph
 from checkmate.ir import Graph, GraphBuilder, SolveStatus
 from checkmate.memory.check import check
+from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.known_frontier import FrontierPoint
 from checkmate.solvers.listeners import SilentMemoryListener
-from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.pathcut.in_process import ProverProcess
 from checkmate.solvers.portfolio import interactive as live
 from checkmate.solvers.portfolio.interactive import LiveSolver

@@ -21,8 +21,8 @@ from checkmate.progress import never
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.sequence.kernel_arrays import build_model
 from checkmate.solvers.sequence.local_search import LocalSearchSolver, SequenceSearch, warm_up
-from checkmate.solvers.sequence.model import build_model
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum

@@ -11,7 +11,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never
-from checkmate.solvers.sequence.order_first import order_first
+from checkmate.solvers.sequence.restarts import order_first
 from tests.generated_graphs import random_layered
 from tests.unit.solvers.test_local_search import peak_of
 

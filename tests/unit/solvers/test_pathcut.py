@@ -21,8 +21,8 @@ from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.pathcut.cuts import Reach, heaviest_path
 from checkmate.solvers.pathcut.prover import PathCutSolver, Prover
 from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.sequence.kernel_arrays import build_model
 from checkmate.solvers.sequence.local_search import SequenceSearch
-from checkmate.solvers.sequence.model import build_model
 from tests.generated_graphs import random_layered
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum

@@ -15,14 +15,20 @@ from checkmate.ir.graph import Phase
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never
+from checkmate.solvers.graph_sets import LazyClosure, closures
 from checkmate.solvers.pathcut import cuts
 from checkmate.solvers.pathcut.cuts import Reach, build_program
 from checkmate.solvers.problem import Problem, SolveOptions
-from checkmate.solvers.repeats.find import RepeatedSection, find_repeats
-from checkmate.solvers.repeats.shrink import shrink
-from checkmate.solvers.repeats.start import blocks_of, repeated_schedules
-from checkmate.solvers.repeats.stretch import dropped_ops, spread, steps_without
-from checkmate.solvers.shared.closures import LazyClosure, closures
+from checkmate.solvers.repeated_blocks import (
+    RepeatedSection,
+    blocks_of,
+    dropped_ops,
+    find_repeats,
+    repeated_schedules,
+    shrink,
+    spread,
+    steps_without,
+)
 from tests.generated_blocks import training_blocks
 from tests.generated_graphs import random_layered, training_dag
 

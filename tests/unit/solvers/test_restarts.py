@@ -16,10 +16,9 @@ from checkmate.ir import Graph, GraphBuilder, Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never
+from checkmate.solvers.sequence.kernel_arrays import WEIGHT, build_model
 from checkmate.solvers.sequence.local_search import SequenceSearch
-from checkmate.solvers.sequence.model import WEIGHT, build_model
-from checkmate.solvers.sequence.replay import CostedSteps, replay, with_cost
-from checkmate.solvers.sequence.restarts import LegResult, luby, plan_legs
+from checkmate.solvers.sequence.restarts import CostedSteps, LegResult, luby, plan_legs, replay, with_cost
 from tests.graphs_strategies import random_graph
 
 PLENTY = 2**50
@@ -115,7 +114,7 @@ def test_lubys_numbers() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_kicked_sequence_is_a_schedule_whose_live_bytes_are_exact(seed: int) -> None:
-    from checkmate.solvers.sequence.state import COST, LIVE, steps_of
+    from checkmate.solvers.sequence.kernel_arrays import COST, LIVE, steps_of
 
     random = Random(seed)
     changed = 0
@@ -138,7 +137,7 @@ def test_a_kicked_sequence_is_a_schedule_whose_live_bytes_are_exact(seed: int) -
 
 
 def test_a_kick_removes_a_recomputation_and_the_ops_that_only_it_needed() -> None:
-    from checkmate.solvers.sequence.state import steps_of
+    from checkmate.solvers.sequence.kernel_arrays import steps_of
 
     graph = training_chain(4)
     plain = plain_of(graph)
@@ -157,7 +156,7 @@ def test_a_kick_does_not_recompute_the_same_value_again(seed: int) -> None:
 
     It drops x or y while z is live, and x is the cheaper one to make again.
     """
-    from checkmate.solvers.sequence.state import HELD, steps_of
+    from checkmate.solvers.sequence.kernel_arrays import HELD, steps_of
 
     builder = GraphBuilder("choice")
     x, y, z = builder.value("x", 4), builder.value("y", 4), builder.value("z", 4)

@@ -20,11 +20,10 @@ from checkmate.ir import Graph, Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never
 from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.pathcut.cut_program import CutOutcome, solve_program
 from checkmate.solvers.pathcut.cuts import CutProgram, Reach, build_program, heaviest_path
-from checkmate.solvers.pathcut.program import CutOutcome, solve_program
 from checkmate.solvers.pathcut.prover import Prover
-from checkmate.solvers.pathcut.sat import SatProcess
-from checkmate.solvers.pathcut.sat_task import parts_of, read_answer
+from checkmate.solvers.pathcut.sat import SatProcess, parts_of, read_answer
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum

@@ -13,11 +13,11 @@ from checkmate.ir.graph import Graph
 from checkmate.memory.check import check
 from checkmate.progress import Cancelled
 from checkmate.solvers.portfolio.auto import AutoSolver
-from checkmate.solvers.portfolio.second_search import SecondSearch
+from checkmate.solvers.portfolio.turns import SecondSearch
 from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.sequence.kernel_arrays import build_model
 from checkmate.solvers.sequence.local_search import SequenceSearch
-from checkmate.solvers.sequence.model import build_model
-from checkmate.solvers.sequence.replay import CostedSteps
+from checkmate.solvers.sequence.restarts import CostedSteps
 from tests.generated_graphs import random_layered
 from tests.unit.solvers.test_local_search import Recorder, peak_of
 

@@ -14,7 +14,7 @@ from checkmate.memory.check import check
 from checkmate.planning import keep_everything_peak, known_minimum, solve
 from checkmate.planning.deterministic_solve import solve_counted
 from checkmate.planning.segments import in_segments
-from checkmate.solvers.baselines.whole import whole_segments
+from checkmate.solvers.baselines import whole_segments
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import SolveOptions

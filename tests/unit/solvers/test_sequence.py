@@ -14,11 +14,11 @@ from checkmate.ir import Graph, GraphBuilder, Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.sequence import edit
-from checkmate.solvers.sequence import state as at
+from checkmate.solvers.sequence import kernel_arrays as at
 from checkmate.solvers.sequence.anneal import _first_read as first_read
 from checkmate.solvers.sequence.edit import insert, movable, move, remove, undo
-from checkmate.solvers.sequence.live_bytes import source as find_source
-from checkmate.solvers.sequence.model import IN, ScaledModel, build_model
+from checkmate.solvers.sequence.edit import source as find_source
+from checkmate.solvers.sequence.kernel_arrays import IN, ScaledModel, build_model
 from tests.graphs_strategies import random_graph
 
 

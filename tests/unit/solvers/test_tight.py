@@ -24,7 +24,7 @@ from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.milp.paper_model import assumptions_of
 from checkmate.solvers.milp.tight_model import model_size, tight_model
 from checkmate.solvers.problem import SolveOptions
-from checkmate.solvers.shared.retention import retained_into_stages, steps_from_stages, without_useless
+from checkmate.solvers.retention import retained_into_stages, steps_from_stages, without_useless
 from tests.generated_graphs import random_dag, training_dag
 from tests.graphs_strategies import random_graph, random_steps
 from tests.oracles import Order, optimum

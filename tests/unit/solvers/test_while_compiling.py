@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from checkmate.formats import read_graph
-from checkmate.frontiers.listeners import NullFrontierListener
+from checkmate.frontiers.sweep import NullFrontierListener
 from checkmate.ir import Graph, SolveStatus
 from checkmate.memory.check import check
 from checkmate.progress import never
-from checkmate.solvers.chain import solver as chain_solver
-from checkmate.solvers.chain.solver import ChainSolver
+from checkmate.solvers.bounds import run_once_bound
+from checkmate.solvers.chain import chain_solver
+from checkmate.solvers.chain.chain_solver import ChainSolver
 from checkmate.solvers.listeners import SilentListener, SilentMemoryListener
-from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.portfolio import auto, interactive
 from checkmate.solvers.portfolio.auto import AutoSolver
 from checkmate.solvers.portfolio.interactive import LiveSolver

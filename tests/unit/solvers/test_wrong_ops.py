@@ -8,7 +8,7 @@ import pytest
 from checkmate.errors import SolverCrashedError, WorkerDiedError
 from checkmate.ipc.messages import MessageError
 from checkmate.ipc.steps import pack_steps, unpack_ops
-from checkmate.solvers.cpsat import solver as cpsat
+from checkmate.solvers.cpsat import interval_solver as cpsat
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.pathcut import in_process
 from checkmate.solvers.pathcut.in_process import ProverProcess

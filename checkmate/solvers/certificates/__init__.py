@@ -1,4 +1,0 @@
-"""Make proofs that ``checkmate.certificate.verify`` can check.
-
-``certificate_of`` makes one for a graph and a budget.
-"""

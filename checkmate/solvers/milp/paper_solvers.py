@@ -1,0 +1,262 @@
+"""The paper's MILP as a solver: the reference for all others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.check import check
+from checkmate.memory.simulate import simulate
+from checkmate.solvers.bounds import below_working_set, working_set_bound
+from checkmate.solvers.certify import GivenOrderRun, without_schedule
+from checkmate.solvers.milp.paper_model import PaperModel, assumptions_of, model_size, paper_model
+from checkmate.solvers.milp.pulp_engine import EngineOutcome, Hooks, run_engine
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.retention import must_run_once, steps_from_stages, without_useless
+
+VARIABLES_PER_SECOND = 30_000  # the variables that PuLP adds per second (measured, one core at 2.5 GHz)
+
+
+class PaperRun(GivenOrderRun):
+    """One solve of the paper's program, or of its relaxation."""
+
+    def __init__(self, solver: str, problem: Problem, options: SolveOptions, listener: Listener) -> None:
+        assumptions = assumptions_of(problem.graph, recompute_gradients=options.recompute_gradients)
+        super().__init__(solver, problem, options, listener, assumptions)
+
+    def state(self, *, relaxed: bool) -> PaperModel | None:
+        """Return the program, or None if it could not be built in time."""
+        return paper_model(
+            self.graph,
+            self.problem.budget_bytes,
+            recompute_gradients=self.options.recompute_gradients,
+            relaxed=relaxed,
+            stop=self.should_stop,
+        )
+
+
+def too_large(problem: Problem, solver: str, time_limit_s: float) -> SolveResult | None:
+    """Return LIMIT if the model cannot even be built in time, else None."""
+    size = model_size(problem.graph)
+    if size <= VARIABLES_PER_SECOND * time_limit_s:
+        return None
+    sentence = (
+        f"the paper's program for {problem.graph.name!r} has about {size:,} variables, "
+        f"too many to build within {time_limit_s:g} s; "
+        f"give it {size / VARIABLES_PER_SECOND:.0f} s or more, or choose another solver"
+    )
+    return without_schedule(problem, solver, SolveStatus.LIMIT, sentence, seconds=0.0)
+
+
+_TRIES = 3  # the most solves if the engine's tolerances let a schedule over the budget
+
+
+class MilpSolver:
+    """Find the optimum in the given order, if it ends within the limit.
+
+    The model is in ``checkmate.solvers.milp.paper_model``.
+    """
+
+    name = "milp"
+
+    def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
+        """Return OPTIMAL, or FEASIBLE with a bound, or LIMIT without a schedule.
+
+        Both claims hold under the model's assumptions. A budget that has no schedule under the assumptions is
+        LIMIT too, because another order may have one. INFEASIBLE is only said of a budget below some op's own
+        need.
+        """
+        return below_working_set(problem, self.name) or _MilpRun(problem, options, listener).result()
+
+
+class _MilpRun(PaperRun):
+    """One solve."""
+
+    def __init__(self, problem: Problem, options: SolveOptions, listener: Listener) -> None:
+        super().__init__(MilpSolver.name, problem, options, listener)
+        self._told_bound = -np.inf
+
+    def result(self) -> SolveResult:
+        """Build the model, solve it and decode the solution.
+
+        If the engine's tolerances let a schedule over the budget, this is repeated with a little less of the
+        budget.
+        """
+        refused = too_large(self.problem, MilpSolver.name, self.options.time_limit_s)
+        if refused is not None:
+            return refused
+        model = self.state(relaxed=False)
+        if model is None:
+            sentence = "the time limit was reached while the program was being built"
+            return self.nothing_found(sentence, self._statistics("not stated"))
+        bound: float | None = None
+        budget = self.problem.budget_bytes
+        for _ in range(_TRIES):
+            outcome = self._run_engine(model)
+            if bound is None and outcome.bound is not None:
+                bound = outcome.bound * model.cost_unit  # of the true budget, of which later tries have less
+            if outcome.status not in (SolveStatus.OPTIMAL, SolveStatus.FEASIBLE):
+                break
+            over = self._take_shares(model.shares()) - self.problem.budget_bytes
+            if over <= 0:
+                break
+            budget -= over
+            model.set_budget(budget)
+        statistics = self._statistics(outcome.engine_status)
+        if self.best is not None:
+            return self.with_schedule(self.best, bound, statistics)
+        return self.nothing_found(
+            "the time limit was reached without a schedule",
+            statistics,
+            infeasible=outcome.status is SolveStatus.INFEASIBLE,
+            cancelled=outcome.status is SolveStatus.CANCELLED,
+        )
+
+    def _statistics(self, engine_status: str) -> dict[str, Any]:
+        return {"engine": self.options.engine, "engine_status": engine_status}
+
+    def _run_engine(self, model: PaperModel) -> EngineOutcome:
+        """Solve the model, and report what the engine finds."""
+
+        def report_solution(columns: Sequence[float], objective: float) -> None:
+            self._take_shares(model.shares(columns))
+
+        def report_bound(bound: float) -> None:
+            if bound * model.cost_unit > self._told_bound:
+                self._told_bound = bound * model.cost_unit
+                self.listener.bound(self._told_bound, self.assumptions)
+
+        hooks = Hooks(self.listener.cancelled, report_solution, report_bound)
+        start = self._start(model)
+        return run_engine(
+            model.problem, self.options, seconds=self.left(), relaxed=False, hooks=hooks, start=start
+        )
+
+    def _start(self, model: PaperModel) -> dict[Any, float]:
+        """Return the start schedule as values of R, if it has such a form.
+
+        It must keep the given order and run no op twice in a stage.
+        """
+        start = self.options.start
+        if start is None or not self.graph.accepts_fingerprint(start.graph_fingerprint):
+            return {}
+        steps = start.steps.tolist()
+        if not check(self.graph, steps, budget_bytes=self.problem.budget_bytes).ok:
+            return {}
+        matrices = Schedule.of(self.graph, steps).matrices(self.graph)
+        if matrices.order.tolist() != list(range(self.graph.n)) or int(matrices.R.sum()) != len(steps):
+            return {}
+        return {variable: float(matrices.R[place]) for place, variable in model.R.items()}
+
+    def _take_shares(self, shares: NDArray[np.float64]) -> int:
+        """Decode S; return the peak of its schedule in bytes.
+
+        The schedule is reported if it is the best so far.
+        """
+        return self.take(steps_from_stages(self.graph, shares > 0.5)).peak_bytes
+
+
+# Shares of what the budget leaves above the largest single-op need. The last ones ask for the best that the
+# relaxation can do.
+_SHARES = (1.0, 0.9, 0.75, 0.5, 0.25, 0.0)
+_THRESHOLDS = (0.5, 0.3, 0.7, 0.1, 0.9)
+_RANDOM_ROUNDINGS = 12
+
+
+class LpRoundingSolver:
+    """Round the relaxation to a schedule within the budget."""
+
+    name = "lp-rounding"
+
+    def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
+        """Return the cheapest rounding that fits the budget.
+
+        It is of the first relaxation that has one. The bound is the first relaxation's value. LIMIT if no
+        rounding fits.
+        """
+        return below_working_set(problem, self.name) or _LpRoundingRun(problem, options, listener).result()
+
+
+class _LpRoundingRun(PaperRun):
+    """One solve."""
+
+    def __init__(self, problem: Problem, options: SolveOptions, listener: Listener) -> None:
+        super().__init__(LpRoundingSolver.name, problem, options, listener)
+        self._random = np.random.default_rng(options.seed)
+        self._once = must_run_once(problem.graph, recompute_gradients=options.recompute_gradients)
+
+    def result(self) -> SolveResult:
+        """Solve the relaxation for shrinking budgets until a rounding fits."""
+        refused = too_large(self.problem, LpRoundingSolver.name, self.options.time_limit_s)
+        if refused is not None:
+            return refused
+        model = self.state(relaxed=True)
+        if model is None:
+            return self.nothing_found("the time limit was reached while the relaxation was being built")
+        bound: float | None = None
+        least = working_set_bound(self.graph).bytes
+        for share in _SHARES:
+            model.set_budget(least + share * (self.problem.budget_bytes - least))
+            value = self._relaxation(model)
+            if value is None:
+                break
+            bound = value if bound is None else bound
+            steps = self._best_rounding(model.shares())
+            if steps is not None:
+                result = self.with_schedule(steps, bound, provable=False)
+                self.listener.incumbent(steps, result.cost or 0.0)
+                return result
+        if self.should_stop():
+            return self.nothing_found("the time limit was reached before a rounding fitted the budget")
+        return self.nothing_found(
+            "no rounding of the relaxation fits the budget; another solver may find a schedule"
+        )
+
+    def _relaxation(self, model: PaperModel) -> float | None:
+        """Return the relaxation's value; None if it has none, or time is up."""
+        if self.should_stop():
+            return None
+        hooks = Hooks(self.listener.cancelled)
+        outcome = run_engine(model.problem, self.options, seconds=self.left(), relaxed=True, hooks=hooks)
+        if outcome.status is not SolveStatus.OPTIMAL or outcome.bound is None:
+            return None
+        value = outcome.bound * model.cost_unit
+        self.listener.bound(value, self.assumptions)
+        return value
+
+    def _best_rounding(self, shares: NDArray[np.float64]) -> list[int] | None:
+        """Return the cheapest rounding of ``shares`` within the budget."""
+        best: list[int] | None = None
+        least = np.inf
+        always = np.flatnonzero(self._once[self.graph.producer] & (self.graph.producer >= 0))
+        for rounded in _roundings(shares, self._random):
+            if self.should_stop() and best is not None:
+                break
+            rounded[:, always] = True
+            steps = without_useless(self.graph, steps_from_stages(self.graph, rounded))
+            cost = float(self.graph.cost[steps].sum())
+            if cost < least and _peak(self.graph, steps) <= self.problem.budget_bytes:
+                best, least = steps, cost
+        return best
+
+
+def _roundings(shares: NDArray[np.float64], random: np.random.Generator) -> Iterator[NDArray[np.bool_]]:
+    """Yield the roundings: with thresholds first, then at random.
+
+    The thresholds are algorithm 2 and others; random rounding is in section 5.1.
+    """
+    for threshold in _THRESHOLDS:
+        yield shares > threshold
+    for _ in range(_RANDOM_ROUNDINGS):
+        yield random.random(shares.shape) < shares
+
+
+def _peak(graph: Graph, steps: list[int]) -> int:
+    """Return the peak of ``steps`` in bytes."""
+    return simulate(graph, Schedule.of(graph, steps)).peak_bytes

@@ -1,0 +1,202 @@
+"""Decide when a search hands over to the chain program for a while.
+
+This happens once, if the graph is a chain and the search no longer finds anything.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from checkmate.ir.arrays import Steps
+from checkmate.progress import Cancelled
+from checkmate.solvers.chain.chain_solver import SEGMENTS, ChainSearch, rough_cost
+from checkmate.solvers.chain.forward_segments import find_chain
+from checkmate.solvers.problem import Problem
+from checkmate.solvers.sequence.kernel_arrays import ScaledModel
+from checkmate.solvers.sequence.local_search import SequenceSearch
+from checkmate.solvers.sequence.restarts import CostedSteps
+
+_NOTHING_FOUND_S, _CHAIN_LATEST = (
+    0.5,
+    0.3,
+)  # nothing was found for so many seconds, or this share of the time is over
+_CHAIN_SHARE = 0.4  # the most of the time left that the chain program gets
+_PER_OP_S = 0.003  # with less time it would end before its first schedule
+# A plan of rough prices may cost this much more than the best: fine prices and fitting make up for it.
+_HOPE = 1.03
+_FEWEST = 10  # the fewest segments of a real chain
+
+
+@dataclass
+class ChainTurn:
+    """The chain program's turn in a solve.
+
+    The solve is from ``begun`` to ``until`` (``time.perf_counter``).
+    """
+
+    problem: Problem
+    scaled: ScaledModel
+    begun: float
+    until: float
+    _improved_at: float = field(init=False)
+    _is_over: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        self._improved_at = time.perf_counter()
+
+    def note_improvement(self) -> None:
+        """Note that the search found something, so the turn comes later."""
+        self._improved_at = time.perf_counter()
+
+    @property
+    def due(self) -> float:
+        """Return the time when the turn comes, as far as is known now.
+
+        It is infinite when the turn is over.
+        """
+        if self._is_over:
+            return math.inf
+        return min(
+            self.begun + _CHAIN_LATEST * (self.until - self.begun), self._improved_at + _NOTHING_FOUND_S
+        )
+
+    def schedules(self, cost: float, cancelled: Cancelled) -> Iterator[Steps]:
+        """Yield what the chain program finds, each better than the one before.
+
+        Nothing if it is not due, or if a quick look promises nothing near ``cost``.
+        """
+        now = time.perf_counter()
+        if now < self.due:
+            return
+        self._is_over = True
+        until = now + _CHAIN_SHARE * (self.until - now)
+        chain = find_chain(self.problem.graph, most=SEGMENTS)
+        if chain is None or len(chain.segments) < _FEWEST or until - now < _PER_OP_S * self.problem.graph.n:
+            return
+        if math.isfinite(cost) and rough_cost(self.problem, chain, cancelled) > _HOPE * cost:
+            return
+        yield from ChainSearch(
+            self.problem, chain, self.scaled, until=until, cancelled=cancelled
+        ).improvements()
+
+
+_FAR = 0.01  # of the cost: a bound this near may soon be a proof, so the prover goes on
+# The bound rose by less than _RISE of what is missing for this long, in the prover's first turn.
+_QUIET_S = 1.5
+_RISE = 0.02
+# A search's turn, as a multiple of the prover's turn before it: where that raised the bound, and else.
+_AS_LONG, _LONGER = 1.0, 2.0
+_PATIENCE = 4.0  # the factor by which the prover may be quiet for longer in each turn
+
+
+@dataclass
+class SecondCore:
+    """The turns on the second core, from ``begun`` (seconds of any clock). The prover has the first turn."""
+
+    begun: float
+    searches: bool = field(init=False, default=False)
+    _until: float = field(init=False, default=math.inf)  # the end of a search's turn
+    _patience: float = field(init=False, default=_QUIET_S)
+    _mark: float | None = field(init=False, default=None)  # the bound when it last rose by enough
+    _rose: bool = field(init=False, default=False)  # whether it did so in this turn of the prover
+    _marked_at: float = field(init=False, default=0.0)
+
+    def changes(self, bound: float | None, cost: float, *, now: float) -> bool:
+        """Return whether the turn changes now; ``searches`` says whose it is.
+
+        ``bound``: the prover's own, None until it has one; ``cost``: of the best schedule, infinite if there
+        is none.
+        """
+        if self.searches:
+            if now < self._until:
+                return False
+            self.searches, self.begun, self._mark, self._rose = False, now, None, False
+            self._patience *= _PATIENCE
+            return True
+        if (
+            bound is None
+            or math.isinf(cost)
+            or not self._is_quiet(bound, cost, now)
+            or cost - bound <= _FAR * cost
+        ):
+            return False
+        self.searches = True
+        self._until = now + (_AS_LONG if self._rose else _LONGER) * (now - self.begun)
+        return True
+
+    def _is_quiet(self, bound: float, cost: float, now: float) -> bool:
+        """Return whether the bound has hardly risen for a while."""
+        if self._mark is None or bound - self._mark > _RISE * (cost - self._mark):
+            self._rose = self._mark is not None
+            self._mark, self._marked_at = bound, now
+        return now - self._marked_at >= self._patience
+
+
+class SecondSearch:
+    """A search in a thread of its own.
+
+    Its kernels run without Python's global lock, so it does not slow the first search.
+    """
+
+    def __init__(self, begin: Callable[[Cancelled], SequenceSearch]) -> None:
+        self._begin = begin
+        self._search: SequenceSearch | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._news: deque[CostedSteps] = deque(maxlen=1)
+        self._failure: Exception | None = None
+
+    @property
+    def moves(self) -> int:
+        return 0 if self._search is None else self._search.moves
+
+    def start(self) -> None:
+        """Search until ``stop``; started again, it goes on where it was."""
+        self.stop()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, args=(self._stopping,), daemon=True, name="second search"
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop within milliseconds."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._stopping.set()
+            thread.join()
+
+    def take(self) -> CostedSteps | None:
+        """Return the best found since the last call, if anything is.
+
+        Raises:
+            Exception: what the search failed with.
+        """
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        return self._news.pop() if self._news else None
+
+    def has_news(self) -> bool:
+        """Return whether ``take`` would return or raise anything."""
+        return bool(self._news) or self._failure is not None
+
+    def _run(self, stopping: threading.Event) -> None:
+        """Search, and note what is found or what failed."""
+        try:
+            search = self._search = self._search or self._begin(stopping.is_set)
+
+            def improved(steps: list[int], cost: float) -> None:
+                if search.best is not None:
+                    self._news.append(CostedSteps(cost, search.best))
+
+            search.run(
+                until=math.inf, cancelled=stopping.is_set, incumbent=improved, enough=lambda cost: False
+            )
+        except Exception as failure:  # ``take`` raises it
+            self._failure = failure
