@@ -52,7 +52,7 @@ def profiled(name: str) -> Graph:
     # The kernels that most machines run, whatever this one would choose. TensorFlow reads this on its import.
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    from checkmate.backends.tf.costs.options import CostOptions
+    from checkmate.backends.tf.costs.known import CostOptions
     from checkmate.planning import measured
 
     asked, costs = request_of(name), CostOptions("analytic" if name in _COUNTED else "measured")

@@ -99,7 +99,7 @@ def profile(
             from checkmate.planning.on_jax import profile as on_jax
 
             return on_jax.profile(request, refresh=refresh, report=told, cancelled=cancelled)
-        from checkmate.backends.tf.costs.options import CostOptions
+        from checkmate.backends.tf.costs.known import CostOptions
         from checkmate.planning import measured
 
         found_by = CostOptions(costs, CostStore(default_path()), refresh=refresh, estimated=estimated)
@@ -307,7 +307,7 @@ def run(
                 report=told,
                 cancelled=cancelled,
             )
-        from checkmate.backends.tf.costs.options import CostOptions
+        from checkmate.backends.tf.costs.known import CostOptions
         from checkmate.planning import measured
 
         chosen = options or SolveOptions(time_limit_s=_ATTEMPT_S)

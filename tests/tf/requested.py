@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkmate.backends.tf.allocator.replay import allocations
-from checkmate.backends.tf.allocator.requests import scratch_of_nodes
+from checkmate.backends.tf.allocator.replay import allocations, scratch_of_nodes
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.ir.graph import Graph
 

@@ -12,8 +12,8 @@ import pytest
 
 from checkmate.backends.tf.allocator.learn import step_fingerprint
 from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.emit.same_step import for_traced_step
-from checkmate.backends.tf.kernels import Kernels
 from checkmate.catalog.bundled import find_graph, graph_files
 from checkmate.errors import OtherStepError
 from checkmate.formats import read_any_graph

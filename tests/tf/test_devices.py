@@ -16,6 +16,7 @@ import tensorflow as tf
 from checkmate.backends.tf import devices
 from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.devices import (
+    Kernels,
     has_meter,
     held_bytes,
     kernels_here,
@@ -24,7 +25,6 @@ from checkmate.backends.tf.devices import (
     settings_here,
 )
 from checkmate.backends.tf.environment import measuring_environment, prepare_own_process
-from checkmate.backends.tf.kernels import Kernels
 from checkmate.errors import CheckmateError, MeterMissingError
 from checkmate.request import ModelRequest
 from tests.quick_start import QUICK

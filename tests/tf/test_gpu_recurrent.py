@@ -12,8 +12,12 @@ import pytest
 import tensorflow as tf
 
 from checkmate.backends.tf import private
-from checkmate.backends.tf.allocator.learn import step_fingerprint, with_workspace
-from checkmate.backends.tf.allocator.learn_by_op import reserve_values, sizes_of_reserves
+from checkmate.backends.tf.allocator.learn import (
+    reserve_values,
+    sizes_of_reserves,
+    step_fingerprint,
+    with_workspace,
+)
 from checkmate.backends.tf.measure.step import compiled_step
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.op_kinds import recomputable

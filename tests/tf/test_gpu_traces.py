@@ -16,20 +16,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from checkmate.backends.tf.allocator.learn import with_workspace
-from checkmate.backends.tf.allocator.learn_by_op import askers_by_name, learned_by_op, reserve_values
-from checkmate.backends.tf.allocator.requests import scratch_of_nodes
-from checkmate.backends.tf.costs import fresh, runs, session
-from checkmate.backends.tf.costs.cached import KnownCosts, NodeCosts
-from checkmate.backends.tf.costs.launches import (
+from checkmate.backends.tf.allocator.learn import (
+    askers_by_name,
+    learned_by_op,
+    reserve_values,
+    with_workspace,
+)
+from checkmate.backends.tf.allocator.replay import scratch_of_nodes
+from checkmate.backends.tf.costs import fresh, profile, session
+from checkmate.backends.tf.costs.known import CostOptions, KnownCosts, NodeCosts
+from checkmate.backends.tf.devices import settings_here
+from checkmate.backends.tf.measure.curve import measured_curve
+from checkmate.backends.tf.node_times import (
     NO_KERNEL_TIMES,
     launch_interval,
     launched_seconds,
     share_by_operations,
 )
-from checkmate.backends.tf.costs.options import CostOptions
-from checkmate.backends.tf.devices import settings_here
-from checkmate.backends.tf.measure.curve import measured_curve
 from checkmate.backends.tf.profiler import MemoryEvent, OpRun, StepTrace, read_trace, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.ir.graph import CostOrigin, CostUnit
@@ -291,7 +294,7 @@ def test_names_of_a_real_trace_lead_to_the_ops_that_asked(monkeypatch: pytest.Mo
     """
     folded = folded_for_gpu(monkeypatch, "convnet", batch_size=4)
     monkeypatch.undo()
-    function = runs.compile_step(folded, Schedule.plain(folded.graph))
+    function = profile.compile_step(folded, Schedule.plain(folded.graph))
     batch = session.flat_batch(folded.traced.loaded)
     function(*batch)
     trace = trace_run(lambda: function(*batch)[0].numpy(), device="cpu")
@@ -365,14 +368,14 @@ def _on_this_cpu(monkeypatch: pytest.MonkeyPatch, folded: FoldedStep, kernels: b
 
     ``kernels``: the trace has kernels; if False, there is no right to see them.
     """
-    monkeypatch.setattr(runs, "settings_here", lambda kind: settings_here("cpu"))
+    monkeypatch.setattr(profile, "settings_here", lambda kind: settings_here("cpu"))
 
     def trace(run, *, device: str) -> StepTrace:
         assert device == "gpu"
         seen = trace_run(run, device="cpu")
         return seen if kernels else StepTrace((), seen.memory)
 
-    monkeypatch.setattr(runs, "trace_run", trace)
+    monkeypatch.setattr(profile, "trace_run", trace)
 
 
 @pytest.mark.parametrize("kernels", [True, False])

@@ -14,9 +14,9 @@ import pytest
 
 from checkmate.backends.tf.allocator.learn import learned_workspace, with_workspace
 from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.node_times import node_seconds, unnamed_calls
 from checkmate.backends.tf.profiler import OpRun, StepTrace
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.xla_calls import node_seconds, unnamed_calls
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from tests.tf.allocator.test_replay import traced

@@ -22,7 +22,7 @@ from tensorflow.python.framework import meta_graph
 from tensorflow.python.grappler import cluster, tf_optimizer
 from tensorflow.python.ops import handle_data_util
 
-from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.trace.op_kinds import VIEW_TYPES, takes_over_inputs
 
 GPU = "/job:localhost/replica:0/task:0/device:GPU:0"

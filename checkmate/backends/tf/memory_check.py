@@ -17,8 +17,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.units import format_bytes
 
 _NO_SCRATCH = "could not execute a primitive"  # oneDNN's error when it gets no memory for scratch
-
-SMALLER_BATCH = "use a smaller batch, or a smaller budget"
+_SMALLER_BATCH = "use a smaller batch, or a smaller budget"
 
 
 def free_room(graph: Graph) -> int | None:
@@ -37,43 +36,36 @@ def free_room(graph: Graph) -> int | None:
 
 
 def fitting_region(graph: Graph, schedule: Schedule, *, most: int | None = None) -> int:
-    """Return the bytes of the region that a step may fetch; 0 for none.
-
-    None is fetched where there is no room for it. ``most``: more bytes are not requested.
-    """
-    limit, room = limit_bytes(), free_room(graph)
+    """Return the bytes of the region that a step may fetch, at most ``most``; 0 where there is no room."""
+    limit = limit_bytes()
     left = None if limit is None else limit - graph.fixed_bytes
     sizes = (region_bytes(graph, schedule, most=most, spare=spare) for spare in (True, False))
-    return _first_fitting(sizes, room, left)
+    return _first_fitting(sizes, free_room(graph), left)
 
 
 def first_region(graph: Graph, schedule: Schedule) -> int:
-    """Return the bytes of the region that a process may fetch before all else.
+    """Return the bytes of the region that a process may fetch before all else; 0 where there is no room.
 
-    It has room for the parameters, too. 0 for none, as for ``fitting_region``.
+    It has room for the parameters, too.
     """
     sizes = (region_bytes(graph, schedule, spare=spare) for spare in (True, False))
-    return _first_fitting(
-        (graph.fixed_bytes + size for size in sizes if size), free_bytes("cpu"), limit_bytes()
-    )
+    with_parameters = (graph.fixed_bytes + size for size in sizes if size)
+    return _first_fitting(with_parameters, free_bytes("cpu"), limit_bytes())
 
 
 def _first_fitting(sizes: Iterable[int], free: int | None, limit: int | None) -> int:
-    """Return the first of ``sizes`` that an allocator can fetch; 0: none.
-
-    Of what it is limited to, half may be in its other regions, each twice as large as the last.
-    """
+    # Of what an allocator is limited to, half may be in its other regions, each twice as large as the last.
     fitting = (size for size in sizes if free is None or size <= free)
     return next((size for size in fitting if limit is None or 2 * size <= limit), 0)
 
 
 def require_room(
-    graph: Graph, schedule: Schedule, *, what: str = "the step", beside: int = 0, hint: str = SMALLER_BATCH
+    graph: Graph, schedule: Schedule, *, what: str = "the step", beside: int = 0, hint: str = _SMALLER_BATCH
 ) -> None:
     """Raise an error if a CPU has no room for a step, before it is run.
 
-    Running it there would end this process, or others. Parameters and the optimizer's state are in memory
-    already. ``beside``: bytes that are needed at the same time.
+    Running it would end this process, or others. Parameters and the optimizer's
+    state are in memory already. ``beside``: bytes that are needed at the same time.
 
     Raises:
         StepTooLargeError: the step needs more than is free.
@@ -89,10 +81,8 @@ def require_room(
 
 
 @contextmanager
-def explain_exhausted_memory(what: str, hint: str = SMALLER_BATCH) -> Iterator[None]:
-    """Turn the errors for exhausted memory into one while ``what`` runs.
-
-    TensorFlow and Python have several errors for it.
+def explain_exhausted_memory(what: str, hint: str = _SMALLER_BATCH) -> Iterator[None]:
+    """Turn the several errors for exhausted memory into one while ``what`` runs.
 
     Raises:
         StepTooLargeError: memory ran out.
@@ -102,5 +92,10 @@ def explain_exhausted_memory(what: str, hint: str = SMALLER_BATCH) -> Iterator[N
     except (tf.errors.ResourceExhaustedError, tf.errors.AbortedError, MemoryError) as error:
         if isinstance(error, tf.errors.AbortedError) and _NO_SCRATCH not in str(error):
             raise
-        said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
-        raise StepTooLargeError(f"{what} does not fit the device's memory: {said}", hint=hint) from error
+        said = f"{what} does not fit the device's memory: {first_line_of(error)}"
+        raise StepTooLargeError(said, hint=hint) from error
+
+
+def first_line_of(error: BaseException) -> str:
+    """Return the first line of TensorFlow's error, shortened."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

@@ -252,6 +252,21 @@ def copy_functions(source: Any, target: Any) -> None:
         target._add_function(function)
 
 
+def is_function(attribute: Any) -> bool:
+    """Return whether the value of an op's attribute is a function, or a list of functions."""
+    kind = attribute.WhichOneof("value")
+    return kind == "func" or (kind == "list" and bool(attribute.list.func))
+
+
+def called_functions(op: tf.Operation) -> Iterator[tuple[str, str]]:
+    """Yield the attribute and the name of each function that ``op`` calls: bodies of loops, and branches."""
+    attributes = op.node_def.attr
+    for attribute in sorted(attributes):
+        for function in (attributes[attribute].func, *attributes[attribute].list.func):
+            if function.name:
+                yield attribute, function.name
+
+
 def function_body(graph: Any, name: str) -> Any:
     """Return the body of function ``name`` in ``graph``'s library as a graph.
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checkmate.backends.tf.allocator.predict import before_steps, predicted_allocated
-from checkmate.backends.tf.allocator.requests import requests_of_step
+from checkmate.backends.tf.allocator.replay import requests_of_step
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult

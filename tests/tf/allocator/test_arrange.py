@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from checkmate.backends.tf.allocator.predict import before_steps, predicted_allocated
-from checkmate.backends.tf.allocator.requests import requests_of_step
+from checkmate.backends.tf.allocator.replay import requests_of_step
 from checkmate.errors import CancelledError
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check

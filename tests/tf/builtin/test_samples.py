@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from checkmate.backends.tf.models.load import optimizer_bytes, parameter_bytes
+from checkmate.backends.tf.trace.sizes import variable_bytes
 from checkmate.backends.tf.trace.trace import step_function
 from checkmate.catalog.samples import SAMPLES, Sample
 from tests.tf.conftest import load
@@ -45,7 +45,7 @@ def test_sample_takes_a_step_at_another_size(sample: Sample) -> None:
 def test_activations_outweigh_what_is_fixed(sample: Sample) -> None:
     loaded = load(sample.name, batch_size=sample.batch_size)
     assert loaded.input_specs[0].shape == (sample.batch_size, *sample.input_shape)
-    fixed = parameter_bytes(loaded.model) + optimizer_bytes(loaded.model)
+    fixed = variable_bytes(loaded.model.variables) + variable_bytes(loaded.model.optimizer.variables)
     outputs = [layer.output for layer in loaded.model.layers]
     sizes = [4 * int(np.prod((sample.batch_size, *tensor.shape[1:]))) for tensor in outputs]
     assert sum(sizes) > fixed

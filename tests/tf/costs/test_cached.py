@@ -18,9 +18,7 @@ import pytest
 import tensorflow as tf
 
 from checkmate.backends.tf.costs import fresh, profile, session
-from checkmate.backends.tf.costs.cached import KnownCosts, NodeCosts
-from checkmate.backends.tf.costs.options import CostOptions
-from checkmate.backends.tf.costs.signatures import signatures
+from checkmate.backends.tf.costs.known import CostOptions, KnownCosts, NodeCosts, signatures
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.errors import CancelledError
 from checkmate.ir.graph import CostOrigin

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from checkmate.backends.tf.allocator.small_chunks import CHUNK, small_chunk_sizes
+from checkmate.backends.tf.allocator.predict import CHUNK, small_chunk_sizes
 from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.emit.small_chunks import SmallChunks
 from checkmate.backends.tf.profiler import MemoryEvent, trace_run

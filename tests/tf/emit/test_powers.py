@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.models.batch import flatten_arguments
 from checkmate.backends.tf.models.model import ModelLike
 from checkmate.backends.tf.trace.op_kinds import is_cube, takes_over_inputs

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from checkmate.backends.tf.allocator.small_chunks import CHUNK, small_chunk_requests, small_chunk_sizes
+from checkmate.backends.tf.allocator.predict import CHUNK, small_chunk_requests, small_chunk_sizes
 from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.devices import held_bytes
 from checkmate.backends.tf.emit.saved_model import save_step

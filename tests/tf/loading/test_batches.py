@@ -15,8 +15,8 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from checkmate.backends.tf.models.load import optimizer_bytes, parameter_bytes
 from checkmate.backends.tf.models.model import LoadedModel
+from checkmate.backends.tf.trace.sizes import variable_bytes
 from checkmate.backends.tf.trace.trace import step_function
 from checkmate.models.labels import losses_per_output
 from tests.tf.conftest import MODELS, dense_model, load
@@ -292,6 +292,6 @@ def test_bytes_of_weights_and_optimizer(tmp_path: Path) -> None:
     dense_model(optimizer="adam", loss="mse").save(tmp_path / "dense.keras")
     loaded = load(tmp_path / "dense.keras")
     weights = (8 * 6 + 6 + 6 * 4 + 4) * 4
-    assert parameter_bytes(loaded.model) == weights
+    assert variable_bytes(loaded.model.variables) == weights
     # Two slots per weight; the iteration (int64) and the learning rate (float32).
-    assert optimizer_bytes(loaded.model) == 2 * weights + 12
+    assert variable_bytes(loaded.model.optimizer.variables) == 2 * weights + 12

@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from checkmate.backends.tf import memory_check
-from checkmate.backends.tf.costs import fresh, profile, runs, session
-from checkmate.backends.tf.costs.options import CostOptions
+from checkmate.backends.tf.costs import fresh, profile, session
+from checkmate.backends.tf.costs.known import CostOptions
 from checkmate.cli.shared.output import profile_text
 from checkmate.errors import StepTooLargeError
 from checkmate.ir.graph import CostOrigin
@@ -45,7 +45,7 @@ def test_running_out_of_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> N
     def exhausted(*_: object) -> float:
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor\nmore")
 
-    monkeypatch.setattr(runs, "_timed", exhausted)
+    monkeypatch.setattr(profile._CompiledStep, "run", exhausted)
     with pytest.raises(
         StepTooLargeError, match=r"(?m)does not fit the device's memory: OOM when allocating tensor$"
     ):

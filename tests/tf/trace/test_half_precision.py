@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.trace import op_kinds
 from checkmate.backends.tf.trace.op_kinds import keeps_argmax, kernels_of
 from checkmate.machine.processor import Processor

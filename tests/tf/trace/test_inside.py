@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.trace.loops.inside import held_bytes, operations
 from checkmate.backends.tf.trace.loops.tensor_lists import loop_lists, trip_count
 

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from checkmate.backends.tf.costs import session
-from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.trace.clusters import clusters_of
 from checkmate.backends.tf.trace.dataflow import ARGMAX, structure_of
 from checkmate.backends.tf.trace.placement import in_host_memory

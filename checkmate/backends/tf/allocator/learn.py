@@ -1,44 +1,53 @@
 """Learn what kernels allocate beyond the rules, from a traced step.
 
 Scratch space is in no graph and differs from device to device: a convolution's patches, a loop's iterations,
-a kernel compiled by XLA. The trace of the plain schedule shows it. What a node holds at most while it runs is
-compared with what the replay says it holds; the difference is the node's workspace there.
+a kernel compiled by XLA. On a CPU the bytes in use while a node runs are compared with what the replay says
+it holds. The kernels of a GPU are launched ahead of time, so the moment of a request does not tell which op
+runs. But each event of the GPU's allocator names the op that asked, and says whether for scratch or for an
+output. So there scratch is learned per op, and so are the outputs whose size no shape tells.
 """
 
 from __future__ import annotations
 
 import bisect
 import dataclasses
-from collections.abc import Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from checkmate.backends.tf.allocator.replay import Allocation, allocations
-from checkmate.backends.tf.profiler import StepTrace
+from checkmate.backends.tf.allocator.replay import allocations
+from checkmate.backends.tf.node_times import bare_leaf, leaf_of, op_starts
+from checkmate.backends.tf.profiler import MemoryEvent, StepTrace
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.xla_calls import op_starts
+from checkmate.backends.tf.trace.sizes import is_reserve
 from checkmate.ir.graph import Graph
 
-LEAST_LEARNED_BYTES = 256 << 10  # bytes; less is noise beside a step's peak
+_LEAST_BYTES = 256 << 10  # less is noise beside a step's peak
+_NAME = re.compile(r"step(\d+)/[^/]+/([^/]+)")  # stepN/node/op, as emission names its ops
+
+Asker = tuple[int, int]  # position in the schedule, and which of the node's ops
+Pieces = tuple[int, ...]  # which of the node's ops asked, then the bytes of each request
 
 
-def learned_workspace(
-    folded: FoldedStep, traces: Sequence[StepTrace], steps: Sequence[int] | None = None
-) -> dict[int, int]:
-    """Return per node the bytes that its ops held beyond the replay.
+@dataclass(frozen=True)
+class LearnedByOp:
+    """What was learned of a step's nodes.
 
-    They must be seen in every one of ``traces``. ``steps``: the schedule that was traced; None: the plain
-    one. What only some runs show is a race, not a rule. If a node ran several times, the largest value
-    counts.
+    ``workspace``: node → bytes of scratch beyond the rules. ``reserves``: node → bytes of its outputs of
+    unknown size. ``pieces``: node → the requests that its scratch is made of. A convolution asks for its
+    turned input, its turned output and cuDNN's scratch one by one, and each takes a chunk of its own.
     """
-    ran = list(range(len(folded.nodes)) if steps is None else steps)
-    expected = _replayed_rises(allocations(folded, ran), len(ran))
-    seen = [_traced_rises(folded, trace, ran) for trace in traces]
-    found: dict[int, int] = {}
-    for position, rise in enumerate(expected):
-        beyond = min((rises[position] for rises in seen), default=0) - rise
-        if beyond >= max(LEAST_LEARNED_BYTES, found.get(ran[position], 0)):
-            found[ran[position]] = beyond
-    return found
+
+    workspace: Mapping[int, int]
+    reserves: Mapping[int, int]
+    pieces: Mapping[int, Pieces] = field(default_factory=dict)
+
+
+def step_fingerprint(graph: Graph) -> str:
+    """Return the fingerprint of the traced step behind ``graph``, before anything was learned."""
+    return str(graph.metadata.get("step_fingerprint", graph.fingerprint))
 
 
 def with_workspace(
@@ -49,54 +58,63 @@ def with_workspace(
 ) -> Graph:
     """Return ``graph`` with the sizes that were learned.
 
-    ``step_fingerprint`` in its metadata still names the step as traced. ``learned``: op → bytes beyond the
-    rules. ``reserves``: value → its bytes, in place of an estimate. ``pieces``: op → the requests that its
-    bytes are made of, as ``LearnedByOp`` has them.
+    ``learned``: op → bytes beyond the rules. ``reserves``: value → its bytes, in place of an estimate.
+    ``pieces``: op → the requests that its bytes are made of, as in ``LearnedByOp``.
     """
     reserves = {value: size for value, size in reserves.items() if graph.values[value].bytes != size}
     if not learned and not reserves:
         return graph
-    ops = tuple(
-        dataclasses.replace(op, workspace_bytes=op.workspace_bytes + learned.get(node, 0))
-        for node, op in enumerate(graph.ops)
-    )
-    values = tuple(
-        dataclasses.replace(value, bytes=reserves.get(number, value.bytes))
-        for number, value in enumerate(graph.values)
-    )
-    facts: dict[str, Any] = {"step_fingerprint": graph.fingerprint}
-    if learned:
-        facts["learned_workspace"] = {graph.ops[node].name: size for node, size in learned.items()}
-    if pieces:
-        facts["learned_pieces"] = {graph.ops[node].name: list(held) for node, held in pieces.items()}
-    if reserves:
-        facts["learned_reserves"] = {graph.values[value].name: size for value, size in reserves.items()}
-    return dataclasses.replace(graph, ops=ops, values=values, metadata={**graph.metadata, **facts})
+    ops, values = list(graph.ops), list(graph.values)
+    for node, size in learned.items():
+        ops[node] = dataclasses.replace(ops[node], workspace_bytes=ops[node].workspace_bytes + size)
+    for number, size in reserves.items():
+        values[number] = dataclasses.replace(values[number], bytes=size)
+    found = {
+        "learned_workspace": {graph.ops[node].name: size for node, size in learned.items()},
+        "learned_pieces": {graph.ops[node].name: list(held) for node, held in pieces.items()},
+        "learned_reserves": {graph.values[value].name: size for value, size in reserves.items()},
+    }
+    facts: dict[str, Any] = {name: each for name, each in found.items() if each}
+    metadata = {**graph.metadata, "step_fingerprint": graph.fingerprint, **facts}
+    return dataclasses.replace(graph, ops=tuple(ops), values=tuple(values), metadata=metadata)
 
 
-def step_fingerprint(graph: Graph) -> str:
-    """Return the fingerprint of the traced step behind ``graph``.
+def learned_workspace(
+    folded: FoldedStep, traces: Sequence[StepTrace], steps: Sequence[int] | None = None
+) -> dict[int, int]:
+    """Return per node the bytes that its ops held beyond the replay in every one of ``traces``.
 
-    It is that of the step before anything was learned on a device.
+    ``steps``: the schedule that was traced; None: the plain one. What only some runs show is a race. If a
+    node ran several times, the largest value counts.
     """
-    return str(graph.metadata.get("step_fingerprint", graph.fingerprint))
+    ran = list(range(len(folded.nodes)) if steps is None else steps)
+    seen = [_traced_rises(folded, trace, ran) for trace in traces]
+    found: dict[int, int] = {}
+    for position, levels in enumerate(_levels_by_op(folded, ran)):
+        beyond = min((rises[position] for rises in seen), default=0) - max(levels, default=0)
+        if beyond >= max(_LEAST_BYTES, found.get(ran[position], 0)):
+            found[ran[position]] = beyond
+    return found
 
 
-def _replayed_rises(buffers: Sequence[Allocation], count: int) -> list[int]:
-    """Return for each position how far the bytes in use rise in the replay.
-
-    They rise above what they were when the first op of the position began.
-    """
-    events: list[tuple[int, int, int, int]] = []  # execution, releases last, position, bytes
-    for buffer in buffers:
-        events.append((buffer.born, 0, buffer.position, buffer.bytes))
-        events.append((buffer.freed, 1, buffer.released_at, -buffer.bytes))
-    level, rises = [0] * count, [0] * count
-    for _, _, position, size in sorted(events):
-        if position >= 0:
-            level[position] += size
-            rises[position] = max(rises[position], level[position])
-    return rises
+def _levels_by_op(folded: FoldedStep, steps: Sequence[int]) -> list[list[int]]:
+    """Return per position the bytes held while each op of its node runs, above those at the node's begin."""
+    born: dict[int, int] = defaultdict(int)
+    freed: dict[tuple[int, int], int] = defaultdict(int)
+    for buffer in allocations(folded, steps):
+        born[buffer.born] += buffer.bytes
+        freed[buffer.freed, buffer.released_at] += buffer.bytes
+    found: list[list[int]] = []
+    execution = 0
+    for position, node in enumerate(steps):
+        level, levels = 0, []
+        for _ in folded.nodes[node]:
+            level += born[execution]
+            levels.append(level)
+            level -= freed[execution, position]
+            execution += 1
+        found.append(levels)
+    return found
 
 
 def _traced_rises(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:
@@ -114,3 +132,127 @@ def _traced_rises(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) ->
             level[position] += event.requested_bytes
             rises[position] = max(rises[position], level[position])
     return rises
+
+
+def learned_by_op(
+    folded: FoldedStep, traces: Sequence[StepTrace], steps: Sequence[int] | None = None
+) -> LearnedByOp:
+    """Return what a GPU's ``traces`` show of each node; ``steps`` as for ``learned_workspace``.
+
+    Scratch counts where it raises the most that the node holds.
+    """
+    ran = list(range(len(folded.nodes)) if steps is None else steps)
+    asked = [_requests_by_op(folded, trace.memory, ran) for trace in traces]
+    workspace: dict[int, int] = {}
+    pieces: dict[int, Pieces] = {}
+    for position, levels in enumerate(_levels_by_op(folded, ran)):
+        rise, held = min((each.highest(position, levels) for each in asked), default=(0, (0,)))
+        beyond, node = rise - max(levels, default=0), ran[position]
+        if beyond >= max(_LEAST_BYTES, workspace.get(node, 0)):
+            workspace[node], pieces[node] = beyond, held
+    reserves: dict[int, int] = defaultdict(int)
+    for each in asked:
+        for (position, _), size in each.reserves.items():
+            if size:
+                reserves[ran[position]] = max(reserves[ran[position]], size)
+    return LearnedByOp(workspace, dict(reserves), pieces)
+
+
+@dataclass(eq=False)
+class _RequestsByOp:
+    """``scratch``: the requests of each op at its highest. ``reserves``: bytes of outputs of unknown size."""
+
+    scratch: dict[Asker, tuple[int, ...]] = field(default_factory=dict)
+    reserves: dict[Asker, int] = field(default_factory=dict)
+
+    def highest(self, position: int, levels: Sequence[int]) -> tuple[int, Pieces]:
+        """Return the most bytes that a node held, and its scratch then; ``levels``: without scratch."""
+        held = ((level, (n, *self.scratch.get((position, n), ()))) for n, level in enumerate(levels))
+        return max(((level + sum(pieces[1:]), pieces) for level, pieces in held), default=(0, (0,)))
+
+
+def _requests_by_op(folded: FoldedStep, events: Sequence[MemoryEvent], steps: Sequence[int]) -> _RequestsByOp:
+    askers = askers_by_name(folded, (event.op for event in events), steps)
+    found = _RequestsByOp()
+    held: dict[Asker, dict[int, int]] = defaultdict(dict)
+    open_: dict[int, Asker] = {}
+    outputs: dict[Asker, list[int]] = defaultdict(list)
+    for event in events:
+        if event.requested_bytes < 0:
+            if event.address in open_:
+                del held[open_.pop(event.address)][event.address]
+        elif (of := askers.get(event.op)) is not None:
+            if event.temporary:
+                open_[event.address] = of
+                held[of][event.address] = event.requested_bytes
+                if sum(held[of].values()) > sum(found.scratch.get(of, ())):
+                    found.scratch[of] = tuple(held[of].values())
+            else:
+                outputs[of].append(event.requested_bytes)
+    for (position, member), sizes in outputs.items():
+        size = _size_of_reserve(folded, folded.nodes[steps[position]][member], sizes)
+        if size is not None:
+            found.reserves[position, member] = size
+    return found
+
+
+def _size_of_reserve(folded: FoldedStep, op: int, sizes: list[int]) -> int | None:
+    """Return the largest of ``sizes`` that belongs to no output of known size; None: all sizes are known."""
+    outputs = folded.structure.ops[op].outputs
+    if not any(map(is_reserve, outputs)):
+        return None
+    rest = list(sizes)
+    for number, tensor in enumerate(outputs):
+        size = folded.structure.bytes_of.get((op, number), 0)
+        if not is_reserve(tensor) and size in rest:
+            rest.remove(size)
+    return max(rest, default=0)
+
+
+def reserve_values(folded: FoldedStep) -> dict[int, list[int]]:
+    """Return per node its values whose size only a trace tells."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for value, (op, number) in enumerate(folded.values):
+        outputs = folded.structure.ops[op].outputs
+        if number < len(outputs) and is_reserve(outputs[number]):
+            found[folded.node_of[op]].append(value)
+    return dict(found)
+
+
+def sizes_of_reserves(folded: FoldedStep, learned: Mapping[int, int]) -> dict[int, int]:
+    """Return the bytes of each value whose size only a trace tells; ``learned``: node → bytes.
+
+    Several such values of a node share its bytes evenly.
+    """
+    values = reserve_values(folded)
+    return {
+        value: size // len(values[node])
+        for node, size in learned.items()
+        if size and node in values
+        for value in values[node]
+    }
+
+
+def askers_by_name(folded: FoldedStep, names: Iterable[str], steps: Sequence[int]) -> dict[str, Asker]:
+    """Return by emitted name the position in ``steps`` and the op of its node.
+
+    Several ops of one name in a node are taken in their order. An op that TensorFlow put into a node under a
+    name of its own counts as the node's last op.
+    """
+    parts = {name: (int(found[1]), found[2]) for name in set(names) if (found := _NAME.match(name))}
+    alike: dict[tuple[int, str], set[str]] = defaultdict(set)
+    for position, leaf in parts.values():
+        if position < len(steps):
+            alike[position, bare_leaf(leaf)].add(leaf)
+    places: dict[tuple[int, str], Asker] = {}
+    for (position, bare), leaves in alike.items():
+        members = folded.nodes[steps[position]]
+        leaf_by_member = [bare_leaf(leaf_of(folded.structure.ops[member].name)) for member in members]
+        same = [n for n, leaf in enumerate(leaf_by_member) if leaf == bare] or [len(members) - 1]
+        for number, leaf in enumerate(sorted(leaves, key=_numbers)):
+            places[position, leaf] = position, same[min(number, len(same) - 1)]
+    return {name: places[key] for name, key in parts.items() if key in places}
+
+
+def _numbers(leaf: str) -> list[int]:
+    return [int(each) for each in re.findall(r"\d+", leaf[len(bare_leaf(leaf)) :])]

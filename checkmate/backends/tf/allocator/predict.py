@@ -5,13 +5,16 @@ The step runs in a fresh process; its requests are replayed through a replica of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
-from checkmate.backends.tf.allocator.replay import Allocation, allocations
-from checkmate.backends.tf.allocator.requests import scratch_of_nodes
-from checkmate.backends.tf.allocator.small_chunks import small_chunk_requests
+import tensorflow as tf
+
+from checkmate.backends.tf.allocator.replay import Allocation, allocations, scratch_of_nodes
 from checkmate.backends.tf.memory_check import first_region
 from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.dataflow import Structure
+from checkmate.backends.tf.trace.op_kinds import LIGHT_BYTES, OpKind
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.bfc import Bfc, Request
@@ -19,9 +22,15 @@ from checkmate.memory.step_requests import InitialAllocations
 
 _ALL_OF_A_GPU = 1 << 40  # more than any GPU has; for one whose memory is not known
 _SMALL_GPU, _LEFT_BY_SMALL, _LEFT = 2 << 30, 225 << 20, 1536 << 20  # see usable_bytes
-_REGION, _SHAPE = 1 << 62, (1 << 62) + 1  # handles far from others
-_SHAPE_BYTES = 4  # a region is asked for by a tensor that names its size
 _RUNS = 4  # as many as are measured: the first step finds other free chunks than later ones
+
+# Handles far from each other and from those of other requests.
+_REGION, _SHAPE, _FIRST_CHUNK = 1 << 62, (1 << 62) + 1, 1 << 61
+_SHAPE_BYTES = 4  # a region is asked for by a tensor that names its size
+
+CHUNK = 256  # what the allocator rounds sizes up to
+_ALWAYS = 8  # of each power of two: the sizes of some small tensors are not known before they are computed
+_SHARE = 4  # one of so many small buffers may be held at once; 1 of 6 was the most that was measured
 
 
 def predicted_allocated(
@@ -32,11 +41,11 @@ def predicted_allocated(
     *,
     small_chunks: bool = True,
 ) -> int:
-    """Return the peak of the allocator's chunks in the first steps, in bytes.
+    """Predict the peak of the allocator's chunks in the first steps, in bytes.
 
     ``history``: the allocator's requests before them. ``small_chunks``: one region is fetched before all
     else, and chunks are set aside for small buffers, as for every step but the plain one. Where the memory of
-    the device is known and not enough, the answer is that memory plus what is missing, so more than there is.
+    the device is known and not enough, the answer is that memory plus what is missing.
     """
     before = before_steps(folded, graph, Schedule.of(graph, list(steps)), history, small_chunks=small_chunks)
     allocator = Bfc(before.capacity)
@@ -63,12 +72,12 @@ def before_steps(
     *,
     small_chunks: bool = True,
 ) -> InitialAllocations:
-    """Return what the allocator was asked for before the first step.
-
-    The arguments are those of ``predicted_allocated``.
-    """
-    region = first_region(graph, schedule) if small_chunks else 0
-    requests = _region_requests(region) if region else []
+    """Return what the allocator was asked for before the first step, as in ``predicted_allocated``."""
+    requests: list[Request] = []
+    if small_chunks and (region := first_region(graph, schedule)):
+        # The tensor that names the region's size is small, and gets a region of its own.
+        requests = [Request(_SHAPE, _SHAPE_BYTES), Request(_REGION, region)]
+        requests += [Request(_SHAPE, 0), Request(_REGION, 0)]
     requests += [Request(-1 - handle, size) for handle, size in history]
     if small_chunks:
         requests += small_chunk_requests(folded.structure)
@@ -78,20 +87,8 @@ def before_steps(
     return InitialAllocations(tuple(requests), capacity, tuple(_VariableBuffers(history).unclaimed))
 
 
-def _region_requests(size: int) -> list[Request]:
-    """Return the requests by which a process fetches a region of ``size``.
-
-    They come before all others. The first one is small, and gets a region of its own.
-    """
-    asked = [Request(_SHAPE, _SHAPE_BYTES), Request(_REGION, size)]
-    return [*asked, Request(_SHAPE, 0), Request(_REGION, 0)]
-
-
 class _VariableBuffers:
-    """Track which buffer each variable has.
-
-    At first it is a buffer of its size from the allocator's history.
-    """
+    """Track which buffer each variable has: at first one of its size from the allocator's history."""
 
     def __init__(self, history: Sequence[tuple[int, int]]) -> None:
         held = {handle: size for handle, size in history if size}
@@ -115,11 +112,10 @@ class _VariableBuffers:
 
 
 def usable_bytes(memory_bytes: int) -> int:
-    """Return how much of an otherwise free GPU TensorFlow's allocator takes.
+    """Return how much of an otherwise free GPU of ``memory_bytes`` TensorFlow's allocator takes.
 
-    The GPU has ``memory_bytes``. TensorFlow leaves 225 MiB to the system if there are less than 2 GiB, else
-    up to 1.5 GiB, by the GPU's generation (``MinSystemMemory`` in TensorFlow's gpu_device.cc). The largest
-    value is assumed.
+    It leaves 225 MiB to the system if there are less than 2 GiB, else up to 1.5 GiB, by the GPU's generation
+    (``MinSystemMemory`` in TensorFlow's gpu_device.cc). The largest value is assumed.
     """
     return max(0, memory_bytes - (_LEFT_BY_SMALL if memory_bytes < _SMALL_GPU else _LEFT))
 
@@ -130,13 +126,40 @@ def _memory(graph: Graph) -> int:
 
 def _requests_in_order(
     folded: FoldedStep, graph: Graph, steps: Sequence[int], *, plain: bool = False
-) -> tuple[list[Allocation], list[tuple[int, int, int]]]:
-    """Return the buffers, and their requests and releases in order.
-
-    Each moment is (execution, 0 for a request and 1 for a release, number of the buffer). Scratch lasts for
-    the last op of its node.
-    """
+) -> tuple[list[Allocation], list[tuple[int, bool, int]]]:
+    """Return the buffers, and in order (execution, is it a release, number of the buffer)."""
     buffers = [*allocations(folded, steps, graph, plain=plain), *scratch_of_nodes(folded, graph, steps)]
-    moments = [(buffer.born, 0, number) for number, buffer in enumerate(buffers)]
-    moments += [(buffer.freed, 1, number) for number, buffer in enumerate(buffers)]
+    moments = [(buffer.born, False, number) for number, buffer in enumerate(buffers)]
+    moments += [(buffer.freed, True, number) for number, buffer in enumerate(buffers)]
     return buffers, sorted(moments)
+
+
+def small_chunk_sizes(structure: Structure) -> tuple[int, ...]:
+    """Return the bytes of each chunk to set aside for the step's small buffers, rising.
+
+    ``checkmate.backends.tf.emit.small_chunks`` sets them aside, and says why.
+    """
+    found: Counter[int] = Counter()
+    for op, kind in zip(structure.ops, structure.kinds, strict=True):
+        for tensor in op.outputs if kind is OpKind.LIGHT else ():
+            if tensor.dtype not in (tf.resource, tf.variant) and tensor.shape.is_fully_defined():
+                found[-(-tensor.shape.num_elements() * tensor.dtype.size // CHUNK) * CHUNK] += 1
+    counts = {size: _ALWAYS + count // _SHARE for size, count in found.items() if 0 < size <= LIGHT_BYTES}
+    size = CHUNK
+    while size <= LIGHT_BYTES:
+        counts.setdefault(size, _ALWAYS)
+        size *= 2
+    return tuple(size for size in sorted(counts) for _ in range(counts[size]))
+
+
+def small_chunk_requests(structure: Structure) -> Iterator[Request]:
+    """Yield the requests that set the chunks aside.
+
+    Each chunk is requested with one that stays behind it; then the chunks are given back.
+    """
+    sizes = small_chunk_sizes(structure)
+    for number, size in enumerate(sizes):
+        yield Request(_FIRST_CHUNK + 2 * number, size)
+        yield Request(_FIRST_CHUNK + 2 * number + 1, CHUNK)
+    for number in range(len(sizes)):
+        yield Request(_FIRST_CHUNK + 2 * number, 0)

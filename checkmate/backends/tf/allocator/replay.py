@@ -10,27 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+
+import numpy as np
 
 from checkmate.backends.tf.trace.coarsen import FoldedStep, scaled_next
 from checkmate.backends.tf.trace.dataflow import Key
 from checkmate.backends.tf.trace.op_kinds import GRADIENT_OVER_LOGITS
 from checkmate.backends.tf.trace.sizes import tensor_bytes
 from checkmate.ir.graph import Graph
+from checkmate.memory.step_requests import AskedBuffer, StepRequests, order_of
 
 _IN_PLACE = frozenset({"AssignAddVariableOp", "AssignSubVariableOp"})
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """Hold one buffer of the emitted step.
+    """One buffer of the emitted step. An *execution* counts the emitted ops.
 
-    ``op``: trace index of the op that asked. ``position``: its place in the schedule. ``assigned_to``: name
-    of the variable that takes the buffer over when it is freed here, and gives back its own.
-    ``born``, ``freed``: execution counters (one per emitted op) after which the buffer exists, and after
-    which it is gone. ``released_at``: the schedule position of the last reader (of the op itself if nobody
-    reads it; -1: at the end of the step). ``readers``: the executions that use it, ``born`` among them.
-    ``ends``: pairs of executions that must keep their order for that: the second one writes over what the
-    first one reads, or hands it to a variable.
+    ``op``: trace index of the op that asked. ``position``: its place in the schedule. ``born``, ``freed``:
+    the executions after which the buffer exists, and after which it is gone. ``released_at``: the schedule
+    position of the last reader (of the op itself if nobody reads it; -1: at the end of the step).
+    ``assigned_to``: name of the variable that takes the buffer over when it is freed here, and gives back its
+    own. ``readers``: the executions that use it, ``born`` among them. ``ends``: pairs of executions that must
+    keep their order: the second one writes over what the first one reads, or hands it to a variable.
 
     A variable that is updated while what was read of it is still in use gets a new buffer, and gives the old
     one back after the last reader.
@@ -60,32 +63,17 @@ class _OpenAllocation:
     ends: set[tuple[int, int]] = field(default_factory=set)
 
     def hold(self, copy: _TensorCopy, execution: int) -> None:
-        """Let it hold ``copy``, which ``execution`` makes."""
         copy.buffer = self
         self.readers |= {execution, *copy.readers}
 
     def closed(self) -> Allocation:
-        """Return it as it is known in the end."""
-        return Allocation(
-            self.op,
-            self.position,
-            self.bytes,
-            self.born,
-            self.freed,
-            self.released_at,
-            self.assigned_to,
-            tuple(sorted(self.readers)),
-            tuple(sorted(self.ends)),
-        )
+        sets = {"readers": tuple(sorted(self.readers)), "ends": tuple(sorted(self.ends))}
+        return Allocation(**{**vars(self), **sets})
 
 
 @dataclass(eq=False)
 class _TensorCopy:
-    """Hold one copy of a tensor.
-
-    ``last``: the execution that reads it last. ``position``: the position of that execution. ``readers``: all
-    executions that read it.
-    """
+    """One copy of a tensor. ``last``, ``position``: the execution that reads it last, and where that is."""
 
     bytes: int
     last: int = -1
@@ -114,35 +102,31 @@ class _StepReplay:
 
     def emit(self, steps: Sequence[int]) -> None:
         """Run ``steps`` as the emission does, copy by copy."""
-        structure = self.folded.structure
-        for position, node in enumerate(steps):
-            members = self.folded.nodes[node]
-            for op in members:
-                now = len(self.executions)
-                reads = tuple(self.current[key] for key in structure.direct_inputs(op) if key in self.current)
-                for instance in reads:
-                    instance.last, instance.position = now, position
-                    instance.readers.append(now)
-                for variable in structure.variables_read(op):
-                    self.variable_readers.setdefault(variable, []).append(now)
-                writes = []
-                given: dict[int, _TensorCopy] = {}
-                for number, key in enumerate(structure.outputs(op)):
-                    if structure.given.get(key) in self.current:
-                        given[number] = self.current[structure.given[key]]
-                    instance = _TensorCopy(self.sizes.get(key, 0), now, position)
-                    self.current[key] = instance
-                    writes.append(instance)
-                scaled = scaled_next(structure, op, members)
-                self.executions.append(_Execution(op, position, reads, tuple(writes), scaled, given))
-        self._keep_results()
-
-    def _keep_results(self) -> None:
         traced, structure = self.folded.traced, self.folded.structure
+        for position, node in enumerate(steps):
+            for op in self.folded.nodes[node]:
+                self._execute(op, position, self.folded.nodes[node])
         for tensor in (traced.loss, *traced.predictions):
-            root = structure.root(tensor)
-            if root is not None and root in self.current:
+            if (root := structure.root(tensor)) is not None and root in self.current:
                 self.current[root].last, self.current[root].position = len(self.executions), -1
+
+    def _execute(self, op: int, position: int, members: tuple[int, ...]) -> None:
+        structure, now = self.folded.structure, len(self.executions)
+        reads = tuple(self.current[key] for key in structure.direct_inputs(op) if key in self.current)
+        for copy in reads:
+            copy.last, copy.position = now, position
+            copy.readers.append(now)
+        for variable in structure.variables_read(op):
+            self.variable_readers.setdefault(variable, []).append(now)
+        writes = []
+        given: dict[int, _TensorCopy] = {}
+        for number, key in enumerate(structure.outputs(op)):
+            if structure.given.get(key) in self.current:
+                given[number] = self.current[structure.given[key]]
+            self.current[key] = _TensorCopy(self.sizes.get(key, 0), now, position)
+            writes.append(self.current[key])
+        scaled = scaled_next(structure, op, members)
+        self.executions.append(_Execution(op, position, reads, tuple(writes), scaled, given))
 
     def allocations(self) -> list[Allocation]:
         """Return the buffers that the executions asked for, with their lifetimes."""
@@ -162,23 +146,24 @@ class _StepReplay:
                     found[-1].hold(written, now)
             found += self._beside(now, execution)
             ending += [written for written in execution.writes if written.last == now]
-            for instance in ending:
-                if instance.buffer is not None:
-                    instance.buffer.freed, instance.buffer.released_at = now, execution.position
-                    instance.buffer.assigned_to = self._assigned_to(execution)
-                    if instance.buffer.assigned_to:
-                        others = instance.buffer.readers - {now}
-                        instance.buffer.ends.update((reader, now) for reader in others)
+            self._release([copy.buffer for copy in ending if copy.buffer is not None], now, execution)
         for buffer in found:
             if buffer.freed < 0:
                 buffer.freed = len(self.executions)
         return [buffer.closed() for buffer in found]
 
+    def _release(self, buffers: Sequence[_OpenAllocation], now: int, execution: _Execution) -> None:
+        op = self.folded.structure.ops[execution.op]
+        variable = str(op.inputs[0].name) if op.type == "AssignVariableOp" else ""
+        for buffer in buffers:
+            buffer.freed, buffer.released_at, buffer.assigned_to = now, execution.position, variable
+            if variable:
+                buffer.ends.update((reader, now) for reader in buffer.readers - {now})
+
     def _beside(self, now: int, execution: _Execution) -> Iterator[_OpenAllocation]:
-        """Yield what an execution asks for beside its outputs. That is scratch, and a copy of a variable."""
+        """Yield what an execution asks for beside its outputs: scratch, and a copy of a variable."""
         at = execution.position
-        scratch = self.folded.structure.scratch.get(execution.op, 0)
-        if scratch:
+        if scratch := self.folded.structure.scratch.get(execution.op, 0):
             yield _OpenAllocation(execution.op, at, scratch, now, now, at, readers={now})
         op = self.folded.structure.ops[execution.op]
         if op.type not in _IN_PLACE:
@@ -192,31 +177,25 @@ class _StepReplay:
             released = self.executions[freed].position
             yield _OpenAllocation(execution.op, at, size, now, freed, released, name, readers={now, *later})
 
-    def _assigned_to(self, execution: _Execution) -> str:
-        op = self.folded.structure.ops[execution.op]
-        return str(op.inputs[0].name) if op.type == "AssignVariableOp" else ""
-
     def _reused_input(
         self, execution: _Execution, number: int, ending: list[_TensorCopy], written: _TensorCopy
     ) -> _TensorCopy | None:
         """Return the input that output ``number`` is written over, if any."""
         structure = self.folded.structure
-        if structure.ops[execution.op].type in GRADIENT_OVER_LOGITS:
-            over = execution.reads[:1] if number == 1 else ()
-            return next((read for read in over if read in ending and read.bytes == written.bytes), None)
-        if number or not structure.takes_over(execution.op):
+        over_logits = structure.ops[execution.op].type in GRADIENT_OVER_LOGITS
+        if number != over_logits or not (over_logits or structure.takes_over(execution.op)):
             return None
-        candidates = execution.reads[:1] if execution.in_order else execution.reads
+        candidates = execution.reads[:1] if execution.in_order or over_logits else execution.reads
         return next((read for read in candidates if read in ending and read.bytes == written.bytes), None)
 
 
 def allocations(
     folded: FoldedStep, steps: Sequence[int], graph: Graph | None = None, *, plain: bool = False
 ) -> list[Allocation]:
-    """Return every buffer that the emitted ``steps`` ask for, in that order.
+    """Return every buffer that the emitted ``steps`` (nodes) ask for, in that order.
 
-    ``steps`` are indices of nodes. ``graph``: the step's graph with the sizes that were learned of its
-    values; None: as traced. ``plain``: they are the plain step, which gives assigned variables new buffers.
+    ``graph``: the step's graph with the sizes that were learned of its values; None: as traced. ``plain``:
+    they are the plain step, which gives assigned variables new buffers.
     """
     sizes = dict(folded.structure.bytes_of)
     if graph is not None:
@@ -226,3 +205,42 @@ def allocations(
     replay = _StepReplay(folded, sizes)
     replay.emit(steps)
     return replay.allocations()
+
+
+def scratch_of_nodes(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> Iterator[Allocation]:
+    """Yield what nodes ask for beyond the rules.
+
+    It lasts for one op: the one that asked if that is known, else the node's last.
+    """
+    learned: dict[str, int] = graph.metadata.get("learned_workspace", {})
+    pieces: dict[str, Sequence[int]] = graph.metadata.get("learned_pieces", {})
+    executed = 0
+    for position, node in enumerate(steps):
+        members, name = folded.nodes[node], graph.ops[node].name
+        if name in learned:
+            member, *sizes = pieces.get(name, (len(members) - 1, learned[name]))
+            at = executed + member
+            for size in sizes:
+                yield Allocation(members[member], position, size, at, at, position, readers=(at,))
+        executed += len(members)
+
+
+def requests_of_step(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> StepRequests:
+    """Return what ``steps`` ask for: one part per op of the emitted step.
+
+    ``graph``: ``folded.graph``, or the same with what was learned on the device. Two steps that must keep
+    their order are one that writes over a buffer, and one that reads it before.
+    """
+    found = allocations(folded, steps, graph)
+    lengths = [len(folded.nodes[node]) for node in steps]
+    first = np.array([0, *accumulate(lengths)], np.int64)
+    step_of = np.repeat(np.arange(len(steps)), lengths).tolist()
+    names = list(dict.fromkeys(buffer.assigned_to for buffer in found if buffer.assigned_to))
+    buffers = []
+    for buffer in (*found, *scratch_of_nodes(folded, graph, steps)):
+        variable = names.index(buffer.assigned_to) if buffer.assigned_to else -1
+        kept = buffer.freed >= first[-1]
+        buffers.append(AskedBuffer(buffer.bytes, buffer.born, buffer.readers, kept, variable))
+    buffers.sort(key=lambda each: each.part)
+    over = [(step_of[before], step_of[after]) for b in found for before, after in b.ends]
+    return StepRequests(tuple(steps), first, tuple(buffers), order_of(graph, steps, over))

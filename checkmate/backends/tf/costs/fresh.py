@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from checkmate.backends.tf.costs import session
-from checkmate.backends.tf.costs.cached import KnownCosts
-from checkmate.backends.tf.costs.options import CostOptions
-from checkmate.backends.tf.costs.profile import analytic_costs, graph_with_costs, measured_costs
-from checkmate.backends.tf.costs.runs import kept_hint
+from checkmate.backends.tf.costs.known import CostOptions, KnownCosts
+from checkmate.backends.tf.costs.profile import analytic_costs, graph_with_costs, kept_hint, measured_costs
 from checkmate.backends.tf.fresh import run_task
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.errors import CancelledError, StepTooLargeError, WorkerDiedError
@@ -35,11 +33,10 @@ _FREE_SHARE = 0.9  # share of the free memory that the step may take on which co
 def with_costs_in_child(
     request: ModelRequest, folded: FoldedStep, options: CostOptions, *, report: Report, cancelled: Cancelled
 ) -> FoldedStep:
-    """Return ``folded`` with costs as ``options`` say, measured in a child.
+    """Return ``folded``, the step of ``request``, with costs as ``options`` say, measured in a child.
 
-    ``folded`` is the step of ``request``. Nothing is run if the costs of all ops are known, or if they are
-    analytic. The child looks costs up by itself, and takes the known ones if the machine is busy again by
-    then.
+    Nothing is run if the costs of all ops are known, or if they are analytic. The child looks costs up by
+    itself, and takes the known ones if the machine is busy again by then.
 
     Raises:
         StepTooLargeError, ProfileError: the step does not fit, or could not be measured.
@@ -49,42 +46,18 @@ def with_costs_in_child(
     if options.kind == "analytic":
         return dataclasses.replace(folded, graph=analytic_costs(folded))
     known, store = options.look_up(folded), options.store
-    if known.is_all:
-        # This runs nothing, and needs no batch.
+    if known.is_all:  # this runs nothing, and needs no batch
         graph = measured_costs(folded, list, known, report, cancelled, options.meter)
         return dataclasses.replace(folded, graph=graph)
     if options.estimated is not None:
         options.estimated(analytic_costs(folded))
     where = {"store": None if store is None else str(store.path), "refresh": options.refresh}
     try:
-        answer = _measure_in_child(request, folded, where, "measuring what each op costs", report, cancelled)
+        return _measured_in_child(request, folded, where, "measuring what each op costs", report, cancelled)
     except CancelledError as error:
-        kept = 0 if store is None else _runs_kept(KnownCosts.look_up(folded, store, refresh=False))
+        entries = KnownCosts.look_up(folded, store, refresh=False).entries.values()
+        kept = max((entry.runs for entry in entries if entry.runs < ENOUGH_RUNS), default=0)
         raise CancelledError("cancelled", hint=kept_hint(kept)) from error
-    return _with_answer(folded, answer)
-
-
-def _measure_in_child(
-    request: ModelRequest,
-    folded: FoldedStep,
-    arguments: Mapping[str, Any],
-    message: str,
-    report: Report,
-    cancelled: Cancelled,
-) -> dict[str, Any]:
-    """Let a child do ``measure_costs`` with ``arguments``; return its answer."""
-    request = session.with_kernels_of(request, folded.graph)
-    task = {"do": "costs", "request": request.to_json(), **arguments}
-    return run_task(task, message=message, report=report, cancelled=cancelled)
-
-
-def _with_answer(folded: FoldedStep, answer: Mapping[str, Any]) -> FoldedStep:
-    workspace, reserves = (
-        {int(n): int(size) for n, size in answer[name].items()} for name in ("workspace", "reserves")
-    )
-    pieces = {int(node): held for node, held in answer["pieces"].items()}
-    graph = graph_with_costs(folded.graph, answer["costs"], answer["notes"], workspace, reserves, pieces)
-    return dataclasses.replace(folded, graph=graph)
 
 
 def with_costs_of_scheduled_step(
@@ -106,8 +79,8 @@ def with_costs_of_scheduled_step(
         NoScheduleError: there is none for the budget.
         CancelledError: the user cancelled.
     """
-    estimated = dataclasses.replace(folded, graph=session.estimated_graph(folded, why))
-    graph = estimated.graph
+    graph = session.estimated_graph(folded, why)
+    estimated = dataclasses.replace(folded, graph=graph)
     everything = simulate(graph, Schedule.plain(graph)).peak_bytes
     target = budget.resolve(keep_everything_peak=everything, minimum=0)
     room = why.details.get("free_bytes")
@@ -118,13 +91,32 @@ def with_costs_of_scheduled_step(
     schedule = solve(graph, target).schedule if target else None
     if schedule is None:
         return estimated
+    steps = {"steps": schedule.steps.tolist()}
+    message = "measuring costs on a scheduled step"
     try:
-        steps = {"steps": schedule.steps.tolist()}
-        message = "measuring costs on a scheduled step"
-        answer = _measure_in_child(request, folded, steps, message, report, cancelled)
+        return _measured_in_child(request, folded, steps, message, report, cancelled)
     except (StepTooLargeError, WorkerDiedError):
         return estimated
-    return _with_answer(folded, answer)
+
+
+def _measured_in_child(
+    request: ModelRequest,
+    folded: FoldedStep,
+    arguments: Mapping[str, Any],
+    message: str,
+    report: Report,
+    cancelled: Cancelled,
+) -> FoldedStep:
+    """Let a child do ``measure_costs`` with ``arguments``."""
+    request = session.with_kernels_of(request, folded.graph)
+    task = {"do": "costs", "request": request.to_json(), **arguments}
+    answer = run_task(task, message=message, report=report, cancelled=cancelled)
+    sizes = (
+        {int(number): found for number, found in answer[name].items()}
+        for name in ("workspace", "reserves", "pieces")
+    )
+    graph = graph_with_costs(folded.graph, answer["costs"], answer["notes"], *sizes)
+    return dataclasses.replace(folded, graph=graph)
 
 
 def measure_costs(task: Mapping[str, Any], report: Report) -> dict[str, Any]:
@@ -147,21 +139,10 @@ def measure_costs(task: Mapping[str, Any], report: Report) -> dict[str, Any]:
         store = None if task["store"] is None else CostStore(Path(task["store"]))
         options = CostOptions("measured", store=store, refresh=task["refresh"])
         graph = session.with_costs(folded, options, report=report, cancelled=never).graph
-    names = {op.name: node for node, op in enumerate(graph.ops)}
-    values = {value.name: number for number, value in enumerate(graph.values)}
-    learned, reserves, pieces = (
-        graph.metadata.get(f"learned_{name}", {}) for name in ("workspace", "reserves", "pieces")
-    )
-    return {
-        "costs": [op.cost for op in graph.ops],
-        "notes": graph.metadata["profile"],
-        "workspace": {str(names[name]): size for name, size in learned.items()},
-        "reserves": {str(values[name]): size for name, size in reserves.items()},
-        "pieces": {str(names[name]): held for name, held in pieces.items()},
-    }
-
-
-def _runs_kept(known: KnownCosts) -> int:
-    """Return how many runs an interrupted profile left in the store."""
-    unfinished = [entry.runs for entry in known.entries.values() if entry.runs < ENOUGH_RUNS]
-    return max(unfinished, default=0)
+    ops = {op.name: str(node) for node, op in enumerate(graph.ops)}
+    values = {value.name: str(number) for number, value in enumerate(graph.values)}
+    answer: dict[str, Any] = {"costs": [op.cost for op in graph.ops], "notes": graph.metadata["profile"]}
+    for name, numbers in (("workspace", ops), ("reserves", values), ("pieces", ops)):
+        learned = graph.metadata.get(f"learned_{name}", {})
+        answer[name] = {numbers[each]: found for each, found in learned.items()}
+    return answer

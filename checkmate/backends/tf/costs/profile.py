@@ -1,27 +1,59 @@
 """Give the nodes of the folded step their costs, measured or estimated.
 
-A measured cost is in seconds on this device (``backends.tf.costs.runs``). An estimated one is a count of
-operations.
+To measure, the plain schedule, or another one, is emitted and run warm under TensorFlow's profiler a few
+times. The seconds of a node are the median over the runs of what its ops took. They are scaled so that
+together they are the least time of the step without the profiler. The kernels, fusions and threads are those
+that the scheduled step will really use, so a recomputation is priced at what it costs there. An estimated
+cost is a count of operations.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
-from checkmate.backends.tf.allocator.learn import with_workspace
-from checkmate.backends.tf.allocator.learn_by_op import sizes_of_reserves
-from checkmate.backends.tf.costs.cached import KnownCosts
-from checkmate.backends.tf.costs.runs import HINT_NOT_RUN, measure_nodes, node_operations
-from checkmate.backends.tf.memory_check import require_room
+from checkmate.backends.tf.allocator.learn import (
+    LearnedByOp,
+    learned_by_op,
+    learned_workspace,
+    sizes_of_reserves,
+    with_workspace,
+)
+from checkmate.backends.tf.costs.known import KnownCosts, NodeCosts
+from checkmate.backends.tf.devices import peak_bytes, reset_peak, settings_here
+from checkmate.backends.tf.emit.copies import EmittedOutputs
+from checkmate.backends.tf.emit.emit import step_from_schedule
+from checkmate.backends.tf.memory_check import explain_exhausted_memory, first_line_of, require_room
+from checkmate.backends.tf.node_times import (
+    NO_KERNEL_TIMES,
+    launched_seconds,
+    node_seconds,
+    share_by_operations,
+)
+from checkmate.backends.tf.profiler import StepTrace, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.loops.inside import operations
+from checkmate.errors import CancelledError, ProfileError
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.machine.load import LoadMeter
-from checkmate.progress import Cancelled, Progress, Report
+from checkmate.machine.cost_store import ENOUGH_RUNS
+from checkmate.machine.load import CpuTimes, LoadMeter, Reading, step_spread
+from checkmate.memory.simulate import simulate
+from checkmate.progress import Cancelled, Progress, Report, stop_if
+
+_HINT_NOT_RUN = "use a smaller batch, or --costs analytic"
+_WARM_RUNS = 2
+_LEAST_RUNS, _MOST_RUNS = ENOUGH_RUNS, 9
+_SECONDS = 8.0  # time after which no further run is started
 
 
 def measured_costs(
@@ -54,7 +86,7 @@ def measured_costs(
     else:
         run = schedule or Schedule.plain(folded.graph)
         what = "the plain step" if schedule is None else "a scheduled step"
-        require_room(folded.graph, run, what=what, hint=HINT_NOT_RUN)
+        require_room(folded.graph, run, what=what, hint=_HINT_NOT_RUN)
         measured, notes = measure_nodes(folded, make_batch(), known, report, cancelled, meter, run)
         if schedule is not None:
             notes["measured_on"] = what
@@ -86,17 +118,15 @@ def graph_with_costs(
     reserves: Mapping[int, int] = {},
     pieces: Mapping[int, Sequence[int]] = {},
 ) -> Graph:
-    """Return ``graph`` with measured ``seconds`` per op.
+    """Return ``graph`` with measured ``seconds`` per op, and the learned sizes (``with_workspace``).
 
-    ``notes``: how they were measured; its ``caveat`` becomes a note of the graph. ``workspace``,
-    ``reserves``: bytes that were learned, per op, and per value whose size no shape tells. ``pieces``: per op
-    the requests that its workspace is made of.
+    ``notes``: how the costs were measured; its ``caveat`` becomes a note of the graph.
     """
-    costed = _replace_costs(graph, list(seconds), CostUnit.SECONDS, CostOrigin.MEASURED, notes)
+    metadata = {**graph.metadata, "profile": notes}
     if "caveat" in notes:
-        said = [*costed.metadata.get("notes", []), notes["caveat"]]
-        costed = dataclasses.replace(costed, metadata={**costed.metadata, "notes": said})
-    return with_workspace(costed, workspace, reserves, pieces)
+        metadata["notes"] = [*graph.metadata.get("notes", []), notes["caveat"]]
+    costed = _with_op_costs(graph, seconds, CostUnit.SECONDS, CostOrigin.MEASURED)
+    return with_workspace(dataclasses.replace(costed, metadata=metadata), workspace, reserves, pieces)
 
 
 def analytic_costs(folded: FoldedStep) -> Graph:
@@ -104,12 +134,249 @@ def analytic_costs(folded: FoldedStep) -> Graph:
 
     They are TensorFlow's own counts; elsewhere one operation per output element.
     """
-    return _replace_costs(folded.graph, node_operations(folded), CostUnit.FLOP, CostOrigin.ANALYTIC, {})
+    return _with_op_costs(folded.graph, node_operations(folded), CostUnit.FLOP, CostOrigin.ANALYTIC)
 
 
-def _replace_costs(
-    graph: Graph, costs: list[float], unit: CostUnit, origin: CostOrigin, notes: dict[str, Any]
-) -> Graph:
+def _with_op_costs(graph: Graph, costs: Sequence[float], unit: CostUnit, origin: CostOrigin) -> Graph:
     ops = tuple(dataclasses.replace(op, cost=float(cost)) for op, cost in zip(graph.ops, costs, strict=True))
-    metadata = {**graph.metadata, "profile": notes} if notes else graph.metadata
-    return dataclasses.replace(graph, ops=ops, cost_unit=unit, cost_origin=origin, metadata=metadata)
+    return dataclasses.replace(graph, ops=ops, cost_unit=unit, cost_origin=origin)
+
+
+def node_operations(folded: FoldedStep) -> list[float]:
+    """Return the number of operations of each node."""
+    structure = folded.structure
+    return [sum(operations(structure.ops[op]) for op in members) for members in folded.nodes]
+
+
+def measure_nodes(
+    folded: FoldedStep,
+    batch: Sequence[tf.Tensor],
+    known: KnownCosts,
+    report: Report,
+    cancelled: Cancelled,
+    meter: LoadMeter,
+    schedule: Schedule,
+) -> tuple[NodeCosts, dict[str, Any]]:
+    """Measure what the nodes cost when the step runs as ``schedule``.
+
+    Returns the costs, and notes on how they were measured.
+    """
+    counts = _RunCounts.for_rest_of(known, folded.graph.n)
+    report(Progress("measure", message="building the step that is measured"))
+    step = _CompiledStep(folded, schedule, compile_step(folded, schedule), batch, meter)
+    what = "a scheduled step" if schedule.recomputations else "the plain step"
+    with _restored(folded.traced.variables), _explained(what):
+        runs = _run_to_measure(step, counts, known, report, cancelled)
+    caveat: dict[str, Any] = {}
+    if not any(any(run) for run in runs.seconds):
+        if step.device == "cpu":
+            raise ProfileError("TensorFlow's profiler reported no ops", hint="use --costs analytic")
+        shares = share_by_operations(min(runs.walls), node_operations(folded), step.steps)
+        runs.seconds, caveat = [shares], {"caveat": NO_KERNEL_TIMES}
+    costs = runs.costs(runs.learned())
+    return costs, {**caveat, "runs": costs.runs + counts.earlier, **runs.notes()}
+
+
+def kept_hint(runs: int) -> str:
+    """Return the hint on what a profile cancelled after ``runs`` runs kept. Empty for no runs."""
+    if not runs:
+        return ""
+    count = f"{runs} run{'' if runs == 1 else 's'}"
+    return f"what {count} measured is in the cost cache; the next profile goes on from there"
+
+
+@dataclass(frozen=True)
+class _RunCounts:
+    """How often a profile runs the step.
+
+    ``warm``: before anything is measured. ``timed``: only timed. ``least``, ``most``: timed and traced.
+    ``earlier``: runs of an interrupted profile, which count too.
+    """
+
+    warm: int
+    timed: int
+    least: int
+    most: int
+    earlier: int
+
+    @classmethod
+    def for_rest_of(cls, known: KnownCosts, count: int) -> _RunCounts:
+        least = known.runs_wanted if known.keys else _LEAST_RUNS
+        earlier = _LEAST_RUNS - least
+        # If most is known, the runs that the rest needs are enough, and they warm it up too: warm up once.
+        if 2 * len(known.nodes) >= count or known.runs_wanted < _LEAST_RUNS:
+            return cls(1, 0, least, least, earlier)
+        return cls(_WARM_RUNS, _LEAST_RUNS, least, _MOST_RUNS, earlier)
+
+
+@dataclass(frozen=True, eq=False)
+class _CompiledStep:
+    """The step as it is run to measure it."""
+
+    folded: FoldedStep
+    schedule: Schedule
+    function: Any
+    batch: Sequence[tf.Tensor]
+    meter: LoadMeter
+
+    @property
+    def steps(self) -> list[int]:
+        found: list[int] = self.schedule.steps.tolist()
+        return found
+
+    @property
+    def device(self) -> str:
+        return self.folded.graph.device_kind
+
+    def run(self) -> None:
+        """Run the step once, to its end."""
+        self.function(*self.batch)[0].numpy()  # waits for the device
+
+    def seconds(self) -> float:
+        """Run the step once without the profiler; return its seconds."""
+        begun = self.meter.clock()
+        self.run()
+        return self.meter.clock() - begun
+
+    def allocated_per_requested(self) -> float:
+        """Return the bytes at the peak of the allocator's meter per byte that the schedule requests."""
+        meter = settings_here(self.device).meter
+        reset_peak(meter)
+        self.run()
+        return float(peak_bytes(meter)) / simulate(self.folded.graph, self.schedule).peak_bytes
+
+
+@dataclass(eq=False)
+class _Runs:
+    """What the runs of a step show.
+
+    ``ratio``: allocated bytes per requested byte. ``since``: when the first run began. ``walls``: seconds of
+    the step without the profiler. ``seconds``: per traced run and node.
+    """
+
+    step: _CompiledStep
+    ratio: float
+    since: CpuTimes
+    walls: list[float] = field(default_factory=list)
+    traces: list[StepTrace] = field(default_factory=list)
+    seconds: list[list[float]] = field(default_factory=list)
+    reading: Reading = field(default_factory=Reading)
+
+    def add(self) -> bool:
+        """Time the step once and trace it once. Returns whether the profiler saw ops."""
+        step, steps = self.step, self.step.steps
+        self.walls.append(step.seconds())
+        self.traces.append(trace_run(step.run, device=step.device))
+        self.seconds.append(node_seconds(step.folded, self.traces[-1], steps))
+        seen = any(self.seconds[-1])
+        if step.device == "gpu":
+            wall = min(self.walls)
+            self.seconds = [launched_seconds(step.folded, each, steps, wall) for each in self.traces]
+        load = step.meter.load_since(self.since)
+        self.reading = Reading(load, step.meter.cores, step_spread(self.walls))
+        return seen
+
+    def learned(self) -> LearnedByOp:
+        """Return the bytes that the traces show beyond the rules."""
+        folded, steps = self.step.folded, self.step.steps
+        if self.step.device == "gpu":
+            return learned_by_op(folded, self.traces, steps)
+        return LearnedByOp(learned_workspace(folded, self.traces, steps), {})
+
+    def _medians(self) -> tuple[NDArray[np.float64], float]:
+        """Return the median seconds of each node, and what the whole step takes by them."""
+        seconds = np.median(np.array(self.seconds), axis=0)
+        times = np.bincount(self.step.schedule.steps, minlength=self.step.folded.graph.n)
+        return seconds, float((seconds * times).sum())
+
+    def costs(self, learned: LearnedByOp) -> NodeCosts:
+        """Return what the nodes cost by the runs so far. ``learned``: what was learned in bytes."""
+        seconds, total = self._medians()
+        spread = np.std(np.array(self.seconds), axis=0) / np.maximum(seconds, 1e-9)
+        # The profiler slows small ops down, and the time between ops is in no op. So the time of the whole
+        # step without the profiler, run in turns with it, is shared out in proportion. Other work of the
+        # machine only adds to a step's time, so the quickest run is believed.
+        seconds *= min(self.walls) / max(total, 1e-12)
+        return NodeCosts(
+            seconds=tuple(seconds.tolist()),
+            spread=tuple(spread.tolist()),
+            workspace=tuple(learned.workspace.get(node, 0) for node in range(len(seconds))),
+            runs=len(self.seconds),
+            slack=self.ratio,
+            reading=self.reading,
+            reserves=tuple(learned.reserves.get(node, 0) for node in range(len(seconds))),
+            pieces=learned.pieces,
+        )
+
+    def notes(self) -> dict[str, Any]:
+        """Return the notes on how long the step took."""
+        return {
+            "step_seconds": float(statistics.median(sum(run) for run in self.seconds)),
+            "wall_seconds": float(statistics.median(self.walls)),
+            "least_wall_seconds": min(self.walls),
+            "scale": min(self.walls) / self._medians()[1],
+        }
+
+
+def _run_to_measure(
+    step: _CompiledStep, counts: _RunCounts, known: KnownCosts, report: Report, cancelled: Cancelled
+) -> _Runs:
+    """Warm the step up and run it as often as ``counts`` say. The costs are kept after each run."""
+    kept = 0
+    try:
+        for number in range(counts.warm):
+            stop_if(cancelled)
+            report(Progress("measure", number, counts.warm + counts.least, "warming up"))
+            step.run()  # what a GPU's libraries try out at first must not reach the meter
+        runs = _Runs(step, step.allocated_per_requested(), step.meter.read())
+        runs.walls += [step.seconds() for _ in range(counts.timed)]
+        started = time.perf_counter()
+        while (count := len(runs.traces)) < counts.least or (
+            count < counts.most and time.perf_counter() - started < _SECONDS
+        ):
+            stop_if(cancelled)
+            report(Progress("measure", counts.warm + count, counts.warm + counts.most, f"run {count + 1}"))
+            seen = runs.add()
+            # Keep the costs at once: whatever ends this process, the next profile goes on from here.
+            costs = runs.costs(LearnedByOp({}, {}))
+            if seen and known.keep(known.merged(costs), step.folded.graph, ended=False):
+                kept = costs.runs
+    except (CancelledError, KeyboardInterrupt) as error:  # the latter: pressed where nothing looked in time
+        if kept:
+            raise CancelledError("cancelled", hint=kept_hint(kept)) from error
+        raise
+    return runs
+
+
+@contextmanager
+def _restored(variables: Sequence[Any]) -> Iterator[None]:
+    saved = [variable.numpy() for variable in variables]
+    try:
+        yield
+    finally:
+        for variable, value in zip(variables, saved, strict=True):
+            variable.assign(value)
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Turn TensorFlow's errors into this program's while ``what`` is run."""
+    try:
+        with explain_exhausted_memory(what, _HINT_NOT_RUN):
+            yield
+    except tf.errors.OpError as error:
+        raise ProfileError(
+            f"the step could not be run to measure it: {first_line_of(error)}", hint=_HINT_NOT_RUN
+        ) from error
+
+
+def compile_step(folded: FoldedStep, schedule: Schedule) -> Any:
+    """Return the scheduled step as a concrete function."""
+    step = step_from_schedule(folded, schedule)
+
+    def run(*tensors: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
+        outputs: EmittedOutputs = step(*tensors)
+        return outputs.loss, outputs.predictions
+
+    loaded = folded.traced.loaded
+    return tf.function(run, autograph=False).get_concrete_function(*loaded.input_specs, *loaded.label_specs)

@@ -14,18 +14,17 @@ import psutil
 import tensorflow as tf
 
 from checkmate.backends.tf import private
-from checkmate.backends.tf.costs.options import CostOptions
+from checkmate.backends.tf.costs.known import CostOptions
 from checkmate.backends.tf.costs.profile import analytic_costs, measured_costs
-from checkmate.backends.tf.devices import kernels_here
+from checkmate.backends.tf.devices import Kernels, kernels_here
 from checkmate.backends.tf.environment import allocator_note
-from checkmate.backends.tf.kernels import Kernels
-from checkmate.backends.tf.models.load import load_model, optimizer_bytes, parameter_bytes
+from checkmate.backends.tf.models.load import load_model
 from checkmate.backends.tf.models.model import LoadedModel
 from checkmate.backends.tf.models.own_step import naming
 from checkmate.backends.tf.trace.coarsen import FoldedStep, fold
 from checkmate.backends.tf.trace.fusions import fused
 from checkmate.backends.tf.trace.of_function import fixed_bytes, trace_own_step
-from checkmate.backends.tf.trace.sizes import total_bytes
+from checkmate.backends.tf.trace.sizes import total_bytes, variable_bytes
 from checkmate.backends.tf.trace.trace import TracedStep, trace_step
 from checkmate.errors import CheckmateError, StepTooLargeError, UsageError
 from checkmate.ir.graph import Device, Graph
@@ -39,12 +38,10 @@ ESTIMATED = "costs are estimated, not measured"
 
 
 def choose_device(request: ModelRequest, *, here: bool = False) -> Device:
-    """Describe the device that ``request`` asks for.
+    """Describe the device that ``request`` asks for, and hide the other GPUs from this process.
 
-    This affects only this process. ``here``: this process runs steps on the device, and sees no other GPU,
-    whose memory TensorFlow would take too; here the GPU is always GPU:0. Otherwise every GPU is hidden from
-    this process. The memory of a GPU belongs to the one process that measures: TensorFlow gives it nearly all
-    of it, and never takes any back.
+    TensorFlow gives the one process that measures nearly all memory of a GPU, and never takes any back.
+    ``here``: this process runs steps on the device, as GPU:0. Otherwise every GPU is hidden.
 
     Raises:
         UsageError: a GPU was asked for and TensorFlow sees none.
@@ -56,8 +53,8 @@ def choose_device(request: ModelRequest, *, here: bool = False) -> Device:
         raise UsageError(f"unknown device {wanted!r}", hint="use cpu, gpu or gpu:1")
     if wanted != "cpu":
         number = gpu_number(wanted)
-        _require_gpu(gpus, number)
-        name = str(tf.config.experimental.get_device_details(gpus[number]).get("device_name", "GPU"))
+        _require_gpu(len(gpus), number)
+        name = _gpu_name(gpus[number])
         _show_only([gpus[number]] if here else [])
         return Device(name, "gpu", _gpu_bytes(number, name))
     if gpus:
@@ -65,30 +62,31 @@ def choose_device(request: ModelRequest, *, here: bool = False) -> Device:
     return Device(processor_name(), "cpu", int(psutil.virtual_memory().total))
 
 
-def _require_gpu(gpus: Sequence[Any], number: int) -> None:
-    """Raise an error unless TensorFlow sees GPU ``number``."""
-    if not gpus:
+def _gpu_name(gpu: Any) -> str:
+    return str(tf.config.experimental.get_device_details(gpu).get("device_name", "GPU"))
+
+
+def _require_gpu(count: int, number: int) -> None:
+    if not count:
         raise UsageError(
             "TensorFlow sees no GPU on this machine",
             hint="install tensorflow[and-cuda] and check nvidia-smi, or use --device cpu",
         )
-    if number >= len(gpus):
-        count = f"{len(gpus)} GPU{'' if len(gpus) == 1 else 's'}"
+    if number >= count:
+        seen = f"{count} GPU{'' if count == 1 else 's'}"
         raise UsageError(
-            f"TensorFlow sees {count}, so there is no gpu:{number}",
-            hint=f"use gpu:{len(gpus) - 1} or less; CUDA_VISIBLE_DEVICES says which ones TensorFlow may see",
+            f"TensorFlow sees {seen}, so there is no gpu:{number}",
+            hint=f"use gpu:{count - 1} or less; CUDA_VISIBLE_DEVICES says which ones TensorFlow may see",
         )
 
 
 @cache
 def _gpu_bytes(number: int, name: str) -> int:
-    """Return the memory of TensorFlow's GPU ``number``; 0: not known."""
     found = gpu_in_use(number, name)
     return 0 if found is None else found.total_bytes or 0
 
 
 def _show_only(gpus: Sequence[Any]) -> None:
-    """Let this process use ``gpus`` and no others."""
     try:
         tf.config.set_visible_devices(list(gpus), "GPU")
     except RuntimeError as error:
@@ -101,18 +99,10 @@ def _show_only(gpus: Sequence[Any]) -> None:
 
 def visible_devices() -> list[dict[str, object]]:
     """Return one row per device: name, description, available, why not."""
-    gpus = tf.config.list_physical_devices("GPU")
-    rows: list[dict[str, object]] = [_device_row("cpu", processor_name())]
-    for number, gpu in enumerate(gpus):
-        name = str(tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name))
-        rows.append(_device_row(f"gpu:{number}" if number else "gpu", name))
-    if not gpus:
-        rows.append(_device_row("gpu", "", why="TensorFlow sees no GPU"))
-    return rows
-
-
-def _device_row(name: str, description: str, why: str = "") -> dict[str, object]:
-    return {"name": name, "description": description, "available": not why, "why": why}
+    found = enumerate(tf.config.list_physical_devices("GPU"))
+    gpus = [(f"gpu:{number}" if number else "gpu", _gpu_name(gpu), "") for number, gpu in found]
+    rows = [("cpu", processor_name(), ""), *(gpus or [("gpu", "", "TensorFlow sees no GPU")])]
+    return [{"name": name, "description": told, "available": not why, "why": why} for name, told, why in rows]
 
 
 def prepare(request: ModelRequest, *, here: bool = False, report: Report, cancelled: Cancelled) -> FoldedStep:
@@ -148,20 +138,21 @@ def _fixed_bytes(traced: TracedStep) -> dict[str, int]:
     """Return the bytes that are held during the whole step, by purpose."""
     if traced.unplanned is not None:
         return fixed_bytes(traced, len(traced.loaded.input_specs))
+    model = traced.loaded.model
     return {
-        "parameters": parameter_bytes(traced.loaded.model),
-        "optimizer": optimizer_bytes(traced.loaded.model),
+        "parameters": variable_bytes(model.variables),
+        "optimizer": variable_bytes(model.optimizer.variables),
         "inputs": total_bytes([*traced.function.inputs]),
     }
 
 
 def _metadata(request: ModelRequest, traced: TracedStep, device: Device) -> dict[str, Any]:
-    """Return the metadata of the graph. It tells what was requested, and with what it was traced."""
     batch = traced.loaded.batch_size
     plain = dataclasses.replace(request, batch_size=batch, batch_chosen=False, kernels=None, fused=None)
+    note = allocator_note(os.environ) if device.kind == "gpu" else ""
     metadata: dict[str, Any] = {
         "request": plain.to_json(),
-        "notes": [*traced.loaded.notes, *_allocator_notes(device)],
+        "notes": [*traced.loaded.notes, *([note] if note else [])],
         "tensorflow": tf.__version__,
         "tensorflow_ops": len(traced.ops),
         "target": (Target.XLA if traced.loaded.jit_compiled else Target.EXECUTOR).value,
@@ -171,11 +162,6 @@ def _metadata(request: ModelRequest, traced: TracedStep, device: Device) -> dict
     if facts is not None:
         metadata["model_file"] = facts
     return metadata
-
-
-def _allocator_notes(device: Device) -> list[str]:
-    note = allocator_note(os.environ) if device.kind == "gpu" else ""
-    return [note] if note else []
 
 
 def with_kernels_of(request: ModelRequest, graph: Graph) -> ModelRequest:
@@ -189,10 +175,7 @@ def with_kernels_of(request: ModelRequest, graph: Graph) -> ModelRequest:
 
 
 def with_kernels_here(request: ModelRequest) -> ModelRequest:
-    """Return ``request`` with the kernels named that run here.
-
-    This is for processes whose results are compared with those of others.
-    """
+    """Return ``request`` with the kernels named that run here, for comparing processes with each other."""
     return dataclasses.replace(request, kernels=kernels_here(choose_device(request).kind).value)
 
 
@@ -216,13 +199,13 @@ def with_costs(
 
 
 def estimated_graph(folded: FoldedStep, why: StepTooLargeError) -> Graph:
-    """Return the graph with analytic costs instead of measured ones. A note in the metadata says why."""
+    """Return the graph with analytic costs instead of measured ones, and a note that says why."""
     graph = analytic_costs(folded)
     notes = [*graph.metadata["notes"], f"{ESTIMATED}: {why}"]
     return dataclasses.replace(graph, metadata={**graph.metadata, "notes": notes})
 
 
 def flat_batch(loaded: LoadedModel, seed: int = 0) -> list[tf.Tensor]:
-    """Return one random but legal batch as the traced step takes it. Inputs come first, then labels."""
+    """Return one random but legal batch as the traced step takes it: inputs, then labels."""
     inputs, labels = loaded.make_batch(seed)
     return [*inputs, *labels]

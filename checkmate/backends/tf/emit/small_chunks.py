@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from checkmate.backends.tf.allocator.small_chunks import CHUNK, small_chunk_sizes
+from checkmate.backends.tf.allocator.predict import CHUNK, small_chunk_sizes
 from checkmate.backends.tf.trace.dataflow import Structure
 
 

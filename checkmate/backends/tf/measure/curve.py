@@ -5,10 +5,10 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 
-from checkmate.backends.tf.allocator.learn_by_op import askers_by_name
+from checkmate.backends.tf.allocator.learn import askers_by_name
+from checkmate.backends.tf.node_times import op_starts
 from checkmate.backends.tf.profiler import StepTrace
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.xla_calls import op_starts
 
 
 def measured_curve(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from checkmate.backends.tf.models.model import LoadedModel, tensor_specs
@@ -57,20 +56,6 @@ def load_model(request: ModelRequest) -> LoadedModel:
         notes=(*ready.notes, *jit_notes),
         jit_compiled=jit_compiled,
     )
-
-
-def parameter_bytes(model: Any) -> int:
-    """Return the bytes of all the model's variables. These are weights, statistics and random seeds."""
-    return sum(map(_variable_bytes, model.variables))
-
-
-def optimizer_bytes(model: Any) -> int:
-    """Return the bytes of the optimizer's variables."""
-    return sum(map(_variable_bytes, model.optimizer.variables))
-
-
-def _variable_bytes(variable: Any) -> int:
-    return int(np.prod(variable.shape, dtype=np.int64)) * int(tf.as_dtype(variable.dtype).size)
 
 
 def _require_backend() -> None:

@@ -23,7 +23,7 @@ from collections import defaultdict
 
 import networkx
 
-from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.trace.dataflow import Key, Structure
 from checkmate.backends.tf.trace.loops import tensor_lists
 from checkmate.backends.tf.trace.loops.trips import is_loop

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.trace.clusters import clusters_of
 from checkmate.backends.tf.trace.dataflow import ARGMAX, TOKEN, Key, Structure, structure_of
 from checkmate.backends.tf.trace.layers import group_names

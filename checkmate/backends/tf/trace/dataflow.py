@@ -15,7 +15,7 @@ from functools import cached_property, partial
 import tensorflow as tf
 
 from checkmate.backends.tf import private
-from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.trace import sizes
 from checkmate.backends.tf.trace.loops import inside, tensor_lists
 from checkmate.backends.tf.trace.loops.trips import is_loop

@@ -6,7 +6,6 @@ Nothing is known of it but its graph: how many backward passes it has, what it u
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from checkmate.backends.tf.models.model import LoadedModel, ModelLike
 from checkmate.backends.tf.models.own_step import explained, naming
 from checkmate.backends.tf.trace.inlined import has_calls, inlined
 from checkmate.backends.tf.trace.parts import phases_of
-from checkmate.backends.tf.trace.sizes import tensor_bytes
+from checkmate.backends.tf.trace.sizes import total_bytes, variable_bytes
 from checkmate.backends.tf.trace.trace import TracedStep, Unplanned, execution_order
 from checkmate.backends.tf.trace.variables import concrete_step
 from checkmate.errors import TraceError
@@ -87,13 +86,9 @@ def fixed_bytes(traced: TracedStep, inputs: int) -> dict[str, int]:
     They are those of its variables and of its first ``inputs`` arguments.
     """
     return {
-        "variables": sum(map(_bytes_of, traced.variables)),
-        "inputs": sum(tensor_bytes(tensor) for tensor in traced.function.inputs[:inputs]),
+        "variables": variable_bytes(traced.variables),
+        "inputs": total_bytes(traced.function.inputs[:inputs]),
     }
-
-
-def _bytes_of(variable: Any) -> int:
-    return int(math.prod(variable.shape.as_list())) * int(variable.dtype.size)
 
 
 def trace_function(

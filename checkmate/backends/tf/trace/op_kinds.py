@@ -12,7 +12,7 @@ from enum import Enum
 import tensorflow as tf
 
 from checkmate.backends.tf import private
-from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.trace.replica import exchange_of
 from checkmate.machine.processor import this_processor
 

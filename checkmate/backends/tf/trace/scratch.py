@@ -12,7 +12,7 @@ import math
 
 import tensorflow as tf
 
-from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.trace.op_kinds import kernels_of
 from checkmate.machine.load import usable_cores
 

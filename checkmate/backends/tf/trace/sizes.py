@@ -6,7 +6,9 @@ For lists of tensors see ``checkmate.backends.tf.trace.loops.tensor_lists``.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from checkmate.backends.tf.trace.open_shapes import most_elements
@@ -68,7 +70,7 @@ def _recurrent_reserve(op: tf.Operation) -> int:
     NVIDIA gives no formula. This one agrees to the byte with what cuDNN 9 asked for on an H200
     (``tests/tf/test_gpu_recurrent.py``). Each layer keeps some numbers per time step, example and unit. Each
     but the last keeps its output, too, and a bit per element of it where dropout follows. A measured profile
-    replaces all of it by what was really requested (``checkmate.backends.tf.allocator.learn_by_op``).
+    replaces all of it by what was really requested (``checkmate.backends.tf.allocator.learn``).
     """
     if not op.get_attr("is_training"):
         return 0
@@ -96,6 +98,12 @@ def bounded_bytes(tensor: tf.Tensor, known: dict[str, int]) -> int:
         except DynamicShapeError:
             known[tensor.name] = max((bounded_bytes(read, known) for read in tensor.op.inputs), default=0)
     return known[tensor.name]
+
+
+def variable_bytes(variables: Iterable[Any]) -> int:
+    """Return the bytes of the variables of Keras or TensorFlow."""
+    sizes = (np.prod(v.shape, dtype=np.int64) * tf.as_dtype(v.dtype).size for v in variables)
+    return int(sum(sizes))
 
 
 def total_bytes(tensors: Iterable[tf.Tensor]) -> int:

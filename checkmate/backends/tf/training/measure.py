@@ -17,13 +17,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from checkmate.backends.tf.allocator.learn import learned_workspace
-from checkmate.backends.tf.allocator.learn_by_op import learned_by_op, sizes_of_reserves
+from checkmate.backends.tf.allocator.learn import learned_by_op, learned_workspace, sizes_of_reserves
 from checkmate.backends.tf.devices import warms_up
+from checkmate.backends.tf.node_times import node_seconds
 from checkmate.backends.tf.profiler import StepTrace, trace_run
 from checkmate.backends.tf.training.ready import ReadyStep
 from checkmate.backends.tf.training.trace import LiveStep
-from checkmate.backends.tf.xla_calls import node_seconds
 from checkmate.errors import CycleError, ProfileError
 
 _RUNS = 2  # the first is cold: its peak counts, its seconds do not

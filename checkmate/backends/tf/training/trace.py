@@ -22,11 +22,10 @@ from checkmate.backends.tf.devices import kernels_here
 from checkmate.backends.tf.emit.copies import EmittedOutputs
 from checkmate.backends.tf.emit.emit import step_from_schedule
 from checkmate.backends.tf.models.batch import BatchLayout
-from checkmate.backends.tf.models.load import optimizer_bytes, parameter_bytes
 from checkmate.backends.tf.models.model import LoadedModel
 from checkmate.backends.tf.trace.coarsen import FoldedStep, fold
 from checkmate.backends.tf.trace.of_function import require_repeatable
-from checkmate.backends.tf.trace.sizes import tensor_bytes
+from checkmate.backends.tf.trace.sizes import tensor_bytes, variable_bytes
 from checkmate.backends.tf.trace.trace import StepOutputs, TracedStep, trace_step, train_on
 from checkmate.backends.tf.training.keras_step import attach_mask, build, masks_of, total_loss, update_metrics
 from checkmate.errors import OnlySmallTensorsError, TraceError
@@ -257,8 +256,8 @@ def live_step(model: Any, layout: BatchLayout, *, metrics: bool = False, for_xla
     if metrics:
         require_repeatable(traced.ops, str(model.name))
     fixed = {
-        "parameters": parameter_bytes(model),
-        "optimizer": optimizer_bytes(model),
+        "parameters": variable_bytes(model.variables),
+        "optimizer": variable_bytes(model.optimizer.variables),
         "inputs": sum(tensor_bytes(t) for t in traced.function.inputs[: len(layout.specs)]),
     }
     return KerasStep(model, layout, folded_here(traced, fixed), parts, variables, metrics)

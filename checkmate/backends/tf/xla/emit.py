@@ -20,7 +20,7 @@ from functools import partial
 import tensorflow as tf
 
 from checkmate.backends.tf import private
-from checkmate.backends.tf.costs.runs import node_operations
+from checkmate.backends.tf.costs.profile import node_operations
 from checkmate.backends.tf.emit.copies import Copies, EmittedOutputs
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.op_kinds import source

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from checkmate.backends.tf import private
-from checkmate.backends.tf.kernels import Kernels
+from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.trace.loops.tensor_lists import LoopList, loop_lists, trip_count
 from checkmate.backends.tf.trace.loops.trips import is_loop, without_identities
 from checkmate.backends.tf.trace.op_kinds import FIXED_TYPES, SHAPE_TYPES, is_view, takes_over_inputs

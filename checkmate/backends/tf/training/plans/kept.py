@@ -22,7 +22,7 @@ import tensorflow as tf
 
 import checkmate
 from checkmate.backends.tf import private
-from checkmate.backends.tf.costs.signatures import described_bodies, signatures
+from checkmate.backends.tf.costs.known import described_bodies, signatures
 from checkmate.backends.tf.devices import settings_here
 from checkmate.backends.tf.training.measure import PeakSource
 from checkmate.backends.tf.training.plans.known import WHENCE

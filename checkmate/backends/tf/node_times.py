@@ -1,0 +1,198 @@
+"""Attribute the lines of a trace to the nodes of the schedule that ran.
+
+Emission names ops ``stepN/node/op``. Nodes run one after the other. A call of a function that XLA compiled
+(such as a grouped convolution on a CPU) has no line: it took the time between the end of the op before it and
+the start of the op after it.
+
+On a GPU the host launches kernels a few microseconds apart. A small kernel ends before the next one is
+launched, so it costs the *launch interval*, not its own time: the interval with which all kernels, each
+costing at least that much, add up to the wall time of the step.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from checkmate.backends.tf.profiler import OpRun, StepTrace
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+
+_NUMBER = re.compile(r"(_\d+)+$")
+_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+_END = "end/"  # the scope of what the emitted step does last
+_LONGEST_INTERVAL = 50e-6  # seconds; a host that takes longer between kernels is not busy with launches
+
+NO_KERNEL_TIMES = (
+    "TensorFlow's profiler saw no GPU kernels, so ops share the step's time by operation counts; a container "
+    "needs the right to profile (--cap-add=SYS_ADMIN, or NVreg_RestrictProfilingToAdminUsers=0)"
+)
+
+
+class NodeRun(NamedTuple):
+    """The run of op number ``member`` of the node at ``position`` of the schedule."""
+
+    position: int
+    member: int
+    run: OpRun
+
+
+class UnnamedCall(NamedTuple):
+    """A call of the node at ``position`` that the trace does not name; picoseconds on the trace's clock."""
+
+    position: int
+    begin_ps: int
+    end_ps: int
+
+
+def position_of(name: str) -> int:
+    """Return the position in the schedule of the emitted op called ``name``; -1: it belongs to none."""
+    scope = name.split("/", 1)[0]
+    return int(scope[4:]) if scope.startswith("step") and scope[4:].isdigit() else -1
+
+
+def leaf_of(name: str) -> str:
+    """Return the last part of an op's name."""
+    return name.rsplit("/", 1)[-1]
+
+
+def bare_leaf(leaf: str) -> str:
+    """Return ``leaf`` without the number that makes it unique in its graph."""
+    return _NUMBER.sub("", leaf)
+
+
+def node_runs(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[NodeRun]:
+    """Return the runs of the nodes' own ops, ordered by start.
+
+    ``trace`` is of the schedule ``steps`` (nodes). Left out are ops that run inside a function, and those
+    that TensorFlow moved to the beginning of the step.
+    """
+    ops = folded.structure.ops
+    bare = [[bare_leaf(leaf_of(ops[member].name)) for member in members] for members in folded.nodes]
+    leaves = [bare[node] for node in steps]
+    seen = [[0] * len(members) for members in leaves]
+    found: list[NodeRun] = []
+    for run in trace.runs:
+        _, *parts = run.name.split("/")  # stepN/node/op, and more inside a function that the op calls
+        position = position_of(run.name)
+        if not 0 <= position < len(leaves) or len(parts) < 2:
+            continue
+        alike = [member for member, leaf in enumerate(leaves[position]) if leaf == bare_leaf(parts[1])]
+        if alike:  # ops of one name run in their order
+            member = min(alike, key=lambda one: (seen[position][one], one))
+            seen[position][member] += 1
+            found.append(NodeRun(position, member, run))
+    return found
+
+
+def unnamed_calls(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[UnnamedCall]:
+    """Return the calls for which ``trace`` has no line; several in a row share their time evenly."""
+    runs = node_runs(folded, trace, steps)
+    named = {(run.position, run.member) for run in runs}
+    wanted = [key for key in _calls(folded, steps) if key not in named]
+    found: list[UnnamedCall] = []
+    while wanted:
+        after = min((key for key in named if key > wanted[0]), default=None)
+        row = [key for key in wanted if after is None or key < after]
+        begin, end = _between(runs, trace, row[0], after)
+        for number, (position, _) in enumerate(row):
+            share = (end - begin) // len(row)
+            found.append(UnnamedCall(position, begin + number * share, begin + (number + 1) * share))
+        wanted = wanted[len(row) :]
+    return found
+
+
+def _calls(folded: FoldedStep, steps: Sequence[int]) -> Iterator[tuple[int, int]]:
+    for position, node in enumerate(steps):
+        for member, op in enumerate(folded.nodes[node]):
+            if folded.structure.ops[op].type in _CALLS:
+                yield position, member
+
+
+def _between(
+    runs: Sequence[NodeRun], trace: StepTrace, first: tuple[int, int], after: tuple[int, int] | None
+) -> tuple[int, int]:
+    """Return the end of the op before ``first`` and the start of ``after``; equal where that is not known."""
+    scope = f"step{first[0]}/"
+    own = [run.start_ps for run in trace.runs if run.name.startswith(scope)]
+    before = (run.run.end_ps for run in runs if (run.position, run.member) < first)
+    begin = max(before, default=min(own, default=0))
+    if after is not None:
+        later = [run.run.start_ps for run in runs if (run.position, run.member) == after]
+    else:
+        later = [run.start_ps for run in trace.runs if run.name.startswith(_END)]
+    end = min((start for start in later if start >= begin), default=begin)
+    return (begin, end) if begin else (end, end)
+
+
+def op_starts(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[tuple[int, int]]:
+    """Return (picoseconds, position) for every op that begins in ``trace``.
+
+    A call that the trace does not name begins with its first request: what is released before that was read
+    by the op before it.
+    """
+    begun = [(run.run.start_ps, run.position) for run in node_runs(folded, trace, steps)]
+    asked = [event.time_ps for event in trace.memory if event.requested_bytes > 0]
+    for call in unnamed_calls(folded, trace, steps):
+        first = bisect.bisect_left(asked, call.begin_ps)
+        if first < len(asked) and asked[first] < call.end_ps:
+            begun.append((asked[first], call.position))
+    return sorted(begun)
+
+
+def node_seconds(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[float]:
+    """Return seconds per node: the mean over its executions, unnamed calls included."""
+    seconds = [0.0] * len(steps)
+    for name, taken in trace.seconds_by_op.items():
+        if 0 <= (position := position_of(name)) < len(steps):
+            seconds[position] += taken
+    for call in unnamed_calls(folded, trace, steps):
+        seconds[call.position] += (call.end_ps - call.begin_ps) * 1e-12
+    return _means(seconds, steps, len(folded.nodes))
+
+
+def launched_seconds(folded: FoldedStep, trace: StepTrace, steps: Sequence[int], wall: float) -> list[float]:
+    """Return seconds per node in a trace of ``steps`` on a GPU, each kernel at least at the launch interval.
+
+    ``wall``: seconds of the step without the profiler. All are 0 where the trace has no kernels.
+    """
+    kernels: list[list[float]] = [[] for _ in steps]
+    for run in trace.runs:
+        if 0 <= (position := position_of(run.name)) < len(steps):
+            kernels[position].append((run.end_ps - run.start_ps) * 1e-12)
+    interval = launch_interval([seconds for each in kernels for seconds in each], wall)
+    seconds = [sum(max(kernel, interval) for kernel in launched) for launched in kernels]
+    return _means(seconds, steps, len(folded.nodes))
+
+
+def _means(seconds: Sequence[float], steps: Sequence[int], count: int) -> list[float]:
+    totals, runs = [0.0] * count, [0] * count
+    for node, taken in zip(steps, seconds, strict=True):
+        totals[node] += taken
+        runs[node] += 1
+    return [total / max(1, number) for total, number in zip(totals, runs, strict=True)]
+
+
+def launch_interval(kernels: Sequence[float], wall: float) -> float:
+    """Return the least seconds that each kernel costs, so that ``kernels`` together take ``wall`` seconds.
+
+    0 where they take that long by themselves; at most 50 microseconds.
+    """
+    longest_last = np.sort(np.asarray(kernels, dtype=np.float64))
+    count = len(longest_last)
+    if not count or longest_last.sum() >= wall:
+        return 0.0
+    longer = longest_last.sum() - np.cumsum(longest_last)  # per kernel: the total time of the longer ones
+    intervals = (wall - longer) / np.arange(1, count + 1)
+    # Of the first so many kernels, the one interval that the next longer kernel already exceeds.
+    ends = np.append(intervals[:-1] <= longest_last[1:], True)
+    return min(float(intervals[np.argmax(ends)]), _LONGEST_INTERVAL)
+
+
+def share_by_operations(wall: float, operations: Sequence[float], steps: Sequence[int]) -> list[float]:
+    """Share the ``wall`` seconds of a step among its nodes by ``operations`` (one number per node)."""
+    total = sum(operations[node] for node in steps)
+    return [wall * each / total if total > 0 else wall / max(1, len(steps)) for each in operations]
