@@ -1,6 +1,6 @@
 """List the bundled sample models by name.
 
-``checkmate.models.builtin.samples`` builds them in code, so that naming them needs no TensorFlow.
+``checkmate.models.sample_networks`` builds them in code, so that naming them needs no TensorFlow.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """List the models on which prediction is compared with measurement.
 
-``checkmate.models.builtin`` builds them in code. They cover the models and kinds of training that Keras users
-bring: convolutional, attention and recurrent networks, several inputs, outputs and losses, subclassed models,
-regularizers, half precision, optimizers with and without state, accumulated gradients. Naming them needs no
-TensorFlow. A request names one as ``zoo.NAME``.
+``checkmate.models.zoo_networks`` builds them in code. They cover the models and kinds of training that Keras
+users bring: convolutional, attention and recurrent networks, several inputs, outputs and losses, subclassed
+models, regularizers, half precision, optimizers with and without state, accumulated gradients. Naming them
+needs no TensorFlow. A request names one as ``zoo.NAME``.
 """
 
 from __future__ import annotations

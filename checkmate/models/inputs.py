@@ -14,8 +14,7 @@ import keras
 
 from checkmate.errors import DynamicShapeError, TraceError, UsageError
 from checkmate.models.arrays import ArraySpec
-from checkmate.models.error_text import reason
-from checkmate.models.keras_graph import input_structure, inputs_of, producer, readers, walk_layers
+from checkmate.models.keras_graph import input_structure, inputs_of, producer, readers, reason, walk_layers
 from checkmate.request import ModelRequest
 
 _EXAMPLES = {1: (128,), 2: (128, 64), 3: (224, 224, 3), 4: (16, 64, 64, 3)}  # by the rank after the batch

@@ -12,14 +12,11 @@ from typing import Any
 
 import keras
 
-from checkmate.catalog.model_names import is_built_here, is_in_zoo
+from checkmate.catalog.model_names import APPLICATIONS, is_built_here, is_in_zoo
 from checkmate.catalog.samples import find_sample
 from checkmate.catalog.zoo import PREFIX as ZOO_PREFIX
 from checkmate.errors import TraceError
-from checkmate.models.builtin import applications
-from checkmate.models.builtin.build import build_zoo_model
-from checkmate.models.builtin.dtype_policy import dtype_policy
-from checkmate.models.builtin.samples import build_sample
+from checkmate.models.builtin import build_application, dtype_policy
 from checkmate.models.inputs import (
     Inputs,
     build_subclassed,
@@ -28,10 +25,11 @@ from checkmate.models.inputs import (
     resize_inputs,
 )
 from checkmate.models.keras_graph import forget_unused, output_structure, outputs_of
-from checkmate.models.labels import Labels, describe_labels
-from checkmate.models.losses import compile_defaults, copy_optimizer_state, recompile
+from checkmate.models.losses import Labels, compile_defaults, copy_optimizer_state, describe_labels, recompile
 from checkmate.models.read_file import read_model
+from checkmate.models.sample_networks import build_sample
 from checkmate.models.user_code import FromCode, StepRules, from_code
+from checkmate.models.zoo_networks import build_zoo_model
 from checkmate.request import ModelRequest
 
 
@@ -71,9 +69,9 @@ def find_model(request: ModelRequest, rules: StepRules) -> Found:
     policy = request.mixed_precision
     said = () if policy is None else (f"built under the dtype policy {policy}",)
     with dtype_policy(policy):
-        if spec.startswith(applications.PREFIX):
-            name = spec.removeprefix(applications.PREFIX)
-            return Found(FromCode(applications.build_application(name, request.input_shape)), name, said)
+        if spec.startswith(APPLICATIONS):
+            name = spec.removeprefix(APPLICATIONS)
+            return Found(FromCode(build_application(name, request.input_shape)), name, said)
         if is_in_zoo(spec):
             name = spec.removeprefix(ZOO_PREFIX)
             return Found(FromCode(build_zoo_model(name)), name, said)

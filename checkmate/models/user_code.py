@@ -21,7 +21,7 @@ import keras
 
 from checkmate.catalog.model_names import require_code
 from checkmate.errors import LoadError, ModelReadError, UsageError
-from checkmate.models.error_text import reason
+from checkmate.models.keras_graph import reason
 from checkmate.request import ModelRequest
 
 _PAIR = "return both: (step, example), where example is a tuple of the step's arguments"

@@ -30,7 +30,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.machine.supported import JAX
 from checkmate.memory.compiling import slow_to_compile
-from checkmate.models.error_text import first_line
+from checkmate.models.keras_graph import first_line
 from checkmate.planning.progress_listener import Following
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.request import OnMiss, Target

@@ -14,7 +14,7 @@ from checkmate.catalog.zoo import ZOO, ZooModel
 from checkmate.errors import LoadError
 from checkmate.ir.graph import Phase
 from checkmate.memory.check import check
-from checkmate.models.builtin.build import _BUILDERS
+from checkmate.models.zoo_networks import _BUILDERS
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from tests.tf.conftest import load

@@ -18,7 +18,7 @@ from keras import layers
 from checkmate.backends.tf.models.model import LoadedModel
 from checkmate.backends.tf.trace.sizes import variable_bytes
 from checkmate.backends.tf.trace.trace import step_function
-from checkmate.models.labels import losses_per_output
+from checkmate.models.losses import losses_per_output
 from tests.tf.conftest import MODELS, dense_model, load
 from tests.tf.models import ALL
 

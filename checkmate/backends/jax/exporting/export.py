@@ -19,7 +19,7 @@ from checkmate.backends.jax.transform import Rematerialized
 from checkmate.errors import ExportError, UsageError
 from checkmate.formats.files import write_json
 from checkmate.formats.folder import put_in_place, staging
-from checkmate.models.error_text import first_line
+from checkmate.models.keras_graph import first_line
 
 
 def export(step: Rematerialized, folder: str | Path, *args: Any) -> JaxExport:

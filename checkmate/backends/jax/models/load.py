@@ -23,8 +23,8 @@ from checkmate.backends.jax.lost_gpu import lost_gpu
 from checkmate.backends.jax.models.shapes import shape_of, with_values
 from checkmate.errors import CheckmateError, LoadError, TraceError, UsageError
 from checkmate.models.arrays import ArraySpec, random_input, random_label
-from checkmate.models.builtin.dtype_policy import dtype_policy
-from checkmate.models.error_text import first_line
+from checkmate.models.builtin import dtype_policy
+from checkmate.models.keras_graph import first_line
 from checkmate.models.ready import Found, ReadyModel, find_model, make_ready
 from checkmate.models.user_code import StepRules, no_maker, require_no_options
 from checkmate.request import ModelRequest, Target

@@ -15,7 +15,7 @@ from checkmate.backends.tf.models.own_step import is_own_step, load_own_step
 from checkmate.backends.tf.models.step_rules import step_rules
 from checkmate.catalog.model_names import require_named
 from checkmate.errors import CheckmateError
-from checkmate.models.builtin.dtype_policy import dtype_policy
+from checkmate.models.builtin import dtype_policy
 from checkmate.models.ready import find_model, make_ready
 from checkmate.request import ModelRequest, Target
 

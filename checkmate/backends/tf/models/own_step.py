@@ -22,10 +22,9 @@ from checkmate.backends.tf.models.closures import layers_of
 from checkmate.backends.tf.models.model import LoadedModel, ModelLike, OwnStep, tensor_specs
 from checkmate.errors import CheckmateError, DynamicShapeError, JitCompiledError, TraceError, UsageError
 from checkmate.models.arrays import ArraySpec
-from checkmate.models.error_text import first_line, reason
 from checkmate.models.inputs import Inputs, build_subclassed, describe_inputs
-from checkmate.models.keras_graph import inputs_of
-from checkmate.models.labels import Labels, describe_labels
+from checkmate.models.keras_graph import first_line, inputs_of, reason
+from checkmate.models.losses import Labels, describe_labels
 from checkmate.models.user_code import FromCode, require_no_options
 from checkmate.request import ModelRequest, Target
 

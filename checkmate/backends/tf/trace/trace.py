@@ -17,7 +17,7 @@ from checkmate.backends.tf.models.model import LoadedModel
 from checkmate.backends.tf.trace.variables import concrete_step
 from checkmate.errors import TraceError
 from checkmate.ir.graph import Phase
-from checkmate.models.error_text import first_line
+from checkmate.models.keras_graph import first_line
 
 
 @dataclass(frozen=True, eq=False)

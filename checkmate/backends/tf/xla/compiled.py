@@ -18,7 +18,7 @@ from checkmate.backends.tf.xla.emit import tied_step
 from checkmate.backends.tf.xla.memory import XlaMemory, read_memory
 from checkmate.errors import NotCompiledError
 from checkmate.ir.schedule import Schedule
-from checkmate.models.error_text import first_line
+from checkmate.models.keras_graph import first_line
 
 _STAGE = "optimized_hlo_proto_serialized"
 

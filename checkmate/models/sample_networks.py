@@ -12,7 +12,7 @@ import keras
 from keras import layers
 
 from checkmate.errors import UsageError
-from checkmate.models.error_text import reason
+from checkmate.models.keras_graph import reason
 
 Shape = tuple[int, ...]
 

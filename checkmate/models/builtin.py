@@ -1,20 +1,17 @@
-"""Build the architectures of ``keras.applications`` with random weights.
-
-Nothing is downloaded.
-"""
+"""Build what a model's name stands for, under a dtype policy; nothing is downloaded."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import keras
 
-from checkmate.catalog.model_names import APPLICATIONS, require_application
+from checkmate.catalog.model_names import require_application
 from checkmate.errors import LoadError, UsageError
-from checkmate.models.error_text import reason
-
-PREFIX = APPLICATIONS
+from checkmate.models.keras_graph import reason
 
 
 def build_application(name: str, input_shape: tuple[int, ...] | None) -> Any:
@@ -44,3 +41,26 @@ def build_application(name: str, input_shape: tuple[int, ...] | None) -> Any:
             f"keras.applications.{name} cannot be built with --input-shape {shown}: {reason(error)}",
             hint="give height, width and channels, e.g. --input-shape 224,224,3",
         ) from error
+
+
+@contextmanager
+def dtype_policy(name: str | None) -> Iterator[None]:
+    """Build layers under the policy ``name``, then restore the process's own.
+
+    ``name``: None: the process's own.
+
+    Raises:
+        UsageError: Keras has no such policy.
+    """
+    before = keras.config.dtype_policy()
+    if name is not None:
+        try:
+            keras.config.set_dtype_policy(name)
+        except (ValueError, TypeError) as error:
+            raise UsageError(
+                f"{name!r} is not a dtype policy of Keras", hint="use mixed_float16 or mixed_bfloat16"
+            ) from error
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)

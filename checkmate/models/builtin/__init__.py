@@ -1,1 +1,0 @@
-"""Build the samples and the zoo that ``checkmate.catalog`` names."""
