@@ -1,4 +1,4 @@
-"""Sizes and durations as people write them: parsing and wording.
+"""Sizes and durations as people write them: parsing, wording, and round values on an axis.
 
 ``6.5GiB``, ``6.5G`` (= GiB), ``16GB`` (= 10^9), ``6979321856``, ``60%`` and ``min`` (see ``docs`` of the
 command line).
@@ -182,3 +182,23 @@ def format_overhead(cost: float, base_cost: float) -> str:
         return "+0 %"
     extra = round(100 * (cost / base_cost - 1), 2)
     return f"{extra + 0.0:+.2f} %"  # minus zero plus zero is zero
+
+
+_AXIS_UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
+
+
+def byte_unit(peak: float) -> tuple[str, int]:
+    """Return the unit in which ``peak`` (bytes) reads best, and its size."""
+    return next(((name, size) for name, size in _AXIS_UNITS if peak >= 2 * size), _AXIS_UNITS[-1])
+
+
+def round_values(low: float, high: float, most: int) -> list[float]:
+    """Return round values from ``low`` to ``high``, about ``most`` of them.
+
+    There may be none where the two are close.
+    """
+    raw = max(high - low, 1e-9) / max(1, most)
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
+    numbers = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+    return [round(number * step, 12) for number in numbers]

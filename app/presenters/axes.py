@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.axis import byte_unit, round_values
 from checkmate.ir.graph import CostUnit, Graph
 from checkmate.ir.schedule import Schedule, StageMatrices
 from checkmate.machine.cost_origin import cost_text
+from checkmate.units import byte_unit, round_values
 
 _LOG_FROM = 4.0  # above this ratio of its ends a linear scale would crush the low budgets
 

@@ -18,8 +18,7 @@ from app.presenters.axes import nice_ticks
 from app.presenters.matrix_image import computed_image, held_image
 from app.presenters.memory_curve import KINDS, highest, memory_stack, thinned
 from app.state.knowledge import ListedSchedule
-from checkmate.axis import byte_unit
-from checkmate.units import format_bytes
+from checkmate.units import byte_unit, format_bytes
 
 _WIDTH, _HEIGHT = 640.0, 300.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 12.0, 14.0, 34.0

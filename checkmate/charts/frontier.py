@@ -9,12 +9,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from checkmate.axis import byte_unit
 from checkmate.charts.svg_chart import ACCENT, DARK, GRAY, PALE, SOFT, Chart, LabelPlacer
 from checkmate.frontiers.curve import Curve, CurvePoint, CurveRow, curve_of
 from checkmate.frontiers.summary import TradeOff
 from checkmate.ir.result import SolveStatus
-from checkmate.units import format_bytes
+from checkmate.units import byte_unit, format_bytes
 
 COLORS = ("#c75400", "#007f5b", "#b5528c", "#0072b2", "#8a6d00", "#7a4fc0", "#b3261e", "#3d6b6b")
 _MARKS = ("square", "triangle", "diamond", "cross", "down", "plus", "star", "bar")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.axis import byte_unit
 from checkmate.charts.frontier import COLORS
 from checkmate.charts.svg_chart import ACCENT, DARK, GRAY, PALE, SOFT, Chart
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.units import format_bytes
+from checkmate.units import byte_unit, format_bytes
 
 _MOST = 1200  # most corners of a line; each stretch is drawn at its highest, so that no peak is lost
 _AGAIN = COLORS[2]

@@ -10,7 +10,7 @@ import html
 import re
 from collections.abc import Sequence
 
-from checkmate.axis import round_values
+from checkmate.units import round_values
 
 WINDOW, PANEL, GRID, TEXT, GRAY = "#eef0f4", "#ffffff", "#e8ebf0", "#1a1d24", "#5a6372"
 ACCENT, DARK, SOFT, PALE = "#2f5bd8", "#1a1d24", "#e3eafc", "#d9dde5"

@@ -3,7 +3,7 @@
 A name is that of a bundled graph, or ``paper.NAME``: a network of the Checkmate paper. That is the training
 step of a built-in network at the batch of the paper's sweeps; ``paper.NAME@64`` is the same at another batch.
 It is built anew each time and is exact at every batch: costs are operation counts, memory is the outputs
-(``checkmate.graphs.training_step``).
+(``checkmate.graphs.layers``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Networks as lists of layers: shapes, operation counts, parameters.
+"""Networks as lists of layers (shapes, operation counts, parameters), and their training steps.
 
 There are no tensors, no weights and no library here. Operations are counted by the rules of the Checkmate
 paper's static cost model (Jain et al., MLSys 2020, section 6 and its published program):
@@ -10,6 +10,12 @@ paper's static cost model (Jain et al., MLSys 2020, section 6 and its published 
 
 A transposed convolution counts one per input channel and output element, whatever its kernel, as in that
 program. Biases and activations within a layer are free.
+
+A training step is built as the paper builds it: one op per layer, then the loss, then one gradient op per
+layer in reverse order. The gradient op of a layer reads the layer's output, the outputs of the layers that
+read it, and their gradients; that of the last layer reads the loss. It costs twice the layer and makes a
+value of its output's size. The gradient of the first layer is kept. Gradients of parameters are not values:
+parameters and their gradients are fixed bytes. The network's input is not counted.
 """
 
 from __future__ import annotations
@@ -17,8 +23,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from random import Random
 
 from checkmate.errors import GraphError
+from checkmate.ir.graph import CostOrigin, CostUnit, Graph, GraphBuilder, Phase
 
 Shape = tuple[int, ...]  # of one example: (height, width, channels), or (features,)
 
@@ -210,3 +218,98 @@ def _strided(x: Tensor, kernel: int, stride: int, padding: str) -> tuple[int, in
 
 def _transposed(size: int, kernel: int, stride: int) -> int:
     return size * stride + max(0, kernel - stride)
+
+
+FLOAT_BYTES = 4
+# A key of a graph's metadata: every cost and size is in proportion to the batch.
+BUILT_FROM_LAYERS = "built_from_layers"
+
+
+def training_graph(network: Network, batch_size: int) -> Graph:
+    """Return the training step of ``network`` at ``batch_size``.
+
+    It has 2·layers + 1 ops with one float32 value each; costs are in operations.
+
+    Raises:
+        GraphError: ``batch_size`` is so large that the sizes cannot be stated.
+    """
+    builder = GraphBuilder(network.name)
+    for layer in network.layers:
+        _forward(builder, layer, batch_size)
+    loss = builder.value("loss", FLOAT_BYTES * batch_size, shape=(batch_size,), dtype="float32")
+    builder.op("loss", [len(network.layers) - 1], [loss], type="Loss", phase=Phase.LOSS, group="loss")
+    readers = _readers(network)
+    for index in reversed(range(len(network.layers))):
+        _backward(builder, network, index, readers[index], batch_size)
+    parameters = FLOAT_BYTES * network.parameters
+    return builder.build(
+        fixed_bytes=2 * parameters,
+        fixed={"parameters": parameters, "gradients": parameters},
+        batch_size=batch_size,
+        cost_unit=CostUnit.FLOP,
+        cost_origin=CostOrigin.ANALYTIC,
+        metadata={"model": network.name, "input_shape": list(network.input_shape), BUILT_FROM_LAYERS: True},
+    )
+
+
+def _readers(network: Network) -> list[list[int]]:
+    readers: list[list[int]] = [[] for _ in network.layers]
+    for index, layer in enumerate(network.layers):
+        for read in layer.inputs:
+            readers[read].append(index)
+    return readers
+
+
+def _output(builder: GraphBuilder, name: str, layer: Layer, batch_size: int, *, keep: bool = False) -> int:
+    shape = (batch_size, *layer.shape)
+    return builder.value(name, FLOAT_BYTES * batch_size * layer.size, shape=shape, dtype="float32", keep=keep)
+
+
+def _forward(builder: GraphBuilder, layer: Layer, batch_size: int) -> None:
+    # A layer's op, its value and the layer itself have one number: the order of ``network.layers``.
+    value = _output(builder, f"{layer.name}:0", layer, batch_size)
+    cost = float(layer.flops * batch_size)
+    builder.op(layer.name, layer.inputs, [value], type=layer.kind, group=layer.name, cost=cost)
+
+
+def _backward(
+    builder: GraphBuilder, network: Network, index: int, readers: list[int], batch_size: int
+) -> None:
+    layer, last = network.layers[index], 2 * len(network.layers)
+    # The loss stands in the middle: the op and the value of layer i's gradient have the number last - i.
+    read = (
+        [index, *readers, *(last - reader for reader in reversed(readers))] if readers else [index, last // 2]
+    )
+    value = _output(builder, f"gradient/{layer.name}:0", layer, batch_size, keep=index == 0)
+    builder.op(
+        f"gradient/{layer.name}",
+        read,
+        [value],
+        type="Gradient",
+        phase=Phase.BACKWARD,
+        group=layer.name,
+        cost=2.0 * layer.flops * batch_size,
+    )
+
+
+def training_chain(layers: int, *, seed: int | None = None) -> Graph:
+    """Build ``layers`` layers in a row and their backward pass: 2·layers ops.
+
+    Backward op ``i`` reads the input and the output of layer ``i`` and the gradient so far. The last gradient
+    is kept. Every activation has 4 bytes; a layer costs 1 forward and 2 backward. With a ``seed``, sizes are
+    1 to 8 and costs 1 to 4.
+    """
+    random = Random(seed)
+    builder = GraphBuilder(f"chain{layers}")
+    sizes = [4 if seed is None else random.randint(1, 8) for _ in range(layers)]
+    costs = [1.0 if seed is None else float(random.randint(1, 4)) for _ in range(layers)]
+    activations: list[int] = []
+    for i in range(layers):
+        activations.append(builder.value(f"a{i}", sizes[i]))
+        builder.op(f"forward{i}", activations[-2:-1], activations[-1:], cost=costs[i], group=f"layer{i}")
+    gradient: list[int] = []
+    for i in reversed(range(layers)):
+        read = activations[max(0, i - 1) : i + 1] + gradient
+        gradient = [builder.value(f"g{i}", sizes[max(0, i - 1)], keep=i == 0)]
+        builder.op(f"backward{i}", read, gradient, cost=2 * costs[i], phase=Phase.BACKWARD, group=f"layer{i}")
+    return builder.build()

@@ -9,7 +9,11 @@ They follow the papers that describe them:
 * DenseNet161: Huang et al.: Densely Connected Convolutional Networks, CVPR 2017: growth 48, blocks of 6, 12,
   36 and 24.
 * U-Net (Ronneberger et al., MICCAI 2015), FCN8 (Long et al., CVPR 2015) and SegNet (Badrinarayanan et al.,
-  2017) are in ``segmentation``.
+  2017) label every pixel, on VGG16's encoder or a plain one, as the implementations do that the paper used: a
+  public Keras collection, image-segmentation-keras, with the 19 classes of Cityscapes. These differ from the
+  papers: U-Net labels at half the resolution and has no second convolution per stage of the decoder. SegNet
+  upsamples by repetition, without remembered positions, ends at half the resolution and starts from the
+  encoder's fourth stage.
 
 The name is ``paper.NAME`` wherever a graph is asked for. ``batch_size`` is what the paper's sweeps over
 budgets use, where that is known.
@@ -22,14 +26,127 @@ from dataclasses import dataclass
 
 from checkmate.errors import UsageError
 from checkmate.formats.graph import ENDINGS
-from checkmate.graphs.layers import LayerBuilder, Network, Shape, Tensor
-from checkmate.graphs.segmentation import fcn8, segnet, unet, vgg_features
-from checkmate.graphs.training_step import training_graph
+from checkmate.graphs.layers import LayerBuilder, Network, Shape, Tensor, training_graph
 from checkmate.ir.graph import Graph
 
+Make = Callable[[str, Shape], Network]
+
 PREFIX = "paper."
-_CLASSES = 1000
+_PHOTO_CLASSES, _STREET_CLASSES = 1000, 19
 _VGG16, _VGG19 = (2, 2, 3, 3, 3), (2, 2, 4, 4, 4)
+
+
+def _vgg_features(net: LayerBuilder, blocks: tuple[int, ...] = _VGG16) -> list[Tensor]:
+    """Return the output of each block: 3x3 convolutions, then pooling by two.
+
+    ``blocks`` has the number of convolutions of each block.
+    """
+    x, levels = net.input, []
+    for block, convolutions in enumerate(blocks, 1):
+        for conv in range(1, convolutions + 1):
+            x = net.conv(x, min(512, 32 * 2**block), 3, name=f"block{block}_conv{conv}")
+        x = net.pool(x, 2, name=f"block{block}_pool")
+        levels.append(x)
+    return levels
+
+
+def _plain_features(net: LayerBuilder, blocks: int = 5) -> list[Tensor]:
+    """Return the output of each block of the collection's plain encoder.
+
+    A block is padding, convolution, normalization, activation and pooling.
+    """
+    x, levels = net.input, []
+    for block, filters in enumerate((64, 128, 256, 256, 256)[:blocks], 1):
+        x = net.activation(_padded_conv(net, x, filters, f"block{block}"), name=f"block{block}_relu")
+        x = net.pool(x, 2, name=f"block{block}_pool")
+        levels.append(x)
+    return levels
+
+
+def _padded_conv(net: LayerBuilder, x: Tensor, filters: int, name: str) -> Tensor:
+    x = net.conv(net.pad(x, 1, 1, 1, 1, name=f"{name}_pad"), filters, 3, padding="valid", name=f"{name}_conv")
+    return net.batch_norm(x, name=f"{name}_bn")
+
+
+def _labelled(net: LayerBuilder, x: Tensor) -> Network:
+    height, width, classes = x.shape
+    net.activation(net.reshape(x, (height * width, classes), name="pixels"), name="softmax")
+    return net.build()
+
+
+def unet(name: str, size: Shape) -> Network:
+    """Build U-Net: four stages of the encoder, and a decoder.
+
+    Each stage of the decoder also reads the encoder's stage of its size.
+    """
+    net = LayerBuilder(name, size)
+    levels = _vgg_features(net, _VGG16[:4])
+    x = _padded_conv(net, levels[3], 512, "up4")
+    for stage, filters in ((3, 256), (2, 128), (1, 64)):
+        x = net.concat(
+            [net.upsample(x, name=f"up{stage}_upsample"), levels[stage - 1]], name=f"up{stage}_concat"
+        )
+        x = _padded_conv(net, x, filters, f"up{stage}")
+    return _labelled(net, net.conv(x, _STREET_CLASSES, 3, name="classes"))
+
+
+def segnet(*, plain: bool = False) -> Make:
+    """Return a function that builds SegNet.
+
+    It has four stages of the encoder, and a decoder that mirrors three of them.
+    """
+
+    def make(name: str, size: Shape) -> Network:
+        net = LayerBuilder(name, size)
+        x = _padded_conv(
+            net, (_plain_features(net, 4) if plain else _vgg_features(net, _VGG16[:4]))[3], 512, "up4"
+        )
+        for stage, filters in ((3, 256), (2, 128), (1, 64)):
+            x = _padded_conv(net, net.upsample(x, name=f"up{stage}_upsample"), filters, f"up{stage}")
+        return _labelled(net, net.conv(x, _STREET_CLASSES, 3, name="classes"))
+
+    return make
+
+
+def _cropped(net: LayerBuilder, one: Tensor, other: Tensor, name: str) -> list[Tensor]:
+    """Return both tensors at the smaller one's size.
+
+    Width and height are cropped by one layer each, even if there is nothing to crop.
+    """
+    for axis in (1, 0):
+        difference = one.shape[axis] - other.shape[axis]
+        cut = (abs(difference), 0) if axis == 0 else (0, abs(difference))
+        where = f"{name}_crop_{'width' if axis else 'height'}"
+        if difference > 0:
+            one = net.crop(one, *cut, name=where)
+        else:
+            other = net.crop(other, *cut, name=where)
+    return [one, other]
+
+
+def fcn8(*, plain: bool = False) -> Make:
+    """Return a function that builds FCN8.
+
+    It has five stages of the encoder and dense layers as convolutions of 4,096 features. Two stages of the
+    encoder are added on the way up.
+    """
+
+    def make(name: str, size: Shape) -> Network:
+        net = LayerBuilder(name, size)
+        _, _, third, fourth, fifth = _plain_features(net) if plain else _vgg_features(net)
+        x = net.dropout(net.conv(fifth, 4096, 7, name="fc6"), name="drop6")
+        x = net.dropout(net.conv(x, 4096, 1, name="fc7"), name="drop7")
+        x = net.conv_transpose(
+            net.conv(x, _STREET_CLASSES, 1, name="score"), _STREET_CLASSES, 4, stride=2, name="up2"
+        )
+        skip = net.conv(fourth, _STREET_CLASSES, 1, name="score4")
+        x = net.add(_cropped(net, x, skip, "fuse4"), name="fuse4")
+        x = net.conv_transpose(x, _STREET_CLASSES, 4, stride=2, name="up4")
+        skip = net.conv(third, _STREET_CLASSES, 1, name="score3")
+        x = net.add(_cropped(net, skip, x, "fuse3"), name="fuse3")
+        return _labelled(net, net.conv_transpose(x, _STREET_CLASSES, 16, stride=8, name="up8"))
+
+    return make
 
 
 @dataclass(frozen=True)
@@ -43,7 +160,7 @@ class PaperNetwork:
     title: str
     size: Shape
     batch_size: int
-    make: Callable[[str, Shape], Network]
+    make: Make
 
     def network(self, size: Shape | None = None) -> Network:
         """Return its layers, at the paper's size unless ``size`` is given.
@@ -61,14 +178,14 @@ class PaperNetwork:
         return training_graph(self.network(), batch_size or self.batch_size)
 
 
-def _vgg(blocks: tuple[int, ...]) -> Callable[[str, Shape], Network]:
+def _vgg(blocks: tuple[int, ...]) -> Make:
     def make(name: str, size: Shape) -> Network:
         net = LayerBuilder(name, size)
-        x = vgg_features(net, blocks)[-1]
+        x = _vgg_features(net, blocks)[-1]
         x = net.reshape(x, (x.size,), name="flatten")
         x = net.dense(x, 4096, name="fc1")
         x = net.dense(x, 4096, name="fc2")
-        net.dense(x, _CLASSES, name="predictions")
+        net.dense(x, _PHOTO_CLASSES, name="predictions")
         return net.build()
 
     return make
@@ -95,8 +212,8 @@ def mobilenet(name: str, size: Shape) -> Network:
         x = _normalized(net, x, f"conv_dw_{block}")
         x = _normalized(net, net.conv(x, count, 1, bias=False, name=f"conv_pw_{block}"), f"conv_pw_{block}")
     x = net.dropout(net.global_pool(x, name="global_pool"), name="dropout")
-    x = net.conv(_image(x), _CLASSES, 1, name="conv_preds")
-    net.activation(net.reshape(x, (_CLASSES,), name="reshape"), name="predictions")
+    x = net.conv(_image(x), _PHOTO_CLASSES, 1, name="conv_preds")
+    net.activation(net.reshape(x, (_PHOTO_CLASSES,), name="reshape"), name="predictions")
     return net.build()
 
 
@@ -143,7 +260,7 @@ def resnet50(name: str, size: Shape) -> Network:
         for block in range(1, blocks + 1):
             stride = 2 if block == 1 and stage > 2 else 1
             x = _bottleneck(net, x, filters, stride, f"conv{stage}_block{block}", project=block == 1)
-    net.dense(net.global_pool(x, name="avg_pool"), _CLASSES, name="predictions")
+    net.dense(net.global_pool(x, name="avg_pool"), _PHOTO_CLASSES, name="predictions")
     return net.build()
 
 
@@ -161,7 +278,7 @@ def densenet161(name: str, size: Shape) -> Network:
         if stage < 5:
             x = net.conv(x, x.channels // 2, 1, bias=False, name=f"pool{stage}_conv")
             x = net.pool(x, 2, name=f"pool{stage}_pool")
-    net.dense(net.global_pool(x, name="avg_pool"), _CLASSES, name="predictions")
+    net.dense(net.global_pool(x, name="avg_pool"), _PHOTO_CLASSES, name="predictions")
     return net.build()
 
 

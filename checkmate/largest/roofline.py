@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from checkmate.catalog.cards import Card
 from checkmate.errors import UsageError
-from checkmate.graphs.training_step import BUILT_FROM_LAYERS
+from checkmate.graphs.layers import BUILT_FROM_LAYERS
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph, Op
 from checkmate.largest.scaling import BatchScaling
 from checkmate.machine.supported import is_of_jax

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.errors import UsageError
-from checkmate.graphs.training_step import BUILT_FROM_LAYERS
+from checkmate.graphs.layers import BUILT_FROM_LAYERS
 from checkmate.ir.arrays import read_only
 from checkmate.ir.graph import Graph, Op, Phase, Value
 

@@ -15,8 +15,8 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from app.models.clients.input_scale import InputScale
 from app.presenters.sizes import input_coming_words, input_reach_words
 from checkmate.formats.graph import graph_to_json
+from checkmate.graphs.layers import training_graph
 from checkmate.graphs.paper import find_network
-from checkmate.graphs.training_step import training_graph
 from checkmate.largest.input_levels import InputLevels
 from checkmate.memory.check import check
 from checkmate.request import ModelRequest

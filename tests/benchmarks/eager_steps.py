@@ -11,9 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from checkmate.catalog.cards import Card
-from checkmate.graphs.layers import LayerBuilder, Tensor
+from checkmate.graphs.layers import LayerBuilder, Tensor, training_graph
 from checkmate.graphs.paper import find_network
-from checkmate.graphs.training_step import training_graph
 from checkmate.ir.graph import CostUnit, Graph, GraphBuilder, Phase
 from checkmate.largest.roofline import op_seconds
 

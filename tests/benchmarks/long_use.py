@@ -40,7 +40,7 @@ from app.views.panels.op_tables import LinkTable, NeedTable
 from app.views.window.main_window import MainWindow
 from checkmate.catalog.bundled import find_graph
 from checkmate.formats import write_graph
-from checkmate.graphs.generate import training_chain
+from checkmate.graphs.layers import training_chain
 from tests.benchmarks.probe import QtLog, StallProbe
 from tests.generated_graphs import training_dag
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from checkmate.formats import write_graph
-from checkmate.graphs.generate import training_chain
+from checkmate.graphs.layers import training_chain
 from tests.end2end.test_cli import call, one_object
 from tests.unit.reports.test_page import Parsed
 

@@ -7,7 +7,7 @@ room is the longest of these names that a module begins with. ``checkmate.`` is 
 from __future__ import annotations
 
 FLOORS = (
-    "units request axis text_table certificate app.actions app.crash_log",
+    "units request text_table certificate app.actions app.crash_log",
     "errors",
     "ir progress fallback catalog ipc",
     "formats memory records terminal app.layout app.theme",

@@ -23,7 +23,7 @@ from checkmate.cli.shared.options import model_request
 from checkmate.errors import LoadError, UsageError
 from checkmate.formats import write_graph
 from checkmate.formats.schedule import write_certificate
-from checkmate.graphs.generate import training_chain
+from checkmate.graphs.layers import training_chain
 from checkmate.progress import Progress
 
 QUICK = SolveOptions(time_limit_s=2.0)

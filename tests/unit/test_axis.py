@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.presenters.axes import nice_ticks
-from checkmate.axis import byte_unit, round_values
+from checkmate.units import byte_unit, round_values
 
 
 @pytest.mark.parametrize(

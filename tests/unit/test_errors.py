@@ -22,7 +22,7 @@ from checkmate.errors import (
     UsageError,
 )
 from checkmate.formats import write_graph
-from checkmate.graphs.generate import training_chain
+from checkmate.graphs.layers import training_chain
 from checkmate.python_api import solve
 
 

@@ -19,7 +19,7 @@ from checkmate.cli.main import main
 from checkmate.errors import FormatError, InfeasibleError, UsageError
 from checkmate.formats import write_graph
 from checkmate.frontiers.table import facts as frontier_facts
-from checkmate.graphs.generate import training_chain
+from checkmate.graphs.layers import training_chain
 from checkmate.request import OnMiss
 
 BRIEF = SolveOptions(time_limit_s=60.0)

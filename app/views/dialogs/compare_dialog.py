@@ -47,8 +47,7 @@ from app.views.common.panel import label
 from app.views.dialogs.charts import Line, Pair, PairPlot
 from app.views.panels.schedules_panel import FillRow
 from app.workers.background import Background
-from checkmate.axis import byte_unit
-from checkmate.units import format_bytes, plural
+from checkmate.units import byte_unit, format_bytes, plural
 
 _SIZE, _SHARE = (1280, 800), (0.94, 0.88)  # pixels; of a smaller screen, with room for the window's frame
 _FACTS_WIDTH, _ROW = 440, 27

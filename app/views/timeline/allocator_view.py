@@ -23,9 +23,8 @@ from app.views.common.plot_style import color_text
 from app.views.timeline.bands_item import BandsItem
 from app.views.timeline.plot_legend import HEIGHT, CurveLegend, Entry
 from app.views.timeline.pointed_plot import PointedPlot
-from checkmate.axis import byte_unit
 from checkmate.memory.placement import Placement
-from checkmate.units import format_bytes
+from checkmate.units import byte_unit, format_bytes
 
 _ABOVE = 1.04  # of the memory's top: the scale's
 _MOST_COLUMNS = 2000

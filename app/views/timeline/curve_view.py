@@ -31,8 +31,7 @@ from app.views.common.plot_style import color_text
 from app.views.timeline.bands_item import BandsItem
 from app.views.timeline.plot_legend import HEIGHT, CurveLegend, EdgeLines, Entry
 from app.views.timeline.pointed_plot import PointedPlot
-from checkmate.axis import byte_unit
-from checkmate.units import format_bytes
+from checkmate.units import byte_unit, format_bytes
 
 _ROLES = {"fixed": "fixed", "activations": "forward", "gradients": "backward", "workspace": "recomputed"}
 

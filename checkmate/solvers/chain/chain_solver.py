@@ -218,7 +218,7 @@ def warm_up() -> None:
 
 def tiny_table() -> CostTable:
     """Return the table of two layers and two slots, to load the kernels with."""
-    from checkmate.graphs.generate import training_chain
+    from checkmate.graphs.layers import training_chain
 
     graph = training_chain(2)
     chain = find_chain(graph)

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from checkmate.backends.tf.devices import held_bytes
 from checkmate.backends.tf.emit.region import fetch_region
-from checkmate.graphs.generate import training_chain
+from checkmate.graphs.layers import training_chain
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
 

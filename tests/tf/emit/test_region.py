@@ -16,7 +16,7 @@ from checkmate.backends.tf import memory_check
 from checkmate.backends.tf.emit.region import fetch_region
 from checkmate.backends.tf.emit.small_chunks import SmallChunks
 from checkmate.backends.tf.environment import METERED
-from checkmate.graphs.generate import training_chain
+from checkmate.graphs.layers import training_chain
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
 from tests.quick_start import QUICK

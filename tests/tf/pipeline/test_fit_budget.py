@@ -21,7 +21,7 @@ from checkmate.errors import (
     StepTooLargeError,
     VerificationError,
 )
-from checkmate.graphs.generate import training_chain
+from checkmate.graphs.layers import training_chain
 from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.memory.simulate import simulate
 from checkmate.planning import known_minimum, measured, solve

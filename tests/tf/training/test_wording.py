@@ -24,7 +24,7 @@ from checkmate.backends.tf.training.wording import (
     what_runs,
     why_missed,
 )
-from checkmate.graphs.generate import training_chain
+from checkmate.graphs.layers import training_chain
 from checkmate.ir.schedule import Schedule
 from checkmate.units import parse_budget, parse_bytes
 

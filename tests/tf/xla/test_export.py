@@ -12,7 +12,7 @@ from checkmate import planning
 from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.xla.emission import XlaEmission
 from checkmate.cli.shared.output import report_text
-from checkmate.graphs.generate import training_chain
+from checkmate.graphs.layers import training_chain
 from checkmate.planning.compiled.step import TracedForXla
 from checkmate.planning.measured_step import retrace, with_target_of
 from checkmate.planning.solving import keep_everything_peak, solve

@@ -18,7 +18,6 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from checkmate.axis import round_values
 from checkmate.charts.frontier import svg_text
 from checkmate.charts.svg_chart import Chart, LabelPlacer
 from checkmate.cli.commands.schedule.frontier import write
@@ -32,7 +31,7 @@ from checkmate.progress import Progress, never
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.registry import BASELINES
 from checkmate.solvers.sequence.local_search import warm_up
-from checkmate.units import Budget
+from checkmate.units import Budget, round_values
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import tiny_graphs, training_chain
 from tests.oracles import optimum

@@ -12,9 +12,8 @@ import pytest
 from checkmate import planning
 from checkmate.errors import GraphError, UsageError
 from checkmate.formats import read_any_graph
-from checkmate.graphs.layers import LayerBuilder
+from checkmate.graphs.layers import LayerBuilder, training_graph
 from checkmate.graphs.paper import NETWORKS, find_network
-from checkmate.graphs.training_step import training_graph
 from checkmate.ir.graph import Graph, Phase
 from checkmate.largest.scaling import BatchScaling
 from tests.graphs_strategies import SHARED

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
+from checkmate.graphs.layers import training_graph
 from checkmate.graphs.paper import find_network
-from checkmate.graphs.training_step import training_graph
 from checkmate.ir.schedule import Schedule
 from checkmate.largest.input_levels import InputLevels, InputMemory
 from checkmate.memory.simulate import simulate

@@ -7,9 +7,8 @@ import math
 import pytest
 
 from checkmate.errors import BudgetBelowMinimumError, CancelledError, UsageError
-from checkmate.graphs.layers import LayerBuilder
+from checkmate.graphs.layers import LayerBuilder, training_graph
 from checkmate.graphs.paper import find_network
-from checkmate.graphs.training_step import training_graph
 from checkmate.ir.graph import Graph
 from checkmate.largest.batch import cost_limit
 from checkmate.largest.input_size import STEP, Size, max_input

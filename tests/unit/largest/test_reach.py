@@ -8,7 +8,7 @@ import pytest
 
 from checkmate.catalog.bundled import find_graph
 from checkmate.formats import read_graph
-from checkmate.graphs.generate import training_chain
+from checkmate.graphs.layers import training_chain
 from checkmate.ir.schedule import Schedule
 from checkmate.largest.reach import GrowingMemory
 from checkmate.largest.scaling import BatchScaling

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkmate.graphs.generate import training_chain
+from checkmate.graphs.layers import training_chain
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.compiling import lowered
 from checkmate.memory.simulate import simulate

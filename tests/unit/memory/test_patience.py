@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkmate.graphs.generate import training_chain
+from checkmate.graphs.layers import training_chain
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.compiling import Patience

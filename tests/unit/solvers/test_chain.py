@@ -14,7 +14,7 @@ import pytest
 
 from checkmate import planning
 from checkmate.formats import read_any_graph
-from checkmate.graphs.generate import training_chain
+from checkmate.graphs.layers import training_chain
 from checkmate.ir import Graph, GraphBuilder, Phase
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule

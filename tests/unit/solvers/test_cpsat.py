@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from checkmate import planning
-from checkmate.graphs.generate import training_chain
+from checkmate.graphs.layers import training_chain
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.memory.check import check

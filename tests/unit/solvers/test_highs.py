@@ -9,7 +9,7 @@ import pytest
 
 from checkmate import planning
 from checkmate.errors import SolveFailedError
-from checkmate.graphs.generate import training_chain
+from checkmate.graphs.layers import training_chain
 from checkmate.ir.result import SolveStatus
 from checkmate.progress import never
 from checkmate.solvers.highs import silent_highs

@@ -10,7 +10,7 @@ import itertools
 import pytest
 
 from checkmate import planning
-from checkmate.graphs.generate import training_chain
+from checkmate.graphs.layers import training_chain
 from checkmate.ir.graph import Graph, Phase
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.memory.check import check

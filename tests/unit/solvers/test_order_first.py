@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from checkmate.graphs.generate import training_chain
+from checkmate.graphs.layers import training_chain
 from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule

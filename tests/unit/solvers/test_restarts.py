@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkmate.graphs.generate import training_chain
+from checkmate.graphs.layers import training_chain
 from checkmate.ir import Graph, GraphBuilder, Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from checkmate import planning
-from checkmate.graphs.generate import training_chain
+from checkmate.graphs.layers import training_chain
 from checkmate.ir.graph import Graph, GraphBuilder
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule

@@ -98,8 +98,8 @@ def _maker(options: argparse.Namespace, report: Report, interrupt: Interrupt) ->
     """
     from checkmate import planning
     from checkmate.graphs.by_name import is_graph_file
+    from checkmate.graphs.layers import training_graph
     from checkmate.graphs.paper import find_network, is_paper_name
-    from checkmate.graphs.training_step import training_graph
     from checkmate.largest.scaling import with_fixed_bytes
 
     if is_graph_file(options.model):
