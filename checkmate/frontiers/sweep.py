@@ -28,7 +28,7 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
-from checkmate.solvers.listeners import CancelListener, SilentMemoryListener
+from checkmate.solvers.listeners import CancelListener
 from checkmate.solvers.portfolio.interactive import LiveSolver
 from checkmate.solvers.portfolio.least_memory import load_kernels
 from checkmate.solvers.problem import SolveOptions, SolverFeature
@@ -46,17 +46,6 @@ class CostListener(CancelListener):
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
         """Pass on a better schedule's cost."""
         self._found(cost)
-
-
-class CancelMemoryListener(SilentMemoryListener):
-    """Let the user cancel a search for the least memory."""
-
-    def __init__(self, cancelled: Cancelled) -> None:
-        self._cancelled = cancelled
-
-    def cancelled(self) -> bool:
-        """Return whether the user wants to stop."""
-        return self._cancelled()
 
 
 class NullFrontierListener:
@@ -253,7 +242,7 @@ class _CurveSweep:
             return planning.known_minimum(self._graph, listener=CancelListener(self._cancelled)).bytes
         seconds = min(_MINIMUM_S, _MINIMUM_SHARE * self._options.time_limit_s)
         options = replace(self._options, time_limit_s=seconds, gap=0.0)
-        return self._live.least(None, options, CancelMemoryListener(self._cancelled)).peak_bytes
+        return self._live.least(None, options, CancelListener(self._cancelled)).peak_bytes
 
     def _resolved(self, budgets: int | Sequence[Budget], least: int) -> list[int]:
         return resolved(budgets, least, self._plain)

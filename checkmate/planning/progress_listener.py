@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from checkmate.ir.graph import Graph
 from checkmate.progress import Cancelled, Progress, Report
-from checkmate.solvers.listeners import SilentListener, SilentMemoryListener
+from checkmate.solvers.problem import Listener
 from checkmate.units import format_bytes, format_overhead
 
 _GAIN = 0.001  # of the step's cost
 
 
-class Following(SilentListener):
+class Following(Listener):
     """Reports what a solve finds, and tells the solver when the user cancels."""
 
     def __init__(self, graph: Graph, report: Report, cancelled: Cancelled) -> None:
@@ -72,7 +72,7 @@ class UntilSettled(Following):
         return proved or (self._cost < math.inf and time.monotonic() - self._marked > self._patience_s)
 
 
-class FollowingMemory(SilentMemoryListener):
+class FollowingMemory(Listener):
     """Reports what a search for the least memory finds. It tells the search when the user cancels."""
 
     def __init__(self, graph: Graph, report: Report, cancelled: Cancelled) -> None:

@@ -39,18 +39,15 @@ from checkmate.solvers.bounds import (
 from checkmate.solvers.compile.compilation import compile_first
 from checkmate.solvers.constraints import (
     ConstrainedListener,
-    ConstrainedMemoryListener,
     Constraints,
     constrained,
     result_for_original,
     start_for_constrained,
 )
-from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.portfolio.least_memory import LeastMemory, require_overhead
 from checkmate.solvers.portfolio.least_memory import least_memory as find_least_memory
 from checkmate.solvers.problem import (
     Listener,
-    MemoryListener,
     Problem,
     SolveOptions,
 )
@@ -110,7 +107,7 @@ def solve(
     """
     entry = find_solver(solver)
     started = time.perf_counter()
-    asked, heard = options or SolveOptions(), listener or SilentListener()
+    asked, heard = options or SolveOptions(), listener or Listener()
     limits = _all_constraints(constraints, asked)
     limited = constrained(graph, limits)
     own = working_set_bound(graph)
@@ -135,7 +132,7 @@ def least_memory(
     *,
     max_overhead: str | float | None = None,
     options: SolveOptions | None = None,
-    listener: MemoryListener | None = None,
+    listener: Listener | None = None,
     constraints: Constraints | None = None,
     report: Report | None = None,
     quiet: bool = False,
@@ -164,7 +161,7 @@ def least_memory(
     with progress_line(quiet=quiet or listener is not None, report=report) as told:
         heard = listener or FollowingMemory(graph, told, cancelled)
         if not limits.is_empty:
-            heard = ConstrainedMemoryListener(heard, limits)
+            heard = ConstrainedListener(heard, limits)
         found = find_least_memory(limited, max_overhead, asked, heard)
     result = result_for_original(graph, limited, limits, found.result)
     require_true(graph, result, result.budget_bytes)

@@ -24,8 +24,8 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
-from checkmate.solvers.listeners import ForwardingListener, ForwardingMemoryListener
-from checkmate.solvers.problem import Listener, MemoryListener
+from checkmate.solvers.listeners import ForwardingListener
+from checkmate.solvers.problem import Listener
 from checkmate.solvers.retention import must_run_once, without_useless
 
 NO_GRADIENT_RECOMPUTE = "no gradient recompute"  # as the paper's program states it
@@ -295,14 +295,6 @@ class ConstrainedListener(ForwardingListener):
 
     def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
         super().bound(lower_bound, merge_assumptions(assumptions, self._added))
-
-
-class ConstrainedMemoryListener(ForwardingMemoryListener):
-    """A memory listener that adds the constraints to every bound."""
-
-    def __init__(self, listener: MemoryListener, constraints: Constraints) -> None:
-        super().__init__(listener)
-        self._added = constraints.assumptions
 
     def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
         super().bound_bytes(lower_bound_bytes, merge_assumptions(assumptions, self._added))

@@ -1,31 +1,15 @@
-"""Listeners that several packages use: silent, forwarding, cost-capped."""
+"""Listeners that several packages use: cancelling, forwarding, cost-capped."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from checkmate.progress import Cancelled
-from checkmate.solvers.problem import Listener, MemoryListener
+from checkmate.solvers.problem import Listener
 
 
-class SilentListener:
-    """A listener that ignores everything and never cancels."""
-
-    def preparing(self, sentence: str) -> None:
-        """Ignore."""
-
-    def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """Ignore."""
-
-    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """Ignore."""
-
-    def cancelled(self) -> bool:
-        return False
-
-
-class CancelListener(SilentListener):
-    """A listener that ignores everything and cancels when a function says so."""
+class CancelListener(Listener):
+    """Cancels when a function says so."""
 
     def __init__(self, cancelled: Cancelled) -> None:
         self._cancelled = cancelled
@@ -34,8 +18,8 @@ class CancelListener(SilentListener):
         return self._cancelled()
 
 
-class ForwardingListener:
-    """A listener that passes everything on; subclasses change a part."""
+class ForwardingListener(Listener):
+    """Passes everything on; subclasses change a part."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -49,70 +33,6 @@ class ForwardingListener:
     def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
         self._listener.bound(lower_bound, assumptions)
 
-    def cancelled(self) -> bool:
-        return self._listener.cancelled()
-
-
-class CostCapListener(SilentListener):
-    """Stop a solve once it is known whether its cost can be at most ``cap``.
-
-    Without ``cap`` it is never stopped. ``lower_bound``: what was proved about the cost. ``settled``: the
-    question has its answer. ``take`` receives every schedule.
-    """
-
-    def __init__(
-        self,
-        cap: float | None,
-        cancelled: Cancelled,
-        take: Callable[[Sequence[int]], object] = lambda steps: None,
-    ) -> None:
-        self._cap, self._cancelled, self._take = cap, cancelled, take
-        self.lower_bound = 0.0
-        self.settled = False
-
-    def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """Take a schedule within the solve's budget."""
-        self._take(steps)
-        self.settled |= self._cap is not None and cost <= self._cap
-
-    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """Take a bound on the cost within the solve's budget.
-
-        A bound under assumptions proves nothing here.
-        """
-        if not assumptions:
-            self.lower_bound = max(self.lower_bound, lower_bound)
-            self.settled |= self._cap is not None and lower_bound > self._cap
-
-    def cancelled(self) -> bool:
-        return self.settled or self._cancelled()
-
-
-class SilentMemoryListener:
-    """A memory listener that ignores everything and never cancels."""
-
-    def preparing(self, sentence: str) -> None:
-        """Ignore."""
-
-    def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
-        """Ignore."""
-
-    def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
-        """Ignore."""
-
-    def cancelled(self) -> bool:
-        return False
-
-
-class ForwardingMemoryListener:
-    """A memory listener that passes everything on to another."""
-
-    def __init__(self, listener: MemoryListener) -> None:
-        self._listener = listener
-
-    def preparing(self, sentence: str) -> None:
-        self._listener.preparing(sentence)
-
     def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
         self._listener.smaller(steps, peak_bytes, cost)
 
@@ -121,3 +41,28 @@ class ForwardingMemoryListener:
 
     def cancelled(self) -> bool:
         return self._listener.cancelled()
+
+
+class CostCapListener(CancelListener):
+    """Stop a solve once it is known whether its cost can be at most ``cap``.
+
+    Without ``cap`` it is never stopped. ``lower_bound``: what was proved about the cost. ``settled``: the
+    question has its answer.
+    """
+
+    def __init__(self, cap: float | None, cancelled: Cancelled) -> None:
+        super().__init__(cancelled)
+        self._cap = cap
+        self.lower_bound = 0.0
+        self.settled = False
+
+    def incumbent(self, steps: Sequence[int], cost: float) -> None:
+        self.settled |= self._cap is not None and cost <= self._cap
+
+    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
+        if not assumptions:  # a bound under assumptions proves nothing here
+            self.lower_bound = max(self.lower_bound, lower_bound)
+            self.settled |= self._cap is not None and lower_bound > self._cap
+
+    def cancelled(self) -> bool:
+        return self.settled or super().cancelled()

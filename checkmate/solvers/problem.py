@@ -49,58 +49,34 @@ class SolveOptions:
     moves: int | None = None
 
 
-class Listener(Protocol):
-    """Receive what a running solver reports, and tell it to stop."""
+class Listener:
+    """Receives what a running solver reports, from any thread, and tells it to stop.
 
-    def preparing(self, sentence: str) -> None:
-        """Take a sentence on what is done before the search can begin.
-
-        It is called again as the preparation goes on.
-        """
-
-    def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """Take a better schedule within the budget.
-
-        ``steps`` are op indices in order; ``cost`` is in the graph's unit.
-        """
-
-    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """Take a better bound: under the assumptions no schedule costs less.
-
-        The bound is on the schedules within the budget.
-        """
-
-    def cancelled(self) -> bool:
-        """Return whether to stop now. Solvers ask at least every 20 ms, or arrange to be interrupted."""
-
-
-class MemoryListener(Protocol):
-    """Receive what the search for the least memory reports, from any thread.
-
-    It also tells the search when to stop.
+    The methods here ignore everything and never cancel. Steps are op indices in order, costs are in the
+    graph's unit, and peaks and bounds in bytes include the fixed bytes.
     """
 
     def preparing(self, sentence: str) -> None:
-        """Take a sentence on what is done before the search can begin.
+        """Take a sentence on what is done before the search can begin; it is called again as that goes on."""
 
-        It is called again as the preparation goes on.
-        """
+    def incumbent(self, steps: Sequence[int], cost: float) -> None:
+        """Take a better schedule within the budget."""
+
+    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
+        """Take a better bound: under the assumptions no schedule within the budget costs less."""
 
     def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
-        """Take a schedule within the cost that has a smaller peak.
+        """Take, from a search for the least memory, a schedule within the cost with a smaller peak.
 
-        A schedule with the same peak and a lower cost is reported too. ``steps`` are op indices;
-        ``peak_bytes`` includes fixed bytes.
+        One with the same peak and a lower cost is reported too.
         """
 
     def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
-        """Take a better bound: no schedule has a smaller peak.
-
-        The bound is on the schedules within the cost.
-        """
+        """Take a better bound from such a search: no schedule within the cost has a smaller peak."""
 
     def cancelled(self) -> bool:
-        """Return whether to stop now; the search asks at least every 20 ms."""
+        """Whether to stop now. Solvers ask at least every 20 ms, or arrange to be interrupted."""
+        return False
 
 
 class SolverFeature(StrEnum):

@@ -35,7 +35,7 @@ from checkmate.solvers.compile.compilation import Compilation, wait_for
 from checkmate.solvers.constraints import constrained, start_for_constrained
 from checkmate.solvers.known_frontier import FrontierPoint
 from checkmate.solvers.portfolio.interactive import LiveSolver
-from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.problem import Listener, SolveOptions
 from checkmate.workers.messages.solver import (
     BaselineSchedule,
     CostBound,
@@ -65,14 +65,11 @@ from checkmate.workers.messages.table import WINDOW_MESSAGES
 _FILL_S, _FILL_PER_OP_S = 120.0, 0.06
 
 
-class SolveSender:
+class SolveSender(Listener):
     """Sends what a solve finds as it comes; asks the inbox whether to stop."""
 
     def __init__(self, channel: Channel, inbox: Inbox, job: int) -> None:
         self._channel, self._inbox, self._job = channel, inbox, job
-
-    def preparing(self, sentence: str) -> None:
-        """Do nothing: ``_tell`` says this, also while nothing is solved."""
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
         """Send a better schedule."""
@@ -86,14 +83,11 @@ class SolveSender:
         return self._inbox.cancelled(self._job)
 
 
-class LeastMemorySender:
+class LeastMemorySender(Listener):
     """Sends what a search for the least memory finds, as it comes. It asks the inbox whether to stop."""
 
     def __init__(self, channel: Channel, inbox: Inbox, job: int) -> None:
         self._channel, self._inbox, self._job = channel, inbox, job
-
-    def preparing(self, sentence: str) -> None:
-        """Do nothing: ``_tell`` says this, also while nothing is solved."""
 
     def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
         self._channel.send(SmallerSchedule(self._job, peak_bytes, cost, pack_steps(steps)))

@@ -12,8 +12,7 @@ from app.presenters.op_page import rows_at_end, rows_of_op, why_nothing_fits
 from app.state.solve import Aim, BudgetStanding, Tightest
 from app.views.dialogs.export_dialog import ExportDialog
 from checkmate.solvers.bounds import op_need, run_once_bound, working_set_bound
-from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.units import format_bytes
 from checkmate.workers.messages.solver import Preparing
@@ -133,7 +132,7 @@ def test_what_is_found_in_the_background_is_said_of_an_ended_solve(window, qtbot
     exploration.set_graph(training_chain(12))
     budget = exploration.plain.peak_bytes * 8 // 10
     problem = Problem(exploration.graph, budget)
-    found = find_solver("chen-greedy-linear").load().solve(problem, SolveOptions(), SilentListener())
+    found = find_solver("chen-greedy-linear").load().solve(problem, SolveOptions(), Listener())
     exploration.set_budget(budget)
     exploration.begin_solve(1)
     exploration.solve.status = "limit"

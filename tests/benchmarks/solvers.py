@@ -26,8 +26,7 @@ from checkmate.machine.supported import versions
 from checkmate.memory.check import check
 from checkmate.planning import keep_everything_peak, known_minimum, solve
 from checkmate.solvers.bounds import working_set_bound
-from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.problem import Listener, SolveOptions
 from checkmate.solvers.sequence.local_search import warm_up
 from tests.benchmarks.eager_steps import eager_densenet, eager_unet, mobilenet_on, resnet152
 from tests.benchmarks.measured_on import this_machine
@@ -87,7 +86,7 @@ def _published(folder: Path) -> Iterator[_Case]:
         yield _Case(f"layered {ops:,}, published", partial(read_any_graph, path), 0.7)
 
 
-class _Clock(SilentListener):
+class _Clock(Listener):
     """Note when the first schedule came, and when the gap was a percent."""
 
     def __init__(self, base: float) -> None:

@@ -44,8 +44,7 @@ from checkmate.planning.segments import in_segments
 from checkmate.progress import silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.baselines import whole_segments
-from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.problem import Listener, SolveOptions
 from tests.benchmarks.measured_on import this_machine
 from tests.benchmarks.peer_methods import build, find_method, recomputable_layers
 
@@ -184,7 +183,7 @@ def _fit(step: KerasStep, plain: StepCompilation, share: float) -> XlaFit:
     options = SolveOptions(time_limit_s=_SOLVER_S)
 
     def solve(graph: Graph, asked: int) -> Schedule | None:
-        found = solve_counted(graph, asked, options=options, listener=SilentListener())
+        found = solve_counted(graph, asked, options=options, listener=Listener())
         return in_segments(graph, found, options=options).schedule
 
     def whole(graph: Graph, asked: int) -> list[Schedule]:

@@ -202,7 +202,7 @@ def test_what_takes_long_says_so_on_standard_error(
 def test_a_listener_hears_in_place_of_standard_error(
     graph: Graph, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from checkmate.solvers.listeners import SilentListener
+    from checkmate.solvers.problem import Listener
 
-    assert checkmate.solve(graph, "60%", options=QUICK, listener=SilentListener()).schedule is not None
+    assert checkmate.solve(graph, "60%", options=QUICK, listener=Listener()).schedule is not None
     assert not capsys.readouterr().err

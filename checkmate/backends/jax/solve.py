@@ -7,7 +7,6 @@ from checkmate.ir.result import SolveResult
 from checkmate.planning.deterministic_solve import solve_counted
 from checkmate.planning.segments import in_segments
 from checkmate.planning.solving import solve
-from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import Listener, SolveOptions
 
 
@@ -29,7 +28,7 @@ def solve_for_xla(
     Raises:
         As ``solve``.
     """
-    heard = listener or SilentListener()
+    heard = listener or Listener()
     if solver != "auto" or options.moves is not None:
         return solve(graph, budget_bytes, solver=solver, options=options, listener=heard)
     found = solve_counted(graph, budget_bytes, options=options, listener=heard)

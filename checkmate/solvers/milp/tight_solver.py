@@ -22,7 +22,6 @@ from checkmate.solvers.bounds import below_working_set
 from checkmate.solvers.certify import GivenOrderRun
 from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.highs import silent_highs, start_highs
-from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.milp.paper_model import assumptions_of
 from checkmate.solvers.milp.tight_model import TightModel, model_size, tight_model
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
@@ -435,7 +434,7 @@ class _TightMilpRun(GivenOrderRun):
         return {"entries": self._size, "engine_status": engine_status}
 
 
-class _GivenOrder(SilentListener):
+class _GivenOrder(Listener):
     """Take from the order-free search what keeps the given order."""
 
     def __init__(self, run: _TightMilpRun) -> None:

@@ -31,7 +31,7 @@ from checkmate.solvers.certify import without_schedule
 from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.compile.compilation import Compilation
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
-from checkmate.solvers.listeners import CancelListener, ForwardingListener, ForwardingMemoryListener
+from checkmate.solvers.listeners import CancelListener, ForwardingListener
 from checkmate.solvers.pathcut.in_thread import background_prover
 from checkmate.solvers.pathcut.prover import Prover
 from checkmate.solvers.portfolio.auto import solve_with
@@ -41,7 +41,7 @@ from checkmate.solvers.portfolio.while_compiling import (
     baseline_points,
     without_search,
 )
-from checkmate.solvers.problem import Listener, MemoryListener, Problem, SolveOptions
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.repeated_blocks import BlocksOf, repeated_schedules
 from checkmate.solvers.sequence.greedy_solver import QUICK, greedy_steps
 from checkmate.solvers.sequence.kernel_arrays import ScaledModel, build_model
@@ -201,9 +201,7 @@ class LiveSolver:
             problem, "auto", SolveStatus.INFEASIBLE, sentence, seconds=0.0, statistics=tightest
         )
 
-    def least(
-        self, max_overhead: float | None, options: SolveOptions, listener: MemoryListener
-    ) -> LeastMemory:
+    def least(self, max_overhead: float | None, options: SolveOptions, listener: Listener) -> LeastMemory:
         """Return the least memory at a cost of at most ``1 + max_overhead``.
 
         The cost is a multiple of computing every op once (None: at any cost). The search starts from the
@@ -417,13 +415,13 @@ class _BoundRecorder(ForwardingListener):
             self._frontier.add_bound(self._budget, lower_bound)
 
 
-class _ScheduleRecorder(ForwardingMemoryListener):
+class _ScheduleRecorder(ForwardingListener):
     """Pass the news of a search for the least memory on; keep its schedules.
 
     They may come from any thread.
     """
 
-    def __init__(self, listener: MemoryListener) -> None:
+    def __init__(self, listener: Listener) -> None:
         super().__init__(listener)
         self.found: list[Sequence[int]] = []
 

@@ -28,7 +28,7 @@ from checkmate.solvers.certify import with_schedule
 from checkmate.solvers.compile.compilation import Say, compile_first, say_nothing
 from checkmate.solvers.known_frontier import Frontier
 from checkmate.solvers.listeners import CostCapListener
-from checkmate.solvers.problem import MemoryListener, Problem, SolveOptions
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.solvers.tolerances import ROUNDING
 
@@ -197,7 +197,7 @@ def least_memory(
     graph: Graph,
     max_overhead: float | None,
     options: SolveOptions,
-    listener: MemoryListener,
+    listener: Listener,
     known: Frontier | None = None,
 ) -> LeastMemory:
     """Return the least memory at a cost of at most ``1 + max_overhead``.
@@ -253,7 +253,7 @@ class _LeastMemorySearch:
     graph: Graph
     max_overhead: float | None
     options: SolveOptions
-    listener: MemoryListener
+    listener: Listener
     known: Frontier | None = None
     best: _Found = field(init=False)
     probes: int = field(init=False, default=0)
@@ -361,7 +361,7 @@ class _LeastMemorySearch:
         """Return whether greedy finds a schedule within the budget and the cost."""
         options = replace(self.options, time_limit_s=max(0.0, until - time.perf_counter()), start=None)
         problem = Problem(self.graph, budget_bytes)
-        result = find_solver("greedy").load().solve(problem, options, self._listener_for(None))
+        result = find_solver("greedy").load().solve(problem, options, _ProbeListener(self, None))
         return result.cost is not None and result.cost <= self._cap
 
     def _bisect(self) -> None:
@@ -379,7 +379,7 @@ class _LeastMemorySearch:
 
         The schedule must be within the cost.
         """
-        bound = self._solve(self._bytes(level), seconds, self._listener_for(self._cap))
+        bound = self._solve(self._bytes(level), seconds, _ProbeListener(self, self._cap))
         if self._level(self.best.peak) <= level:
             return True
         if bound > self._cap or math.isinf(bound):  # if any cost is allowed, only the second can hold
@@ -405,9 +405,6 @@ class _LeastMemorySearch:
             self._bounds.append((budget_bytes, max(bound, self.graph.base_cost)))
         return bound
 
-    def _listener_for(self, cap: float | None) -> CostCapListener:
-        return CostCapListener(cap, self.listener.cancelled, self.take)
-
     def _polish(self, until: float) -> None:
         """Find the cheapest schedule in the memory that was reached."""
         seconds = until - time.perf_counter()
@@ -416,4 +413,16 @@ class _LeastMemorySearch:
             and self.best.cost > self.graph.base_cost
             and not self.listener.cancelled()
         ):
-            self._solve(self.best.peak, seconds, self._listener_for(None))
+            self._solve(self.best.peak, seconds, _ProbeListener(self, None))
+
+
+class _ProbeListener(CostCapListener):
+    """Gives the schedules of one probe to its search."""
+
+    def __init__(self, search: _LeastMemorySearch, cap: float | None) -> None:
+        super().__init__(cap, search.listener.cancelled)
+        self._search = search
+
+    def incumbent(self, steps: Sequence[int], cost: float) -> None:
+        self._search.take(steps)
+        super().incumbent(steps, cost)

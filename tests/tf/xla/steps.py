@@ -19,8 +19,7 @@ from checkmate.backends.tf.xla.ties import WaitPolicy
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.planning.deterministic_solve import solve_counted
-from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.problem import Listener, SolveOptions
 from tests.tf.xla.networks import NETWORKS
 
 
@@ -46,7 +45,7 @@ def solved(name: str, share: float, policy: str = "float32") -> Schedule:
     everything = simulate(graph, Schedule.plain(graph)).peak_bytes
     budget = graph.fixed_bytes + int(share * (everything - graph.fixed_bytes))
     options = SolveOptions(time_limit_s=5)
-    found = solve_counted(graph, budget, options=options, listener=SilentListener()).schedule
+    found = solve_counted(graph, budget, options=options, listener=Listener()).schedule
     assert found is not None
     return found
 

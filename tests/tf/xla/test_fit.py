@@ -26,8 +26,7 @@ from checkmate.planning.compiled.search import CompiledSearch
 from checkmate.planning.deterministic_solve import solve_counted
 from checkmate.progress import silent
 from checkmate.solvers.bounds import below_minimum
-from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.problem import Listener, SolveOptions
 
 FIXED = 1000
 
@@ -69,7 +68,7 @@ def _solving(asked: list[int]) -> Solving:
     def solve(graph: Graph, bytes_: int) -> Schedule | None:
         asked.append(bytes_)
         options = SolveOptions(time_limit_s=1)
-        return solve_counted(graph, bytes_, options=options, listener=SilentListener()).schedule
+        return solve_counted(graph, bytes_, options=options, listener=Listener()).schedule
 
     return Solving(solve, lambda graph: solve(graph, graph.fixed_bytes + 1000) or Schedule.plain(graph))
 

@@ -13,8 +13,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.largest.reach import GrowingMemory
 from checkmate.largest.scaling import BatchScaling
 from checkmate.memory.simulate import simulate
-from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence.greedy_solver import GreedySolver
 from tests.generated_graphs import training_dag
 
@@ -33,7 +32,7 @@ def test_the_peak_at_any_batch_is_that_of_the_scaled_graph(graph) -> None:
     scaling = BatchScaling(graph)
     plain = Schedule.plain(graph)
     less = Problem(graph, int(0.7 * simulate(graph, plain).peak_bytes))
-    found = GreedySolver().solve(less, SolveOptions(time_limit_s=2.0), SilentListener()).require_schedule()
+    found = GreedySolver().solve(less, SolveOptions(time_limit_s=2.0), Listener()).require_schedule()
     assert found.recomputations > 0
     for schedule in (plain, found):
         memory = GrowingMemory.of(scaling, schedule.steps.tolist())

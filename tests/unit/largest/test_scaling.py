@@ -15,8 +15,7 @@ from checkmate.errors import UsageError
 from checkmate.ir import Graph, GraphBuilder, Phase
 from checkmate.largest.scaling import BatchScaling, with_fixed_bytes
 from checkmate.memory.check import check
-from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence.greedy_solver import GreedySolver
 from tests.graphs_strategies import random_graph, training_chain
 
@@ -94,7 +93,7 @@ def test_peaks_never_shrink_with_the_batch_and_extra_cost_stays_the_same_share()
             scaling = BatchScaling(graph, 3)
         except UsageError:
             continue
-        found = GreedySolver().solve(Problem(graph, 10**6), SolveOptions(), SilentListener())
+        found = GreedySolver().solve(Problem(graph, 10**6), SolveOptions(), Listener())
         steps = found.require_schedule().steps.tolist()
         reports = [check(scaling.at(batch), steps) for batch in range(1, 12)]
         assert all(report.valid for report in reports)

@@ -9,8 +9,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.planning.deterministic_solve import solve_counted
 from checkmate.planning.solving import known_minimum
 from checkmate.solvers.bounds import run_once_bound
-from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.problem import Listener, SolveOptions
 
 
 def test_solving_lowers_what_a_heuristic_found() -> None:
@@ -21,7 +20,7 @@ def test_solving_lowers_what_a_heuristic_found() -> None:
     def solve(budget: int) -> Schedule | None:
         asked.append(budget)
         options = SolveOptions(time_limit_s=5)
-        return solve_counted(graph, budget, options=options, listener=SilentListener()).schedule
+        return solve_counted(graph, budget, options=options, listener=Listener()).schedule
 
     found = simulate(graph, lowered(graph, plain, bound, solve)).peak_bytes
     assert 1 <= len(asked) <= 5 and all(bound <= each < simulate(graph, plain).peak_bytes for each in asked)

@@ -10,8 +10,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.compiling import Patience
 from checkmate.memory.simulate import simulate
 from checkmate.planning.deterministic_solve import solve_counted
-from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.problem import Listener, SolveOptions
 
 
 def _ended(status: SolveStatus) -> SolveResult:
@@ -38,5 +37,5 @@ def test_a_schedule_leaves_the_time_as_it_is() -> None:
     graph, patience = training_chain(6), Patience()
     peak = simulate(graph, Schedule.plain(graph)).peak_bytes
     options = SolveOptions(time_limit_s=5)
-    patience.note(solve_counted(graph, peak, options=options, listener=SilentListener()))
+    patience.note(solve_counted(graph, peak, options=options, listener=Listener()))
     assert patience.share == 1.0

@@ -12,11 +12,10 @@ from checkmate import planning
 from checkmate.ir import GraphBuilder, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.bounds import working_set_bound
-from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.pathcut.in_thread import background_prover
 from checkmate.solvers.portfolio.auto import AutoSolver, solve_with
 from checkmate.solvers.portfolio.turns import SecondCore
-from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
@@ -27,7 +26,7 @@ def test_a_budget_below_one_ops_need_is_infeasible_at_once() -> None:
     graph = training_chain(50)
     started = time.perf_counter()
     result = AutoSolver().solve(
-        Problem(graph, working_set_bound(graph).bytes - 1), SolveOptions(), SilentListener()
+        Problem(graph, working_set_bound(graph).bytes - 1), SolveOptions(), Listener()
     )
     assert result.status is SolveStatus.INFEASIBLE
     assert "needs by itself" in result.message
@@ -53,7 +52,7 @@ def test_claims_hold_against_exact_search(seed: int, workers: int) -> None:
         exact = optimum(graph, budget)
         best = None if exact is None else exact.cost
         options = SolveOptions(time_limit_s=0.6, workers=workers)
-        result = AutoSolver().solve(Problem(graph, budget), options, SilentListener())
+        result = AutoSolver().solve(Problem(graph, budget), options, Listener())
         if best is None:
             assert result.status in (SolveStatus.INFEASIBLE, SolveStatus.LIMIT)
             continue
@@ -89,7 +88,7 @@ def test_a_warm_prover_brings_no_bound_of_the_budget_before(seed: int) -> None:
         for share in (0.5, 0.8, 0.6, 0.9):
             problem = Problem(graph, int(share * plain))
             options = SolveOptions(time_limit_s=1.5)
-            warm = solve_with(problem, options, SilentListener(), prover)
+            warm = solve_with(problem, options, Listener(), prover)
             alone = planning.solve(graph, problem.budget_bytes, options=options)
             assert warm.cost is not None and warm.lower_bound is not None and alone.cost is not None
             assert warm.lower_bound <= min(warm.cost, alone.cost) * (1 + 1e-6)
@@ -144,17 +143,15 @@ def test_two_workers_share_the_second_core_in_turns(monkeypatch: pytest.MonkeyPa
 def test_zero_costs_and_a_single_op() -> None:
     builder = GraphBuilder()
     builder.op("only", [], [builder.value("v", 3, keep=True)])
-    result = AutoSolver().solve(Problem(builder.build(), 3), SolveOptions(), SilentListener())
+    result = AutoSolver().solve(Problem(builder.build(), 3), SolveOptions(), Listener())
     assert result.status is SolveStatus.OPTIMAL
     free = training_chain(8, cost=0.0)
-    result = AutoSolver().solve(
-        Problem(free, peak_of(free) // 2), SolveOptions(time_limit_s=5), SilentListener()
-    )
+    result = AutoSolver().solve(Problem(free, peak_of(free) // 2), SolveOptions(time_limit_s=5), Listener())
     assert result.status is SolveStatus.OPTIMAL
 
 
 def test_petabyte_values() -> None:
     graph = training_chain(10, bytes_=10**15 + 7)
     budget = peak_of(graph) * 2 // 3
-    result = AutoSolver().solve(Problem(graph, budget), SolveOptions(time_limit_s=1), SilentListener())
+    result = AutoSolver().solve(Problem(graph, budget), SolveOptions(time_limit_s=1), Listener())
     assert result.schedule is not None and result.peak_bytes <= budget

@@ -24,8 +24,7 @@ from checkmate.solvers.compile.cache import KEPT, SOURCES, read_whole, write_who
 from checkmate.solvers.compile.compilation import Compilation, compile_first, wait_for
 from checkmate.solvers.compile.jit import Kernel
 from checkmate.solvers.compile.machine_code import MachineCode, Translation, make
-from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence import edit
 from checkmate.solvers.sequence.kernel_arrays import build_model, new_state
 from checkmate.solvers.sequence.local_search import LocalSearchSolver, warm_up
@@ -67,7 +66,7 @@ def test_what_other_sources_or_no_sources_were_translated_from_is_not_used(
 
 def search(graph: Graph, moves: int) -> list[int]:
     options = SolveOptions(time_limit_s=600.0, moves=moves)
-    found = LocalSearchSolver().solve(Problem(graph, int(0.6 * peak_of(graph))), options, SilentListener())
+    found = LocalSearchSolver().solve(Problem(graph, int(0.6 * peak_of(graph))), options, Listener())
     assert found.schedule is not None and found.statistics["moves"] == moves
     return found.schedule.steps.tolist()
 

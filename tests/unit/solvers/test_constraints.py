@@ -25,8 +25,7 @@ from checkmate.solvers.constraints import (
     run_once,
     start_for_constrained,
 )
-from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.problem import Listener, SolveOptions
 from tests.graphs_strategies import random_constraints, tiny_graphs, training_chain
 from tests.oracles import least_budget, optimum
 
@@ -217,7 +216,7 @@ def test_a_start_that_breaks_a_constraint_is_repaired() -> None:
 def test_bounds_are_told_with_the_constraints() -> None:
     heard: list[tuple[str, ...]] = []
 
-    class Hearing(SilentListener):
+    class Hearing(Listener):
         def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
             heard.append(assumptions)
 

@@ -10,15 +10,14 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveStatus
 from checkmate.planning import keep_everything_peak, solve
 from checkmate.planning.deterministic_solve import solve_counted
-from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.problem import Listener, SolveOptions
 from tests.graphs_strategies import training_chain
 
 OPTIONS = SolveOptions(time_limit_s=1.0)
 
 
 def steps_of(graph: Graph, budget: int) -> list[int]:
-    found = solve_counted(graph, budget, options=OPTIONS, listener=SilentListener())
+    found = solve_counted(graph, budget, options=OPTIONS, listener=Listener())
     assert found.peak_bytes is not None and found.peak_bytes <= budget
     return [int(step) for step in found.require_schedule().steps]
 
@@ -50,7 +49,7 @@ def test_a_busy_machine_gives_the_same_schedule(share: float) -> None:
 
 
 def test_what_is_impossible_is_proved(chain: Graph) -> None:
-    found = solve_counted(chain, 35, options=OPTIONS, listener=SilentListener())
+    found = solve_counted(chain, 35, options=OPTIONS, listener=Listener())
     assert found.status is SolveStatus.INFEASIBLE and not found.assumptions
 
 
@@ -59,6 +58,6 @@ def test_where_the_search_finds_nothing_the_default_solver_is_asked(chain: Graph
     least = next(
         budget
         for budget in range(36, 90)
-        if solve_counted(chain, budget, options=OPTIONS, listener=SilentListener()).schedule is not None
+        if solve_counted(chain, budget, options=OPTIONS, listener=Listener()).schedule is not None
     )
     assert least == 40

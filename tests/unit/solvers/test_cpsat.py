@@ -31,8 +31,7 @@ from checkmate.solvers.cpsat.interval_solver import (
     interval_task,
     op_at,
 )
-from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from tests.generated_graphs import random_dag, training_dag
 from tests.graphs_strategies import random_graph
 from tests.oracles import Order, optimum
@@ -46,7 +45,7 @@ def middle(graph: Graph) -> int:
 
 def solve(graph: Graph, budget: int, *, copies: int = 4, seconds: float = 10.0) -> SolveResult:
     return IntervalSolver(copies).solve(
-        Problem(graph, budget), SolveOptions(time_limit_s=seconds), SilentListener()
+        Problem(graph, budget), SolveOptions(time_limit_s=seconds), Listener()
     )
 
 
@@ -139,7 +138,7 @@ def test_too_many_reads_are_refused_in_a_sentence() -> None:
     )
 
 
-class CancelAfterSeconds(SilentListener):
+class CancelAfterSeconds(Listener):
     def __init__(self, seconds: float) -> None:
         self._until = time.perf_counter() + seconds
 

@@ -11,8 +11,7 @@ from checkmate.ir import Graph, Schedule, SolveStatus
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.bounds import working_set_bound
-from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.problem import Problem, SolveOptions, Solver
+from checkmate.solvers.problem import Listener, Problem, SolveOptions, Solver
 from checkmate.solvers.sequence.greedy_solver import GreedySolver, warm_up
 from tests.graphs_strategies import random_graph, training_chain
 
@@ -22,7 +21,7 @@ def peak_of(graph: Graph) -> int:
 
 
 def solve(solver: Solver, graph: Graph, budget: int, **options: object) -> object:
-    return solver.solve(Problem(graph, budget), SolveOptions(**options), SilentListener())  # type: ignore[arg-type]
+    return solver.solve(Problem(graph, budget), SolveOptions(**options), Listener())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -66,7 +65,7 @@ def test_a_budget_below_the_fixed_bytes_is_a_limit_not_a_claim() -> None:
 
 
 def test_cancelled_before_it_starts() -> None:
-    class Cancelled(SilentListener):
+    class Cancelled(Listener):
         def cancelled(self) -> bool:
             return True
 

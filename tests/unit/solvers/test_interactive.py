@@ -22,11 +22,10 @@ from checkmate.ir import Graph, GraphBuilder, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.known_frontier import FrontierPoint
-from checkmate.solvers.listeners import SilentMemoryListener
 from checkmate.solvers.pathcut.in_process import ProverProcess
 from checkmate.solvers.portfolio import interactive as live
 from checkmate.solvers.portfolio.interactive import LiveSolver
-from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.problem import Listener, SolveOptions
 from checkmate.solvers.sequence.local_search import warm_up
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, training_chain
@@ -402,7 +401,7 @@ def test_a_prover_that_is_killed_during_idle_work_does_not_end_it(medium: LiveSo
 
 
 def test_least_memory_starts_from_the_frontier_and_feeds_it() -> None:
-    graph, heard = training_chain(6), SilentMemoryListener()
+    graph, heard = training_chain(6), Listener()
     with opened(graph) as live:
         found = live.least(0.15, SolveOptions(time_limit_s=10.0), heard)
         assert found.proved

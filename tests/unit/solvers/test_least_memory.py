@@ -19,9 +19,8 @@ from checkmate.ir import Graph, Schedule, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.known_frontier import Frontier
-from checkmate.solvers.listeners import SilentMemoryListener
 from checkmate.solvers.portfolio.least_memory import LeastMemory, least_memory
-from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.problem import Listener, SolveOptions
 from tests.generated_graphs import random_layered, training_dag
 from tests.graphs_strategies import random_constraints, random_graph, tiny_graphs, training_chain
 from tests.oracles import least_budget
@@ -29,7 +28,7 @@ from tests.oracles import least_budget
 BRIEF = SolveOptions(time_limit_s=0.4)
 
 
-class Recording(SilentMemoryListener):
+class Recording(Listener):
     """A listener that keeps what is reported."""
 
     def __init__(self) -> None:
@@ -146,7 +145,7 @@ def test_a_cost_below_computing_everything_once(overhead: float) -> None:
 
 
 def test_cancelled_at_once_it_returns_the_plain_step() -> None:
-    class Impatient(SilentMemoryListener):
+    class Impatient(Listener):
         def cancelled(self) -> bool:
             return True
 
@@ -156,7 +155,7 @@ def test_cancelled_at_once_it_returns_the_plain_step() -> None:
 
 
 def test_cancelled_soon() -> None:
-    class After(SilentMemoryListener):
+    class After(Listener):
         stop_at = math.inf
 
         def cancelled(self) -> bool:
@@ -210,5 +209,5 @@ def test_the_search_starts_from_known_schedules() -> None:
     assert again.proved and again.peak_bytes == first.peak_bytes and again.probes <= 1
     assert heard.bounds[-1] == first.peak_bytes and known.bounds == bounds
     # At a higher cost the bound says nothing.
-    more = least_memory(graph, 0.5, BRIEF, SilentMemoryListener(), known)
+    more = least_memory(graph, 0.5, BRIEF, Listener(), known)
     assert more.lower_bound_bytes <= more.peak_bytes <= first.peak_bytes

@@ -19,8 +19,7 @@ from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never
 from checkmate.solvers.bounds import working_set_bound
-from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence.kernel_arrays import build_model
 from checkmate.solvers.sequence.local_search import LocalSearchSolver, SequenceSearch, warm_up
 from tests.generated_graphs import training_dag
@@ -28,7 +27,7 @@ from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 
 
-class Recorder(SilentListener):
+class Recorder(Listener):
     def __init__(self, graph: Graph, budget: int) -> None:
         self.graph, self.budget = graph, budget
         self.costs: list[float] = []
@@ -155,14 +154,14 @@ def test_starts_from_the_callers_schedule_if_that_is_better() -> None:
     good = search(graph, budget, 60_000)
     assert good.best is not None
     options = SolveOptions(time_limit_s=0.0, start=Schedule.of(graph, good.best))
-    result = LocalSearchSolver().solve(Problem(graph, budget), options, SilentListener())
+    result = LocalSearchSolver().solve(Problem(graph, budget), options, Listener())
     assert result.cost == pytest.approx(good.cost)
 
 
 def test_a_start_over_the_budget_is_ignored() -> None:
     graph = training_chain(10)
     options = SolveOptions(time_limit_s=0.2, start=Schedule.plain(graph))
-    result = LocalSearchSolver().solve(Problem(graph, peak_of(graph) // 2), options, SilentListener())
+    result = LocalSearchSolver().solve(Problem(graph, peak_of(graph) // 2), options, Listener())
     assert result.status is SolveStatus.FEASIBLE
 
 
@@ -172,7 +171,7 @@ def test_the_number_of_moves_decides_the_schedule_at_any_time_limit(share: float
     budget = int(share * peak_of(graph))
     ends = [
         LocalSearchSolver().solve(
-            Problem(graph, budget), SolveOptions(time_limit_s=limit, moves=4000, seed=3), SilentListener()
+            Problem(graph, budget), SolveOptions(time_limit_s=limit, moves=4000, seed=3), Listener()
         )
         for limit in (40.0, 400.0)
     ]

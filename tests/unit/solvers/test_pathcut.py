@@ -17,10 +17,9 @@ from checkmate.ir import Graph, GraphBuilder, Schedule, SolveStatus
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never
 from checkmate.solvers.bounds import working_set_bound
-from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.pathcut.cuts import Reach, heaviest_path
 from checkmate.solvers.pathcut.prover import PathCutSolver, Prover
-from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence.kernel_arrays import build_model
 from checkmate.solvers.sequence.local_search import SequenceSearch
 from tests.generated_graphs import random_layered
@@ -79,7 +78,7 @@ def test_never_above_a_schedule_of_a_graph_with_everything(seed: int) -> None:
 def test_proves_a_chain_and_returns_its_schedule() -> None:
     graph = training_chain(12)
     budget = peak_of(graph) - 30
-    result = PathCutSolver().solve(Problem(graph, budget), SolveOptions(time_limit_s=20), SilentListener())
+    result = PathCutSolver().solve(Problem(graph, budget), SolveOptions(time_limit_s=20), Listener())
     assert result.lower_bound > graph.base_cost
     assert result.status is SolveStatus.OPTIMAL
     assert simulate(graph, result.schedule).peak_bytes <= budget
@@ -88,9 +87,7 @@ def test_proves_a_chain_and_returns_its_schedule() -> None:
 def test_a_start_that_meets_the_bound_is_optimal() -> None:
     graph = training_chain(5)
     start = Schedule.plain(graph)
-    result = PathCutSolver().solve(
-        Problem(graph, peak_of(graph)), SolveOptions(start=start), SilentListener()
-    )
+    result = PathCutSolver().solve(Problem(graph, peak_of(graph)), SolveOptions(start=start), Listener())
     assert result.status is SolveStatus.OPTIMAL
 
 
@@ -101,7 +98,7 @@ def test_infeasible_is_proved_where_two_values_must_meet() -> None:
     builder.op("b", [first], [second])
     builder.op("c", [second], [third])
     builder.op("d", [first, third], [])
-    result = PathCutSolver().solve(Problem(builder.build(), 12), SolveOptions(), SilentListener())
+    result = PathCutSolver().solve(Problem(builder.build(), 12), SolveOptions(), Listener())
     assert result.status is SolveStatus.INFEASIBLE
 
 

@@ -16,8 +16,7 @@ from checkmate.planning.deterministic_solve import solve_counted
 from checkmate.planning.segments import in_segments
 from checkmate.solvers.baselines import whole_segments
 from checkmate.solvers.constraints import Constraints
-from checkmate.solvers.listeners import SilentListener
-from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.problem import Listener, SolveOptions
 from tests.graphs_strategies import random_graph, training_chain
 
 QUICK = SolveOptions(time_limit_s=1)
@@ -30,7 +29,7 @@ def long_chain() -> Graph:
 
 
 def general(graph: Graph, budget: int) -> SolveResult:
-    return solve_counted(graph, budget, options=QUICK, listener=SilentListener())
+    return solve_counted(graph, budget, options=QUICK, listener=Listener())
 
 
 def runs(result: SolveResult) -> int:

@@ -20,10 +20,9 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.solvers.bounds import working_set_bound
-from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.milp.paper_model import assumptions_of
 from checkmate.solvers.milp.tight_model import model_size, tight_model
-from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.problem import Listener, SolveOptions
 from checkmate.solvers.retention import retained_into_stages, steps_from_stages, without_useless
 from tests.generated_graphs import random_dag, training_dag
 from tests.graphs_strategies import random_graph, random_steps
@@ -201,7 +200,7 @@ def test_a_cancelled_solve_ends_long_before_its_time() -> None:
     assert time.perf_counter() - begun < 30.0  # a generous stall, of 300 s
 
 
-class RecordingListener(SilentListener):
+class RecordingListener(Listener):
     """A listener that keeps what is reported; it cancels after a while."""
 
     def __init__(self, after_s: float = 1e9) -> None:

@@ -18,12 +18,11 @@ from checkmate.progress import never
 from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.chain import chain_solver
 from checkmate.solvers.chain.chain_solver import ChainSolver
-from checkmate.solvers.listeners import SilentListener, SilentMemoryListener
 from checkmate.solvers.portfolio import auto, interactive
 from checkmate.solvers.portfolio.auto import AutoSolver
 from checkmate.solvers.portfolio.interactive import LiveSolver
 from checkmate.solvers.portfolio.while_compiling import answer_while_compiling
-from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence import greedy_solver, local_search
 from checkmate.solvers.sequence.greedy_solver import GreedySolver
 from checkmate.solvers.sequence.local_search import LocalSearchSolver, warm_up
@@ -55,7 +54,7 @@ class Compiling:
         """Do nothing."""
 
 
-class RecordingListener(SilentListener):
+class RecordingListener(Listener):
     """A listener that keeps what is reported, in order.
 
     ``stop`` receives each kind of news and says whether to stop.
@@ -153,7 +152,7 @@ def test_a_moving_slider_is_answered_before_the_search_is_compiled(sample: Graph
         assert until(lambda: explored.idle(lambda: False) and len(explored.frontier.points) > known)
         assert cold.running
         cold._until = 0.0
-        found = explored.least(0.2, SolveOptions(time_limit_s=LIMIT_S), SilentMemoryListener())
+        found = explored.least(0.2, SolveOptions(time_limit_s=LIMIT_S), Listener())
         assert found.result.schedule is not None
 
 
@@ -193,7 +192,7 @@ def test_the_time_limit_of_other_solvers_begins_after_compiling(
         clock.ahead += 3600.0
         return 3600.0
 
-    class IgnoringListener(SilentListener):
+    class IgnoringListener(Listener):
         def preparing(self, sentence: str) -> None:
             heard.append(sentence)
 

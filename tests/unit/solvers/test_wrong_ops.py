@@ -9,12 +9,11 @@ from checkmate.errors import SolverCrashedError, WorkerDiedError
 from checkmate.ipc.messages import MessageError
 from checkmate.ipc.steps import pack_steps, unpack_ops
 from checkmate.solvers.cpsat import interval_solver as cpsat
-from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.pathcut import in_process
 from checkmate.solvers.pathcut.in_process import ProverProcess
 from checkmate.solvers.pathcut.messages import PROVER_MESSAGES, DescribedSchedule
 from checkmate.solvers.portfolio.while_compiling import _Best
-from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from tests.graphs_strategies import training_chain
 from tests.unit.solvers.test_prover_process import until
 
@@ -45,7 +44,7 @@ def test_steps_that_name_no_op_are_no_message(steps: list[int]) -> None:
 
 @wrong
 def test_no_first_answer_is_made_of_them(steps: list[int]) -> None:
-    best = _Best(Problem(GRAPH, 10**6), SolveOptions(), SilentListener())
+    best = _Best(Problem(GRAPH, 10**6), SolveOptions(), Listener())
     best.offer(np.array(steps, np.int64).astype(np.int32))
     assert best.options.start is None
     best.offer(range(GRAPH.n))
@@ -86,4 +85,4 @@ def test_an_interval_model_whose_line_is_cut_or_wrong_is_an_error(line: str, say
     saying(cpsat, b'{"type": "ready"}\n' + line.encode() + b"\n")
     problem = Problem(GRAPH, 60)
     with pytest.raises(SolverCrashedError, match="cannot be read"):
-        cpsat.IntervalSolver(2).solve(problem, SolveOptions(time_limit_s=20.0), SilentListener())
+        cpsat.IntervalSolver(2).solve(problem, SolveOptions(time_limit_s=20.0), Listener())
