@@ -21,6 +21,7 @@ _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*")
 _FRACTION = re.compile(r"\s*([0-9]*\.[0-9]+)\s*")  # without a unit
 _PERCENT = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*%\s*")
 _NEGATIVE = re.compile(r"\s*-\s*[0-9.]")
+NONE = "–"  # in place of a figure that is not known
 _AS_BUDGETS = "write it like 6.5GiB, 16GB, 60% (of the plain peak) or min"
 
 
@@ -124,8 +125,13 @@ def parse_overhead(text: str) -> float:
     return value
 
 
-def format_bytes(count: float) -> str:
-    """Write three significant digits in binary units. For example ``6.50 GiB``, ``948 MiB``, ``17 B``."""
+def format_bytes(count: float | None, none: str = NONE) -> str:
+    """Write three significant digits in binary units. For example ``6.50 GiB``, ``948 MiB``, ``17 B``.
+
+    ``none``: what is written where there is no number.
+    """
+    if count is None:
+        return none
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if abs(size) < 1000 or unit == "TiB":
@@ -159,11 +165,13 @@ def format_bytes_apart(one: int, other: int) -> tuple[str, str]:
     return (f"{one:,} B", f"{other:,} B") if texts[0] == texts[1] and one != other else texts
 
 
-def format_seconds(seconds: float, digits: int = 3) -> str:
+def format_seconds(seconds: float | None, digits: int = 3, none: str = NONE) -> str:
     """Write a time: ``1.31 s``, ``2.4 ms``, ``85 µs``, ``3 min 20 s``.
 
-    With more than three significant digits, there are no minutes.
+    With more than three significant digits, there are no minutes. ``none``: as for ``format_bytes``.
     """
+    if seconds is None:
+        return none
     if seconds >= 120 and digits <= 3:
         return f"{int(seconds // 60)} min {int(seconds % 60)} s"
     for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):

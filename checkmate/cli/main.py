@@ -16,12 +16,22 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from checkmate import __version__
-from checkmate.cli.commands import desktop, doctor, explore, listing
-from checkmate.cli.commands.largest import cards, max_batch, plan
-from checkmate.cli.commands.model import export, info, profile, run, verify
-from checkmate.cli.commands.schedule import certify, check, explain, frontier, report, solve
-from checkmate.cli.shared import output
-from checkmate.cli.shared.parser import Parser
+from checkmate.cli import output
+from checkmate.cli.commands import (
+    cards,
+    certify,
+    check,
+    doctor,
+    explain,
+    frontier,
+    info,
+    max_batch,
+    measured_steps,
+    page,
+    solve,
+    window,
+)
+from checkmate.cli.parser import Parser
 from checkmate.errors import CancelledError, CheckmateError, ExitCode, UsageError
 from checkmate.machine.supported import JAX, keras_backend, why_unsupported
 from checkmate.terminal import Interrupt, without_native_chatter
@@ -84,7 +94,7 @@ def _interrupted_by(interrupt: Interrupt) -> Iterator[None]:
 
 
 def _uses_tensorflow(options: argparse.Namespace) -> bool:
-    traced = getattr(options, "tensorflow", False) or max_batch.traces(options) or plan.traces(options)
+    traced = getattr(options, "tensorflow", False) or max_batch.traces(options) or cards.traces(options)
     return traced or getattr(options, "what", "") == "devices"
 
 
@@ -121,24 +131,27 @@ def build_parser() -> argparse.ArgumentParser:
     common.add_argument("--json", action="store_true", help="print one JSON object on standard output")
     common.add_argument("--quiet", action="store_true", help="no progress on standard error")
     common.add_argument("--debug", action="store_true", help="show tracebacks and logs")
-    explore.add_explore(commands, common)
-    profile.add_profile(commands, common)
-    info.add_info(commands, common)
-    solve.add_solve(commands, common)
-    max_batch.add_max_batch(commands, common)
-    frontier.add_frontier(commands, common)
-    cards.add_cards(commands, common)
-    plan.add_plan(commands, common)
-    check.add_check(commands, common)
-    certify.add_certify(commands, common)
-    export.add_export(commands, common)
-    verify.add_verify(commands, common)
-    run.add_run(commands, common)
-    report.add_report(commands, common)
-    explain.add_explain(commands, common)
-    desktop.add_desktop(commands, common)
-    doctor.add_doctor(commands, common)
-    listing.add_list(commands, common)
+    for add in (
+        window.add_explore,
+        measured_steps.add_profile,
+        info.add_info,
+        solve.add_solve,
+        max_batch.add_max_batch,
+        frontier.add_frontier,
+        cards.add_cards,
+        cards.add_plan,
+        check.add_check,
+        certify.add_certify,
+        measured_steps.add_export,
+        measured_steps.add_verify,
+        measured_steps.add_run,
+        page.add_report,
+        explain.add_explain,
+        window.add_desktop,
+        doctor.add_doctor,
+        info.add_list,
+    ):
+        add(commands, common)
     return parser
 
 

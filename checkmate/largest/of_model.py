@@ -6,7 +6,6 @@ Here is how its step scales, the search, and the measurement of what was found.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -150,10 +149,9 @@ def largest_batch(
         UsageError: ``measure`` is ``always`` and there is nothing to run. Others as ``scaling_of`` and
         ``max_batch``.
     """
-    why = why_not_measured(a_model=isinstance(model, ModelRequest), measure=measure, fixed_bytes=fixed_bytes)
-    if measure == "always" and why:
-        name = model.name if isinstance(model, Graph) else model.shown
-        raise UsageError(f"{name} cannot be measured: {why}", hint="leave --measure out")
+    name = model.name if isinstance(model, Graph) else model.shown
+    a_model = isinstance(model, ModelRequest)
+    require_measurable(name, a_model=a_model, measure=measure, fixed_bytes=fixed_bytes)
     scaling = scaling_of(
         model, batch_size=batch_size, fixed_bytes=fixed_bytes, report=report, cancelled=cancelled
     )
@@ -161,18 +159,57 @@ def largest_batch(
     found = max_batch(
         scaling, budget_bytes, max_overhead=max_overhead, options=asked, report=report, cancelled=cancelled
     )
-    if isinstance(model, Graph) or why or found.cancelled:
-        return LargestBatch(found, MeasuredSize(note=why or "interrupted"))
-    steps: Sequence[int] = found.result.require_schedule().steps.tolist()
-    measured = measure_largest(
-        batches_below(model, found),
+    measured = measured_batch(
+        model,
+        found,
         budget_bytes,
-        steps,
+        fixed_bytes=fixed_bytes,
         max_overhead=max_overhead,
-        always=measure == "always",
-        limit_s=measure_limit_s,
-        options=SolveOptions(workers=asked.workers, seed=asked.seed),
+        options=asked,
+        measure=measure,
+        measure_limit_s=measure_limit_s,
         report=report,
         cancelled=cancelled,
     )
     return LargestBatch(found, measured)
+
+
+def require_measurable(name: str, *, a_model: bool, measure: str, fixed_bytes: int | None) -> None:
+    """Raise where ``measure`` is ``always`` and there is nothing to run.
+
+    Raises:
+        UsageError: it is no model, or has fixed bytes that are not its own.
+    """
+    why = why_not_measured(a_model=a_model, measure=measure, fixed_bytes=fixed_bytes)
+    if measure == "always" and why:
+        raise UsageError(f"{name} cannot be measured: {why}", hint="leave --measure out")
+
+
+def measured_batch(
+    model: Graph | ModelRequest,
+    found: MaxBatch,
+    budget_bytes: int,
+    *,
+    fixed_bytes: int | None,
+    max_overhead: float | None,
+    options: SolveOptions,
+    measure: str,
+    measure_limit_s: float,
+    report: Report,
+    cancelled: Cancelled,
+) -> MeasuredSize:
+    """Run the step at the batch ``found``, or at smaller ones until one fits. See ``largest_batch``."""
+    why = why_not_measured(a_model=isinstance(model, ModelRequest), measure=measure, fixed_bytes=fixed_bytes)
+    if isinstance(model, Graph) or why or found.cancelled:
+        return MeasuredSize(note=why or "interrupted")
+    return measure_largest(
+        batches_below(model, found),
+        budget_bytes,
+        found.result.require_schedule().steps.tolist(),
+        max_overhead=max_overhead,
+        always=measure == "always",
+        limit_s=measure_limit_s,
+        options=SolveOptions(workers=options.workers, seed=options.seed),
+        report=report,
+        cancelled=cancelled,
+    )

@@ -20,12 +20,16 @@ def ask(task: str, environment: Mapping[str, str] = {}, **arguments: Any) -> dic
     """
     own = {"TF_CPP_MIN_LOG_LEVEL": "3", **measuring_environment(), **environment}
     with ProcessPoolExecutor(
-        1, mp_context=get_context("spawn"), initializer=os.environ.update, initargs=(own,)
+        1, mp_context=get_context("spawn"), initializer=_prepare, initargs=(own,)
     ) as child:
         try:
             return child.submit(_do, task, arguments).result()
         except BrokenProcessPool as error:
             return {"failed": f"the measuring process ended: {error}"}
+
+
+def _prepare(environment: Mapping[str, str]) -> None:
+    os.environ.update(environment)
 
 
 def _do(task: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

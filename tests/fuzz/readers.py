@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from checkmate import planning
-from checkmate.cli.shared import options
+from checkmate.cli import common_options as options
 from checkmate.errors import CheckmateError
 from checkmate.formats import read_any_graph, read_schedule, write_graph, write_schedule
 from checkmate.formats.exploration import read_exploration, write_exploration

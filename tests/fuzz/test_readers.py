@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkmate.cli.shared import options
+from checkmate.cli import common_options as options
 from checkmate.errors import LONGEST, CheckmateError, FormatError
 from checkmate.formats import read_any_graph
 from checkmate.formats.exploration import read_exploration

@@ -9,7 +9,7 @@ import pytest
 
 from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.environment import allocator_note, measuring_environment, only_device
-from checkmate.cli.shared.options import device
+from checkmate.cli.common_options import device
 from checkmate.errors import UsageError
 from checkmate.machine.device_memory import Gpu
 from checkmate.request import ModelRequest

@@ -18,8 +18,8 @@ import pytest
 import checkmate
 from checkmate import Graph, ModelRequest, SolveOptions
 from checkmate.arguments import request_of
+from checkmate.cli.common_options import model_request
 from checkmate.cli.main import build_parser
-from checkmate.cli.shared.options import model_request
 from checkmate.errors import LoadError, UsageError
 from checkmate.formats import write_graph
 from checkmate.formats.schedule import write_certificate

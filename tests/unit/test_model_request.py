@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from checkmate.cli.common_options import model_request
 from checkmate.cli.main import build_parser
-from checkmate.cli.shared.options import model_request
 from checkmate.errors import UsageError
 from checkmate.graphs.by_name import read_or_build
 from checkmate.request import ModelRequest

@@ -14,7 +14,7 @@ import pytest
 import checkmate
 from checkmate import Budget, Graph, SolveOptions
 from checkmate.arguments import on_miss_of
-from checkmate.cli.commands.largest import max_batch_text
+from checkmate.cli.commands import max_batch_text
 from checkmate.cli.main import main
 from checkmate.errors import FormatError, InfeasibleError, UsageError
 from checkmate.formats import write_graph

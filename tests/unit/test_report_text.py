@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checkmate.cli.shared.output import report_text
+from checkmate.cli.step_report import report_text
 from checkmate.ir.report import VerificationReport
 
 OWN = {"compared": "variables and results", "steps": 2, "bitwise": True, "equal": True, "batch_size": 8}

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate.cli.shared import options as cli_options
+from checkmate.cli import common_options
 from checkmate.doctor.look import LIMIT_S
 from checkmate.doctor.proofs import LIMIT_S as PROVE_S
 from checkmate.errors import CancelledError, CheckmateError, ExitCode, UsageError
@@ -29,15 +29,17 @@ _REPORT = Path("checkmate-doctor.md")
 
 def add_doctor(commands: Any, common: Any) -> None:
     """Add ``doctor`` to the parser of all commands."""
-    parser: argparse.ArgumentParser = commands.add_parser(
+    parser = common_options.add_command(
+        commands,
         "doctor",
-        parents=[common],
-        help="show what this machine can do, what is missing, and how to fix it",
-        description="Look at Python, TensorFlow, the devices, the memory meter, the profiler, Qt and the "
-        "caches. A broken library becomes a line in the table, not a crash. The exit code is 0 if the main "
-        "job (profile, solve, measure, export) can run.",
-        epilog="Example: checkmate doctor --prove   (also runs four small networks and writes a report "
-        "to attach to a bug report)",
+        common,
+        _doctor,
+        "show what this machine can do, what is missing, and how to fix it",
+        "Look at Python, TensorFlow, the devices, the memory meter, the profiler, Qt and the caches. A "
+        "broken library becomes a line in the table, not a crash. The exit code is 0 if the main job "
+        "(profile, solve, measure, export) can run.",
+        example="checkmate doctor --prove   (also runs four small networks and writes a report to attach to "
+        "a bug report)",
     )
     add = parser.add_argument
     add(
@@ -54,12 +56,11 @@ def add_doctor(commands: Any, common: Any) -> None:
     )
     add(
         "--time-limit",
-        type=cli_options.seconds,
+        type=common_options.seconds,
         metavar="SECONDS",
         help=f"seconds for each library to answer (default {LIMIT_S:.0f}); with --prove: for all "
         f"networks (default {PROVE_S:.0f})",
     )
-    parser.set_defaults(command=_doctor)
 
 
 def main_alone(arguments: Sequence[str], error: ImportError) -> int:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from checkmate.backends.tf import memory_check
 from checkmate.backends.tf.costs import fresh, profile, session
 from checkmate.backends.tf.costs.known import CostOptions
-from checkmate.cli.shared.output import profile_text
+from checkmate.cli.step_report import profile_text
 from checkmate.errors import StepTooLargeError
 from checkmate.ir.graph import CostOrigin
 from checkmate.planning import measured as api

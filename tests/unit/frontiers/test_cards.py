@@ -13,8 +13,8 @@ import pytest
 
 from checkmate import planning
 from checkmate.catalog.cards import Cards, CardSize, common_cards
-from checkmate.cli.commands.largest.cards import exit_code
 from checkmate.cli.main import main
+from checkmate.cli.output import fit_exit_code
 from checkmate.formats import write_graph
 from checkmate.frontiers.cards import CardFit, card_rows, label, text
 from checkmate.ir import Graph
@@ -63,9 +63,8 @@ def test_each_row_says_what_is_known_and_no_more() -> None:
 
 
 def test_the_exit_code_says_fits_proved_not_and_not_known() -> None:
-    assert exit_code({CardFit.TOO_SMALL, CardFit.FITS}) == 0 and exit_code({CardFit.KEEPS}) == 0
-    assert exit_code({CardFit.TOO_SMALL}) == 3
-    assert exit_code({CardFit.TOO_SMALL, CardFit.UNKNOWN}) == 4 and exit_code({CardFit.UNKNOWN}) == 4
+    codes = [fit_exit_code(fits=fits, refuted=refuted) for fits, refuted in ((True, False), (False, True))]
+    assert [*codes, fit_exit_code(fits=False, refuted=False)] == [0, 3, 4]
 
 
 def test_the_table_is_sorted_and_leaves_something_of_each_card() -> None:

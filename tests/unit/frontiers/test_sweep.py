@@ -20,7 +20,7 @@ import pytest
 
 from checkmate.charts.frontier import svg_text
 from checkmate.charts.svg_chart import Chart, LabelPlacer
-from checkmate.cli.commands.schedule.frontier import write
+from checkmate.cli.commands.frontier import write
 from checkmate.errors import CheckmateError, SolverUnavailableError, UsageError
 from checkmate.frontiers.summary import TradeOff
 from checkmate.frontiers.sweep import trade_off

@@ -9,7 +9,6 @@ import pytest
 
 import checkmate
 from checkmate.catalog.cards import Card, card_models, cards_called, common_cards
-from checkmate.cli.commands.largest.plan import exit_code
 from checkmate.cli.main import main
 from checkmate.errors import UsageError
 from checkmate.graphs.by_name import build_paper_graph
@@ -158,9 +157,3 @@ def test_command_and_python_say_the_same(capsys: pytest.CaptureFixture[str]) -> 
     (plan,) = checkmate.plan("paper.unet", ["t4"], max_overhead=0.0, options=BRIEF)
     assert plan.plain is not None
     assert row["plain"]["batch"] == plan.plain.batch and row["plain"]["seconds"] == plan.plain.seconds
-
-
-def test_the_exit_code_is_that_of_the_best_card() -> None:
-    assert exit_code({CardAnswer.FITS, CardAnswer.TOO_SMALL}) == 0
-    assert exit_code({CardAnswer.TOO_SMALL}) == 3
-    assert exit_code({CardAnswer.TOO_SMALL, CardAnswer.UNKNOWN}) == 4

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 from app.presenters.wording import doubts, remeasuring_hint
-from checkmate.cli.shared.output import elsewhere_note
+from checkmate.cli.commands.info import elsewhere_note
 from checkmate.ir import Graph
 from checkmate.ir.graph import Device
 from checkmate.machine.cost_origin import elsewhere_words

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from checkmate.cli.shared.output import graph_facts, info_text, profile_text, report_text
+from checkmate.cli.commands.info import info_text
+from checkmate.cli.output import graph_facts
+from checkmate.cli.step_report import profile_text, report_text
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.machine.cost_origin import READ_AGAIN, pace_words, reading_facts, reading_words

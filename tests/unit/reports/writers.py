@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from checkmate import planning
-from checkmate.cli.commands.largest import max_batch_text
+from checkmate.cli.commands import max_batch_text
 from checkmate.formats import write_graph, write_report, write_schedule
 from checkmate.formats.exploration import SavedExploration, write_exploration
 from checkmate.formats.files import write_json

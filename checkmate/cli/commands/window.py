@@ -1,4 +1,4 @@
-"""Parse and run ``checkmate explore``."""
+"""Parse and run ``checkmate explore`` and ``checkmate desktop``: the window, and its entry in the menu."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from checkmate.cli.shared import options as cli_options
-from checkmate.cli.shared import output
+from checkmate.cli import common_options, output
 from checkmate.terminal import Interrupt
 
 
 def add_explore(commands: Any, common: Any) -> None:
     """Add ``explore`` to the parser of all commands."""
-    parser = cli_options.add_command(
-        commands, "explore", common, "open the window", _explore, "checkmate explore unet"
+    parser = common_options.add_command(
+        commands, "explore", common, _explore, "open the window", example="checkmate explore unet"
     )
     parser.add_argument(
         "file", metavar="FILE", nargs="?", help="a model, a sample, a graph or a saved exploration"
@@ -31,7 +30,7 @@ def add_explore(commands: Any, common: Any) -> None:
     _add_figure(parser)
     parser.add_argument(
         "--size",
-        type=cli_options.window_size,
+        type=common_options.window_size,
         help="size in pixels (default: 1600x1000 for the window, 960x600 for the animation)",
     )
     parser.add_argument(
@@ -39,14 +38,16 @@ def add_explore(commands: Any, common: Any) -> None:
         choices=("light", "dark"),
         help="colours of the window (default: as chosen in it, else the system's)",
     )
-    parser.add_argument("--budget", type=cli_options.budget, help="budget to start with, e.g. 6.5GiB or 60%%")
+    parser.add_argument(
+        "--budget", type=common_options.budget, help="budget to start with, e.g. 6.5GiB or 60%%"
+    )
     parser.add_argument(
         "--at", type=int, metavar="STEP", help="go to this step of the schedule, counted from 0"
     )
     parser.add_argument(
-        "-b", "--batch-size", type=cli_options.positive, help="examples per step, for a model (default 32)"
+        "-b", "--batch-size", type=common_options.positive, help="examples per step, for a model (default 32)"
     )
-    parser.add_argument("--allow-code", action="store_true", help=cli_options.ALLOW_CODE_HELP)
+    parser.add_argument("--allow-code", action="store_true", help=common_options.ALLOW_CODE_HELP)
 
 
 def _add_figure(parser: argparse.ArgumentParser) -> None:
@@ -99,3 +100,39 @@ def _explore(options: argparse.Namespace, interrupt: Interrupt) -> int:
         facts = {"file": options.file, "written": written}
         output.show(options.json, facts, "\n".join(f"wrote {path}" for path in written))
     return code
+
+
+def add_desktop(commands: Any, common: Any) -> None:
+    """Add ``desktop`` to the parser of all commands."""
+    parser = common_options.add_command(
+        commands,
+        "desktop",
+        common,
+        _desktop,
+        "add the window to the desktop's applications menu",
+        "Write a desktop entry and the icon into your data folder (~/.local/share, or XDG_DATA_HOME). The "
+        "applications menu then shows the window. This needs no root rights and works from a virtual "
+        "environment and with pipx. Linux only.",
+        example="checkmate desktop",
+    )
+    parser.add_argument("--remove", action="store_true", help="remove the window from the menu")
+
+
+def _desktop(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate.machine.desktop_entry import data_folder, install_entry, remove_entry
+    from checkmate.units import plural
+
+    data = data_folder()
+    files = remove_entry(data) if options.remove else install_entry(data)
+    facts = {"removed" if options.remove else "written": [str(path) for path in files]}
+    if options.remove:
+        text = (
+            f"removed {plural(len(files), 'file')} from {data}" if files else f"there is no entry in {data}"
+        )
+    else:
+        text = (
+            f"Checkmate Explorer is in the applications menu: {files[-1]}; to remove it, run "
+            "checkmate desktop --remove"
+        )
+    output.show(options.json, facts, text)
+    return 0

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate.cli.shared import options as cli_options
-from checkmate.cli.shared import output, sweep_options
-from checkmate.errors import ExitCode, UsageError
+from checkmate.cli import common_options, output
+from checkmate.errors import UsageError
 from checkmate.progress import Report
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.units import Budget, parse_budget
@@ -18,31 +17,32 @@ if TYPE_CHECKING:
     from checkmate.frontiers.summary import TradeOff
     from checkmate.ir.graph import Graph
 
-_SECONDS, _COUNT, _MOST = 60.0, 12, 999
+_COUNT, _MOST = 12, 999
 _ENDINGS = (".svg", ".csv", ".json", ".json.gz")
 
 
 def add_frontier(commands: Any, common: Any) -> None:
     """Add ``frontier`` to the parser of all commands."""
-    parser: argparse.ArgumentParser = commands.add_parser(
+    parser = common_options.add_command(
+        commands,
         "frontier",
-        parents=[common],
-        help="trace the trade-off curve: extra cost at many budgets, with bounds and baselines",
-        description="Solve a graph at many budgets. Show the cheapest schedule for each, the lower bound "
-        "that holds for any order of execution, and the known checkpointing strategies. Ctrl-C keeps what "
-        "was found. The exit code is 0 if some budget has a schedule, 3 if all are proved infeasible, 4 if "
-        "none was found, 130 if cancelled.",
-        epilog="Example: checkmate frontier resnet50.json --budgets 25%,50%,8GiB -o curve.svg -o curve.csv",
+        common,
+        _frontier,
+        "trace the trade-off curve: extra cost at many budgets, with bounds and baselines",
+        "Solve a graph at many budgets. Show the cheapest schedule for each, the lower bound that holds for "
+        "any order of execution, and the known checkpointing strategies. Ctrl-C keeps what was found. The "
+        "exit code is 0 if some budget has a schedule, 3 if all are proved infeasible, 4 if none was found, "
+        "130 if cancelled.",
+        example="checkmate frontier resnet50.json --budgets 25%,50%,8GiB -o curve.svg -o curve.csv",
     )
     _add_question(parser)
     _add_running(parser)
-    parser.set_defaults(command=_frontier)
 
 
 def _add_question(parser: argparse.ArgumentParser) -> None:
     """Add the graphs, the budgets, the time and the solvers."""
     add = parser.add_argument
-    add("graphs", type=Path, metavar="G.json", nargs="+", help=cli_options.GRAPH_HELP)
+    add("graphs", type=Path, metavar="G.json", nargs="+", help=common_options.GRAPH_HELP)
     add(
         "--budgets",
         "--points",
@@ -52,12 +52,11 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
         help=f"how many budgets between the least memory and keep-everything (default {_COUNT}), or a list "
         "of budgets: 25%%,50%%,8GiB,min",
     )
-    add(
-        "--time-limit",
-        type=cli_options.seconds,
-        default=_SECONDS,
-        help="seconds for all budgets of a graph together; they are first split evenly, then spent where the "
-        f"gap is widest (default {_SECONDS:g})",
+    common_options.add_time_limit(
+        parser,
+        60.0,
+        "seconds for all budgets of a graph together; they are first split evenly, then spent where the gap "
+        "is widest",
     )
     add("--solver", default="auto", help="the solver, see: checkmate list solvers (default auto)")
     add(
@@ -71,7 +70,7 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
 
 def _add_running(parser: argparse.ArgumentParser) -> None:
     """Add the resources, the files to write and the engine."""
-    cli_options.add_resources(parser)
+    common_options.add_resources(parser)
     parser.add_argument(
         "-o",
         "--output",
@@ -91,7 +90,7 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
             metavar="FILE",
             help=f"the {ending} file to write, like -o",
         )
-    sweep_options.add_engine(
+    common_options.add_engine(
         parser,
         why="By default one process solves budget after budget, and each solve starts from what its "
         "neighbours found. That is best for one graph on one machine. On an engine every budget is solved "
@@ -105,8 +104,9 @@ def _frontier(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from checkmate.formats.files import require_writable
     from checkmate.frontiers.table import facts, text
     from checkmate.graphs.by_name import read_or_build
+    from checkmate.ir.result import SolveStatus
 
-    sweep_options.require_counting(options, [options.solver])
+    common_options.require_counting(options, [options.solver])
     outputs = [_outputs(options.output, path, several=len(options.graphs) > 1) for path in options.graphs]
     _require_different([path for paths in outputs for path in paths])
     for path in (path for paths in outputs for path in paths):
@@ -122,8 +122,11 @@ def _frontier(options: argparse.Namespace, interrupt: Interrupt) -> int:
     whole = told[0] if len(graphs) == 1 else {"format": "checkmate-frontiers", "version": 1, "curves": told}
     output.show(options.json, whole, "\n\n".join(text(f) + w for f, w in zip(curves, wrote, strict=False)))
     if any(found.cancelled for found in curves):
-        output.complain("interrupted; what was found so far is kept", "")
-    return exit_code(curves)
+        return output.interrupted()
+    statuses = {row.status for found in curves for row in found.rows}
+    return output.fit_exit_code(
+        fits=any(status.has_schedule for status in statuses), refuted=statuses == {SolveStatus.INFEASIBLE}
+    )
 
 
 def _curves(
@@ -148,9 +151,9 @@ def _curves(
         "report": report,
         "cancelled": interrupt,
     }
-    if sweep_options.wants_engine(options):
-        with sweep_options.opened(options, interrupt) as on:
-            return trade_offs_on(graphs, options.budgets, on.pool, journal=on.journal, **asked)
+    if common_options.wants_engine(options):
+        with common_options.opened_sweep(options, interrupt) as (pool, journal):
+            return trade_offs_on(graphs, options.budgets, pool, journal=journal, **asked)
     curves: list[TradeOff] = []
     for graph in graphs:
         curves.append(trade_off(graph, options.budgets, **asked))
@@ -201,20 +204,6 @@ def write(path: Path, found: TradeOff) -> None:
         write_json(path, facts(found, steps=True))
 
 
-def exit_code(curves: Sequence[TradeOff]) -> int:
-    """Return the command's exit code, as its help says."""
-    from checkmate.ir.result import SolveStatus
-
-    statuses = {row.status for found in curves for row in found.rows}
-    if any(found.cancelled for found in curves):
-        return ExitCode.INTERRUPTED
-    if any(status.has_schedule for status in statuses):
-        return 0
-    return output.solve_exit_code(
-        SolveStatus.INFEASIBLE if statuses == {SolveStatus.INFEASIBLE} else SolveStatus.LIMIT
-    )
-
-
 def _ending(path: Path) -> str:
     """Return the known ending that ``path`` has.
 
@@ -246,7 +235,7 @@ def _output_as(ending: str) -> Callable[[str], Path]:
     return read
 
 
-@cli_options.typed
+@common_options.typed
 def _budgets(text: str) -> int | tuple[Budget, ...]:
     """Return a number of budgets, or a list of budgets. A number of a thousand and more is bytes."""
     if text.strip().isdecimal() and int(text) <= _MOST:

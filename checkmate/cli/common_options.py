@@ -1,26 +1,31 @@
-"""Define options that several commands share.
+"""Options that several commands share, and the values that their texts mean.
 
-Functions turn the options' texts into values. A wrong text becomes argparse's one-sentence error.
+A wrong text becomes argparse's one-sentence error.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate.errors import one_line
+from checkmate.errors import UsageError, one_line
 from checkmate.machine.device_memory import is_device
+from checkmate.progress import Cancelled
 from checkmate.request import ModelRequest, Target, parse_shape
 from checkmate.units import Budget, parse_budget, parse_bytes, parse_overhead
 
 if TYPE_CHECKING:
     from checkmate.solvers.problem import SolveOptions
+    from checkmate.sweeps.engine import Pool
+    from checkmate.sweeps.journal import Journal
 
 
 ALLOW_CODE_HELP = "allow the model's own code to run; use it only for a file that you trust"
 _DIGITS = 18  # of a whole number; nothing is counted with more
+ALLOWED_HELP = "the extra cost allowed: 5%%, 0.05 or any (default: one extra forward pass)"
 GRAPH_HELP = "a graph file, a bundled graph's name, or paper.NAME (a network of the paper)"
 
 
@@ -197,12 +202,12 @@ def add_resources(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed for all random choices (default 0)")
 
 
-def model_request(options: argparse.Namespace) -> ModelRequest:
-    """Return the request from the options of ``add_model``."""
+def model_request(options: argparse.Namespace, model: str = "") -> ModelRequest:
+    """Return the request from the options of ``add_model``; ``model`` takes the place of their model."""
     from checkmate.arguments import request_of
 
     return request_of(
-        options.model,
+        model or options.model,
         batch_size=options.batch_size,
         loss=options.loss,
         optimizer=options.optimizer,
@@ -228,25 +233,70 @@ def solve_options(options: argparse.Namespace) -> SolveOptions:
     )
 
 
+def search_options(options: argparse.Namespace) -> SolveOptions:
+    """Return the solve options from the limits; --gap and --moves count where a command has them."""
+    from checkmate.solvers.problem import SolveOptions
+
+    return SolveOptions(
+        time_limit_s=options.time_limit,
+        workers=options.workers,
+        seed=options.seed,
+        gap=getattr(options, "gap", 0.0),
+        moves=getattr(options, "moves", None),
+    )
+
+
 def add_command(
     commands: Any,
     name: str,
     common: Any,
-    help: str,
     run: Any,
-    example: str = "",
+    help: str,
+    description: str = "",
     *,
+    example: str = "",
     tensorflow: bool = False,
 ) -> argparse.ArgumentParser:
-    """Add a command whose help is one sentence, and return its parser.
+    """Add a command that ``run`` does, and return its parser.
 
-    ``tensorflow``: it always runs TensorFlow, so TensorFlow's own messages are kept off the screen.
+    ``description``: what its own help says; without one, ``help``. ``tensorflow``: it always runs TensorFlow,
+    so TensorFlow's own messages are kept off the screen.
     """
     parser: argparse.ArgumentParser = commands.add_parser(
-        name, parents=[common], help=help, description=help, epilog=f"Example: {example}" if example else None
+        name,
+        parents=[common],
+        help=help,
+        description=description or help,
+        epilog=f"Example: {example}" if example else None,
     )
     parser.set_defaults(command=run, tensorflow=tensorflow)
     return parser
+
+
+def add_graph(parser: argparse.ArgumentParser) -> None:
+    """Add the graph that a command is about."""
+    parser.add_argument("graph", type=Path, metavar="G.json", help=GRAPH_HELP)
+
+
+def add_time_limit(parser: argparse.ArgumentParser, limit_s: float, what: str) -> None:
+    """Add --time-limit. ``what``: what takes the seconds."""
+    parser.add_argument("--time-limit", type=seconds, default=limit_s, help=f"{what} (default {limit_s:g})")
+
+
+def add_max_overhead(parser: Any, help: str) -> None:
+    """Add --max-overhead, a fraction; infinite for any."""
+    parser.add_argument("--max-overhead", type=overhead, metavar="X", help=help)
+
+
+def add_reserve(parser: argparse.ArgumentParser) -> None:
+    """Add the bytes of each card that are not there for a step."""
+    parser.add_argument(
+        "--reserve",
+        type=size_in_bytes,
+        metavar="SIZE",
+        help="what of each card is not there for the step: error correction, driver, CUDA and TensorFlow "
+        "(default 2.75GiB, an estimate)",
+    )
 
 
 def add_costs(parser: argparse.ArgumentParser) -> None:
@@ -263,3 +313,88 @@ def add_costs(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="measure all costs again, even those that are in the cost cache",
     )
+
+
+def add_engine(parser: argparse.ArgumentParser, *, why: str, moves: bool = True) -> None:
+    """Add the options of a sweep: --engine, --jobs, --journal and, where ``moves``, --moves.
+
+    ``why``: what running several tasks at once does to this command.
+    """
+    from checkmate.sweeps.engine import parse_engine
+
+    add = parser.add_argument_group("sweeps", why).add_argument
+    add(
+        "--engine",
+        type=typed(parse_engine),
+        metavar="WHERE",
+        help="where the solves run: processes, processes:N or dask://host:port; by default in this process",
+    )
+    add(
+        "--jobs",
+        type=positive,
+        metavar="N",
+        help="run at most this many solves at once (default: as many as the engine has room for)",
+    )
+    add(
+        "--journal",
+        type=Path,
+        metavar="FILE.jsonl",
+        help="write each finished solve to this file, and skip those that it already has; an interrupted "
+        "sweep then goes on where it stopped",
+    )
+    if not moves:
+        return
+    add(
+        "--moves",
+        type=positive,
+        metavar="N",
+        help="end local-search after N moves, not by the clock; every machine then gives the same answer",
+    )
+
+
+def wants_engine(options: argparse.Namespace) -> bool:
+    """Return whether an option that needs an engine is given."""
+    return bool(options.engine or options.jobs or options.journal)
+
+
+@contextmanager
+def opened_sweep(options: argparse.Namespace, cancelled: Cancelled) -> Iterator[tuple[Pool, Journal | None]]:
+    """Yield the engine and the journal asked for. With a journal alone, one process runs at a time.
+
+    Raises:
+        EngineUnavailableError: the engine is not there. FormatError, UsageError: the journal cannot be
+        used.
+    """
+    from checkmate.sweeps.engine import Engine, open_pool
+    from checkmate.sweeps.journal import open_journal
+
+    engine: Engine = options.engine or Engine(count=options.jobs or 1)
+    with ExitStack() as stack:
+        journal = stack.enter_context(open_journal(options.journal)) if options.journal else None
+        pool = stack.enter_context(
+            open_pool(engine, jobs=options.jobs, workers=options.workers, cancelled=cancelled)
+        )
+        yield pool, journal
+
+
+def require_counting(options: argparse.Namespace, solvers: list[str]) -> None:
+    """Raise where --moves is given but cannot decide when to stop.
+
+    That is so where no solver counts moves, or where one searches until its time is up and does not count
+    them.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    from checkmate.solvers.problem import SolverFeature
+    from checkmate.solvers.registry import find_solver
+
+    if options.moves is None:
+        return
+    features = {name: find_solver(name).features for name in solvers}
+    deaf = [name for name in solvers if SolverFeature.COUNTS_MOVES not in features[name]]
+    wrong = [name for name in deaf if SolverFeature.ANYTIME in features[name] or len(deaf) == len(solvers)]
+    if wrong:
+        raise UsageError(
+            f"solver {wrong[0]!r} does not count moves", hint="--moves is for --solver local-search"
+        )

@@ -9,8 +9,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate.cli.shared import options as cli_options
-from checkmate.cli.shared import output
+from checkmate.cli import common_options, output
 from checkmate.errors import UsageError
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.text_table import aligned_lines
@@ -24,14 +23,16 @@ _ROWS = 20
 
 def add_explain(commands: Any, common: Any) -> None:
     """Add ``explain`` to the parser of all commands."""
-    parser: argparse.ArgumentParser = commands.add_parser(
+    parser = common_options.add_command(
+        commands,
         "explain",
-        parents=[common],
-        help="say what filled the memory, from an out-of-memory log or a profile of TensorFlow",
-        description="Read an out-of-memory error in a log, or a profile, of TensorFlow: what was asked for, "
-        "what was in use by layer or by size, what was free, and how much of that was in pieces too small. "
-        "TensorFlow is not needed for it.",
-        epilog="Example: checkmate explain train.log --model unet   or: checkmate explain logs/",
+        common,
+        _explain,
+        "say what filled the memory, from an out-of-memory log or a profile of TensorFlow",
+        "Read an out-of-memory error in a log, or a profile, of TensorFlow: what was asked for, what was in "
+        "use by layer or by size, what was free, and how much of that was in pieces too small. TensorFlow is "
+        "not needed for it.",
+        example="checkmate explain train.log --model unet   or: checkmate explain logs/",
     )
     parser.add_argument(
         "file",
@@ -43,11 +44,11 @@ def add_explain(commands: Any, common: Any) -> None:
         "--by", choices=("layer", "size"), default="layer", help="what to list (default: layers, if known)"
     )
     parser.add_argument(
-        "--rows", type=cli_options.positive, default=_ROWS, help=f"rows to list (default {_ROWS})"
+        "--rows", type=common_options.positive, default=_ROWS, help=f"rows to list (default {_ROWS})"
     )
     parser.add_argument(
         "--record",
-        type=cli_options.positive,
+        type=common_options.positive,
         default=1,
         metavar="NUMBER",
         help="which failure of the log, or which allocator of the profile (default: the first)",
@@ -55,8 +56,7 @@ def add_explain(commands: Any, common: Any) -> None:
     parser.add_argument(
         "--model", metavar="MODEL", default="MODEL", help="the model, for the commands that come next"
     )
-    parser.add_argument("-b", "--batch-size", type=cli_options.positive, help="its batch size")
-    parser.set_defaults(command=_explain)
+    parser.add_argument("-b", "--batch-size", type=common_options.positive, help="its batch size")
 
 
 def _explain(options: argparse.Namespace, interrupt: Interrupt) -> int:

@@ -6,23 +6,25 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from checkmate.cli.shared import output
-from checkmate.terminal import Interrupt, progress_line
+from checkmate.cli import common_options, output
+from checkmate.terminal import Interrupt
 
 _TITLE = "Results of Checkmate Explorer"
 
 
 def add_report(commands: Any, common: Any) -> None:
     """Add ``report`` to the parser of all commands."""
-    parser: argparse.ArgumentParser = commands.add_parser(
+    parser = common_options.add_command(
+        commands,
         "report",
-        parents=[common],
-        help="make one page of curves and tables from result files",
-        description="Make one HTML page with the curves and tables of result files. The page needs no other "
-        "file; it has a light and a dark theme, and can be printed. Result files are those of frontier -o "
-        "curve.json and max-batch --json, the folder of a run or an export, a schedule beside its graph, an "
-        "exploration, and a sweep's journal. Name a folder to take all results in it.",
-        epilog="Example: checkmate report batch.json curve.json out -o report.html",
+        common,
+        _report,
+        "make one page of curves and tables from result files",
+        "Make one HTML page with the curves and tables of result files. The page needs no other file; it has "
+        "a light and a dark theme, and can be printed. Result files are those of frontier -o curve.json and "
+        "max-batch --json, the folder of a run or an export, a schedule beside its graph, an exploration, "
+        "and a sweep's journal. Name a folder to take all results in it.",
+        example="checkmate report batch.json curve.json out -o report.html",
     )
     add = parser.add_argument
     add(
@@ -34,16 +36,14 @@ def add_report(commands: Any, common: Any) -> None:
     )
     add("-o", "--output", type=Path, required=True, metavar="report.html", help="the page to write")
     add("--title", default=_TITLE, help=f"title of the page (default: {_TITLE})")
-    parser.set_defaults(command=_report)
 
 
 def _report(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate.reports.write import write_page
+    from checkmate import python_api
 
-    with progress_line(quiet=options.quiet) as report:
-        found = write_page(
-            options.results, options.output, title=options.title, report=report, cancelled=interrupt
-        )
+    found = python_api.report(
+        options.results, options.output, title=options.title, quiet=options.quiet, cancelled=interrupt
+    )
     facts = {
         "output": str(options.output),
         "sections": [{"title": one.title, "sources": list(one.sources)} for one in found.sections],

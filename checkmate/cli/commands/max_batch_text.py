@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate.cli.commands.largest import max_batch_measured
 from checkmate.machine.cost_origin import cost_text, origin_words
 from checkmate.units import format_bytes, format_overhead, format_seconds, plural
 
@@ -54,11 +54,11 @@ def facts(found: MaxBatch, measured: MeasuredSize) -> dict[str, Any]:
         "cancelled": found.cancelled,
         "graph_fingerprint": graph.fingerprint,
         "steps": result.require_schedule().steps.tolist(),
-        "measured": max_batch_measured.facts(measured, "batch"),
+        "measured": measured_facts(measured, "batch"),
     }
 
 
-def text(found: MaxBatch, measured: MeasuredSize, schedule: Path | None, graph_file: Path | None) -> str:
+def text(found: MaxBatch, measured: MeasuredSize, files: Sequence[Path]) -> str:
     """Return the result in words."""
     result, graph = found.result, found.graph
     assert result.cost is not None and result.peak_bytes is not None
@@ -87,8 +87,8 @@ def text(found: MaxBatch, measured: MeasuredSize, schedule: Path | None, graph_f
             f"({origin_words(graph)})",
             f"  solved by {result.solver} in {format_seconds(found.seconds)}, "
             f"{plural(found.probes, 'batch size')} tried",
-            *max_batch_measured.lines(measured, "batch"),
-            *(f"wrote {path}" for path in (schedule, graph_file) if path is not None),
+            *measured_lines(measured, "batch"),
+            *(f"wrote {path}" for path in files),
         ]
     )
 
@@ -107,3 +107,63 @@ def _rule(found: MaxBatch) -> str:
     if found.max_overhead == float("inf"):
         return "at any cost"
     return f"at most {100 * found.max_overhead:g} % extra cost"
+
+
+def measured_facts(found: MeasuredSize, unit: str, say: Callable[[int], Any] = int) -> dict[str, Any]:
+    """Return the measurement as JSON-able data.
+
+    ``unit``: the name of a size. ``say``: makes a size's value. Bytes are on the allocator's meter; seconds
+    are of one warm step.
+    """
+    best = found.fitting
+    told: dict[str, Any] = {
+        unit: None if best is None else say(best.size),
+        "why_not": found.note or None,
+        "tried": [
+            {
+                unit: say(one.size),
+                "peak_bytes": one.peak_bytes,
+                "predicted_bytes": one.predicted_bytes,
+                "fits": not one.why,
+                "why_not": one.why or None,
+            }
+            for one in found.tried
+        ],
+        "expected_seconds": found.estimate_s,
+        "measuring_seconds": found.seconds,
+        "cancelled": found.cancelled,
+    }
+    if best is None or best.graph is None or best.result is None:
+        return told
+    return told | {
+        "peak_bytes": best.peak_bytes,
+        "requested_peak_bytes": best.requested_bytes,
+        "seconds": best.seconds,
+        "overhead": best.result.overhead,
+        "device": best.device,
+        "meter": best.meter,
+        "graph_fingerprint": best.graph.fingerprint,
+        "steps": best.result.require_schedule().steps.tolist(),
+    }
+
+
+def measured_lines(found: MeasuredSize, unit: str, say: Callable[[int], str] = str) -> list[str]:
+    """Return the measurement in words, indented."""
+    best = found.fitting
+    missed = [f"  tried     {unit} {say(one.size)}: {one.why}" for one in found.tried if one.why]
+    if best is None or best.result is None or best.result.cost is None or best.graph is None:
+        return [
+            *missed,
+            f"  not measured: {found.note}"
+            if not found.tried
+            else f"  no {unit} that fits was measured: {found.note}",
+        ]
+    extra = format_overhead(best.result.cost, best.graph.base_cost)
+    return [
+        *missed,
+        f"  measured  {unit} {say(best.size)}: peak {format_bytes(best.peak_bytes or 0)} on the allocator's "
+        f"meter ({best.meter}), {format_bytes(best.requested_bytes or 0)} of it requested; "
+        f"{format_seconds(best.seconds or 0.0)} a step; {extra} (analytic); measuring took "
+        f"{format_seconds(found.seconds)}",
+        *([f"  a larger {unit} may fit: {found.note}"] if found.note else []),
+    ]

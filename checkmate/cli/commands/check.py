@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate.cli.shared import options as cli_options
-from checkmate.cli.shared import output
-from checkmate.cli.shared.proved import proved_by
+from checkmate.cli import common_options, output
+from checkmate.cli.commands.certify import proved_by
 from checkmate.errors import ExitCode, UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import CheckReport
@@ -26,16 +25,16 @@ _LISTED = 30  # the most recomputations that are listed in words; --json lists a
 
 def add_check(commands: Any, common: Any) -> None:
     """Add ``check`` to the parser of all commands."""
-    parser = cli_options.add_command(
+    parser = common_options.add_command(
         commands,
         "check",
         common,
-        "check a schedule by an independent replay",
         _check,
-        "checkmate check unet-b8.graph schedule.json --recomputed",
+        "check a schedule by an independent replay",
+        example="checkmate check unet-b8.graph schedule.json --recomputed",
     )
+    common_options.add_graph(parser)
     add = parser.add_argument
-    add("graph", type=Path, metavar="G.json", help=cli_options.GRAPH_HELP)
     add("schedule", type=Path, nargs="?", metavar="S.json", help="a schedule file for this graph")
     add(
         "--certificate",
@@ -44,7 +43,7 @@ def add_check(commands: Any, common: Any) -> None:
         help="check a proof that checkmate certify wrote, and how near the schedule is to what it proves; "
         "S.json may be left out then",
     )
-    add("--budget", type=cli_options.budget, help="the budget to check (default: the schedule's own)")
+    add("--budget", type=common_options.budget, help="the budget to check (default: the schedule's own)")
     add(
         "--recomputed",
         action="store_true",
@@ -68,15 +67,14 @@ def _check(options: argparse.Namespace, interrupt: Interrupt) -> int:
         output.show(options.json, {"certificate": proved.facts()}, proved.text(graph))
         return ExitCode.DONE
     result = read_schedule(options.schedule, graph)
-    assert result.schedule is not None
     budget = result.budget_bytes if options.budget is None else planning.resolve_budget(graph, options.budget)
-    found = planning.check_schedule(graph, result.schedule.steps.tolist(), budget=budget)
-    claims = false_claims(result, found)
-    facts, text = check_facts(found, claims), check_text(found, claims)
+    found = planning.check_schedule(graph, result, budget=budget)
+    claims = _false_claims(result, found)
+    facts, text = _facts(found, claims), _text(found, claims)
     if options.recomputed and found.valid:
-        again = recomputations(graph, result.schedule)
-        facts["recomputed"] = [recomputed_facts(graph, each) for each in again]
-        text = "\n".join([text, *recomputed_lines(graph, again)])
+        again = recomputations(graph, result.require_schedule())
+        facts["recomputed"] = [_recomputed_facts(graph, each) for each in again]
+        text = "\n".join([text, *_recomputed_lines(graph, again)])
     if options.certificate is not None and found.valid:
         proved = proved_by(graph, options.certificate, found)
         facts["certificate"] = proved.facts()
@@ -85,7 +83,7 @@ def _check(options: argparse.Namespace, interrupt: Interrupt) -> int:
     return ExitCode.DONE if found.ok and not claims else ExitCode.NOT_AS_PROMISED
 
 
-def false_claims(result: SolveResult, found: CheckReport) -> list[str]:
+def _false_claims(result: SolveResult, found: CheckReport) -> list[str]:
     """Return where the schedule's own figures are wrong. Its peak or cost differs from that of the replay."""
     claims = []
     if result.peak_bytes and result.peak_bytes != found.peak_bytes:
@@ -97,7 +95,7 @@ def false_claims(result: SolveResult, found: CheckReport) -> list[str]:
     return claims
 
 
-def check_facts(found: CheckReport, claims: Sequence[str]) -> dict[str, Any]:
+def _facts(found: CheckReport, claims: Sequence[str]) -> dict[str, Any]:
     """Return what ``check --json`` prints."""
     return {
         "valid": found.valid and not claims,
@@ -113,7 +111,7 @@ def check_facts(found: CheckReport, claims: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def check_text(found: CheckReport, claims: Sequence[str]) -> str:
+def _text(found: CheckReport, claims: Sequence[str]) -> str:
     """Return what ``check`` prints."""
     problems = [
         *(
@@ -138,7 +136,7 @@ def check_text(found: CheckReport, claims: Sequence[str]) -> str:
     )
 
 
-def recomputed_facts(graph: Graph, again: Recomputation) -> dict[str, Any]:
+def _recomputed_facts(graph: Graph, again: Recomputation) -> dict[str, Any]:
     """Return a recomputation as ``check --recomputed --json`` prints it."""
     return {
         "op": graph.ops[again.op].name,
@@ -154,7 +152,7 @@ def recomputed_facts(graph: Graph, again: Recomputation) -> dict[str, Any]:
     }
 
 
-def recomputed_lines(graph: Graph, again: Sequence[Recomputation]) -> list[str]:
+def _recomputed_lines(graph: Graph, again: Sequence[Recomputation]) -> list[str]:
     """Return a table of recomputations in words, at most ``_LISTED``."""
     if not again:
         return ["nothing is computed again"]

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import argparse
 import functools
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate.cli.commands.largest import max_batch_measured
-from checkmate.cli.shared import options as cli_options
-from checkmate.cli.shared import output
+from checkmate.cli import common_options, output
+from checkmate.cli.commands.max_batch_text import measured_facts, measured_lines
 from checkmate.errors import ExitCode, UsageError
 from checkmate.progress import Report
 from checkmate.terminal import Interrupt, progress_line
@@ -22,9 +22,10 @@ from checkmate.units import format_bytes, format_overhead, format_seconds, plura
 if TYPE_CHECKING:
     from checkmate.ir.graph import Graph
     from checkmate.largest.input_size import Make, MaxInput, Size
-    from checkmate.largest.measured import MeasuredSize
+    from checkmate.largest.measured import MeasuredSize, SizeSteps
 
 _USUAL, _BATCH = (224, 224, 3), 32
+_QUICK = 224  # greatest height in pixels of the step that is timed first
 
 
 def run(
@@ -40,18 +41,26 @@ def run(
     from checkmate.formats import write_graph, write_schedule
     from checkmate.graphs.paper import is_paper_name
     from checkmate.largest.input_size import max_input, size_at
-    from checkmate.solvers.problem import SolveOptions
+    from checkmate.largest.of_model import require_measurable, why_not_measured
 
+    how: Any = {
+        "a_model": not is_paper_name(options.model),
+        "measure": options.measure,
+        "fixed_bytes": options.fixed,
+    }
     with progress_line(quiet=options.quiet) as report:
         make, aspect = _maker(options, report, interrupt)
-        is_model = not is_paper_name(options.model)
-        max_batch_measured.require_measurable(options, a_model=is_model)
-        limits = SolveOptions(time_limit_s=options.time_limit, workers=options.workers, seed=options.seed)
+        require_measurable(options.model, **how)
         found = max_input(
-            make, aspect, options.budget, max_overhead=options.max_overhead, options=limits, report=report,
+            make,
+            aspect,
+            options.budget,
+            max_overhead=options.max_overhead,
+            options=replace(common_options.search_options(options), gap=0.0),
+            report=report,
             cancelled=interrupt,
-        )  # fmt: skip
-        measured = _measured(options, found, make, aspect, report, interrupt)
+        )
+        measured = _measured(options, found, make, aspect, why_not_measured(**how), report, interrupt)
     if graph_file is not None:
         write_graph(graph_file, found.graph)
     if schedule is not None:
@@ -63,9 +72,9 @@ def run(
 
     told = {
         **facts(found),
-        "measured": max_batch_measured.facts(measured, "input", lambda level: list(size(level))),
+        "measured": measured_facts(measured, "input", lambda level: list(size(level))),
     }
-    shown = max_batch_measured.lines(measured, "input", lambda level: _pixels(size(level)))
+    shown = measured_lines(measured, "input", lambda level: _pixels(size(level)))
     output.show(options.json, told, "\n".join([text(found), *shown, *wrote]))
     return ExitCode.INTERRUPTED if found.cancelled or measured.cancelled else 0
 
@@ -75,19 +84,48 @@ def _measured(
     found: MaxInput,
     make: Make,
     aspect: Size,
+    why_not: str,
     report: Report,
     interrupt: Interrupt,
 ) -> MeasuredSize:
-    from checkmate.graphs.paper import is_paper_name
-    from checkmate.largest.measured import MeasuredSize
+    from checkmate.largest.measured import MeasuredSize, measure_largest
+    from checkmate.solvers.problem import SolveOptions
 
-    why = max_batch_measured.why_not(options, a_model=not is_paper_name(options.model))
-    if found.cancelled or why:
-        return MeasuredSize(note=why or "interrupted")
-    small = make(max_batch_measured.quick_size(found.size, aspect))
-    sizes = max_batch_measured.inputs(options, found, aspect, small)
-    return max_batch_measured.measured(
-        options, sizes, found.result.require_schedule().steps.tolist(), report, interrupt
+    if found.cancelled or why_not:
+        return MeasuredSize(note=why_not or "interrupted")
+    return measure_largest(
+        _sizes_to_measure(options, found, make, aspect),
+        options.budget,
+        found.result.require_schedule().steps.tolist(),
+        max_overhead=options.max_overhead,
+        always=options.measure == "always",
+        limit_s=options.measure_limit,
+        options=SolveOptions(workers=options.workers, seed=options.seed),
+        report=report,
+        cancelled=interrupt,
+    )
+
+
+def _sizes_to_measure(options: argparse.Namespace, found: MaxInput, make: Make, aspect: Size) -> SizeSteps:
+    """Return the heights to measure in steps of pixels, from the largest found downwards.
+
+    A small one, no larger than the size found, is timed first.
+    """
+    from checkmate.largest.input_size import STEP, size_at
+    from checkmate.largest.measured import SizeSteps
+
+    quick = size_at(max(1, min(found.size[0], _QUICK) // STEP), aspect)
+    small = make(quick)
+    channels = 3 if options.input_shape is None else options.input_shape[2]
+    request = replace(common_options.model_request(options), batch_size=found.graph.batch_size or 1)
+    cost = found.result.cost or found.result.base_cost
+    return SizeSteps(
+        found.size[0] // STEP,
+        lambda level: replace(request, input_shape=(*size_at(level, aspect), channels)),
+        lambda level, share: math.floor(level * math.sqrt(share)),
+        replace(request, input_shape=(*quick, channels)),
+        small.fixed_bytes,
+        cost / small.base_cost if small.base_cost > 0 else 1.0,
     )
 
 
@@ -126,7 +164,9 @@ def _maker(options: argparse.Namespace, report: Report, interrupt: Interrupt) ->
 
     @functools.cache  # the step that is timed first is often one that was asked for
     def trace(size: Size) -> Graph:
-        request = replace(cli_options.model_request(options), batch_size=batch, input_shape=(*size, shape[2]))
+        request = replace(
+            common_options.model_request(options), batch_size=batch, input_shape=(*size, shape[2])
+        )
         graph = planning.profile(request, costs="analytic", report=report, cancelled=interrupt)
         return with_fixed_bytes(graph, options.fixed)
 

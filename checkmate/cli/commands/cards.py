@@ -1,0 +1,147 @@
+"""Parse and run ``checkmate cards`` and ``plan``: which card a step fits, and what it reaches there."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from typing import Any
+
+from checkmate.cli import common_options, output
+from checkmate.terminal import Interrupt, progress_line
+from checkmate.units import Budget
+
+_EXIT_CODES = (
+    "The exit code is 0 if the step fits some card, 3 if it is proved to fit none, 4 if that is not known, "
+    "130 if cancelled."
+)
+
+
+def add_cards(commands: Any, common: Any) -> None:
+    """Add ``cards`` to the parser of all commands."""
+    parser = common_options.add_command(
+        commands,
+        "cards",
+        common,
+        _cards,
+        "which card do I need: whether the step fits common cards, and at what cost",
+        "Say for common graphics cards whether the step keeps everything, fits at an extra cost, or does not "
+        f"fit. Only what is proved is said to be so. Ctrl-C keeps what was found. {_EXIT_CODES}",
+        example="checkmate cards resnet50-b256.graph",
+    )
+    common_options.add_graph(parser)
+    common_options.add_reserve(parser)
+    common_options.add_time_limit(parser, 20.0, "seconds for all cards together")
+    common_options.add_resources(parser)
+
+
+def add_plan(commands: Any, common: Any) -> None:
+    """Add ``plan`` to the parser of all commands."""
+    parser = common_options.add_command(
+        commands,
+        "plan",
+        common,
+        _plan,
+        "before renting a card: the largest batch and the time of an example on each",
+        "Estimate for common graphics cards the largest batch, with and without recomputation, and the "
+        "seconds for one example. Nothing is run on a card: sizes are traced, seconds come from operations, "
+        f"bytes moved and each card's data sheet. Ctrl-C keeps the cards that are done. {_EXIT_CODES}",
+        example="checkmate plan resnet50 --devices T4,A100",
+    )
+    add = parser.add_argument
+    add(
+        "model",
+        type=common_options.bundled_or_given,
+        metavar="MODEL|G.json",
+        help="a model as for profile, a network of the paper (paper.unet), or a graph file with operation "
+        "counts as costs",
+    )
+    add(
+        "--devices",
+        nargs="?",
+        const="",
+        default="",
+        metavar="NAME,NAME",
+        help="cards to plan for, by a part of their names: T4,A100,4090 (default: all in the table)",
+    )
+    add(
+        "-b",
+        "--batch-size",
+        type=common_options.positive,
+        metavar="N",
+        help="for a model: the smaller of the two batch sizes to trace; for a graph file: its batch size, if "
+        "the file does not say it",
+    )
+    common_options.add_max_overhead(parser, common_options.ALLOWED_HELP)
+    common_options.add_reserve(parser)
+    common_options.add_time_limit(parser, 60.0, "seconds of search for all cards together")
+    common_options.add_training(parser)
+    common_options.add_resources(parser)
+
+
+def _cards(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate.catalog.cards import common_cards
+    from checkmate.frontiers import cards as table
+    from checkmate.frontiers.cards import CardFit
+    from checkmate.frontiers.sweep import trade_off
+    from checkmate.graphs.by_name import read_or_build
+
+    graph, cards = read_or_build(options.graph), common_cards()
+    if options.reserve is not None:
+        cards = replace(cards, reserve_bytes=options.reserve)
+    solve = common_options.search_options(options)
+    budgets = [Budget(bytes_=table.budget_of(size, cards)) for size in cards.sizes]
+    with progress_line(quiet=options.quiet) as report:
+        found = trade_off(graph, budgets, options=solve, baselines=(), report=report, cancelled=interrupt)
+    rows = table.card_rows(found.frontier, cards, found.plain_peak_bytes)
+    facts = table.table_facts(graph, found.plain_peak_bytes, cards, rows)
+    whole = {**facts, "seconds": found.seconds, "cancelled": found.cancelled}
+    output.show(options.json, whole, table.text(graph, found.plain_peak_bytes, cards, rows))
+    if found.cancelled:
+        return output.interrupted()
+    fits = {row.fit for row in rows}
+    some = bool(fits & {CardFit.KEEPS, CardFit.FITS})
+    return output.fit_exit_code(fits=some, refuted=fits == {CardFit.TOO_SMALL})
+
+
+def traces(options: argparse.Namespace) -> bool:
+    """Return whether the command is ``plan`` of a model. TensorFlow traces a model."""
+    if options.command is not _plan:
+        return False
+    from checkmate.graphs.by_name import names_graph
+
+    return not names_graph(options.model)
+
+
+def _plan(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate.catalog.cards import cards_called, common_cards
+    from checkmate.largest import cards_table
+    from checkmate.largest.of_model import graph_or_request, scaling_of
+    from checkmate.largest.on_cards import CardAnswer, plans_for_cards
+    from checkmate.request import ModelRequest
+
+    cards = cards_called([name for name in options.devices.split(",") if name.strip()])
+    reserve = common_cards().reserve_bytes if options.reserve is None else options.reserve
+    found = graph_or_request(options.model, options.batch_size)
+    with progress_line(quiet=options.quiet) as report:
+        scaling = scaling_of(
+            common_options.model_request(options) if isinstance(found, ModelRequest) else found,
+            batch_size=options.batch_size,
+            report=report,
+            cancelled=interrupt,
+        )
+        plans = plans_for_cards(
+            scaling,
+            cards,
+            reserve_bytes=reserve,
+            max_overhead=options.max_overhead,
+            options=common_options.search_options(options),
+            report=report,
+            cancelled=interrupt,
+        )
+    cancelled = len(plans) < len(cards)
+    facts = cards_table.facts(scaling, plans, reserve) | {"cancelled": cancelled}
+    output.show(options.json, facts, cards_table.text(scaling, plans, reserve, options.max_overhead))
+    if cancelled:
+        return output.interrupted(f"{len(plans)} of {len(cards)} cards are done")
+    answers = {plan.answer for plan in plans}
+    return output.fit_exit_code(fits=CardAnswer.FITS in answers, refuted=answers == {CardAnswer.TOO_SMALL})

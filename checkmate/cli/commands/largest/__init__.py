@@ -1,1 +1,0 @@
-"""What fits: the largest batch, the largest input, which card."""

@@ -1,1 +1,0 @@
-"""What begins with a model: profile, run, export, verify."""

@@ -1,1 +1,0 @@
-"""What begins with a graph: solve, check, certify, explain."""

@@ -1,0 +1,160 @@
+"""What ``checkmate solve`` prints: a schedule, or the least memory, and who proves what is claimed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.machine.cost_origin import cost_text, origin_words
+from checkmate.progress import Cancelled
+from checkmate.solvers.constraints import list_assumptions
+from checkmate.units import format_bytes, format_bytes_up, format_overhead, format_seconds, plural
+
+if TYPE_CHECKING:
+    from checkmate.solvers.portfolio.least_memory import LeastMemory
+
+
+def solve_text(graph: Graph, result: SolveResult, path: Path | None) -> str:
+    """Return what ``solve`` prints."""
+    head = f"{graph.name} within {format_bytes(result.budget_bytes)}: {_status(result)}"
+    if result.schedule is None:
+        said = [f"  {line}" for line in (result.message, _advice(result)) if line]
+        return "\n".join([head, *said])
+    assert result.cost is not None and result.peak_bytes is not None
+    lines = [
+        head,
+        f"  peak      {format_bytes(result.peak_bytes)} (requested bytes, predicted)",
+        f"  cost      {cost_text(graph, result.cost)}, {format_overhead(result.cost, result.base_cost)} "
+        f"over computing everything once (costs of ops: {origin_words(graph)})",
+        f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them recomputed",
+        *_assumption_lines(result),
+        *([f"  {result.message}"] if result.message else []),
+        f"  solved by {result.solver} in {format_seconds(result.solve_seconds)}",
+    ]
+    if path is not None:
+        lines.append(f"wrote {path}")
+    return "\n".join(lines)
+
+
+def _status(result: SolveResult) -> str:
+    if result.status is SolveStatus.OPTIMAL:
+        return "optimal under assumptions, proved" if result.assumptions else "optimal, proved"
+    if result.status is SolveStatus.FEASIBLE:
+        if result.gap is None:
+            return "a schedule; no bound says how good it is"
+        best = "best possible under assumptions" if result.assumptions else "best possible"
+        return f"a schedule, at most {100 * (result.above_best or result.gap):.2f} % above the {best}"
+    return {
+        SolveStatus.INFEASIBLE: "infeasible under assumptions, proved"
+        if result.assumptions
+        else "infeasible, proved",
+        SolveStatus.LIMIT: "no schedule found; one may exist",
+        SolveStatus.CANCELLED: "cancelled before a schedule was found",
+    }.get(result.status, "the solver failed")
+
+
+def _assumption_lines(result: SolveResult) -> list[str]:
+    """Return the line on the bound's assumptions, if it has any."""
+    return [f"  assuming  {list_assumptions(result.assumptions)}"] if result.assumptions else []
+
+
+def _advice(result: SolveResult) -> str:
+    """Return what to do about a solve without a schedule."""
+    needed = result.statistics.get("needed_bytes")
+    drop = "drop a constraint, " if result.assumptions else ""
+    if needed is not None:
+        return f"{drop}raise the budget to at least {format_bytes_up(needed)}, or use a smaller batch"
+    return {
+        SolveStatus.INFEASIBLE: f"{drop}raise the budget, or use a smaller batch",
+        SolveStatus.LIMIT: "raise the budget, give --time-limit more seconds, or try another --solver",
+    }.get(result.status, "")
+
+
+def least_facts(found: LeastMemory) -> dict[str, Any]:
+    """Return what is known of the least memory.
+
+    ``max_overhead`` is a fraction, null for any; ``cost_cap`` is the limit on the cost. The bound is in
+    bytes. ``proved`` says whether the peak is the minimum.
+    """
+    unlimited = found.max_overhead is None
+    return {
+        "max_overhead": found.max_overhead,
+        "cost_cap": None if unlimited else found.cost_cap,
+        "lower_bound_bytes": found.lower_bound_bytes,
+        "proved": found.proved,
+        "gap": found.gap,
+        "probes": found.probes,
+        "seconds": found.seconds,
+    }
+
+
+def least_text(graph: Graph, found: LeastMemory, path: Path | None) -> str:
+    """Return what ``solve --max-overhead`` prints."""
+    from checkmate import planning
+
+    result = found.result
+    assert result.cost is not None and result.schedule is not None
+    plain = planning.keep_everything_peak(graph)
+    at = "at any cost" if found.max_overhead is None else f"at most {100 * found.max_overhead:g} % extra cost"
+    least = format_bytes(found.peak_bytes)
+    return "\n".join(
+        [
+            f"{graph.name} {at}: "
+            f"{'the least memory is' if found.proved else 'the least memory found is'} {least}",
+            f"  peak      {least} (requested bytes, predicted), "
+            f"{100 * found.peak_bytes / max(1, plain):.1f} % of keep-everything",
+            f"  proved    {_proof(found)}",
+            f"  cost      {cost_text(graph, result.cost)}, {format_overhead(result.cost, result.base_cost)} "
+            f"over computing everything once (costs of ops: {origin_words(graph)})",
+            f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them recomputed",
+            *_assumption_lines(result),
+            f"  solved by {result.solver} in {format_seconds(found.seconds)}, "
+            f"{plural(found.probes, 'budget')} tried",
+            *([] if path is None else [f"wrote {path}"]),
+        ]
+    )
+
+
+def _proof(found: LeastMemory) -> str:
+    which = "no schedule under the assumptions" if found.assumptions else "no schedule, in any order,"
+    within = "" if found.max_overhead is None else " at this cost"
+    if found.proved:
+        return f"{which} needs less{within}"
+    bound = format_bytes(found.lower_bound_bytes)
+    return (
+        f"{which} needs less than {bound}{within}; the gap of {100 * found.gap:.1f} "
+        "% from there to the peak is open"
+    )
+
+
+_TRUSTED = "the solver's own, which is trusted here"
+_VERIFIED = "verified apart from the solver, with exact sums"
+
+
+def proof_of(graph: Graph, result: SolveResult, cancelled: Cancelled, *, certifiable: bool) -> str:
+    """Return how a claim about every schedule is proved.
+
+    ``verified``: by a certificate that was made and checked now. ``solver``: by the solver alone, as any
+    bound is that leaves a gap. Empty: the result claims nothing of every schedule. ``certifiable``: a
+    certificate could say what was asked.
+    """
+    from checkmate import planning
+
+    proved = result.status in (SolveStatus.OPTIMAL, SolveStatus.INFEASIBLE)
+    if not proved and (result.status is not SolveStatus.FEASIBLE or result.gap is None):
+        return ""
+    tried = proved and certifiable and not result.assumptions
+    return "verified" if tried and planning.confirmed(graph, result, cancelled=cancelled) else "solver"
+
+
+def proof_lines(result: SolveResult, proof: str, *, certifiable: bool) -> list[str]:
+    """Return the line on who proves a claim, if there is one."""
+    if not proof:
+        return []
+    what = "bound" if result.status is SolveStatus.FEASIBLE else "proof"
+    if proof == "verified":
+        return [f"  {what}     {_VERIFIED}"]
+    more = "; checkmate certify writes one that others can check" if certifiable else ""
+    return [f"  {what}     {_TRUSTED}{more}"]

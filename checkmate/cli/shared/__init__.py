@@ -1,1 +1,0 @@
-"""Share options and output between commands."""
