@@ -1,7 +1,4 @@
-"""Arguments of the Python functions: models, graphs, schedules, budgets.
-
-They are read as the command line reads them.
-"""
+"""Read the Python functions' arguments (models, graphs, schedules, budgets) as the command line does."""
 
 from __future__ import annotations
 
@@ -119,10 +116,9 @@ def as_request(model: ModelLike, **step: Unpack[StepOptions]) -> Iterator[ModelR
 
 
 def request_for(request: ModelRequest, graph: Graph) -> ModelRequest:
-    """Return the request for the step that ``graph`` was profiled from.
+    """Return the request for the step that ``graph`` was profiled from, with its batch, loss and shapes.
 
-    Its batch, loss and shapes are in the graph; ``request`` says where the model is, whether its code may
-    run, and what runs the step if that is to be something else.
+    ``request`` says where the model is, whether its code may run, and what else is to run the step.
 
     Raises:
         UsageError: the graph is of no Keras model.
@@ -175,9 +171,7 @@ def _wrong_type(what: str, given: object, hint: str) -> UsageError:
 
 
 def graph_of(given: GraphLike) -> Graph:
-    """Return the graph that is given, or that ``given`` names.
-
-    It is read or built where ``given`` is a file, a bundled graph's name or ``paper.NAME``.
+    """Return the graph that is given, or read or built from a file or a name.
 
     Raises:
         FormatError: the file is missing or broken. UsageError: there is no such network, or ``given`` is
@@ -191,9 +185,7 @@ def graph_of(given: GraphLike) -> Graph:
 
 
 def budget_of(given: BudgetLike) -> Budget:
-    """Return the budget that ``given`` stands for.
-
-    It is ``"6GiB"``, ``"60%"``, ``"min"``, or a number of bytes.
+    """Return the budget that ``"6GiB"``, ``"60%"``, ``"min"`` or a number of bytes stands for.
 
     Raises:
         UsageError: it cannot be read, or leaves no memory at all.
@@ -210,13 +202,11 @@ def budget_of(given: BudgetLike) -> Budget:
 
 
 def step_budget_of(given: BudgetLike, peak_bytes: int = _LARGE_STEP) -> Budget:
-    """Return the budget that ``given`` stands for, for a step that is no toy.
-
-    ``peak_bytes``: what the step takes where it keeps everything, if that is known. A step of a few bytes may
-    have any budget.
+    """Return the budget for a step that keeps ``peak_bytes`` where it keeps everything.
 
     Raises:
-        UsageError: as for ``budget_of``; or it is so few bytes that another unit was meant.
+        UsageError: as for ``budget_of``; or it is so few bytes, for a step that is no toy, that another unit
+        was meant.
     """
     found = budget_of(given)
     few = found.bytes_
@@ -236,9 +226,7 @@ def _is_whole(given: object) -> bool:
 
 
 def budgets_of(given: int | str | Sequence[BudgetLike]) -> int | tuple[Budget, ...]:
-    """Return a count as it is, and a list of budgets read one by one.
-
-    ``"25%,50%,8GiB"`` is a list.
+    """Return a count as it is, and a list such as ``"25%,50%,8GiB"`` read one by one.
 
     Raises:
         UsageError: one of them cannot be read.
@@ -303,9 +291,7 @@ def bytes_of(given: str | int | None) -> int | None:
 
 
 def overhead_of(given: str | float | None) -> float | None:
-    """Return an extra cost as a fraction; None stays None.
-
-    It is infinite for ``"any"``.
+    """Return an extra cost as a fraction, infinite for ``"any"``; None stays None.
 
     Raises:
         UsageError: it cannot be read.

@@ -205,10 +205,7 @@ class FingerprintMismatchError(ScheduleError):
 
 
 class OtherStepError(FingerprintMismatchError):
-    """A schedule's graph is not the step that was just traced.
-
-    Their ops, or the tensors of their ops, differ.
-    """
+    """A schedule's graph is not the step just traced: ops, or tensors of ops, differ."""
 
     def __init__(
         self,
@@ -245,10 +242,7 @@ class SolverUnavailableError(SolveError):
 
 
 class SolverCrashedError(SolveError):
-    """The solver crashed or gave a wrong answer.
-
-    It stopped without an answer, or its answer failed the independent check.
-    """
+    """The solver stopped without an answer, or its answer failed the independent check."""
 
     exit_code = ExitCode.UNEXPECTED
 
@@ -334,10 +328,7 @@ class WorkerDiedError(CheckmateError):
 
 
 class EngineUnavailableError(CheckmateError):
-    """The engine of a sweep cannot be used.
-
-    It is what a sweep should run on: it is not installed, does not answer, or was lost.
-    """
+    """What a sweep should run on is not installed, does not answer, or was lost."""
 
 
 class UnsupportedVersionError(CheckmateError):

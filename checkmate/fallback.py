@@ -1,7 +1,4 @@
-"""Train as before where a step cannot be planned.
-
-Whatever plans a step that trains is entered by ``planned``, so no fault in it ends a training.
-"""
+"""Train as before where a step cannot be planned: ``planned`` lets no fault of planning end a training."""
 
 from __future__ import annotations
 

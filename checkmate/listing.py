@@ -1,8 +1,4 @@
-"""List solvers, devices, loaders, exporters and models.
-
-Each row says whether the thing is available, and if not, why. Used by ``checkmate list`` and the window's
-menus.
-"""
+"""List solvers, devices, loaders, exporters and models, and why one is not available."""
 
 from __future__ import annotations
 
@@ -19,10 +15,7 @@ Row = dict[str, Any]
 
 
 def listing(what: str) -> list[Row]:
-    """Return rows with ``name``, ``description`` and perhaps ``available``.
-
-    ``available`` and ``why`` are there where something may be missing.
-    """
+    """Return rows with ``name``, ``description`` and, where it may be missing, ``available`` and ``why``."""
     return {
         "solvers": _solvers,
         "devices": _devices,

@@ -11,11 +11,7 @@ from checkmate.errors import CancelledError
 
 @dataclass(frozen=True)
 class Progress:
-    """One report of a stage: how far it is, and what is happening.
-
-    ``done`` of ``total`` units are finished. What is happening is in words. ``total`` is None where it is not
-    known.
-    """
+    """One report of a stage: ``done`` of ``total`` units (None: not known), and what is happening."""
 
     stage: str
     done: float = 0.0
@@ -45,10 +41,6 @@ class FillState(StrEnum):
 
 
 def stop_if(cancelled: Cancelled) -> None:
-    """Stop where the user has cancelled.
-
-    Raises:
-        CancelledError: the user has.
-    """
+    """Raise CancelledError where the user has cancelled."""
     if cancelled():
         raise CancelledError("cancelled")

@@ -1,7 +1,4 @@
-"""What to load and how to trace it.
-
-It is JSON-able data that is kept with every graph made from it.
-"""
+"""What to load and how to trace it: JSON-able data that is kept with every graph made from it."""
 
 from __future__ import annotations
 
@@ -12,20 +9,14 @@ from typing import Any
 
 
 class OnMiss(StrEnum):
-    """Name what training does where no schedule keeps the budget.
-
-    It trains with the schedule whose measured peak is closest, or it raises an error.
-    """
+    """Where no schedule keeps the budget: train with the closest measured peak, or raise an error."""
 
     CLOSEST = "closest"
     RAISE = "raise"
 
 
 class Target(StrEnum):
-    """Name what runs the training step.
-
-    TensorFlow's executor runs one op after the other; XLA compiles the step as a whole.
-    """
+    """What runs the training step: TensorFlow's executor, op after op, or XLA, compiled as a whole."""
 
     EXECUTOR = "executor"
     XLA = "xla"
@@ -84,9 +75,7 @@ class ModelRequest:
 
 
 def parse_shape(text: str) -> tuple[int, ...]:
-    """Return an input's shape without the batch.
-
-    It is written like ``224,224,3`` or ``224x224x3``.
+    """Return an input's shape without the batch, written like ``224,224,3`` or ``224x224x3``.
 
     Raises:
         ValueError: ``text`` is not such a shape; the sentence says how to write one.

@@ -74,11 +74,10 @@ class Interrupt:
 
 @contextmanager
 def progress_line(*, quiet: bool, report: Report | None = None) -> Iterator[Report]:
-    """Yield a reporter of progress on standard error.
+    """Yield a reporter of progress on standard error; ``report`` takes its place where it is given.
 
     On a terminal it draws a line: a bar, the seconds and the time left. Elsewhere (a pipe, a log, a notebook)
-    it writes lines, one in ten seconds at least: see ``PacedLines``. ``report`` takes its place where it is
-    given.
+    it writes lines, one in ten seconds at least: see ``PacedLines``.
     """
     if report is not None or quiet:
         yield report or silent

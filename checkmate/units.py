@@ -26,10 +26,7 @@ _AS_BUDGETS = "write it like 6.5GiB, 16GB, 60% (of the plain peak) or min"
 
 
 def plural(number: int, word: str, several: str = "") -> str:
-    """Return a count such as ``1 row`` or ``2 rows``.
-
-    ``several``: the word for more than one, where it is not ``word`` with an s.
-    """
+    """Return a count such as ``1 row`` or ``2 rows``; ``several`` where it is not ``word`` with an s."""
     return f"{number:,} {word if number == 1 else several or f'{word}s'}"
 
 
@@ -144,10 +141,7 @@ def format_bytes(count: float | None, none: str = NONE) -> str:
 
 
 def format_bytes_up(count: int) -> str:
-    """Write like ``format_bytes``, but never less than ``count``.
-
-    That holds when the text is read back. For sizes to ask for at least.
-    """
+    """Write like ``format_bytes``, but never less than ``count`` when it is read back."""
     text = format_bytes(count)
     if parse_bytes(text) >= count:
         return text
@@ -157,10 +151,7 @@ def format_bytes_up(count: int) -> str:
 
 
 def format_bytes_apart(one: int, other: int) -> tuple[str, str]:
-    """Write both like ``format_bytes``, so that they can be told apart.
-
-    They are written to the byte where three digits do not do.
-    """
+    """Write both like ``format_bytes``, or to the byte where three digits do not tell them apart."""
     texts = format_bytes(one), format_bytes(other)
     return (f"{one:,} B", f"{other:,} B") if texts[0] == texts[1] and one != other else texts
 
@@ -182,10 +173,7 @@ def format_seconds(seconds: float | None, digits: int = 3, none: str = NONE) -> 
 
 
 def format_overhead(cost: float, base_cost: float) -> str:
-    """Write the extra cost over computing everything once: ``+7.70 %``.
-
-    What rounds to nothing is ``+0.00 %``.
-    """
+    """Write the extra cost over computing everything once: ``+7.70 %``, ``+0.00 %`` for next to nothing."""
     if base_cost <= 0:
         return "+0 %"
     extra = round(100 * (cost / base_cost - 1), 2)
@@ -201,10 +189,7 @@ def byte_unit(peak: float) -> tuple[str, int]:
 
 
 def round_values(low: float, high: float, most: int) -> list[float]:
-    """Return round values from ``low`` to ``high``, about ``most`` of them.
-
-    There may be none where the two are close.
-    """
+    """Return about ``most`` round values from ``low`` to ``high``; perhaps none where they are close."""
     raw = max(high - low, 1e-9) / max(1, most)
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)

@@ -19,11 +19,10 @@ class PartState(Enum):
 
 @dataclass(frozen=True)
 class Line:
-    """Describe the state of one part.
+    """The state of one part.
 
-    ``name``: the same on every machine, for programs. ``text``: one short sentence. ``mend``: what to do, a
-    command where there is one; empty where nothing is to be done. ``needed``: the main job cannot run while
-    this part is missing.
+    ``name`` is for programs, the same on every machine. ``mend``: what to do, a command where there is one.
+    ``needed``: the main job cannot run while this part is missing.
     """
 
     name: str
@@ -61,10 +60,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Hold all lines in reading order.
-
-    ``seconds``: how long looking took. ``facts``: what the lines were made from.
-    """
+    """All lines in reading order, the ``seconds`` that looking took, and the facts."""
 
     lines: tuple[Line, ...]
     seconds: float

@@ -238,10 +238,7 @@ def _kernels() -> Folder:
 
 
 def folder_at(name: str, title: str, path: Path, *, note: str = "", counted: bool = True) -> Folder:
-    """Return the facts about ``path``, which may not exist yet.
-
-    A file is written beside it for a moment. ``counted``: add up the sizes of the files in it.
-    """
+    """Return the facts about ``path``, which may not exist; ``counted``: with the sizes of its files."""
     there = next(folder for folder in (path.absolute(), *path.absolute().parents) if os.path.exists(folder))
     problem = "" if there.is_dir() else f"{there} is a file, not a folder"
     if not problem:

@@ -1,7 +1,4 @@
-"""Take small networks of each kind through all stages.
-
-Each runs in a process of its own, which may crash.
-"""
+"""Take small networks of each kind through all stages, each in a process of its own, which may crash."""
 
 from __future__ import annotations
 
@@ -81,10 +78,10 @@ def prove(
     report: Report,
     cancelled: Cancelled,
 ) -> tuple[Proof, ...]:
-    """Take each network through all stages within ``limit_s`` seconds.
+    """Profile, solve, measure, verify, export and reload each network within ``limit_s`` seconds in all.
 
-    The stages are profile, solve, measure, verify, export and reload. ``done`` receives each network's proof
-    as soon as it is there. A failure of a network is recorded in its proof and never raised here.
+    ``done`` receives each proof as soon as it is there. A network's failure is in its proof, never raised
+    here.
 
     Raises:
         CancelledError: the user cancelled; the processes are gone.

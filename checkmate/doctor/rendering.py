@@ -123,10 +123,7 @@ def _gradients(found: Mapping[str, Any]) -> str:
 
 
 def prove_report(diagnosis: Diagnosis, proofs: Sequence[Proof], when: datetime) -> str:
-    """Return the page.
-
-    The user's home folder is written as ``~``, so that a bug report does not show the user's name.
-    """
+    """Return the page, with ``~`` for the user's home folder, so that a bug report shows no user's name."""
     data = {**diagnosis.to_json(), "networks": [proof.to_json() for proof in proofs]}
     lines = [
         "# What this machine can do",

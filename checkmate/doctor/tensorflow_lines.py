@@ -185,10 +185,7 @@ def missing_libraries(log: str) -> tuple[str, ...]:
 
 
 def gpu_line(facts: Facts) -> Line:
-    """Return the line on the GPU: what the driver sees, what TensorFlow sees, and what prevents its use.
-
-    A GPU is never needed, but one that is there and cannot be used is reported.
-    """
+    """Say what the driver sees, what TensorFlow sees, and what prevents the GPU's use. It is never needed."""
     seen = facts.tensorflow.found.get("gpus")
     if seen:
         return _usable(facts, seen)

@@ -24,9 +24,7 @@ __all__ = [
 
 
 def read_any_graph(path: Path) -> Graph:
-    """Return the graph in ``path``: native, node-link, or of an exploration.
-
-    The content decides. Of a saved exploration only the graph is read.
+    """Return the graph in ``path``, by its content: native, node-link, or of a saved exploration.
 
     Raises:
         FormatError: neither, or broken; the message names the file and the field.

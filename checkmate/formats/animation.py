@@ -1,7 +1,4 @@
-"""Write animated pictures: GIF, PNG and WebP.
-
-All frames have one size and share one palette.
-"""
+"""Write animated pictures: GIF, PNG and WebP. All frames have one size and share one palette."""
 
 from __future__ import annotations
 
@@ -36,11 +33,7 @@ def require_animation(path: Path) -> str:
 
 
 class Animation:
-    """Collect frames and keep them small.
-
-    All frames share one palette. With a palette for each, what stands still would change its shade from
-    frame to frame.
-    """
+    """Collect frames with one palette: with one for each, what stands still would change its shade."""
 
     def __init__(
         self, size: tuple[int, int], samples: Sequence[bytes], colors: Sequence[tuple[int, int, int]]
@@ -65,13 +58,11 @@ class Animation:
         self._frames.append(picture.quantize(palette=self._palette, dither=Image.Dither.NONE))
 
     def save(self, path: Path, milliseconds: Sequence[int]) -> int:
-        """Write all frames as a loop and return the file's size in bytes.
-
-        The i-th frame is shown for ``milliseconds[i]``. The file is written whole or not at all.
+        """Write a loop in which frame i is shown for ``milliseconds[i]``; return the file's size in bytes.
 
         Raises:
-            UsageError: the name's ending is not that of an animated picture. FormatError: the place cannot
-            be written to.
+            UsageError: the name's ending is not that of an animated picture. FormatError: the place cannot be
+            written to.
         """
         kind = require_animation(path)
         body = io.BytesIO()

@@ -38,10 +38,10 @@ _GZIP = 31  # zlib's name for the gzip container
 
 @dataclass(frozen=True)
 class SavedOwn:
-    """Hold what the user's own list says of a schedule.
+    """What the user's own list says of a schedule.
 
-    ``budget_bytes`` or ``max_overhead`` was asked for: the least memory at this extra cost, which is infinite
-    at any cost. Both are None if the schedule was chosen from a list.
+    It was asked for by ``budget_bytes``, or as the least memory at ``max_overhead`` (infinite: at any cost);
+    or by neither, from a list.
     """
 
     budget_bytes: int | None = None
@@ -89,10 +89,10 @@ def is_exploration(data: Any) -> bool:
 
 
 def write_exploration(path: Path, saved: SavedExploration, graph_body: bytes | None = None) -> None:
-    """Write ``saved`` whole or not at all.
+    """Write ``saved`` whole or not at all; gzip where ``path`` ends in ``.gz``.
 
-    The file is compressed where ``path`` ends in ``.gz``. The content is made piece by piece, so that other
-    threads can run in between. ``graph_body``: the graph as JSON, if the caller has it.
+    The content is made piece by piece, so that other threads can run. ``graph_body``: the graph as JSON, if
+    known.
 
     Raises:
         FormatError: the file cannot be written.
@@ -144,22 +144,15 @@ def _json(data: Any) -> bytes:
 
 
 def read_exploration(path: Path) -> SavedExploration:
-    """Return the exploration in ``path``.
-
-    Raises:
-        FormatError: the file is no valid exploration; the message names the file and the field.
-    """
+    """Return the exploration in ``path``; errors are as for ``exploration_from_json``."""
     return exploration_from_json(path, read_json(path))
 
 
 def exploration_from_json(path: Path, data: Any) -> SavedExploration:
-    """Return the exploration that ``data`` describes.
-
-    ``path`` is for messages.
+    """Return the exploration that ``data`` describes; ``path`` is for messages.
 
     Raises:
-        FormatError: as for ``read_exploration``; also where a bound is above the cost of a schedule that
-        it covers.
+        FormatError: it is no valid exploration, or a bound is above the cost of a schedule that it covers.
     """
     fields = Fields(path, data)
     require_version(fields, FORMAT, VERSION)
@@ -185,10 +178,7 @@ def exploration_from_json(path: Path, data: Any) -> SavedExploration:
 
 
 def _require_agreement(path: Path, graph: Graph, schedules: tuple[SolveResult, ...], bounds: Bounds) -> None:
-    """Raise where a bound is above the cost of a schedule that it covers.
-
-    Each schedule is compared with the highest bound of the budgets that it keeps, so many of both are quick.
-    """
+    """Raise where a bound is above the cost of a schedule that it covers, in O(n log n)."""
     by_budget = sorted(bounds, reverse=True)
     highest: list[tuple[int, float]] = []  # up to each of them
     for entry in by_budget:

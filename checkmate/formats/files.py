@@ -1,7 +1,4 @@
-"""Read and write files safely.
-
-Compression goes by the name's ending, JSON is strict, and files are written beside and then renamed.
-"""
+"""Read and write files safely: strict JSON, gzip by the name's ending, written beside and then renamed."""
 
 from __future__ import annotations
 
@@ -28,9 +25,7 @@ _AGAIN = "write the file again, or fetch it again"
 
 
 def read_json(path: Path) -> Any:
-    """Return the JSON in ``path``, decompressed where it ends in ``.gz``.
-
-    NaN and infinities are refused.
+    """Return the JSON in ``path``, which may be gzip. NaN and infinities are refused.
 
     Raises:
         FormatError: the file is missing, unreadable, truncated or no JSON; the message names it.
@@ -73,10 +68,7 @@ def read_json(path: Path) -> Any:
 
 
 def _unpacked(path: Path, data: bytes) -> bytes:
-    """Return what is in a gzip file, unless it is far too much.
-
-    How much may be in it depends on the size of the file.
-    """
+    """Return what is in a gzip file, unless it is far too much for the file's size."""
     most = max(_MOST_UNPACKED, _MOST_TIMES * len(data))
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         found = file.read(most + 1)
@@ -163,12 +155,10 @@ def require_writable(path: Path) -> None:
 
 
 def require_output_folder(directory: Path) -> None:
-    """Raise if ``directory`` cannot be used, before minutes of work.
-
-    Nothing is left there.
+    """Raise if ``directory`` cannot be used, before minutes of work; leave nothing there.
 
     Raises:
-        ExportError: ``directory`` cannot be made or written to, or holds something that is no earlier export.
+        ExportError: it cannot be made or written to, or holds something that is no earlier export.
     """
     hint = "choose another output folder"
     if directory.exists() and not directory.is_dir():
@@ -185,11 +175,7 @@ def require_output_folder(directory: Path) -> None:
 
 
 def _why_not_writable(name: str, folder: Path) -> str:
-    """Return why nothing called ``name`` can be made in ``folder``.
-
-    Empty where it can. It is tried: permissions tell nothing of file systems that are full, read-only or no
-    store of files.
-    """
+    """Return why nothing called ``name`` can be made in ``folder``; tried, since permissions do not tell."""
     try:
         with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder):
             return ""

@@ -18,9 +18,7 @@ _HERE, _EXCHANGE = -100, 2  # as linux/fcntl.h and linux/fs.h name them: AT_FDCW
 
 @contextmanager
 def staging(directory: Path) -> Iterator[Path]:
-    """Yield a new folder beside ``directory``.
-
-    It is removed at the end unless it was moved into place.
+    """Yield a new folder beside ``directory``, removed at the end unless it was moved into place.
 
     Raises:
         ExportError: the parent cannot be written to, or ``directory`` is a file.

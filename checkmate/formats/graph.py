@@ -1,7 +1,4 @@
-"""Read and write ``checkmate-graph`` version 1: a graph as JSON.
-
-See ``checkmate.ir.graph`` for what the fields mean.
-"""
+"""Read and write ``checkmate-graph`` version 1 as JSON; ``checkmate.ir.graph`` says what fields mean."""
 
 from __future__ import annotations
 
@@ -39,9 +36,7 @@ def write_graph(path: Path, graph: Graph) -> None:
 
 
 def require_version(fields: Fields, expected: str, version: int, written_by: str = "") -> None:
-    """Raise unless the file has the expected format and a known version.
-
-    ``written_by`` is the hint: what writes such a file.
+    """Raise unless the file has the expected format and a known version; the hint is ``written_by``.
 
     Raises:
         FormatError: another format. SchemaVersionError: a newer version.
@@ -161,10 +156,7 @@ def _device(fields: Fields) -> Device | None:
 
 
 def _refuse_cycle(path: Path, ops: list[Op]) -> None:
-    """Raise an error that says "cycle" if the ops have one.
-
-    A mere wrong order is reported by the graph itself.
-    """
+    """Raise if the ops have a cycle; a mere wrong order is reported by the graph itself."""
     producer: dict[int, int] = {}
     for index, op in enumerate(ops):
         for value in op.outputs:

@@ -27,10 +27,9 @@ FORMAT, VERSION = "checkmate-schedule", 1
 
 
 def result_to_json(graph: Graph, result: SolveResult) -> dict[str, Any]:
-    """Return the file's content.
+    """Return the file's content; a result without a schedule has empty ``steps``.
 
-    A result without a schedule has empty ``steps``. ``graph_fingerprint`` is the one that the graph's file
-    states, ``graph_digest`` the one computed from its content.
+    ``graph_fingerprint`` is the one that the graph's file states, ``graph_digest`` the one computed here.
     """
     return {
         "format": FORMAT,
@@ -65,10 +64,7 @@ def read_schedule(path: Path, graph: Graph) -> SolveResult:
 
 
 def result_from_json(path: Path, data: Any, graph: Graph, where: str = "") -> SolveResult:
-    """Return the result that ``data`` describes.
-
-    ``path``, and the place ``where`` it is in that file, are for messages.
-    """
+    """Return the result that ``data`` describes; ``path`` and the place ``where`` are for messages."""
     fields = Fields(path, data, where)
     require_version(fields, FORMAT, VERSION, "checkmate solve G.json --budget B -o S.json writes a schedule")
     _require_graph(fields, graph)
@@ -104,11 +100,7 @@ def result_from_json(path: Path, data: Any, graph: Graph, where: str = "") -> So
 
 
 def _require_graph(fields: Fields, graph: Graph) -> None:
-    """Raise unless the schedule belongs to ``graph``.
-
-    A digest of our own decides. A foreign schedule is matched by the fingerprint that its graph's file
-    states.
-    """
+    """Raise unless the schedule is of ``graph``, by our digest, or else by the fingerprint it states."""
     stated = fields.get("graph_fingerprint", str)
     digest = fields.get("graph_digest", str, None)
     matches = digest == graph.fingerprint if digest is not None else graph.accepts_fingerprint(stated)
@@ -134,11 +126,7 @@ def write_matrices(path: Path, graph: Graph, schedule: Schedule) -> None:
 
 
 def result_facts(result: SolveResult) -> dict[str, Any]:
-    """Return the result's fields, without its schedule and statistics.
-
-    Sizes are in bytes, costs in the graph's unit. ``lower_bound`` may be infinite, which strict JSON cannot
-    express.
-    """
+    """Return the result's fields, without its schedule and statistics; ``lower_bound`` may be infinite."""
     return {
         "solver": result.solver,
         "status": result.status.value,
@@ -202,9 +190,7 @@ _WRITTEN_BY = "checkmate certify G.json --budget B -o C.json writes one"
 
 
 def read_certificate(path: Path, graph: Graph) -> dict[str, Any]:
-    """Return the certificate in ``path``, which must be for ``graph``.
-
-    Only its outline is looked at: ``verify`` judges the rest.
+    """Return the certificate for ``graph`` in ``path``. Only its outline is looked at: ``verify`` judges.
 
     Raises:
         FormatError: the file is no certificate. ScheduleError: it is for another graph.

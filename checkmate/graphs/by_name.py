@@ -53,10 +53,7 @@ def _refuse_model(name: str) -> None:
 
 
 def graph_path(given: Path | str) -> Path:
-    """Return the file of the bundled graph that ``given`` names.
-
-    A path that exists, or that names nothing, is returned as it is.
-    """
+    """Return the file of the bundled graph that ``given`` names; any other path as it is."""
     path = Path(given)
     return path if path.exists() else find_graph(str(given)) or path
 
@@ -67,9 +64,8 @@ def is_graph_file(given: Path | str) -> bool:
 
 
 def names_graph(given: Path | str) -> bool:
-    """Return whether ``given`` stands for a graph.
-
-    It is a graph file, names a bundled one, or is ``paper.NAME``. Anything else stands for a Keras model.
+    """Return whether ``given`` stands for a graph: a file, a bundled one or ``paper.NAME``; else it is a
+    model.
     """
     return is_graph_file(given) or is_paper_name(str(given))
 

@@ -49,10 +49,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer for one example.
-
-    ``inputs``: indices of the layers it reads; the network's input is left out.
-    """
+    """One layer for one example. ``inputs``: layers that it reads, without the network's input."""
 
     name: str
     kind: str
@@ -133,10 +130,7 @@ class LayerBuilder:
         )
 
     def conv_transpose(self, x: Tensor, filters: int, kernel: int, *, stride: int, name: str = "") -> Tensor:
-        """Add a transposed convolution without padding or bias.
-
-        The output size is (size - 1) · stride + kernel.
-        """
+        """Add a transposed convolution without padding or bias: (size - 1) · stride + kernel."""
         height, width, channels = x.shape
         shape = (_transposed(height, kernel, stride), _transposed(width, kernel, stride), filters)
         parameters = kernel * kernel * channels * filters
@@ -295,9 +289,9 @@ def _backward(
 def training_chain(layers: int, *, seed: int | None = None) -> Graph:
     """Build ``layers`` layers in a row and their backward pass: 2·layers ops.
 
-    Backward op ``i`` reads the input and the output of layer ``i`` and the gradient so far. The last gradient
-    is kept. Every activation has 4 bytes; a layer costs 1 forward and 2 backward. With a ``seed``, sizes are
-    1 to 8 and costs 1 to 4.
+    Backward op i reads the input and the output of layer i and the gradient so far; the last gradient is
+    kept. Activations have 4 bytes, a layer costs 1 forward and 2 backward; with a ``seed``, 1 to 8 bytes and
+    costs 1 to 4.
     """
     random = Random(seed)
     builder = GraphBuilder(f"chain{layers}")

@@ -37,10 +37,7 @@ _VGG16, _VGG19 = (2, 2, 3, 3, 3), (2, 2, 4, 4, 4)
 
 
 def _vgg_features(net: LayerBuilder, blocks: tuple[int, ...] = _VGG16) -> list[Tensor]:
-    """Return the output of each block: 3x3 convolutions, then pooling by two.
-
-    ``blocks`` has the number of convolutions of each block.
-    """
+    """Return the output of each block: so many 3x3 convolutions, then pooling by two."""
     x, levels = net.input, []
     for block, convolutions in enumerate(blocks, 1):
         for conv in range(1, convolutions + 1):
@@ -51,10 +48,7 @@ def _vgg_features(net: LayerBuilder, blocks: tuple[int, ...] = _VGG16) -> list[T
 
 
 def _plain_features(net: LayerBuilder, blocks: int = 5) -> list[Tensor]:
-    """Return the output of each block of the collection's plain encoder.
-
-    A block is padding, convolution, normalization, activation and pooling.
-    """
+    """Return each block of the collection's plain encoder: pad, conv, norm, activation, pool."""
     x, levels = net.input, []
     for block, filters in enumerate((64, 128, 256, 256, 256)[:blocks], 1):
         x = net.activation(_padded_conv(net, x, filters, f"block{block}"), name=f"block{block}_relu")
@@ -75,9 +69,8 @@ def _labelled(net: LayerBuilder, x: Tensor) -> Network:
 
 
 def unet(name: str, size: Shape) -> Network:
-    """Build U-Net: four stages of the encoder, and a decoder.
-
-    Each stage of the decoder also reads the encoder's stage of its size.
+    """Build U-Net: four stages of the encoder; each stage of the decoder also reads the encoder's of its
+    size.
     """
     net = LayerBuilder(name, size)
     levels = _vgg_features(net, _VGG16[:4])
@@ -91,10 +84,7 @@ def unet(name: str, size: Shape) -> Network:
 
 
 def segnet(*, plain: bool = False) -> Make:
-    """Return a function that builds SegNet.
-
-    It has four stages of the encoder, and a decoder that mirrors three of them.
-    """
+    """Return a function that builds SegNet: four stages of the encoder, three of them mirrored."""
 
     def make(name: str, size: Shape) -> Network:
         net = LayerBuilder(name, size)
@@ -109,10 +99,7 @@ def segnet(*, plain: bool = False) -> Make:
 
 
 def _cropped(net: LayerBuilder, one: Tensor, other: Tensor, name: str) -> list[Tensor]:
-    """Return both tensors at the smaller one's size.
-
-    Width and height are cropped by one layer each, even if there is nothing to crop.
-    """
+    """Crop both tensors to the smaller size: a layer each for width and height, even for nothing."""
     for axis in (1, 0):
         difference = one.shape[axis] - other.shape[axis]
         cut = (abs(difference), 0) if axis == 0 else (0, abs(difference))
@@ -125,11 +112,7 @@ def _cropped(net: LayerBuilder, one: Tensor, other: Tensor, name: str) -> list[T
 
 
 def fcn8(*, plain: bool = False) -> Make:
-    """Return a function that builds FCN8.
-
-    It has five stages of the encoder and dense layers as convolutions of 4,096 features. Two stages of the
-    encoder are added on the way up.
-    """
+    """Return a function that builds FCN8: dense layers as convolutions, two stages added on the way up."""
 
     def make(name: str, size: Shape) -> Network:
         net = LayerBuilder(name, size)
@@ -151,10 +134,7 @@ def fcn8(*, plain: bool = False) -> Make:
 
 @dataclass(frozen=True)
 class PaperNetwork:
-    """One network of the paper.
-
-    ``title``: what the paper calls it; ``size``: height, width and channels of one example.
-    """
+    """A network; ``title`` is the paper's, ``size`` the height, width and channels of one example."""
 
     name: str
     title: str
@@ -171,10 +151,7 @@ class PaperNetwork:
         return self.make(self.name, size or self.size)
 
     def graph(self, batch_size: int | None = None) -> Graph:
-        """Return its training step, at the paper's batch unless one is given.
-
-        The graph is exact at every batch.
-        """
+        """Return its training step, exact at every batch; at the paper's unless one is given."""
         return training_graph(self.network(), batch_size or self.batch_size)
 
 
@@ -196,10 +173,7 @@ def _normalized(net: LayerBuilder, x: Tensor, name: str) -> Tensor:
 
 
 def mobilenet(name: str, size: Shape) -> Network:
-    """Build MobileNet: thirteen depthwise separable convolutions.
-
-    Those of stride 2 are padded by a layer of their own.
-    """
+    """Build MobileNet: thirteen depthwise separable convolutions; those of stride 2 are padded before."""
     net = LayerBuilder(name, size)
     x = _normalized(net, net.conv(net.input, 32, 3, stride=2, bias=False, name="conv1"), "conv1")
     filters = (64, 128, 128, 256, 256, 512, 512, 512, 512, 512, 512, 1024, 1024)
@@ -239,10 +213,7 @@ def _bottleneck(
 
 
 def _stem(net: LayerBuilder, filters: int, *, bias: bool) -> Tensor:
-    """Add the first convolution and pooling of ResNet and DenseNet.
-
-    The output has a quarter of the input's height and width.
-    """
+    """Add the first convolution and pooling of ResNet and DenseNet: a quarter of height and width."""
     x = net.conv(
         net.pad(net.input, 3, 3, 3, 3), filters, 7, stride=2, padding="valid", bias=bias, name="conv1"
     )
@@ -250,10 +221,7 @@ def _stem(net: LayerBuilder, filters: int, *, bias: bool) -> Tensor:
 
 
 def resnet50(name: str, size: Shape) -> Network:
-    """Build ResNet50: four stages of bottlenecks.
-
-    The stride is on a block's first convolution, as in the first publication.
-    """
+    """Build ResNet50: four stages of bottlenecks, strided in the first convolution as first published."""
     net = LayerBuilder(name, size)
     x = _stem(net, 64, bias=True)
     for stage, (filters, blocks) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3)), 2):

@@ -22,10 +22,7 @@ def read_only(values: ArrayLike, dtype: DTypeLike) -> NDArray[Any]:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of ids of unequal length, in compressed form (CSR).
-
-    Row ``i`` is ``ids[starts[i]:starts[i + 1]]``. ``starts`` is int64, ``ids`` is int32; both are read-only.
-    """
+    """Rows of ids of unequal length (CSR): row i is ``ids[starts[i]:starts[i + 1]]``, int32 and int64."""
 
     starts: NDArray[np.int64]
     ids: NDArray[np.int32]
@@ -51,10 +48,7 @@ class Rows:
         return [ids[starts[i] : starts[i + 1]] for i in range(len(self))]
 
     def gather(self, rows: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return all entries of ``rows``, one after another.
-
-        The result is (position in ``rows`` of each entry, the entries).
-        """
+        """Return all entries of ``rows``: the place in ``rows`` of each, and the entries."""
         lengths = (self.starts[1:] - self.starts[:-1])[rows]
         position = np.repeat(np.arange(len(rows), dtype=np.int64), lengths)
         offset = np.arange(len(position), dtype=np.int64) - np.repeat(np.cumsum(lengths) - lengths, lengths)

@@ -175,10 +175,7 @@ class Graph:
 
     @cached_property
     def value_bytes(self) -> NDArray[np.int64]:
-        """Return int64[m]: the size of each value.
-
-        A buffer counts with the size of the value that owns it (``owner``).
-        """
+        """Return int64[m]: the size of each value. A buffer counts with its owner's size."""
         return read_only([value.bytes for value in self.values], np.int64)
 
     @cached_property
@@ -188,18 +185,12 @@ class Graph:
 
     @cached_property
     def alias_of(self) -> NDArray[np.int32]:
-        """Return int32[m]: the value that each value is directly a view of.
-
-        It is -1 for a value that is no view.
-        """
+        """Return int32[m]: the value that each is directly a view of; -1 for no view."""
         return read_only([-1 if v.alias_of is None else v.alias_of for v in self.values], np.int32)
 
     @cached_property
     def owner(self) -> NDArray[np.int32]:
-        """Return int32[m]: the value at the root of each value's chain of views.
-
-        A value that is no view is its own owner.
-        """
+        """Return int32[m]: the root of each value's chain of views; itself where it is no view."""
         owner = np.arange(self.m, dtype=np.int32)
         for value, parent in sorted_views(self):
             owner[value] = owner[parent]
@@ -216,10 +207,7 @@ class Graph:
 
     @cached_property
     def op_inputs(self) -> Rows:
-        """Return the distinct produced values that each op reads.
-
-        Fixed values are left out, since they are never counted.
-        """
+        """Return the distinct produced values that each op reads. Fixed values are never counted."""
         producer = self.producer
         return Rows.of([v for v in dict.fromkeys(op.inputs) if producer[v] >= 0] for op in self.ops)
 
@@ -275,10 +263,7 @@ class Graph:
         return f"sha256:{digest.hexdigest()}"
 
     def accepts_fingerprint(self, fingerprint: str) -> bool:
-        """Return whether a schedule with this fingerprint is for this graph.
-
-        The fingerprint that a foreign file declares counts too.
-        """
+        """Return whether it is this graph's fingerprint, or the one that its file declared."""
         return fingerprint in (self.fingerprint, self.declared_fingerprint)
 
 
@@ -298,10 +283,7 @@ def sorted_views(graph: Graph) -> list[tuple[int, int]]:
 
 @dataclass
 class GraphBuilder:
-    """Collect ops and values; ``build()`` checks and freezes them.
-
-    It is the only mutable class in this package.
-    """
+    """Collect ops and values; ``build()`` checks and freezes them."""
 
     name: str = "graph"
     ops: list[Op] = field(default_factory=list)
@@ -397,10 +379,9 @@ def _check_takes_over(graph: Graph, index: int, op: Op) -> None:
 
 
 def _check_views(graph: Graph, producer: Mapping[int, int]) -> None:
-    """Raise if a view and its parent do not belong together.
+    """Raise unless a view's parent is among its op's inputs, or the outputs before it.
 
-    A view of a produced value must have that value among its op's inputs, or among the outputs before it. A
-    fixed value can only be a view of an earlier fixed value.
+    A fixed value can only be a view of an earlier fixed value.
     """
     place = {value: at for op in graph.ops for at, value in enumerate(op.outputs)}
     inputs: dict[int, set[int]] = {}  # of the ops that make views

@@ -17,10 +17,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """The result of an independent replay of a schedule.
-
-    ``peak_bytes`` (with fixed bytes) and ``cost`` are the checker's own figures.
-    """
+    """The result of an independent replay; peak (with fixed bytes) and cost are the checker's own."""
 
     violations: tuple[Violation, ...]
     peak_bytes: int
@@ -78,10 +75,7 @@ class VerificationReport:
 
     @property
     def ok(self) -> bool:
-        """Return whether the measured run has no problems.
-
-        Then the gradients agree, the peak is within the budget, and so on.
-        """
+        """Return whether gradients agree, the peak is within the budget, and so on."""
         return not self.problems
 
 

@@ -49,20 +49,16 @@ class StageMatrices:
 
     @cached_property
     def R(self) -> NDArray[np.bool_]:  # noqa: N802 - the paper's name
-        """Return R as bool[n, n]: what is computed in which stage.
-
-        ``R[t, i]`` says whether column ``i``'s op is computed in stage ``t``.
-        """
+        """Return R as bool[n, n]: whether column i's op is computed in stage t."""
         R = np.zeros((self.n, self.n), np.bool_)
         R[self.stage_of_step, self.column_of_step] = True
         return read_only(R, np.bool_)
 
     @cached_property
     def S(self) -> NDArray[np.bool_]:  # noqa: N802 - the paper's name
-        """Return S as bool[n, n]: what is held as each stage starts.
+        """Return S as bool[n, n]: whether column i is held as stage t starts.
 
-        ``S[t, i]`` says whether column ``i`` is held as stage ``t`` starts. An op is held when one of its
-        outputs exists and is read, or kept to the end, before it is made again.
+        An op is held when an output of it exists and is read, or kept to the end, before it is made again.
         """
         S = np.zeros((self.n, self.n), np.bool_)
         spans = zip(self.held_column.tolist(), self.held_from.tolist(), self.held_to.tolist(), strict=True)
@@ -167,10 +163,9 @@ class Schedule:
 def _instances(
     graph: Graph, steps: NDArray[np.int32]
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.integer[Any]]]:
-    """Return every production that is read, as three arrays of one length.
+    """Return each production that is read: value, step that made it, last step that reads it.
 
-    The arrays are the value, the step that produced it and the last step that reads it. For a kept value the
-    last step is ``len(steps)``.
+    For a kept value the last step is ``len(steps)``.
     """
     count = len(steps)
     born, made = graph.op_outputs.gather(steps)

@@ -41,10 +41,7 @@ from checkmate.ir.arrays import read_only
 
 @dataclass(frozen=True)
 class Buffer:
-    """One buffer that is live at a step.
-
-    ``value`` owns it, ``bytes`` is its size, and it lives through the steps [``born``, ``last``].
-    """
+    """A buffer of ``value`` with ``bytes``, live through the steps [``born``, ``last``]."""
 
     value: int
     bytes: int

@@ -25,11 +25,7 @@ _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def cost_text(graph: Graph, cost: float, digits: int = 3) -> str:
-    """Return ``cost`` in words, in the graph's unit.
-
-    For example ``1.31 s``, ``381 GFLOP`` or ``12,000 units``. ``digits``: significant ones, of seconds and
-    FLOP.
-    """
+    """Return ``cost`` in the graph's unit, as ``1.31 s``, ``381 GFLOP`` or ``12,000 units``."""
     if graph.cost_unit is CostUnit.SECONDS:
         return format_seconds(cost, digits)
     if graph.cost_unit is CostUnit.FLOP:
@@ -40,11 +36,9 @@ def cost_text(graph: Graph, cost: float, digits: int = 3) -> str:
 
 
 def origin_words(graph: Graph) -> str:
-    """Return ``measured``, ``analytic`` or ``given``.
+    """Return ``measured``, ``analytic`` or ``given``, and how many measured costs came from the cache.
 
-    For measured costs, also say how many came from the cache, and from which day.
-
-    A graph's metadata can also come from a file. Entries that ``profile`` would not write are ignored.
+    Metadata can also come from a file. Entries that ``profile`` would not write are ignored.
     """
     if graph.cost_origin is not CostOrigin.MEASURED:
         return graph.cost_origin.value
@@ -60,21 +54,17 @@ def origin_words(graph: Graph) -> str:
 
 
 def cache_facts(graph: Graph) -> Mapping[str, Any]:
-    """Return what the profile says of the cache; may be empty.
-
-    The keys are ``ops``, ``measured_now``, ``oldest``, ``newest`` and ``problem``.
-    """
+    """Return ``ops``, ``measured_now``, ``oldest``, ``newest`` and ``problem`` of the cache; may be empty."""
     profile = graph.metadata.get("profile")
     cache = profile.get("cache") if isinstance(profile, Mapping) else None
     return cache if isinstance(cache, Mapping) else {}
 
 
 def reading_facts(graph: Graph) -> Mapping[str, Any]:
-    """Return what the profile says of how the costs were measured.
+    """Return ``load``, ``cores``, ``spread``, ``doubtful_ops`` and ``doubtful_share`` of the measurement.
 
-    The keys are ``load``, ``cores``, ``spread``, ``doubtful_ops`` and ``doubtful_share``. The mapping is
-    empty where costs are not measured, in files of older profiles, and where a file holds something else in
-    that place.
+    Empty where costs are not measured, in files of older profiles, and where a file holds something else
+    there.
     """
     profile = graph.metadata.get("profile")
     facts = profile.get("reading") if isinstance(profile, Mapping) else None
@@ -87,10 +77,7 @@ def reading_facts(graph: Graph) -> Mapping[str, Any]:
 
 
 def reading_words(graph: Graph) -> str:
-    """Return in one sentence why the costs are doubtful and what to do.
-
-    Empty where they are not doubtful, or hardly.
-    """
+    """Return why the costs are doubtful and what to do; empty where they are not, or hardly."""
     why = doubt_words(graph)
     return f"{why}; {READ_AGAIN}" if why else ""
 
@@ -114,10 +101,7 @@ def taken_words(reading: Reading) -> str:
 
 
 def pace_words(graph: Graph) -> str:
-    """Return a sentence where the step's time differs from the ops' costs.
-
-    The plain step took a different time than the sum of its ops' costs. Empty where the two agree.
-    """
+    """Return a sentence where the plain step took another time than its ops' costs add up to."""
     profile = graph.metadata.get("profile")
     pace = profile.get("plain_per_predicted") if isinstance(profile, Mapping) else None
     if not _is_number(pace) or not is_other_pace(pace):
@@ -130,10 +114,7 @@ def pace_words(graph: Graph) -> str:
 
 
 def is_other_pace(ratio: float) -> bool:
-    """Return whether ``ratio`` is far enough from 1 to be mentioned.
-
-    ``ratio`` is the seconds of one day over the seconds of another day.
-    """
+    """Return whether a ratio of seconds of two days is far enough from 1 to be mentioned."""
     return ratio > 0 and not 1 / _OTHER_PACE <= ratio <= _OTHER_PACE
 
 
@@ -147,10 +128,7 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 def elsewhere_words(graph: Graph) -> str:
-    """Return a sentence for a graph profiled on another processor.
-
-    Empty where the processor is this machine's, or not known.
-    """
+    """Return a sentence for a graph that is known to be profiled on another processor, else nothing."""
     device = graph.device
     if device is None or device.kind != "cpu" or not device.name or device.name == processor_name():
         return ""
@@ -158,10 +136,7 @@ def elsewhere_words(graph: Graph) -> str:
 
 
 def file_facts(model: str) -> dict[str, Any] | None:
-    """Return ``path``, ``modified_ns`` and ``sha256`` of a model's file.
-
-    For ``file.py:function`` it is the file of the code. None where ``model`` names no file.
-    """
+    """Return ``path``, ``modified_ns`` and ``sha256`` of a model's file or code; None: it has none."""
     code, colon, _ = model.rpartition(":")
     path = Path(code if colon and code.endswith(".py") else model)
     if not path.is_file():
@@ -170,11 +145,7 @@ def file_facts(model: str) -> dict[str, Any] | None:
 
 
 def changed_since_profiled(graph: Graph) -> Path | None:
-    """Return the model's file if it differs from the profiled one.
-
-    None where it is the same, is not here, or is not known. A graph's metadata can also come from a file;
-    entries that ``file_facts`` would not write are ignored.
-    """
+    """Return the model's file if it is here and is known to differ from the profiled one."""
     facts = graph.metadata.get("model_file")
     if not isinstance(facts, Mapping) or not isinstance(facts.get("path"), str):
         return None

@@ -70,17 +70,11 @@ class KnownCost:
 
     @property
     def is_worth_another(self) -> bool:
-        """Return whether measuring again may give a better cost.
-
-        That is so for a complete but doubtful cost, once the machine is quiet.
-        """
+        """Return whether another measurement, on a quiet machine, may give a better cost."""
         return self.is_complete and self.reading.is_doubtful and self.quiet < ENOUGH_QUIET
 
     def replaces(self, older: KnownCost) -> bool:
-        """Return whether this cost replaces ``older``.
-
-        A worse or incomplete measurement never replaces a complete one.
-        """
+        """Return whether this cost replaces ``older``: a worse or incomplete one never does."""
         return not older.is_complete or (self.is_complete and self.reading.replaces(older.reading))
 
     def after(self, older: KnownCost) -> KnownCost:
@@ -122,9 +116,7 @@ def plans_folder() -> Path:
 
 
 class CostStore:
-    """Store the costs in the file ``path``, at most ``most`` of them.
-
-    The first measured are the first to be removed.
+    """Store costs in the file ``path``, at most ``most`` of them; the first measured go first.
 
     ``problem`` is one sentence where the file was damaged or cannot be used, else empty.
     """
@@ -192,10 +184,7 @@ class CostStore:
         return True
 
     def _remove(self, seen: int | None) -> None:
-        """Remove the damaged file.
-
-        Does nothing if another process has replaced the file since it was ``seen``.
-        """
+        """Remove the damaged file, unless another process has replaced it since it was ``seen``."""
         if seen is None or _identity(self._path) != seen:
             return
         for path in (self._path.with_name(self._path.name + "-journal"), self._path):

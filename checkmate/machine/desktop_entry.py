@@ -36,9 +36,7 @@ def data_folder() -> Path:
 
 
 def install_entry(data: Path) -> list[Path]:
-    """Write the entry and its icons below ``data``; return the files.
-
-    Files of another installation are replaced.
+    """Write the entry and its icons below ``data``, over those of another installation; return the files.
 
     Raises:
         ExportError: a folder cannot be made. FormatError: a file cannot be written.
@@ -58,9 +56,7 @@ def install_entry(data: Path) -> list[Path]:
 
 
 def remove_entry(data: Path) -> list[Path]:
-    """Remove what ``install_entry`` wrote below ``data``.
-
-    Return the files that were removed.
+    """Remove what ``install_entry`` wrote below ``data``; return the files that were there.
 
     Raises:
         ExportError: a file cannot be removed.
@@ -86,10 +82,7 @@ def entry_text() -> str:
 
 
 def _files(data: Path) -> dict[Path, bytes]:
-    """Return the content of each file to write.
-
-    The entry comes last, so that its icon is there when a desktop sees the entry.
-    """
+    """Return each file's content; the entry comes last, so that its icon is there when a desktop sees it."""
     drawing = resource("icons", f"{APPLICATION_ID}.svg").read_bytes()
     found = {data / _THEME / "scalable" / "apps" / f"{APPLICATION_ID}.svg": drawing}
     for picture in contents("icons", ".png"):
@@ -100,20 +93,13 @@ def _files(data: Path) -> dict[Path, bytes]:
 
 
 def _quoted(argument: str) -> str:
-    """Return ``argument`` as the Exec line of an entry needs it.
-
-    It is quoted where needed, then escaped as any text of an entry.
-    """
     if any(character in _QUOTED for character in argument):
         argument = '"' + "".join(f"\\{c}" if c in _ESCAPED else c for c in argument) + '"'
     return argument.replace("\\", "\\\\").replace("%", "%%")
 
 
 def _tell_of_icons(data: Path) -> None:
-    """Update the icon folder's time so that desktops read it again.
-
-    The folder is then newer than its cache.
-    """
+    """Make the icon folder newer than a desktop's cache of it, so that it is read again."""
     theme = data / _THEME
     if theme.is_dir():
         os.utime(theme)

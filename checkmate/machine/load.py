@@ -54,27 +54,18 @@ class Reading:
         return min(_BUSY_SHARE * self.cores, _BUSY_CORES)
 
     def replaces(self, older: Reading) -> bool:
-        """Return whether these costs replace those of ``older``.
-
-        A worse measurement never replaces a better one.
-        """
+        """Return whether these costs replace those of ``older``: a worse measurement never does."""
         return self.doubt <= max(1.0, older.doubt)
 
     def with_worse(self, other: Reading) -> Reading:
-        """Return the larger load and the larger spread of the two.
-
-        It applies to costs that come from both measurements.
-        """
+        """Return the larger load and spread, for costs that come from both measurements."""
         return Reading(
             max(self.load, other.load), max(self.cores, other.cores), max(self.spread, other.spread)
         )
 
 
 def step_spread(seconds: Sequence[float]) -> float:
-    """Return how much longer the middle run is than the quickest.
-
-    The result is relative to the quickest; 0 for one run.
-    """
+    """Return how much longer the middle run is than the quickest, over the quickest."""
     least = min(seconds)
     return statistics.median(seconds) / least - 1 if least > 0 else 0.0
 
@@ -95,11 +86,7 @@ _BUSY_KINDS = ("user", "nice", "system", "irq", "softirq", "steal")  # steal: by
 
 @dataclass(frozen=True)
 class CpuTimes:
-    """Hold the CPU times at one moment.
-
-    ``at``: seconds on a clock. ``everyone`` and ``own``: CPU seconds of all programs and of this process
-    until then.
-    """
+    """The clock (``at``), and the CPU seconds of all programs and of this process until then."""
 
     at: float
     everyone: float
@@ -121,11 +108,7 @@ def this_moment() -> CpuTimes:
 
 @dataclass(frozen=True)
 class LoadMeter:
-    """Measure the load by other programs.
-
-    ``read`` gives the CPU times now; ``clock`` gives seconds, for timing steps; ``wait`` sleeps; ``cores`` is
-    the number of usable cores.
-    """
+    """Measure the load by other programs on the ``cores``; clocks and sleep can be replaced."""
 
     read: Callable[[], CpuTimes] = this_moment
     clock: Callable[[], float] = time.perf_counter
@@ -149,11 +132,7 @@ class LoadMeter:
 
 
 def seconds_computed(pid: int) -> float:
-    """Return the processor's seconds that a process took so far.
-
-    Those of its children count, also once they have ended, so it never falls. It is 0 where there is no such
-    process.
-    """
+    """Return the CPU seconds of a process and its children, ended ones too; 0 where there is none."""
     try:
         process = psutil.Process(pid)
         family = [process, *process.children(recursive=True)]

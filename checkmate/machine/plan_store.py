@@ -79,10 +79,9 @@ class KeptPlan:
 
 
 class PlanStore:
-    """Store plans in ``folder``, ``most`` files of ``most_bytes`` in all.
+    """Store plans in ``folder``, ``most`` files of ``most_bytes``; the longest unused go first.
 
-    The one that was not used for longest is the first to be removed. ``problem`` is one sentence where a file
-    was damaged or the folder cannot be used, else empty.
+    ``problem`` is one sentence where a file was damaged or the folder cannot be used, else empty.
     """
 
     def __init__(self, folder: Path, *, most: int = MOST_PLANS, most_bytes: int = MOST_BYTES) -> None:
@@ -109,10 +108,7 @@ class PlanStore:
         return found
 
     def made_otherwise(self, key: str, digits: int) -> KeptPlan | None:
-        """Return the last plan whose key begins with the same ``digits``.
-
-        It is another than that of ``key``, and tells why there is none. What cannot be read is passed over.
-        """
+        """Return the last readable plan of another key that begins with the same ``digits``."""
         found: list[tuple[float, Path]] = []
         with suppress(OSError):
             for path in self.folder.glob(f"{key[:digits]}*.json"):
@@ -149,10 +145,7 @@ class PlanStore:
         return self.folder / f"{key[:40]}.json"
 
     def _remove_oldest(self, new: Path) -> None:
-        """Remove what is too much, also what a stopped process left half written.
-
-        ``new`` stays, even if the clock was put back and it looks the oldest.
-        """
+        """Remove what is too much or was left half written; ``new`` stays, whatever the clock says."""
         found: list[tuple[float, int, Path]] = []
         for path in self.folder.iterdir():
             try:

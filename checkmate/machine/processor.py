@@ -13,11 +13,7 @@ _HALF = frozenset({"avx512_fp16", "amx_fp16", "avx_ne_convert"})
 
 @dataclass(frozen=True)
 class Processor:
-    """Describe the processor.
-
-    ``avx``: whether it has AVX; None except for x86 on Linux. ``half``: whether oneDNN computes in half
-    precision (float16) on it.
-    """
+    """The processor. ``avx``: None except for x86 on Linux; ``half``: oneDNN computes in float16 on it."""
 
     name: str
     avx: bool | None

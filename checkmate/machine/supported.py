@@ -63,10 +63,7 @@ def _words(release: tuple[int, int]) -> str:
 
 
 def versions(libraries: Sequence[str]) -> dict[str, str]:
-    """Return the versions of the installed ones of ``libraries``, by name.
-
-    Names are those of the package index.
-    """
+    """Return the versions of those ``libraries`` (names of the package index) that are installed."""
     found = {}
     for name in libraries:
         try:
@@ -80,10 +77,7 @@ JAX, TENSORFLOW = "jax", "tensorflow"
 
 
 def keras_backend() -> str:
-    """Return the name of Keras's backend, as Keras itself would choose it.
-
-    It is that of the Keras that is imported; else ``KERAS_BACKEND``, else what ``keras.json`` says.
-    """
+    """Return Keras's backend: that of the imported Keras, else ``KERAS_BACKEND``, else of ``keras.json``."""
     keras = sys.modules.get("keras")
     if keras is not None and hasattr(keras, "config"):
         return str(keras.config.backend())

@@ -22,10 +22,7 @@ _BINS = 21
 
 @dataclass(frozen=True)
 class Request:
-    """Hold one request to an allocator.
-
-    ``bytes`` > 0 asks for that many bytes under ``handle``; 0 gives ``handle`` back.
-    """
+    """A request to an allocator: bytes under a handle; 0 bytes give the handle back."""
 
     handle: int
     bytes: int
@@ -77,10 +74,7 @@ class Bfc:
         return self.peak
 
     def allocate(self, handle: int, size: int) -> int:
-        """Serve a request of ``size`` bytes; return the bytes of its chunk.
-
-        0 for an empty request.
-        """
+        """Serve a request of ``size`` bytes; return the bytes of its chunk, 0 for an empty request."""
         if size == 0:
             return 0
         rounded = -(-size // _ALIGNMENT) * _ALIGNMENT
@@ -124,10 +118,7 @@ class Bfc:
         return None
 
     def _extend(self, size: int) -> _Chunk:
-        """Return a new region as one chunk.
-
-        Regions are mapped downwards, so the newest has the lowest address.
-        """
+        """Return a new region as one chunk. Regions are mapped downwards: the newest is the lowest."""
         if self.capacity is not None:
             taken = bool(self._chunks)
             self._next_region = size if taken or size > self.capacity else self.capacity

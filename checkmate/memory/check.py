@@ -24,10 +24,7 @@ class _Buffer(NamedTuple):
 
 
 def check(graph: Graph, steps: Sequence[int], *, budget_bytes: int | None = None) -> CheckReport:
-    """Replay ``steps`` (op indices) on ``graph``; return validity, peak, cost.
-
-    A bad schedule never raises; ``violations`` says what is wrong with it. The peak is in bytes.
-    """
+    """Replay ``steps`` (op indices) on ``graph``; return validity, peak in bytes, cost. It never raises."""
     plan = [int(step) for step in steps]
     outside = [step for step in plan if not 0 <= step < len(graph.ops)]
     base_cost = sum(op.cost for op in graph.ops)
@@ -92,10 +89,7 @@ def _replay(
     dying: list[list[int]],
     violations: list[Violation],
 ) -> tuple[int, int | None]:
-    """Walk the plan; return the peak and its first step.
-
-    Every read of a value that is not live is added to ``violations``.
-    """
+    """Walk the plan; return the peak and its first step; add reads of dead values to ``violations``."""
     current: dict[int, _Buffer] = {}  # the buffer of each value's latest production
     live: set[int] = set()
     holders: dict[_Buffer, int] = {}  # live values per live buffer
@@ -138,10 +132,7 @@ def _replay(
 def _buffer_of_output(
     graph: Graph, value: int, position: int, current: dict[int, _Buffer], produced: set[int]
 ) -> _Buffer:
-    """Return an output's buffer: its own, or for a view its parent's.
-
-    The buffer of a fixed value counts as born at -1.
-    """
+    """Return an output's buffer: its own, or for a view its parent's; born at -1 where it is fixed."""
     parent = graph.values[value].alias_of
     if parent is None:
         return _Buffer(value, position)
@@ -153,10 +144,7 @@ def _buffer_of_output(
 def _taken_over(
     graph: Graph, op: Op, read: dict[int, _Buffer], current: dict[int, _Buffer], freed: set[_Buffer]
 ) -> int:
-    """Return the bytes of the inputs' buffers that outputs are written over.
-
-    Only a buffer that this step frees can be taken over.
-    """
+    """Return the bytes of input buffers, freed by this step, that outputs are written over."""
     saved = 0
     written: set[int] = set()
     for output, taken in op.takes_over:

@@ -41,10 +41,10 @@ FIXED, WORKSPACE, TAKEN_OVER = (
 
 @dataclass(frozen=True)
 class LiveBuffer:
-    """One live buffer.
+    """A live buffer of ``value``, made by ``op`` at step ``born``, live to step ``last``.
 
-    ``value`` owns it; ``op`` made it at step ``born``; it lives to step ``last``. ``used``: the last step so
-    far that made or read it; ``next_read``: the next step that reads it, None if none does.
+    ``used``: the last step so far that made or read it; ``next_read``: the next that reads it, None if none
+    does.
     """
 
     value: int
@@ -59,10 +59,7 @@ class LiveBuffer:
 
 @dataclass(frozen=True)
 class Share:
-    """A part of the live bytes.
-
-    ``values``: the values in it, largest first; empty for bytes that no value owns.
-    """
+    """A part of the live bytes; ``values`` in it, largest first, none for bytes that no value owns."""
 
     name: str
     bytes: int
@@ -73,9 +70,8 @@ class Share:
 class Moment:
     """The live memory in bytes while ``step`` executes ``op``.
 
-    The arrays have one entry per live buffer, largest first. ``value`` owns the buffer; ``bytes``, ``born``,
-    ``last``, ``used``, ``next_read`` (-1: none) and ``reason`` (an index into ``REASONS``) are as in
-    ``LiveBuffer``.
+    The arrays have one entry per live buffer, largest first, as in ``LiveBuffer``; ``next_read`` is -1 for
+    none, ``reason`` an index into ``REASONS``.
     """
 
     graph: Graph
@@ -154,11 +150,8 @@ def _sorted(shares: Iterable[Share]) -> list[Share]:
 
 @dataclass(frozen=True, eq=False)
 class Uses:
-    """Every read of a schedule.
-
-    ``step``: int64, ascending.
-    ``owner``: int32, the value whose buffer is read.
-    ``late``: bool[n], whether the op belongs to the backward pass or the update.
+    """Every read of a schedule: ``step`` int64, ascending; ``owner`` int32, whose buffer is read; ``late`` as
+    of graphs.
     """
 
     step: NDArray[np.int64]
@@ -172,27 +165,18 @@ class Uses:
         return cls(step, graph.owner[value], late)
 
     def next_after(self, step: int, m: int) -> NDArray[np.int64]:
-        """Return the first step after ``step`` that reads each value's buffer.
-
-        The result is int64[m], with -1 where no step does.
-        """
+        """Return int64[m]: the first step after ``step`` that reads each value's buffer; -1: none."""
         start = int(np.searchsorted(self.step, step, side="right"))
         return _last_written(self.owner[start:][::-1], self.step[start:][::-1], m)
 
     def last_until(self, step: int, m: int) -> NDArray[np.int64]:
-        """Return the last step up to ``step`` that reads each value's buffer.
-
-        ``step`` itself counts. The result is int64[m], with -1 where no step does.
-        """
+        """Return int64[m]: the last step up to ``step``, itself included, that reads it; -1: none."""
         end = int(np.searchsorted(self.step, step, side="right"))
         return _last_written(self.owner[:end], self.step[:end], m)
 
 
 def _last_written(owner: NDArray[np.int32], step: NDArray[np.int64], m: int) -> NDArray[np.int64]:
-    """Return, per value, the last of its steps in the order given.
-
-    This relies on numpy assigning repeated indices in order.
-    """
+    """Return, per value, the last of its steps; numpy assigns repeated indices in order."""
     found = np.full(m, -1, np.int64)
     found[owner] = step
     return found
@@ -201,9 +185,7 @@ def _last_written(owner: NDArray[np.int32], step: NDArray[np.int64], m: int) -> 
 def moment(
     graph: Graph, schedule: Schedule, timeline: Timeline, step: int, uses: Uses | None = None
 ) -> Moment:
-    """Return what is live while step ``step`` of ``schedule`` executes.
-
-    Steps count from 0. ``timeline`` and ``uses`` are those of the schedule.
+    """Return what is live while step ``step`` (from 0) of ``schedule`` executes.
 
     Raises:
         IndexError: the schedule has no such step.

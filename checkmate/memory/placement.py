@@ -115,9 +115,8 @@ def place(
     report: Callable[[float], None] = lambda _: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Placement | None:
-    """Return where the buffers of ``schedule`` lie; None if it was cancelled.
-
-    ``report`` is told the share that is done.
+    """Return where the buffers of ``schedule`` lie; None if it was cancelled. ``report`` is told the share
+    done.
     """
     device = graph.device_kind
     replay = _Replay(graph, schedule, timeline, Bfc(None if device == "cpu" else _CARD))
@@ -265,10 +264,7 @@ def _from_zero(address: _Ints, regions: list[tuple[int, int]]) -> tuple[_Ints, t
 
 
 def written_over(graph: Graph, schedule: Schedule, timeline: Timeline) -> dict[int, int]:
-    """Return for each buffer which one it is written over, if any.
-
-    The rules are those of ``checkmate.ir.timeline``.
-    """
+    """Return for each buffer which one it is written over, if any (``checkmate.ir.timeline``)."""
     values, last = timeline.buffer_value.tolist(), timeline.buffer_last.tolist()
     sizes, found = timeline.buffer_bytes.tolist(), dict[int, int]()
     born_at = {pair: at for at, pair in enumerate(zip(values, timeline.buffer_born.tolist(), strict=True))}
@@ -291,16 +287,14 @@ _MORE = 1.25  # of what is requested: chunks are larger than requests, and some 
 
 
 def region_bytes(graph: Graph, schedule: Schedule, *, most: int | None = None, spare: bool = True) -> int:
-    """Return the bytes of a region for a step by ``schedule``.
+    """Return the bytes of a region that has room for a whole step by ``schedule``; 0 except on a CPU.
 
-    On a CPU the allocator fetches memory in regions as it is needed, each twice as large as the last, and
-    free chunks of different regions never merge. In one region that has room for the whole step, what is free
-    stays together. If the largest buffer finds twice its size there, too, what is left of the region is never
-    taken whole. Where the process is the program's own, the region comes before the parameters: their chunks
-    lie in it, too.
+    A CPU's allocator fetches regions as needed, each twice as large as the last, and free chunks of different
+    regions never merge. In one region what is free stays together. If the largest buffer finds twice its size
+    there, too, what is left of the region is never taken whole. Where the process is the program's own, the
+    region comes before the parameters: their chunks lie in it, too.
 
-    ``most``: more are not requested. ``spare``: with room for the largest buffer once more. 0 on a GPU, whose
-    allocator takes all of its memory by itself, and where the device is not known.
+    ``most``: more are not requested. ``spare``: with room for the largest buffer once more.
     """
     if graph.device is None or graph.device.kind != "cpu":
         return 0

@@ -1,7 +1,4 @@
-"""Compute a schedule's timeline with arrays, in O(s log s) for s events.
-
-The definition is in ``checkmate.ir.timeline``.
-"""
+"""Compute a schedule's timeline (``checkmate.ir.timeline``) with arrays, in O(s log s) for s events."""
 
 from __future__ import annotations
 
@@ -20,10 +17,7 @@ _Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class _Productions:
-    """Every production of a value, sorted by value and then step.
-
-    ``key`` = value * ``stride`` + step, and ``stride`` = steps + 1.
-    """
+    """Every production of a value, by value and step: ``key`` = value * ``stride`` + step."""
 
     key: _Ints
     value: _Ints
@@ -31,10 +25,7 @@ class _Productions:
     stride: int
 
     def latest(self, value: _Ints, before: _Ints) -> _Ints:
-        """Return the index of each value's last production at a step < ``before``.
-
-        The result is -1 where there is none.
-        """
+        """Return the index of each value's last production at a step < ``before``; -1: none."""
         index = np.searchsorted(self.key, value * self.stride + before, side="left") - 1
         found = (index >= 0) & (self.value[index] == value)
         return np.where(found, index, -1)
@@ -89,10 +80,7 @@ def _productions(graph: Graph, steps: _Ints) -> _Productions:
 
 
 def _last_reads(graph: Graph, steps: _Ints, made: _Productions) -> tuple[_Ints, _Ints, _Ints, _Ints]:
-    """Return the last step that reads each production, and every read.
-
-    The last step is -1 where nobody reads it. The reads are three arrays: step, value, production.
-    """
+    """Return the last step that reads each production (-1: nobody), and all reads: step, value, source."""
     read_step, read_value = graph.op_inputs.gather(steps)
     values = read_value.astype(np.int64)
     source = made.latest(values, read_step)
@@ -112,10 +100,7 @@ def _last_reads(graph: Graph, steps: _Ints, made: _Productions) -> tuple[_Ints, 
 
 
 def _buffer_of_production(graph: Graph, steps: _Ints, made: _Productions) -> _Ints:
-    """Return the production that owns each production's buffer.
-
-    The result is -1 where the buffer is a fixed value's.
-    """
+    """Return the production that owns each one's buffer; -1 for a fixed value's."""
     root = np.arange(len(made.key), dtype=np.int64)
     if not (graph.alias_of >= 0).any():
         return root
@@ -141,10 +126,7 @@ def _taken_over(
     buffer_last: _Ints,
     reads: tuple[_Ints, _Ints, _Ints],
 ) -> _Ints:
-    """Return the bytes that each step saves by writing outputs over inputs.
-
-    Only steps whose op has ``takes_over`` pairs are walked.
-    """
+    """Return the bytes that each step saves by writing outputs over inputs."""
     taken = np.zeros(len(steps), np.int64)
     has_pairs = np.array([bool(op.takes_over) for op in graph.ops])
     walked = np.flatnonzero(has_pairs[steps])

@@ -79,10 +79,9 @@ class InitialAllocations:
 
 
 def order_of(graph: Graph, steps: Sequence[int], more: Iterable[tuple[int, int]] = ()) -> Rows:
-    """Return for each step those that must come after it.
+    """Return for each step those that must come after it, so that each reads what it reads now.
 
-    Each step then reads what it reads now, and the last production of each value stays the last. ``more``:
-    other pairs of places, (before, after).
+    ``more``: other pairs of places, (before, after).
     """
     follow = _Follow(graph)
     for place, step in enumerate(steps):

@@ -64,10 +64,9 @@ class Suggestion:
 def find_suggestions(
     graph: Graph, schedule: Schedule, timeline: Timeline, at: Moment, once: NDArray[np.bool_], most: int = 24
 ) -> Iterator[Suggestion]:
-    """Yield what helps at the moment ``at``, unranked, each as it is found.
+    """Yield what helps at the moment ``at``, unranked, for the ``most`` largest buffers not in use.
 
-    The ``most`` largest buffers that are not in use at that step are tried. ``once``: bool[n], the ops that
-    may not run again.
+    ``once``: bool[n], the ops that may not run again.
     """
     yield from smaller_batches(graph, timeline, at)
     waiting = [
@@ -87,8 +86,8 @@ def find_suggestions(
 def rank_suggestions(found: Sequence[Suggestion]) -> list[Suggestion]:
     """Return the remedies, best first.
 
-    Recomputations come first, by cost per byte freed. Then what is kept elsewhere, by its size and then the
-    rate it needs. Then smaller batches.
+    Recomputations come first, by cost per byte freed; then what is kept elsewhere, by size and the rate it
+    needs; then smaller batches.
     """
 
     def key(suggestion: Suggestion) -> tuple[int, float, float]:
@@ -111,9 +110,8 @@ def recomputed(
 ) -> Suggestion | None:
     """Drop the buffer after its last use and compute it again before its next.
 
-    Inputs that are gone by then are either computed again too, or held a little longer: the choice with the
-    smaller peak wins, then the one with the smaller cost. Returns None if this is impossible, frees nothing,
-    or makes the schedule need more than before at another step.
+    Inputs that are gone by then are computed again too, or held longer: the smaller peak wins, then the
+    smaller cost. None if this is impossible, frees nothing, or needs more than before at another step.
     """
     best: Suggestion | None = None
     for chained in (False, True):
@@ -142,10 +140,9 @@ def recomputed(
 def _to_run(
     graph: Graph, schedule: Schedule, timeline: Timeline, step: int, buffer: LiveBuffer, *, chained: bool
 ) -> list[int] | None:
-    """Return the ops that make the buffer's content again; None if too many.
+    """Return the ops that make the buffer and its pending views again; None if too many.
 
-    The views of it that are still to be read are included. ``chained``: also the ops that make their inputs,
-    where these are not live by then.
+    ``chained``: also the ops that make their inputs, where these are not live by then.
     """
     assert buffer.next_read is not None
     reads, values = graph.op_inputs.gather(schedule.steps)
@@ -170,10 +167,9 @@ def _to_run(
 def kept_elsewhere(
     graph: Graph, schedule: Schedule, timeline: Timeline, at: Moment, buffer: LiveBuffer
 ) -> Suggestion | None:
-    """Move the buffer away after its last use, and back before its next.
+    """Move the buffer away after its last use, and back before its next, at best in no time.
 
-    The peak is the best case: the move takes no time. Returns None if nothing runs in between to hide a
-    transfer behind.
+    None if nothing runs in between to hide a transfer behind.
     """
     assert buffer.next_read is not None
     costs = graph.cost[schedule.steps]
@@ -199,10 +195,7 @@ def kept_elsewhere(
 
 
 def smaller_batches(graph: Graph, timeline: Timeline, at: Moment) -> Iterator[Suggestion]:
-    """Yield estimates for one sample less, three quarters and half a batch.
-
-    Yields nothing if the graph does not say what its batch is.
-    """
+    """Yield estimates for one sample less, three quarters and half a batch, if the batch is known."""
     batch = graph.batch_size
     if not batch or batch < 2:
         return

@@ -45,9 +45,7 @@ def build_application(name: str, input_shape: tuple[int, ...] | None) -> Any:
 
 @contextmanager
 def dtype_policy(name: str | None) -> Iterator[None]:
-    """Build layers under the policy ``name``, then restore the process's own.
-
-    ``name``: None: the process's own.
+    """Build layers under the policy ``name`` (None: as it is), then restore the process's own.
 
     Raises:
         UsageError: Keras has no such policy.

@@ -27,10 +27,7 @@ _UNREADABLE = (OSError, ValueError, RuntimeError, LookupError, TypeError, NotImp
 
 @dataclass
 class Declared:
-    """What the HDF5 data of a file declares.
-
-    ``bytes``: of all datasets. ``held``: of the HDF5 data itself. ``elsewhere``: another file that it reads.
-    """
+    """What the HDF5 data declares: bytes of all datasets, its own size, another file that it reads."""
 
     bytes: int = 0
     held: int = 0
@@ -38,9 +35,9 @@ class Declared:
 
 
 def require_own_data(path: Path, kind: str) -> None:
-    """Raise unless the model file itself holds what it declares.
+    """Raise unless the model file of this ``kind`` itself holds what it declares.
 
-    ``kind`` is the kind of the file. What HDF5 says it cannot read is left to Keras, which says why.
+    What HDF5 says it cannot read is left to Keras, which says why.
 
     Raises:
         UnsafeModelError: it links to another file. ModelReadError: it declares far more than its size, or

@@ -1,8 +1,4 @@
-"""Describe the inputs of a model.
-
-These are their shapes for one batch, the structure that the model's call takes, and the token ids that are
-legal in them.
-"""
+"""Describe a model's inputs: shapes for one batch, the structure its call takes, legal token ids."""
 
 from __future__ import annotations
 
@@ -35,11 +31,10 @@ class Inputs:
 
 
 def resize_inputs(model: Any, shape: tuple[int, ...]) -> tuple[Any, bool]:
-    """Return ``model`` with its open inputs at ``shape``.
+    """Return ``model`` with its open inputs at ``shape``, and whether it was rebuilt with the same weights.
 
-    Also returned is whether the model was rebuilt: then its layers are copies with the same weights. A single
-    input is set to ``shape`` even where the model fixes another size, if its layers and weights allow it. A
-    model without symbolic inputs is returned as it is.
+    A single input is set to ``shape`` even where the model fixes another size, if its layers and weights
+    allow it. A model without symbolic inputs is returned as it is.
 
     Raises:
         UsageError: the shape does not fit.
@@ -94,10 +89,7 @@ def describe_inputs(model: Any, request: ModelRequest) -> Inputs:
 
 
 def index_structure(tensors: Any) -> Any:
-    """Return the structure of ``tensors`` with flat indices as leaves.
-
-    A list of one counts as just that one, as Keras calls it.
-    """
+    """Return the structure with flat indices as leaves; a list of one is that one, as Keras calls it."""
     flat = keras.tree.flatten(tensors)
     if isinstance(tensors, (list, tuple)) and len(tensors) == 1:
         return index_structure(tensors[0])
@@ -105,9 +97,7 @@ def index_structure(tensors: Any) -> Any:
 
 
 def build_subclassed(model: Any, inputs: Inputs) -> Any:
-    """Call ``model`` symbolically; return its symbolic outputs.
-
-    The call creates the model's weights.
+    """Call ``model`` symbolically, which creates its weights; return its symbolic outputs.
 
     Raises:
         TraceError: the model's own code failed.
@@ -156,10 +146,9 @@ def _spec(tensor: Any, batch_size: int) -> ArraySpec:
 
 
 def _inputs_of_subclassed(model: Any, request: ModelRequest) -> Inputs:
-    """Return the inputs of a subclassed model.
+    """Take ``--input-shape``, else the shapes that the model was built with.
 
-    They come from ``--input-shape``, else from the shapes that the model was built with. Vectors are token
-    ids if the model embeds any.
+    Vectors are token ids if the model embeds any.
     """
     shapes: Any = None if request.input_shape is None else (None, *request.input_shape)
     if shapes is None:
@@ -197,12 +186,7 @@ def _inputs_of_subclassed(model: Any, request: ModelRequest) -> Inputs:
 
 
 def _shape_hint(shape: Sequence[int | None], *, tokens: bool) -> str:
-    """Return the hint to give a shape.
-
-    Its example fits what is known of ``shape``.
-
-    ``tokens``: the input holds token ids.
-    """
+    """Return a hint whose example fits what is known of ``shape``; ``tokens``: it holds token ids."""
     usual = _EXAMPLES.get(len(shape), (8,) * len(shape))
     example = ",".join(str(size or other) for size, other in zip(shape, usual, strict=True))
     what = "the number of tokens" if tokens and len(shape) == 1 else "the sizes after the batch"
@@ -210,10 +194,10 @@ def _shape_hint(shape: Sequence[int | None], *, tokens: bool) -> str:
 
 
 def _vocabulary(model: Any, tensor: Any, spec: ArraySpec) -> int:
-    """Return how many ids are legal in one input.
+    """Return how many ids are legal in an input; 0 where its values are no ids.
 
     It is the size of the smallest table that reads the input, directly or inside a layer; 2 for other
-    integers; 0 for values that are no ids.
+    integers.
     """
     sizes = [size for layer in readers(model, tensor) if (size := _embedding_size(layer))]
     if not sizes and spec.is_integer:

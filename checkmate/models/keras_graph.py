@@ -33,8 +33,8 @@ def forget_unused(model: Any) -> bool:
     """Let go of the layers that ``model`` does not use; return whether any.
 
     A layer knows every layer that reads it. So a network on top of an inner layer of another one, such as a
-    U-Net on VGG16, keeps the other's remaining layers and their weights in memory. They are freed by the next
-    garbage collection, unless something else holds them.
+    U-Net on VGG16, keeps the other's remaining layers and weights in memory, until the next garbage
+    collection now.
     """
     layers = list(walk_layers(model))
     used = {id(each) for layer in layers for each in (layer, *getattr(layer, "operations", ()))}
@@ -48,18 +48,12 @@ def forget_unused(model: Any) -> bool:
 
 
 def inputs_of(model: Any) -> list[Any]:
-    """Return the symbolic inputs of a model, flat.
-
-    Empty for a subclassed model; a functional or built sequential model has them.
-    """
+    """Return a model's symbolic inputs, flat; a subclassed model has none."""
     return list(getattr(model, "inputs", None) or [])
 
 
 def outputs_of(model: Any) -> list[Any]:
-    """Return the symbolic outputs of a model, flat.
-
-    Empty for a subclassed model; a functional or built sequential model has them.
-    """
+    """Return a model's symbolic outputs, flat; a subclassed model has none."""
     return list(getattr(model, "outputs", None) or []) if inputs_of(model) else []
 
 
@@ -81,10 +75,7 @@ def producer(tensor: Any) -> Any:
 
 
 def readers(model: Any, tensor: Any) -> Iterator[Any]:
-    """Yield the operations of ``model`` that read its symbolic ``tensor``.
-
-    ``model`` is functional or sequential; nested models are searched too.
-    """
+    """Yield the operations that read the symbolic ``tensor``, in nested models too."""
     for operation in getattr(model, "operations", None) or model.layers:
         for node in operation._inbound_nodes:
             for position, read in enumerate(node.input_tensors):
@@ -98,10 +89,9 @@ def readers(model: Any, tensor: Any) -> Iterator[Any]:
 
 
 def calls(model: Any) -> list[tuple[Any, list[Any], list[Any]]]:
-    """Return every call of an operation in a functional or sequential model.
+    """Return every call in a model as (operation, tensors read, tensors made), in a valid order.
 
-    A call is (operation, tensors read, tensors made). The order is valid. Inputs are left out; a nested model
-    is one operation.
+    Inputs are left out; a nested model is one operation.
     """
     found: list[tuple[Any, list[Any], list[Any]]] = []
     done = {id(tensor) for tensor in inputs_of(model)}
@@ -128,10 +118,7 @@ _DUMPS = re.compile(r"\bFull object config|\bconfig=\{|\bArguments received by "
 
 
 def reason(error: BaseException, limit: int = 300) -> str:
-    """Return the innermost reason in the text of ``error``, on one line.
-
-    Dumps of configurations and arguments are left out. ``limit``: the most characters that are returned.
-    """
+    """Return the innermost reason in the text of ``error`` on one line, without dumps of configurations."""
     text = _WRAPPED.split(_COLOURS.sub("", str(error)))[-1]
     line = " ".join(_DUMPS.split(text)[0].split()) or type(error).__name__
     return (line if len(line) <= limit else f"{line[: limit - 1]}…").rstrip(". ")

@@ -24,14 +24,11 @@ _BY_ACTIVATION = {"softmax": "categorical_crossentropy", "sigmoid": "binary_cros
 
 
 def compile_defaults(model: Any, request: ModelRequest, outputs: Sequence[Any]) -> list[str]:
-    """Compile ``model`` if it must be; return what was done, in words.
-
-    It must be if it is not compiled, or if the request overrides its loss or optimizer. ``outputs``: the
-    model's symbolic outputs, flat.
+    """Compile ``model`` if it is not, or the request overrides its loss or optimizer; return notes.
 
     Raises:
         UsageError: Keras does not know the loss or the optimizer, or the number of losses does not match that
-            of the outputs.
+        of the outputs.
     """
     wanted_loss = None if request.loss is None else _requested_losses(request.loss, len(outputs))
     wanted_optimizer = None if request.optimizer is None else _requested_optimizer(request.optimizer)
@@ -53,10 +50,9 @@ def compile_defaults(model: Any, request: ModelRequest, outputs: Sequence[Any]) 
 
 
 def recompile(target: Any, source: Any, *, loss: Any = None, optimizer: Any = None) -> None:
-    """Compile ``target`` as ``source`` is, or with another loss or optimizer.
+    """Compile ``target`` as ``source`` is, without metrics, or with another loss or optimizer.
 
-    Metrics are left out: they are not part of the step. A new optimizer has the settings of the old one, but
-    not its state; see ``copy_optimizer_state``.
+    A new optimizer has the settings of the old one, but not its state; see ``copy_optimizer_state``.
     """
     target.compile(
         optimizer=optimizer or type(source.optimizer).from_config(source.optimizer.get_config()),
@@ -68,10 +64,7 @@ def recompile(target: Any, source: Any, *, loss: Any = None, optimizer: Any = No
 
 
 def copy_optimizer_state(target: Any, source: Any) -> None:
-    """Give the optimizer of ``target`` the state of ``source``'s.
-
-    Its weights have the same shapes in the same order.
-    """
+    """Give the optimizer of ``target``, whose weights have the same shapes, the state of ``source``'s."""
     if not source.optimizer.built:
         return
     target.optimizer.build(target.trainable_variables)
@@ -80,10 +73,7 @@ def copy_optimizer_state(target: Any, source: Any) -> None:
 
 
 def default_losses(model: Any, outputs: Sequence[Any]) -> Any:
-    """Return the default loss of each output.
-
-    It is a cross-entropy after softmax or sigmoid, else the mean squared error.
-    """
+    """Return each output's default: cross-entropy after softmax or sigmoid, else mean squared error."""
     if outputs_of(model):
         last = [producer(tensor) for tensor in outputs]
     else:
@@ -105,10 +95,7 @@ def wording(thing: Any) -> str:
 
 
 def loss_name(loss: Any) -> str:
-    """Return the full name of a loss, such as ``mean_squared_error``.
-
-    ``loss`` may be that string, its short form, the function or the object.
-    """
+    """Return the full name, as ``mean_squared_error``, of a loss: a name, a function or an object."""
     if isinstance(loss, str):
         try:
             loss = keras.losses.get(loss)
@@ -121,10 +108,7 @@ def loss_name(loss: Any) -> str:
 
 
 def _activation(operation: Any) -> str:
-    """Return the activation of an operation, such as ``softmax``.
-
-    It may be written as a layer's activation, as a layer, or as an op of ``keras.ops``.
-    """
+    """Return a name such as ``softmax`` of a layer's activation, a layer, or an op of ``keras.ops``."""
     if isinstance(operation, keras.Model) and operation.layers:
         return _activation(operation.layers[-1])
     activation = getattr(operation, "activation", None)
@@ -132,9 +116,7 @@ def _activation(operation: Any) -> str:
 
 
 def require_losses(losses: Any, *, option: str = "") -> None:
-    """Raise unless Keras knows the ``losses`` that are given by name.
-
-    ``losses`` are as ``compile`` takes them. ``option`` is what a name is written after.
+    """Raise unless Keras knows the ``losses`` that are given by name; ``option`` stands before a name.
 
     Raises:
         UsageError: Keras does not know one; the hint has one that is meant, or all.
@@ -203,10 +185,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Labels:
-    """Hold the flat specs, kinds and class counts of one batch's labels.
-
-    ``structure`` is theirs; see ``LoadedModel``.
-    """
+    """Specs, kinds and class counts of one batch's labels, flat, and their structure."""
 
     specs: tuple[ArraySpec, ...]
     kinds: tuple[str, ...]
@@ -216,10 +195,7 @@ class Labels:
 
 
 def describe_labels(model: Any, outputs: Any, batch_size: int) -> Labels:
-    """Return the labels of a compiled ``model``.
-
-    Its symbolic ``outputs`` have the structure that its call returns.
-    """
+    """Return the labels of a compiled ``model``, whose call returns the structure ``outputs``."""
     flat = keras.tree.flatten(outputs)
     losses = losses_per_output(model.loss, outputs, getattr(model, "output_names", None) or ())
     specs: list[ArraySpec] = []
@@ -249,10 +225,7 @@ def describe_labels(model: Any, outputs: Any, batch_size: int) -> Labels:
 
 
 def losses_per_output(loss: Any, outputs: Any, output_names: Sequence[str]) -> list[Any]:
-    """Return one loss (or None) per flat output, paired as Keras does it.
-
-    Keras pairs them by name, by key, by position, or takes one loss for all.
-    """
+    """Return a loss (or None) per flat output: by name, key or position, or one for all, as Keras does."""
     paths = [path for path, _ in keras.tree.flatten_with_path(outputs)]
     if isinstance(loss, dict) and not isinstance(outputs, dict):
         return (
@@ -278,10 +251,7 @@ def _loss_at(loss: Any, path: Sequence[Any]) -> Any:
 
 
 def _kind(loss: Any) -> str | None:
-    """Return which labels ``loss`` takes.
-
-    FLOAT for Keras's regressions, None for a loss that is not Keras's.
-    """
+    """Return which labels ``loss`` takes: FLOAT for Keras's regressions, None if it is not Keras's."""
     for name in (loss_name(loss), *_keras_ancestors(loss)):
         if name in _KINDS:
             return _KINDS[name]
@@ -296,10 +266,7 @@ def _kind(loss: Any) -> str | None:
 
 
 def _keras_ancestors(loss: Any) -> list[str]:
-    """Return the function names of the Keras losses that a loss derives from.
-
-    For example, ``SquaredHinge`` has the function name ``squared_hinge``.
-    """
+    """Return the Keras losses that a loss derives from, named as functions: ``squared_hinge``."""
     known = {
         each: "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(each))
         for each in dir(keras.losses)

@@ -79,10 +79,7 @@ def read_model(path: Path, request: ModelRequest) -> tuple[Any, list[str]]:
 
 
 def _notes_of_warnings(caught: list[warnings.WarningMessage]) -> list[str]:
-    """Return Keras's warnings as notes.
-
-    An optimizer that never took a step was saved without its slots; a warning about that is left out.
-    """
+    """Return Keras's warnings, but not that an optimizer that never took a step has no slots."""
     texts = dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
     return [text for text in texts if not _NO_SLOTS.search(text)]
 
@@ -181,10 +178,9 @@ _DESERIALIZE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, Impor
 
 
 def compile_as_saved(model: Any, config: Any, path: Path, request: ModelRequest) -> list[str]:
-    """Compile ``model`` by ``config`` as Keras wrote it; return notes.
+    """Compile ``model`` by ``config`` as Keras wrote it (None: uncompiled); return notes.
 
-    ``config``: None if the model was saved uncompiled. If the file's own loss or optimizer is unknown here,
-    the request's takes its place.
+    A loss or optimizer of the file that is unknown here is replaced by the request's.
 
     Raises:
         ModelReadError: the loss or optimizer is unknown, and the request names none.
@@ -228,10 +224,7 @@ def _optimizer(config: Any) -> Any:
 
 
 def _loss(config: Any) -> Any:
-    """Return a loss, or a structure of losses, from a saved configuration.
-
-    ``.keras`` and ``.h5`` files describe losses in different ways; both are read.
-    """
+    """Return a loss, or a structure of them; ``.keras`` and ``.h5`` files describe them differently."""
     if isinstance(config, str):
         keras.losses.get(config)  # raises where it is unknown
         return config
@@ -249,10 +242,7 @@ def _loss(config: Any) -> Any:
 
 
 def _name(config: Any) -> str:
-    """Return the name of the unknown part, as a user would say it.
-
-    Of several losses it is the first unknown one.
-    """
+    """Return the name of the (first) unknown part, as a user would say it."""
     if isinstance(config, Mapping):
         if config.get("class_name") == "function":
             return str(config.get("config"))

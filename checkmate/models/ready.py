@@ -1,7 +1,4 @@
-"""Find a model, and make it ready to be traced.
-
-It is built and compiled then, and its batch is described.
-"""
+"""Find a model and make it ready to be traced: built, compiled, its batch described."""
 
 from __future__ import annotations
 
@@ -54,9 +51,7 @@ class ReadyModel:
 
 
 def find_model(request: ModelRequest, rules: StepRules) -> Found:
-    """Return the model or the step that ``request`` names.
-
-    Samples and applications are built at the requested input shape.
+    """Return the model or step that ``request`` names; samples and applications at its input shape.
 
     Raises:
         LoadError: the model cannot be found, read or safely opened. UsageError: an option does not fit.
@@ -120,10 +115,7 @@ def _resized(model: Any, request: ModelRequest, notes: list[str]) -> Any:
 
 
 def _outputs(model: Any, inputs: Inputs) -> Any:
-    """Return the symbolic outputs in the structure that the call returns.
-
-    A subclassed model gets its weights by this.
-    """
+    """Return the symbolic outputs as the call returns them; this gives a subclassed model its weights."""
     if not outputs_of(model):
         return build_subclassed(model, inputs)
     tensors = outputs_of(model)

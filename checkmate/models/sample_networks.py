@@ -1,7 +1,4 @@
-"""Build the bundled sample models.
-
-They are real networks of a size that trains on two CPU cores, built without any download.
-"""
+"""Build the bundled samples: real networks that two CPU cores can train, without any download."""
 
 from __future__ import annotations
 
@@ -118,10 +115,7 @@ class Positions(layers.Layer):  # type: ignore[misc]  # Keras is untyped here
 
 
 def transformer(input_shape: Shape) -> Any:
-    """Return a Transformer encoder with dropout, for classification.
-
-    It reads embedded tokens and positions.
-    """
+    """Return a Transformer encoder with dropout that classifies embedded tokens and positions."""
     tokens = keras.Input(input_shape, dtype="int32")
     width, heads = 256, 4
     x = Positions(name="positions")(layers.Embedding(2000, width, name="tokens")(tokens))
@@ -141,10 +135,7 @@ def transformer(input_shape: Shape) -> Any:
 
 
 def lstm(input_shape: Shape) -> Any:
-    """Return two convolutions and two LSTM layers, as in speech models.
-
-    There is a label for every time step.
-    """
+    """Return two convolutions and two LSTM layers, as in speech models, with a label for every time step."""
     inputs = x = keras.Input(input_shape)
     for number in (1, 2):
         x = layers.Conv1D(256, 5, padding="same", use_bias=False, name=f"conv{number}")(x)

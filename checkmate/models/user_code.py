@@ -1,7 +1,4 @@
-"""Run ``file.py:function``, code of the user's own.
-
-It may do anything and raise anything.
-"""
+"""Run ``file.py:function``, code of the user's own, which may do anything and raise anything."""
 
 from __future__ import annotations
 
@@ -44,10 +41,9 @@ class FromCode:
 
 @dataclass(frozen=True)
 class StepRules:
-    """What a framework asks of a training step that code gives.
+    """What a framework asks of what code names (``maker``) and of the step it returned (``step``).
 
-    Each is called with what was found and its ``file.py:function``, and raises a LoadError where it will not
-    do. ``maker``: of what the code names; ``step``: of the step that it returned.
+    Both get it and its ``file.py:function``, and raise a LoadError where it will not do.
     """
 
     maker: Callable[[Any, str], None]
@@ -90,11 +86,6 @@ def from_code(spec: str, *, allow_code: bool, batch_size: int, rules: StepRules)
 
 
 def _understood(found: Any, spec: str, rules: StepRules) -> FromCode:
-    """Return what ``spec`` gave, as a model or a step.
-
-    Raises:
-        LoadError: it is neither, or a step without an example.
-    """
     if isinstance(found, keras.Model):
         return FromCode(found)
     if _is_step(found):
@@ -120,9 +111,7 @@ def _is_step(found: Any) -> bool:
 
 
 def require_no_options(request: ModelRequest, *, shape: bool = True) -> None:
-    """Raise an error if an option would change what a step has of its own.
-
-    ``shape``: it has the shape of its inputs too.
+    """Raise if an option would change what a step brings of its own; ``shape``: its shape too.
 
     Raises:
         UsageError: an option would.
@@ -198,10 +187,7 @@ def _importing_beside(path: Path) -> Iterator[None]:
 
 
 def _error_place(error: BaseException, path: Path) -> str:
-    """Return where in the user's file the error came from.
-
-    For a syntax error it may be in another file. Empty where the error never passed through this file.
-    """
+    """Return where in the user's file the error came from, if it passed through it."""
     here = str(path.resolve())
     if isinstance(error, SyntaxError) and error.filename is not None:
         return f" ({Path(error.filename).name}, line {error.lineno})"

@@ -35,10 +35,7 @@ def _nesterov() -> Any:
 
 
 class Patches(layers.Layer):  # type: ignore[misc]  # Keras is untyped here
-    """Turn images into rows of patches.
-
-    A learned class token stands in front, and each position adds a learned vector.
-    """
+    """Turn images into rows of patches behind a learned class token, and add learned positions."""
 
     def __init__(self, size: int, width: int, **options: Any) -> None:
         super().__init__(**options)
@@ -248,10 +245,7 @@ def _classifier(name: str, optimizer: Any, *, policy: Any = None, **features: An
 
 
 def two_io() -> Any:
-    """Return a model with two inputs and two losses.
-
-    A vector is mixed into the features of an image; the mask and the class each have a loss.
-    """
+    """Return a model with two inputs and two losses: a vector is mixed into an image's features."""
     image, vector = keras.Input((96, 96, 3), name="image"), keras.Input((32,), name="vector")
     x = layers.Conv2D(32, 3, padding="same", activation="relu")(image)
     skip = layers.Conv2D(32, 3, padding="same", activation="relu")(x)
@@ -329,10 +323,7 @@ def regularized() -> Any:
 
 
 def mixed_float16() -> Any:
-    """Return a model in float16, with loss scaling.
-
-    It has no BatchNorm, whose float16 kernels differ from machine to machine.
-    """
+    """Return a model in float16, with loss scaling; BatchNorm's float16 kernels differ by machine."""
     optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(), initial_scale=256.0)
     return _classifier("mixed_float16", optimizer, norm=False, policy=keras.DTypePolicy("mixed_float16"))
 
@@ -344,10 +335,7 @@ def mixed_bfloat16() -> Any:
 
 
 def adamw_clipped() -> Any:
-    """Return a model with weight decay, clipping and averaged weights.
-
-    The gradients are clipped by the norm of all of them; the average is a moving one.
-    """
+    """Return a model with weight decay, clipping by the norm of all gradients and averaged weights."""
     optimizer = keras.optimizers.AdamW(1e-3, weight_decay=1e-2, global_clipnorm=1.0, use_ema=True)
     return _classifier("adamw_clipped", optimizer)
 
