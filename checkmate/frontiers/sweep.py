@@ -27,10 +27,10 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.solvers.bounds import run_once_bound
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
 from checkmate.solvers.listeners import CancelListener
 from checkmate.solvers.portfolio.interactive import LiveSolver
-from checkmate.solvers.portfolio.least_memory import load_kernels
 from checkmate.solvers.problem import SolveOptions, SolverFeature
 from checkmate.solvers.registry import BASELINES, find_solver
 from checkmate.units import Budget, format_bytes, format_overhead

@@ -26,8 +26,9 @@ from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.certify import with_schedule
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.listeners import CostCapListener
-from checkmate.solvers.portfolio.least_memory import load_kernels, narrow, probe, require_overhead
+from checkmate.solvers.portfolio.least_memory import narrow, probe, require_overhead
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.tolerances import ROUNDING
 from checkmate.units import format_bytes

@@ -21,8 +21,9 @@ from checkmate.largest.scaling import BatchScaling
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.solvers.bounds import run_once_bound
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.listeners import CostCapListener
-from checkmate.solvers.portfolio.least_memory import LEAST_SLICE_S, load_kernels, narrow, probe
+from checkmate.solvers.portfolio.least_memory import LEAST_SLICE_S, narrow, probe
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.registry import BASELINES, find_solver
 from checkmate.solvers.tolerances import ROUNDING

@@ -1,5 +1,5 @@
 """The solvers; ``registry`` lists them and loads one by name.
 
 ``problem`` is what each is given and reports, ``certify`` makes its result. A folder is a way to solve, but
-for ``portfolio`` (several together), ``compile`` and ``warm_up`` (the first start) and ``shared``.
+for ``portfolio`` (several together), ``compile`` (the first start).
 """

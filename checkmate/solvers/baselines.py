@@ -26,7 +26,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.solvers.certify import cancelled_before, with_schedule, without_schedule
+from checkmate.solvers.certify import concluded, with_schedule, without_schedule
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.retention import (
     articulation_points,
@@ -60,14 +60,15 @@ def cheapest_that_fits(
             listener.incumbent(steps, cost)
         if listener.cancelled() or time.perf_counter() - started > options.time_limit_s:
             break
-    seconds = time.perf_counter() - started
-    if best is not None:
-        statistics = {"schedules_tried": tried}
-        return with_schedule(problem, name, best, lower_bound=None, seconds=seconds, statistics=statistics)
-    if listener.cancelled():
-        return cancelled_before(problem, name, seconds)
-    sentence = f"the smallest peak that {name} reaches is {format_bytes(least)}, over the budget"
-    return without_schedule(problem, name, SolveStatus.LIMIT, sentence, seconds=seconds)
+    return concluded(
+        problem,
+        name,
+        best,
+        listener,
+        nothing=f"the smallest peak that {name} reaches is {format_bytes(least)}, over the budget",
+        seconds=time.perf_counter() - started,
+        statistics=None if best is None else {"schedules_tried": tried},
+    )
 
 
 def not_a_chain(problem: Problem, name: str, instead: str) -> SolveResult:

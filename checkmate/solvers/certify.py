@@ -20,6 +20,9 @@ from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.retention import without_useless
 from checkmate.solvers.tolerances import FALSE, PROVED, PROVED_BY_LIBRARY
 
+NOTHING_FITS = "no schedule fits the budget, in any order of execution"
+NOTHING_YET = "cancelled before a schedule was found"
+
 
 def with_schedule(
     problem: Problem,
@@ -83,10 +86,39 @@ def shows_optimal(lower_bound: float | None, cost: float) -> bool:
     return lower_bound is not None and lower_bound >= cost * (1 - FALSE) - FALSE
 
 
+def concluded(
+    problem: Problem,
+    solver: str,
+    steps: Sequence[int] | NDArray[np.integer[Any]] | None,
+    listener: Listener,
+    *,
+    nothing: str,
+    seconds: float,
+    lower_bound: float | None = None,
+    statistics: Mapping[str, Any] | None = None,
+) -> SolveResult:
+    """Return the result of a solve that found ``steps``, or None.
+
+    Without steps it is INFEASIBLE where the bound is infinite, else CANCELLED, or LIMIT with the sentence
+    ``nothing``.
+    """
+    if steps is not None:
+        return with_schedule(
+            problem, solver, steps, lower_bound=lower_bound, seconds=seconds, statistics=statistics
+        )
+    status, sentence = SolveStatus.LIMIT, nothing
+    if lower_bound == math.inf:
+        status, sentence, lower_bound = SolveStatus.INFEASIBLE, NOTHING_FITS, None
+    elif listener.cancelled():
+        status, sentence = SolveStatus.CANCELLED, NOTHING_YET
+    return without_schedule(
+        problem, solver, status, sentence, seconds=seconds, lower_bound=lower_bound, statistics=statistics
+    )
+
+
 def cancelled_before(problem: Problem, solver: str, seconds: float = 0.0) -> SolveResult:
     """Return CANCELLED, for a solve that ended before there was a schedule."""
-    sentence = "cancelled before a schedule was found"
-    return without_schedule(problem, solver, SolveStatus.CANCELLED, sentence, seconds=seconds)
+    return without_schedule(problem, solver, SolveStatus.CANCELLED, NOTHING_YET, seconds=seconds)
 
 
 def without_schedule(
@@ -220,9 +252,7 @@ class GivenOrderRun:
         help then. ``cancelled``: whether the solve is known to be cancelled.
         """
         if cancelled or self.listener.cancelled():
-            return self.without_schedule(
-                SolveStatus.CANCELLED, "cancelled before a schedule was found", statistics
-            )
+            return self.without_schedule(SolveStatus.CANCELLED, NOTHING_YET, statistics)
         if infeasible:
             held = ", ".join(self.assumptions)
             sentence = f"no schedule fits the budget, assuming {held}; {instead}"

@@ -26,8 +26,8 @@ from checkmate.machine.supported import versions
 from checkmate.memory.check import check
 from checkmate.planning import keep_everything_peak, known_minimum, solve
 from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.problem import Listener, SolveOptions
-from checkmate.solvers.sequence.local_search import warm_up
 from tests.benchmarks.eager_steps import eager_densenet, eager_unet, mobilenet_on, resnet152
 from tests.benchmarks.measured_on import this_machine
 from tests.generated_blocks import training_blocks
@@ -159,7 +159,7 @@ def main() -> None:
     cases = _PAPER if given.paper else [*_CASES, *(_published(given.published) if given.published else ())]
     old = json.loads(given.output.read_text())["rows"] if given.only and given.output.exists() else []
     rows = {(entry["name"], entry["share"]): entry for entry in old}
-    warm_up()
+    load_kernels()
     facts: dict[str, Any] = {
         "format": "checkmate-corners",
         "version": 1,

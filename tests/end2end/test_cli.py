@@ -21,8 +21,8 @@ from checkmate.cli.main import main
 from checkmate.formats import read_schedule, write_graph
 from checkmate.ir import Graph
 from checkmate.solvers.compile import compilation
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.portfolio import auto
-from checkmate.solvers.sequence.local_search import warm_up
 from tests.graphs_strategies import training_chain
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -435,7 +435,7 @@ def test_an_unexpected_error(capsys: pytest.CaptureFixture[str], monkeypatch: py
 def test_solve_reports_the_compilation_before_the_search(
     chain_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    warm_up()
+    load_kernels()
     monkeypatch.setattr(auto, "is_compiled", lambda: False)
     monkeypatch.setattr(compilation, "module_command", lambda name: ["true"])  # nothing is left to compile
     code, text, err = call(capsys, "solve", chain_file, "--budget", "70%", "--time-limit", "5")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from checkmate.errors import CheckmateError
-from checkmate.solvers.sequence.local_search import warm_up
+from checkmate.solvers.compile.compilation import load_kernels
 from tests.machines.losses import Loss, answers_here, lose_machine, lose_scheduler
 from tests.machines.network import Machines, can_be_apart
 from tests.tried import Record, Tried
@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path)
     asked = parser.parse_args()
     record = Record.begin(" ".join(["python -m tests.machines", *sys.argv[1:]]))
-    warm_up()
+    load_kernels()
     ways = {"addresses of one machine": False} | ({"network namespaces": True} if can_be_apart() else {})
     rows, broken, tasks, again = list[Tried](), list[str](), 0, 0
     with tempfile.TemporaryDirectory() as name:

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("distributed")
 
-from checkmate.solvers.sequence.local_search import warm_up
+from checkmate.solvers.compile.compilation import load_kernels
 from tests.machines.losses import answers_here, lose_machine, lose_scheduler
 from tests.machines.network import Machines, can_be_apart
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.heavy  # schedulers and workers start, are killed and s
 
 @pytest.fixture(scope="module")
 def right(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    warm_up()
+    load_kernels()
     return answers_here(tmp_path_factory.mktemp("right"))
 
 

@@ -23,16 +23,15 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, never
-from checkmate.solvers.certify import cancelled_before, with_schedule, without_schedule
+from checkmate.solvers.certify import cancelled_before, concluded, without_schedule
 from checkmate.solvers.chain.cost_table import CostTable, Prices, price, standing
 from checkmate.solvers.chain.forward_segments import Chain, find_chain, seed_sets, with_seeds
 from checkmate.solvers.chain.kernel import PLAIN, REUSE, SEEDED
 from checkmate.solvers.chain.segment_options import SegmentOption, price_segments
-from checkmate.solvers.compile.compilation import compile_first
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.retention import without_useless
 from checkmate.solvers.sequence.greedy_solver import greedy_steps
-from checkmate.solvers.sequence.greedy_solver import warm_up as greedy_warm_up
 from checkmate.solvers.sequence.kernel_arrays import ScaledModel, build_model
 
 
@@ -185,35 +184,23 @@ class ChainSolver:
             return without_schedule(
                 problem, _NAME, SolveStatus.LIMIT, sentence, seconds=time.perf_counter() - started
             )
-        compile_first(listener.preparing, listener.cancelled)
-        if listener.cancelled():
+        if not load_kernels(listener.cancelled, listener.preparing):
             return cancelled_before(problem, _NAME)
-        warm_up()
         started = time.perf_counter()  # compiling does not count as the user's time
         until = started + options.time_limit_s
         search = ChainSearch(problem, chain, build_model(graph), until=until, cancelled=listener.cancelled)
         for found in search.improvements():
             listener.incumbent(found.tolist(), search.cost)
-        seconds = time.perf_counter() - started
-        statistics = {"segments": len(chain.segments), "plans": search.tried}
-        if search.best is not None:
-            return with_schedule(
-                problem,
-                _NAME,
-                search.best,
-                lower_bound=graph.base_cost,
-                seconds=seconds,
-                statistics=statistics,
-            )
-        status = SolveStatus.CANCELLED if listener.cancelled() else SolveStatus.LIMIT
-        sentence = "no plan of the chain program fits the budget; another solver may find a schedule"
-        return without_schedule(problem, _NAME, status, sentence, seconds=seconds, statistics=statistics)
-
-
-def warm_up() -> None:
-    """Compile the kernels, or load them from the cache."""
-    greedy_warm_up()
-    tiny_table().fill(never)
+        return concluded(
+            problem,
+            _NAME,
+            search.best,
+            listener,
+            nothing="no plan of the chain program fits the budget; another solver may find a schedule",
+            seconds=time.perf_counter() - started,
+            lower_bound=graph.base_cost,
+            statistics={"segments": len(chain.segments), "plans": search.tried},
+        )
 
 
 def tiny_table() -> CostTable:

@@ -96,6 +96,20 @@ def compile_first(say: Say = say_nothing, cancelled: Cancelled = never) -> float
     return compilation.seconds
 
 
+def load_kernels(cancelled: Cancelled = never, say: Say = say_nothing) -> bool:
+    """Load the kernels, and compile them first if needed; return False if cancelled before that.
+
+    It does not count as the user's time.
+    """
+    from checkmate.solvers.compile.machine_code import machine_code
+
+    compile_first(say, cancelled)
+    if cancelled():
+        return False
+    machine_code()
+    return True
+
+
 def wait_for(compilation: Compilation, say: Say, cancelled: Cancelled) -> None:
     """Wait until the compilation has ended or is cancelled; tell ``say``."""
     said = -_SAY_S

@@ -30,9 +30,12 @@ from checkmate.progress import Cancelled
 from checkmate.solvers.bounds import below_working_set
 from checkmate.solvers.certify import GivenOrderRun
 from checkmate.solvers.compile.cache import is_compiled
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.graph_sets import buffer_owners, take_over_groups
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.retention import must_run_once, retained_into_stages, steps_from_stages
+from checkmate.solvers.sequence.greedy_solver import greedy_steps
+from checkmate.solvers.sequence.kernel_arrays import build_model
 
 _COST_STEPS = 10**9  # a cost in seconds is sent as so many parts of the total, rounded down
 
@@ -277,11 +280,8 @@ class _IntervalRun(GivenOrderRun):
             self._take_in_stages(given.steps.tolist())
         if self.best or not is_compiled():
             return
-        from checkmate.solvers.sequence.greedy_solver import greedy_steps, warm_up
-        from checkmate.solvers.sequence.kernel_arrays import build_model
-
         loading = time.perf_counter()
-        warm_up()
+        load_kernels()
         self.exclude(time.perf_counter() - loading)
         until = time.perf_counter() + _GREEDY_SHARE * self.options.time_limit_s
         budget, cancelled = self.problem.budget_bytes, self.listener.cancelled

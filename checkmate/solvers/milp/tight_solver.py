@@ -21,13 +21,14 @@ from checkmate.progress import Cancelled
 from checkmate.solvers.bounds import below_working_set
 from checkmate.solvers.certify import GivenOrderRun
 from checkmate.solvers.compile.cache import is_compiled
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.highs import silent_highs, start_highs
 from checkmate.solvers.milp.paper_model import assumptions_of
 from checkmate.solvers.milp.tight_model import TightModel, model_size, tight_model
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.retention import retained_into_stages, steps_from_stages
 from checkmate.solvers.sequence.kernel_arrays import build_model
-from checkmate.solvers.sequence.local_search import first_search, warm_up
+from checkmate.solvers.sequence.local_search import first_search
 from checkmate.solvers.tolerances import HIGHS_GAP, HIGHS_INFINITY, HIGHS_RISE, round_up_if_whole
 
 _POLL_S = 0.01
@@ -365,7 +366,7 @@ class _TightMilpRun(GivenOrderRun):
         if self.best is not None or not is_compiled():
             return
         loading = time.perf_counter()
-        warm_up()
+        load_kernels()
         self.begun += time.perf_counter() - loading  # loading does not count as the user's time
         self.until = time.perf_counter() + self.options.time_limit_s
         until = time.perf_counter() + min(_SEARCH_S, _SEARCH_SHARE * self.options.time_limit_s)

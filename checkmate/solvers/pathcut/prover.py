@@ -20,11 +20,11 @@ import numpy as np
 
 from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled
-from checkmate.solvers.certify import with_schedule, without_schedule
+from checkmate.solvers.certify import concluded
 from checkmate.solvers.pathcut.cut_program import relax_program, steps_from
 from checkmate.solvers.pathcut.cuts import Reach, build_program, heaviest_path, own_bytes, tightest_cut
 from checkmate.solvers.pathcut.sat import Engines
@@ -77,21 +77,15 @@ class PathCutSolver:
             on_steps=described,
             enough=lambda bound: bound >= cost[0] * PROVED or cost[0] - bound <= options.gap * cost[0],
         )
-        seconds = time.perf_counter() - started
-        statistics = {"cuts": prover.cuts, "rounds": prover.rounds}
-        if best:
-            return with_schedule(
-                problem, "path-cut", best[0], lower_bound=prover.bound, seconds=seconds, statistics=statistics
-            )
-        if math.isinf(prover.bound):
-            status, message = SolveStatus.INFEASIBLE, "no schedule fits the budget, in any order of execution"
-        elif listener.cancelled():
-            status, message = SolveStatus.CANCELLED, "cancelled"
-        else:
-            status, message = SolveStatus.LIMIT, "the prover found a bound but no schedule"
-        bound = None if math.isinf(prover.bound) else prover.bound
-        return without_schedule(
-            problem, "path-cut", status, message, seconds=seconds, lower_bound=bound, statistics=statistics
+        return concluded(
+            problem,
+            "path-cut",
+            best[0] if best else None,
+            listener,
+            nothing="the prover found a bound but no schedule",
+            seconds=time.perf_counter() - started,
+            lower_bound=prover.bound,
+            statistics={"cuts": prover.cuts, "rounds": prover.rounds},
         )
 
     @staticmethod

@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.ir.arrays import Steps
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled
 from checkmate.solvers.baselines import KeepAllSolver
 from checkmate.solvers.bounds import below_working_set
-from checkmate.solvers.certify import with_schedule, without_schedule
+from checkmate.solvers.certify import concluded
 from checkmate.solvers.compile.cache import is_compiled
-from checkmate.solvers.compile.compilation import Compilation
+from checkmate.solvers.compile.compilation import Compilation, load_kernels
 from checkmate.solvers.pathcut.in_process import BackgroundProver, ProverState
 from checkmate.solvers.pathcut.in_thread import SMALL, background_prover
 from checkmate.solvers.pathcut.prover import Prover
@@ -34,7 +34,7 @@ from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.repeated_blocks import BlocksOf, repeated_schedules
 from checkmate.solvers.sequence.greedy_solver import greedy_steps
 from checkmate.solvers.sequence.kernel_arrays import build_model
-from checkmate.solvers.sequence.local_search import SequenceSearch, close_enough, first_search, warm_up
+from checkmate.solvers.sequence.local_search import SequenceSearch, close_enough, first_search
 from checkmate.solvers.sequence.restarts import CostedSteps, order_first, with_cost
 
 NAME = "auto"
@@ -192,27 +192,16 @@ class Run:
 
     def result(self, seconds: float) -> SolveResult:
         """Return the outcome; it claims nothing that was not proved."""
-        bound = self._bound
         moves = self._search.moves + self._second.moves
-        statistics = {"moves": moves, "cuts": self._cuts, "programs": self._programs}
-        if self._search.best is not None:
-            return with_schedule(
-                self._problem,
-                NAME,
-                self._search.best,
-                lower_bound=bound,
-                seconds=seconds,
-                statistics=statistics,
-            )
-        known = None if math.isinf(bound) else bound
-        if known is None:
-            status, message = SolveStatus.INFEASIBLE, "no schedule fits the budget, in any order of execution"
-        elif self._listener.cancelled():
-            status, message = SolveStatus.CANCELLED, "cancelled before a schedule was found"
-        else:
-            status, message = SolveStatus.LIMIT, "no schedule within the budget was found in the time given"
-        return without_schedule(
-            self._problem, NAME, status, message, seconds=seconds, lower_bound=known, statistics=statistics
+        return concluded(
+            self._problem,
+            NAME,
+            self._search.best,
+            self._listener,
+            nothing="no schedule within the budget was found in the time given",
+            seconds=seconds,
+            lower_bound=self._bound,
+            statistics={"moves": moves, "cuts": self._cuts, "programs": self._programs},
         )
 
     def _over(self) -> bool:
@@ -378,7 +367,7 @@ def solve_with(
     settled = _settle(problem, options, listener, started)
     if settled is not None:
         return settled
-    warm_up()
+    load_kernels()
     run = Run(problem, options, listener, prover, bound, blocks or BlocksOf(problem.graph))
     try:
         if options.workers > 1:

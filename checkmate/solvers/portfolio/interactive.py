@@ -27,9 +27,9 @@ from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled
 from checkmate.solvers.bounds import below_minimum, explain_below_bound, run_once_bound, working_set_bound
-from checkmate.solvers.certify import without_schedule
+from checkmate.solvers.certify import NOTHING_FITS, without_schedule
 from checkmate.solvers.compile.cache import is_compiled
-from checkmate.solvers.compile.compilation import Compilation
+from checkmate.solvers.compile.compilation import Compilation, load_kernels
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
 from checkmate.solvers.listeners import CancelListener, ForwardingListener
 from checkmate.solvers.pathcut.in_thread import background_prover
@@ -45,7 +45,6 @@ from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.repeated_blocks import BlocksOf, repeated_schedules
 from checkmate.solvers.sequence.greedy_solver import QUICK, greedy_steps
 from checkmate.solvers.sequence.kernel_arrays import ScaledModel, build_model
-from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.solvers.tolerances import PROVED, ROUNDING
 
 # Budgets between the least possible and keep-everything; the number of those done first.
@@ -132,7 +131,7 @@ class LiveSolver:
         if self._compiling():
             return
         self._prover.start()
-        warm_up()
+        load_kernels()
         until = time.perf_counter() + _OPEN_S
         while fill and time.perf_counter() < until and self.idle(lambda: time.perf_counter() > until):
             continue
@@ -185,7 +184,7 @@ class LiveSolver:
         """
         error = below_minimum(self.graph, budget_bytes)
         need = run_once_bound(self.graph)
-        sentence = "no schedule fits the budget, in any order of execution"
+        sentence = NOTHING_FITS
         tightest: dict[str, Any] = {}
         if budget_bytes < need.bytes:
             sentence = explain_below_bound(self.graph, budget_bytes, need) if error is None else str(error)

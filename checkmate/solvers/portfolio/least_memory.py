@@ -22,10 +22,9 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
-from checkmate.progress import Cancelled, never
 from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.certify import with_schedule
-from checkmate.solvers.compile.compilation import Say, compile_first, say_nothing
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.known_frontier import Frontier
 from checkmate.solvers.listeners import CostCapListener
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
@@ -100,18 +99,6 @@ def between(low: int, top: int, doubtful: Sequence[int], nearest: int) -> int | 
     if doubtful and doubtful[0] - low >= nearest:
         return (low + doubtful[0] - 1) // 2
     return None
-
-
-def load_kernels(cancelled: Cancelled = never, say: Say = say_nothing) -> None:
-    """Load the kernels of the searches; compile them first if needed.
-
-    This does not count as the user's time limit; ``say`` is told about it. If cancelled, this returns early.
-    """
-    from checkmate.solvers.sequence.local_search import warm_up
-
-    compile_first(say, cancelled)
-    if not cancelled():
-        warm_up()
 
 
 _PRECISION = 0.004  # of the range of budgets: how near greedy's probes come to each other

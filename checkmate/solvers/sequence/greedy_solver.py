@@ -9,20 +9,27 @@ count as ``check`` counts them.
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.ir.graph import GraphBuilder
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.progress import Cancelled, never
-from checkmate.solvers.certify import cancelled_before, with_schedule, without_schedule
-from checkmate.solvers.compile.compilation import compile_first
+from checkmate.ir.result import SolveResult
+from checkmate.progress import Cancelled
+from checkmate.solvers.certify import cancelled_before, concluded
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
-from checkmate.solvers.sequence.kernel_arrays import ScaledModel, build_model
+from checkmate.solvers.sequence.drops import FITS, MORE, RATE, STUCK, fit, new_scores, trim
+from checkmate.solvers.sequence.edit import load
+from checkmate.solvers.sequence.kernel_arrays import (
+    COST,
+    EXCESS,
+    ScaledModel,
+    build_model,
+    new_state,
+    steps_of,
+)
 from checkmate.solvers.tolerances import LEAST_COST, NEGLIGIBLE
 
 CAREFUL, QUICK = 0.03, 0.125
@@ -38,28 +45,22 @@ class GreedySolver:
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
         """Return the greedy schedule, or LIMIT if it finds none. Another solver may still find one."""
         scaled = build_model(problem.graph)
-        compile_first(listener.preparing, listener.cancelled)
-        if listener.cancelled():
+        if not load_kernels(listener.cancelled, listener.preparing):
             return cancelled_before(problem, "greedy")
-        warm_up()
         started = time.perf_counter()  # compiling does not count as the user's time
         until = started + options.time_limit_s
         end = greedy_steps(scaled, problem.budget_bytes, until=until, cancelled=listener.cancelled)
-        seconds = time.perf_counter() - started
-        if not end.fits:
-            status = SolveStatus.CANCELLED if listener.cancelled() else SolveStatus.LIMIT
-            return without_schedule(
-                problem,
-                "greedy",
-                status,
-                "the greedy search found no schedule within the budget",
-                seconds=seconds,
-                lower_bound=problem.graph.base_cost,
-            )
-        result = with_schedule(
-            problem, "greedy", end.steps, lower_bound=problem.graph.base_cost, seconds=seconds
+        result = concluded(
+            problem,
+            "greedy",
+            end.steps if end.fits else None,
+            listener,
+            nothing="the greedy search found no schedule within the budget",
+            seconds=time.perf_counter() - started,
+            lower_bound=problem.graph.base_cost,
         )
-        listener.incumbent(end.steps.tolist(), result.cost or 0.0)
+        if result.cost is not None:
+            listener.incumbent(end.steps.tolist(), result.cost)
         return result
 
 
@@ -90,10 +91,6 @@ def greedy_steps(
     trimmed. ``further``: how far expensive recomputations are evaluated, ``CAREFUL`` or ``QUICK`` (several
     times faster, usually some percent of the extra cost worse).
     """
-    from checkmate.solvers.sequence.drops import FITS, MORE, RATE, STUCK, fit, new_scores, trim
-    from checkmate.solvers.sequence.edit import load
-    from checkmate.solvers.sequence.kernel_arrays import COST, EXCESS, new_state, steps_of
-
     model = scaled.model
     ops = model.price.shape[1] - 1
     budget = scaled.budget(budget_bytes)
@@ -118,19 +115,6 @@ def greedy_steps(
     while outcome == MORE and not cancelled() and time.perf_counter() < until:
         outcome = trim(model, state, trials)
     return GreedyResult(steps_of(state), True)
-
-
-def warm_up() -> None:
-    """Load the kernels, in a tenth of a second; compile them first if needed."""
-    compile_first()
-    tiny = GraphBuilder()
-    held = tiny.value("held", 2)
-    other = tiny.value("other", 3)
-    tiny.op("a", (), (held,), cost=1.0)
-    tiny.op("b", (), (other,), cost=1.0)
-    tiny.op("c", (other,), (), cost=1.0)
-    tiny.op("d", (held,), (), cost=1.0)
-    greedy_steps(build_model(tiny.build()), 3, until=math.inf, cancelled=never)
 
 
 def _next_slice(trials: int, seconds: float) -> int:

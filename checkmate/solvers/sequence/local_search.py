@@ -17,17 +17,27 @@ import numpy as np
 
 from checkmate.errors import SolverCrashedError
 from checkmate.ir.arrays import Steps
-from checkmate.ir.graph import Graph, GraphBuilder
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.progress import Cancelled, never
-from checkmate.solvers.certify import cancelled_before, with_schedule, without_schedule
-from checkmate.solvers.compile.compilation import compile_first
+from checkmate.progress import Cancelled
+from checkmate.solvers.certify import cancelled_before, concluded
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.sequence.anneal import BEST, CEILING, FLOOR, anneal, kick
+from checkmate.solvers.sequence.drops import RATE, new_scores
+from checkmate.solvers.sequence.edit import load
 from checkmate.solvers.sequence.greedy_solver import CAREFUL, QUICK, greedy_steps
-from checkmate.solvers.sequence.greedy_solver import warm_up as greedy_warm_up
-from checkmate.solvers.sequence.kernel_arrays import ScaledModel, build_model
+from checkmate.solvers.sequence.kernel_arrays import (
+    BETTER,
+    FULL,
+    MOST,
+    ScaledModel,
+    build_model,
+    new_state,
+    steps_of,
+)
 from checkmate.solvers.sequence.restarts import SMALL, CostedSteps, Leg, LegResult, plan_legs, with_cost
 from checkmate.solvers.tolerances import LEAST_COST, NEGLIGIBLE, PROVED
 
@@ -47,10 +57,8 @@ class LocalSearchSolver:
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
         """Return the best schedule found in time; report each improvement."""
         scaled = build_model(problem.graph)
-        compile_first(listener.preparing, listener.cancelled)
-        if listener.cancelled():
+        if not load_kernels(listener.cancelled, listener.preparing):
             return cancelled_before(problem, "local-search")
-        warm_up()
         started = time.perf_counter()  # compiling does not count as the user's time
         until = started + options.time_limit_s
         search = first_search(problem, scaled, options, listener, until=until)
@@ -62,20 +70,15 @@ class LocalSearchSolver:
             enough=lambda cost: close_enough(cost, base, options.gap),
             moves=None if options.moves is None else max(0, options.moves - search.moves),
         )
-        seconds = time.perf_counter() - started
-        statistics = {"moves": search.moves}
-        if search.best is None:
-            return without_schedule(
-                problem,
-                "local-search",
-                SolveStatus.CANCELLED if listener.cancelled() else SolveStatus.LIMIT,
-                "the local search found no schedule within the budget",
-                seconds=seconds,
-                lower_bound=base,
-                statistics=statistics,
-            )
-        return with_schedule(
-            problem, "local-search", search.best, lower_bound=base, seconds=seconds, statistics=statistics
+        return concluded(
+            problem,
+            "local-search",
+            search.best,
+            listener,
+            nothing="the local search found no schedule within the budget",
+            seconds=time.perf_counter() - started,
+            lower_bound=base,
+            statistics={"moves": search.moves},
         )
 
 
@@ -171,23 +174,6 @@ def _begun_with(
     return search
 
 
-def warm_up() -> None:
-    """Load the kernels, in a moment; compile them first if needed."""
-    greedy_warm_up()
-    tiny = GraphBuilder()
-    for name in "ab":
-        tiny.op(name, (), (tiny.value(name, 2),), cost=1.0)
-    graph = tiny.build()
-    search = SequenceSearch(graph, build_model(graph), 2, np.arange(2, dtype=np.int32))
-    search.run(
-        until=math.inf,
-        cancelled=never,
-        incumbent=lambda steps, cost: None,
-        enough=lambda cost: False,
-        moves=1,
-    )
-
-
 @dataclass
 class SequenceSearch:
     """A search that can be run in slices.
@@ -206,8 +192,6 @@ class SequenceSearch:
     moves: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        from checkmate.solvers.sequence.kernel_arrays import new_state
-
         self._budget = self.scaled.budget(self.budget_bytes)
         ops = self.graph.n
         room = 12 * ops + 2 * len(self.start) + 1000
@@ -273,9 +257,6 @@ class SequenceSearch:
 
     def _slice(self, moves: int) -> bool:
         """Make at most ``moves`` moves; return whether the best improved."""
-        from checkmate.solvers.sequence.anneal import BEST, anneal
-        from checkmate.solvers.sequence.kernel_arrays import BETTER, FULL, steps_of
-
         if not self._loaded:
             self._load_leg()
         leg = self._leg
@@ -306,8 +287,6 @@ class SequenceSearch:
         return improved
 
     def _end_leg(self, given: CostedSteps | None = None) -> None:
-        from checkmate.solvers.sequence.kernel_arrays import steps_of
-
         here = steps_of(self._state) if self._loaded else self._leg.start
         self._begin_leg(self._legs.send(LegResult(self._found, here, given)))
 
@@ -321,9 +300,6 @@ class SequenceSearch:
         This waits until its first move: on 10,000 ops it takes some 80 ms, and a leg may end before it
         begins.
         """
-        from checkmate.solvers.sequence.anneal import BEST
-        from checkmate.solvers.sequence.drops import RATE
-
         self._loaded = True
         self._state.real[BEST] = self._leg.below
         self._load(self._leg.start)
@@ -334,9 +310,6 @@ class SequenceSearch:
 
     def _set_rates(self) -> None:
         """Set the price of excess: first, least and highest. They depend on the first sequence's peak."""
-        from checkmate.solvers.sequence.anneal import CEILING, FLOOR
-        from checkmate.solvers.sequence.drops import RATE
-
         scale = max(float(self._state.mem[0].max()), 1.0)
         self._state.real[RATE] = _FIRST_RATE * self._mean / scale
         self._state.real[FLOOR] = 0.01 * self._mean / scale
@@ -347,17 +320,11 @@ class SequenceSearch:
 
         If it does not fit then, the annealing that follows brings it into the budget.
         """
-        from checkmate.solvers.sequence.anneal import kick
-        from checkmate.solvers.sequence.drops import new_scores
-
         model = self.scaled.model
         kick(model, self._state, new_scores(model), _KICK_TRIALS, NEGLIGIBLE * self._mean, QUICK)
 
     def _load(self, steps: Steps) -> None:
         """Load a sequence; the best, or the plain one, if there is no room."""
-        from checkmate.solvers.sequence.edit import load
-        from checkmate.solvers.sequence.kernel_arrays import BETTER, MOST
-
         better = int(self._state.num[BETTER])
         room = self._state.occ.shape[1]
         if len(steps) > 0.8 * room or not load(self.scaled.model, self._state, steps, self._budget):

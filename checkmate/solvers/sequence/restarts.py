@@ -22,7 +22,10 @@ from checkmate.ir.schedule import Schedule
 from checkmate.ir.timeline import Timeline
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled
-from checkmate.solvers.sequence.kernel_arrays import build_model
+from checkmate.solvers.sequence.anneal import BEST, CEILING, FLOOR, anneal
+from checkmate.solvers.sequence.drops import RATE
+from checkmate.solvers.sequence.edit import load
+from checkmate.solvers.sequence.kernel_arrays import EXCESS, build_model, new_state, steps_of
 from checkmate.solvers.tolerances import LEAST_COST
 
 
@@ -243,11 +246,6 @@ def order_first(
 
     None: it was cancelled, or no order is much better than the given one.
     """
-    from checkmate.solvers.sequence.anneal import BEST, CEILING, FLOOR, anneal
-    from checkmate.solvers.sequence.drops import RATE
-    from checkmate.solvers.sequence.edit import load
-    from checkmate.solvers.sequence.kernel_arrays import EXCESS, new_state, steps_of
-
     once = replace(graph, ops=tuple(replace(op, recomputable=False) for op in graph.ops))
     scaled = build_model(once)
     state = new_state(scaled.model, steps=2 * graph.n + 1000, seed=seed)

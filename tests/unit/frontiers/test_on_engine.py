@@ -18,8 +18,8 @@ from checkmate.frontiers.table import facts, text
 from checkmate.frontiers.tasks import Order
 from checkmate.ir import Graph, SolveStatus
 from checkmate.memory.check import check
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.problem import SolveOptions
-from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.sweeps.engine import Engine, Pool, open_pool
 from checkmate.sweeps.journal import open_journal, read_journal
 from checkmate.units import Budget
@@ -33,7 +33,7 @@ ROUNDING = 1e-9
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
-    warm_up()
+    load_kernels()
     with open_pool(Engine(count=2)) as opened:
         yield opened
 

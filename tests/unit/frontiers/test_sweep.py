@@ -28,9 +28,9 @@ from checkmate.frontiers.table import COLUMNS, csv_text, facts, text
 from checkmate.ir import Graph, SolveStatus
 from checkmate.memory.check import check
 from checkmate.progress import Progress, never
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.registry import BASELINES
-from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.units import Budget, round_values
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import tiny_graphs, training_chain
@@ -43,7 +43,7 @@ ROUNDING = 1e-9
 @pytest.fixture(scope="module", autouse=True)
 def kernels() -> None:
     """Compile before anything is solved."""
-    warm_up()
+    load_kernels()
 
 
 def curve(

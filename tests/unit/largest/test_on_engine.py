@@ -21,8 +21,8 @@ from checkmate.largest.on_engine import max_batches_on
 from checkmate.largest.scaling import BatchScaling
 from checkmate.largest.scaling_traced import TracedScaling
 from checkmate.largest.task import batch_sent, batch_task
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.problem import SolveOptions
-from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.sweeps.engine import Engine, Pool, open_pool
 from checkmate.sweeps.journal import open_journal
 from checkmate.sweeps.run import Data, Task
@@ -34,7 +34,7 @@ BUDGET = 800
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
-    warm_up()
+    load_kernels()
     with open_pool(Engine(count=2)) as opened:
         yield opened
 

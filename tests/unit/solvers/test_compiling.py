@@ -21,13 +21,13 @@ from checkmate.progress import never
 from checkmate.solvers.chain.chain_solver import tiny_table
 from checkmate.solvers.compile import cache, compilation, machine_code
 from checkmate.solvers.compile.cache import KEPT, SOURCES, read_whole, write_whole
-from checkmate.solvers.compile.compilation import Compilation, compile_first, wait_for
+from checkmate.solvers.compile.compilation import Compilation, compile_first, load_kernels, wait_for
 from checkmate.solvers.compile.jit import Kernel
 from checkmate.solvers.compile.machine_code import MachineCode, Translation, make
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence import edit
 from checkmate.solvers.sequence.kernel_arrays import build_model, new_state
-from checkmate.solvers.sequence.local_search import LocalSearchSolver, warm_up
+from checkmate.solvers.sequence.local_search import LocalSearchSolver
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import training_chain
 from tests.unit.solvers.test_local_search import peak_of
@@ -73,7 +73,7 @@ def search(graph: Graph, moves: int) -> list[int]:
 
 def test_machine_code_finds_what_the_functions_find_as_python(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, table, plain = training_dag(3, 12), tiny_table(), tiny_table()
-    warm_up()
+    load_kernels()
     compiled = search(graph, 3000)
     assert table.fill(never)
     monkeypatch.setattr(Kernel, "__call__", lambda self, *arguments: self.plain(*arguments))
@@ -145,7 +145,7 @@ def test_a_file_that_is_not_whole_is_not_read(tmp_path: Path) -> None:
 def test_machine_code_that_is_not_whole_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    warm_up()
+    load_kernels()
     content = read_whole(cache.machine_code_file())
     assert content is not None
     code = tmp_path / "code"

@@ -11,8 +11,9 @@ from checkmate.ir import Graph, Schedule, SolveStatus
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.problem import Listener, Problem, SolveOptions, Solver
-from checkmate.solvers.sequence.greedy_solver import GreedySolver, warm_up
+from checkmate.solvers.sequence.greedy_solver import GreedySolver
 from tests.graphs_strategies import random_graph, training_chain
 
 
@@ -51,7 +52,7 @@ def test_the_plain_step_if_it_fits() -> None:
 @pytest.mark.parametrize("share", [0.8, 0.6, 0.5, 0.4])
 def test_a_long_chain_fits_half_its_peak_at_little_cost_and_at_once(share: float) -> None:
     graph = training_chain(200)
-    warm_up()
+    load_kernels()
     started = time.perf_counter()
     result = solve(GreedySolver(), graph, int(share * peak_of(graph)))
     assert result.status is SolveStatus.FEASIBLE

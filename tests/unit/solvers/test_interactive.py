@@ -21,12 +21,12 @@ from checkmate.formats import read_graph
 from checkmate.ir import Graph, GraphBuilder, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.bounds import run_once_bound
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.known_frontier import FrontierPoint
 from checkmate.solvers.pathcut.in_process import ProverProcess
 from checkmate.solvers.portfolio import interactive as live
 from checkmate.solvers.portfolio.interactive import LiveSolver
 from checkmate.solvers.problem import Listener, SolveOptions
-from checkmate.solvers.sequence.local_search import warm_up
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
@@ -40,7 +40,7 @@ QUICK = SolveOptions(time_limit_s=1.0)
 @pytest.fixture(scope="module", autouse=True)
 def kernels() -> None:
     """Compile before anything is timed."""
-    warm_up()
+    load_kernels()
 
 
 class FrontierRecorder:

@@ -19,9 +19,10 @@ from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never
 from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence.kernel_arrays import build_model
-from checkmate.solvers.sequence.local_search import LocalSearchSolver, SequenceSearch, warm_up
+from checkmate.solvers.sequence.local_search import LocalSearchSolver, SequenceSearch
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
@@ -131,7 +132,7 @@ def test_same_seed_and_moves_give_the_same_schedule_with_any_slices() -> None:
 
 def test_stops_within_a_few_slices_and_keeps_what_it_has() -> None:
     graph = training_chain(300)
-    warm_up()
+    load_kernels()
     recorder = Recorder(graph, peak_of(graph) // 4)
     outcome = []
     problem = Problem(graph, recorder.budget)

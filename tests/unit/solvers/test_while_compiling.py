@@ -14,10 +14,11 @@ from checkmate.formats import read_graph
 from checkmate.frontiers.sweep import NullFrontierListener
 from checkmate.ir import Graph, SolveStatus
 from checkmate.memory.check import check
-from checkmate.progress import never
 from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.chain import chain_solver
 from checkmate.solvers.chain.chain_solver import ChainSolver
+from checkmate.solvers.compile import compilation
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.portfolio import auto, interactive
 from checkmate.solvers.portfolio.auto import AutoSolver
 from checkmate.solvers.portfolio.interactive import LiveSolver
@@ -25,7 +26,7 @@ from checkmate.solvers.portfolio.while_compiling import answer_while_compiling
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence import greedy_solver, local_search
 from checkmate.solvers.sequence.greedy_solver import GreedySolver
-from checkmate.solvers.sequence.local_search import LocalSearchSolver, warm_up
+from checkmate.solvers.sequence.local_search import LocalSearchSolver
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import training_chain
 from tests.unit.solvers.test_local_search import peak_of
@@ -85,7 +86,7 @@ class RecordingListener(Listener):
 @pytest.fixture(scope="module", autouse=True)
 def kernels() -> None:
     """Compile for real, so that only a test's own compilation is pending."""
-    warm_up()
+    load_kernels()
 
 
 @pytest.fixture(scope="module")
@@ -185,19 +186,17 @@ def test_the_time_limit_of_other_solvers_begins_after_compiling(
     graph, clock = training_chain(30), Clock()
     heard: list[str] = []
 
-    def compile_for_an_hour(
-        say: Callable[[str], None] = heard.append, cancelled: Callable[[], bool] = never
-    ) -> float:
+    def compile_for_an_hour(cancelled: Callable[[], bool], say: Callable[[str], None]) -> bool:
         say("compiling the search: 1 s")
         clock.ahead += 3600.0
-        return 3600.0
+        return True
 
     class IgnoringListener(Listener):
         def preparing(self, sentence: str) -> None:
             heard.append(sentence)
 
     monkeypatch.setattr(home, "time", clock)
-    monkeypatch.setattr(home, "compile_first", compile_for_an_hour)
+    monkeypatch.setattr(home, "load_kernels", compile_for_an_hour)
     problem = Problem(graph, int(0.6 * peak_of(graph)))
     result = solver().solve(problem, SolveOptions(time_limit_s=60.0, moves=1000), IgnoringListener())
     assert result.schedule is not None and heard
@@ -209,7 +208,6 @@ def test_the_time_limit_of_other_solvers_begins_after_compiling(
 def test_cancelled_while_compiling(solver: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     graph = training_dag(3, 20) if solver is not ChainSolver else training_chain(20)
     told = RecordingListener(graph, peak_of(graph) - 1, stop=lambda kind: kind == "preparing")
-    for home in (greedy_solver, local_search, chain_solver):
-        monkeypatch.setattr(home, "compile_first", lambda say, cancelled: say("compiling the search: 1 s"))
+    monkeypatch.setattr(compilation, "compile_first", lambda say, cancelled: say("compiling the search: 1 s"))
     result = solver().solve(Problem(graph, told.budget), SolveOptions(), told)
     assert result.status is SolveStatus.CANCELLED and told.kinds == ["preparing"]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from checkmate.errors import EngineUnavailableError
-from checkmate.solvers.sequence.local_search import warm_up
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.sweeps.engine import Engine, open_pool, parse_engine
 from checkmate.sweeps.journal import open_journal, read_journal
 from checkmate.sweeps.run import SweepResult, run
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.heavy  # workers start, are killed and start again: hal
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    warm_up()
+    load_kernels()
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
     ) as started:

@@ -22,7 +22,7 @@ import pytest
 from checkmate.errors import FormatError
 from checkmate.frontiers.tasks import result_of, solve_task
 from checkmate.progress import Progress
-from checkmate.solvers.sequence.local_search import warm_up
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.sweeps.engine import Engine, Pool, open_pool
 from checkmate.sweeps.journal import open_journal, read_journal
 from checkmate.sweeps.run import Task, run
@@ -47,7 +47,7 @@ with open_pool(Engine(count=2)) as pool, open_journal(Path(sys.argv[2])) as jour
 @pytest.fixture(scope="module", autouse=True)
 def kernels() -> None:
     """Compile before workers need the kernels."""
-    warm_up()
+    load_kernels()
 
 
 @pytest.fixture(scope="module")

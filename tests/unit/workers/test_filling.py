@@ -14,8 +14,8 @@ from checkmate.formats.graph import graph_to_json
 from checkmate.ipc.steps import unpack_steps
 from checkmate.memory.check import check
 from checkmate.progress import FillState
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.constraints import Constraints
-from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.workers import solver
 from checkmate.workers.messages.solver import BaselineSchedule, Filling, OpenQuestion
 from checkmate.workers.solver import LiveQuestion
@@ -50,7 +50,7 @@ def work(question: LiveQuestion) -> None:
 
 
 def test_it_stops_when_its_time_is_up_and_goes_on_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    warm_up()
+    load_kernels()
     monkeypatch.setattr(solver, "_FILL_S", 0.001)
     monkeypatch.setattr(solver, "_FILL_PER_OP_S", 0.0)
     heard = Heard()
@@ -68,7 +68,7 @@ def test_it_stops_when_its_time_is_up_and_goes_on_when_told(monkeypatch: pytest.
 
 
 def test_it_says_when_nothing_is_left() -> None:
-    warm_up()
+    load_kernels()
     heard = Heard()
     question = LiveQuestion(heard, asked(3), None, fill=True)
     try:
@@ -79,7 +79,7 @@ def test_it_says_when_nothing_is_left() -> None:
 
 
 def test_it_sends_what_the_published_methods_find_even_if_it_is_beaten() -> None:
-    warm_up()
+    load_kernels()
     heard, sent = Heard(), []
     question = LiveQuestion(heard, asked(16), None, fill=True)
     end = time.monotonic() + STALL_S
