@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from checkmate.largest.of_model import LargestBatch
     from checkmate.largest.on_cards import CardPlan
     from checkmate.planning.graph_info import GraphInfo
-    from checkmate.reports.recognize import Gathered
+    from checkmate.reports.gather import Gathered
     from checkmate.solvers.constraints import Constraints
     from checkmate.solvers.problem import Listener
 
@@ -403,7 +403,7 @@ def report(
 
     >>> checkmate.report(["paper.json", "curve.json", "out"], "report.html")
     """
-    from checkmate.reports.write import TITLE, write_page
+    from checkmate.reports.gather import TITLE, write_page
 
     given = [results] if isinstance(results, str | Path) else results
     paths = [Path(path) for path in given]

@@ -22,7 +22,7 @@ from checkmate.ir.graph import Graph
 from checkmate.machine.cost_origin import cost_text
 from checkmate.memory.hotspot import Moment, moment
 from checkmate.memory.suggestions import find_suggestions, rank_suggestions
-from checkmate.reports.page.html import cards, page, table
+from checkmate.reports.html import cards, page, table
 from checkmate.units import format_bytes
 
 _MOST_ROWS = 12

@@ -6,13 +6,27 @@ A report belongs to its schedule, and a schedule to its graph.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from checkmate.errors import CheckmateError
 from checkmate.formats import read_any_graph
 from checkmate.formats.files import read_json
-from checkmate.reports.loaded import GRAPH, REPORT, SCHEDULE, Loaded
+
+REPORT, SCHEDULE, GRAPH = "checkmate-report", "checkmate-schedule", "checkmate-graph"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Hold one file's content.
+
+    ``kind``: the file's ``format``. ``data``: its JSON; for JSON lines, the first line.
+    """
+
+    path: Path
+    kind: str
+    data: Any
 
 
 def together(loaded: Sequence[Loaded]) -> list[list[Loaded]]:

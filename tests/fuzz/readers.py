@@ -26,8 +26,8 @@ from checkmate.ir import Graph
 from checkmate.machine.cost_store import CostStore, KnownCost
 from checkmate.machine.plan_store import KeptPlan, PlanStore
 from checkmate.records.read import read_record
-from checkmate.reports.page.html import sections_page
-from checkmate.reports.recognize import gather
+from checkmate.reports.gather import gather
+from checkmate.reports.html import sections_page
 from checkmate.request import parse_shape
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.pathcut.messages import PROVER_MESSAGES

@@ -18,7 +18,7 @@ import resource, sys, time
 from pathlib import Path
 from checkmate.errors import CheckmateError
 from checkmate.formats import read_any_graph
-from checkmate.reports.recognize import gather
+from checkmate.reports.gather import gather
 from checkmate.records.read import read_record
 path = Path(sys.argv[1])
 before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()

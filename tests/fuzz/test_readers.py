@@ -23,7 +23,7 @@ from checkmate.formats.files import read_json
 from checkmate.ipc.protocol import FrameDecoder, ProtocolError
 from checkmate.ir import GraphBuilder
 from checkmate.machine.cost_store import CostStore, KnownCost
-from checkmate.reports.recognize import gather
+from checkmate.reports.gather import gather
 from checkmate.sweeps.journal import read_entries
 from tests.fuzz.judge import judged, tried
 from tests.fuzz.readers import READERS, opened, reframed

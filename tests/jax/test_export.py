@@ -26,7 +26,7 @@ from checkmate.backends.jax.memory import memory_of
 from checkmate.backends.jax.ways import Way
 from checkmate.errors import ExportError, UsageError
 from checkmate.jax import export, rematerialize
-from checkmate.reports.recognize import gather
+from checkmate.reports.gather import gather
 from checkmate.units import Budget
 from tests.jax.steps import copied, data, dense, dropout, weights
 

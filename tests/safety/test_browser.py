@@ -21,8 +21,8 @@ from checkmate.charts.live_bytes import memory_svg
 from checkmate.formats.exploration import SavedExploration, write_exploration
 from checkmate.frontiers.sweep import trade_off
 from checkmate.ir import Graph, Schedule
-from checkmate.reports.page.html import sections_page
-from checkmate.reports.recognize import gather
+from checkmate.reports.gather import gather
+from checkmate.reports.html import sections_page
 from checkmate.solvers.problem import SolveOptions
 from checkmate.units import Budget
 from tests.graphs_strategies import training_chain

@@ -14,8 +14,8 @@ import pytest
 
 from checkmate.errors import CancelledError, FormatError, SchemaVersionError
 from checkmate.formats.files import read_json
-from checkmate.reports.page.html import sections_page
-from checkmate.reports.recognize import gather
+from checkmate.reports.gather import gather
+from checkmate.reports.html import sections_page
 from tests.unit.reports import writers
 from tests.unit.reports.test_page import NASTY, WHEN, Parsed
 from tests.unit.reports.writers import Written

@@ -16,9 +16,8 @@ from checkmate.charts.frontier import curve_svg, svg_text
 from checkmate.errors import FormatError
 from checkmate.formats.files import read_json
 from checkmate.frontiers.curve import curve_of, read_curve
-from checkmate.reports.page.html import sections_page
-from checkmate.reports.page.parts import Note, Picture, Section, Table
-from checkmate.reports.recognize import KINDS, RUN, gather
+from checkmate.reports.gather import KINDS, RUN, gather
+from checkmate.reports.html import Note, Picture, Section, Table, sections_page
 from checkmate.units import format_bytes, format_overhead
 from tests.unit.reports import writers
 from tests.unit.reports.test_page import WHEN, Parsed

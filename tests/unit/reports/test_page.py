@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkmate.charts import frontier, svg_chart
-from checkmate.reports.page.html import _DARK, inline_svg, sections_page, table
-from checkmate.reports.page.parts import Note, Picture, Section, Table
+from checkmate.reports.html import _DARK, Note, Picture, Section, Table, inline_svg, sections_page, table
 
 WHEN = datetime(2026, 1, 2, 3, 4)
 NASTY = "<script>alert('x')</script>&amp;\"</style>"

@@ -1,11 +1,9 @@
-"""Make the sections of what ``run``, ``export`` and ``solve`` write.
-
-They show the measured step beside the plain one, a schedule, or a graph.
-"""
+"""The sections of steps: measured beside the plain one, a schedule, a graph, an exported step of JAX."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from checkmate.charts.live_bytes import memory_svg
@@ -18,11 +16,10 @@ from checkmate.ir.result import SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.cost_origin import is_other_pace, origin_words, reading_words
 from checkmate.memory.simulate import simulate
-from checkmate.reports.loaded import REPORT, SCHEDULE, Loaded
-from checkmate.reports.page.parts import Block, Note, Picture, Section, Table
-from checkmate.reports.page.words import NONE, count
-from checkmate.reports.sections.frontier import ORIGINS
-from checkmate.units import format_bytes, format_overhead, format_seconds, plural
+from checkmate.reports.curves import ORIGINS
+from checkmate.reports.grouping import REPORT, SCHEDULE, Loaded
+from checkmate.reports.html import Block, Note, Picture, Section, Table
+from checkmate.units import NONE, format_bytes, format_overhead, format_seconds, plural
 
 _CAPTION = (
     "Live bytes as the ops request them, predicted by replaying the schedule; what the allocator shows "
@@ -38,7 +35,7 @@ _COLUMNS = (
 )
 
 
-def sections(group: Sequence[Loaded]) -> list[Section]:
+def run(group: Sequence[Loaded]) -> list[Section]:
     """Return one section of files that belong together.
 
     They are a report, a schedule, a graph, or several of these.
@@ -90,7 +87,7 @@ def _report_facts(told: Fields) -> list[str]:
         *([f"batch {batch}"] if batch else []),
         f"measured on {told.get('device', str)}",
         f"budget {format_bytes(told.whole('budget_bytes'))}",
-        f"{count(told.whole('steps'))} steps, {count(told.whole('recomputations'))} of them recomputed",
+        f"{told.whole('steps'):,} steps, {told.whole('recomputations'):,} of them recomputed",
     ]
 
 
@@ -113,8 +110,8 @@ def _report_cards(told: Fields) -> list[tuple[str, str]]:
     what = gradients.get("compared", "gradients")
     return [
         ("as promised" if told.get("ok", bool) else "NOT as promised", f"loss, {what}, peak"),
-        (_bytes(measured), f"peak, {how}{smaller}"),
-        (_seconds(told.get("seconds", dict).get("measured")), "a step, measured"),
+        (format_bytes(measured), f"peak, {how}{smaller}"),
+        (format_seconds(told.get("seconds", dict).get("measured")), "a step, measured"),
         (same, f"{what}, with the same kernels, measured{_at_batch(told, gradients)}"),
     ]
 
@@ -142,9 +139,9 @@ def _apart(gradients: Mapping[str, Any]) -> str:
 def _report_blocks(told: Fields) -> list[Block]:
     peak, seconds, loss = (told.get(name, dict) for name in ("peak_bytes", "seconds", "loss"))
     rows = [
-        (_peak_name(told), *_line(peak, "", _bytes)),
-        ("requested bytes", *_line(peak, "_requested", _bytes)),
-        ("seconds a step", *_line(seconds, "", _seconds)),
+        (_peak_name(told), *_line(peak, "", format_bytes)),
+        ("requested bytes", *_line(peak, "_requested", format_bytes)),
+        ("seconds a step", *_line(seconds, "", format_seconds)),
         ("loss", NONE, _plainly(loss.get("optimized")), NONE, _plainly(loss.get("plain")), NONE),
     ]
     gradients = told.get("gradients", dict)
@@ -154,7 +151,8 @@ def _report_blocks(told: Fields) -> list[Block]:
     profiled, today = seconds.get("predicted"), seconds.get("predicted_today")
     if profiled and today and is_other_pace(today / profiled):
         lines.append(
-            f"Scaled by the plain step as it was measured, a step was predicted to take {_seconds(today)}."
+            "Scaled by the plain step as it was measured, a step was predicted to take "
+            f"{format_seconds(today)}."
         )
     lines += [f"Problem: {problem}" for problem in told.get("problems", list, [])]
     lines += [f"Note: {note}" for note in told.get("notes", list, [])]
@@ -169,14 +167,6 @@ def _report_blocks(told: Fields) -> list[Block]:
 def _line(told: dict[str, Any], ending: str, words: Any) -> list[str]:
     names = ("predicted", "measured", "plain_predicted", "plain_measured", "reloaded_measured")
     return [words(told.get(f"{name}{ending}")) for name in names]
-
-
-def _bytes(value: Any) -> str:
-    return NONE if value is None else format_bytes(value)
-
-
-def _seconds(value: Any) -> str:
-    return NONE if value is None else format_seconds(value)
 
 
 def _plainly(value: Any) -> str:
@@ -224,3 +214,41 @@ def _schedule_blocks(said: Fields, graph: Graph | None) -> list[Block]:
         "requested bytes."
     )
     return [Picture(memory_svg(graph, schedule, result.budget_bytes), _CAPTION), Note(tuple(words))]
+
+
+_XLA_BYTES = ("", "whole", "arguments", "results", "shared", "temporary")
+_JAX_STEPS = (
+    ("plain_bytes", "the plain step"),
+    ("reached_bytes", "the scheduled step"),
+    ("reloaded_bytes", "the step read from the file"),
+)
+
+
+def jax_export(path: Path, data: Any) -> list[Section]:
+    """Return the section of a ``checkmate-jax-export``.
+
+    Raises:
+        FormatError: a field is missing or wrong.
+    """
+    told = Fields(path, data)
+    ok, calls = told.get("ok", bool), told.get("call", str)
+    rows = [(words, *_sizes(Fields(path, told.get(name, dict), name))) for name, words in _JAX_STEPS]
+    blocks: list[Block] = [Table.of("Bytes, read from XLA's compiled steps", _XLA_BYTES, rows)]
+    if problems := told.get("problems", list):
+        blocks.append(Note(tuple(map(str, problems))))
+    reached = told.get("reloaded_bytes", dict).get("whole")
+    facts = (
+        f"exported for the {told.get('platform', str)} by JAX {told.get('versions', dict).get('jax')}",
+        f"budget {format_bytes(told.whole('budget_bytes'))}",
+        "called as the step is" if calls == "tree" else "called with flat arrays",
+    )
+    cards = (
+        ("as promised" if ok else "NOT as promised", "the step read from its file"),
+        (format_bytes(reached), "peak of it, as XLA says"),
+        (f"{100 * told.get('predicted_overhead', (int, float)):+.1f} %", "extra cost, predicted by counts"),
+    )
+    return [Section(f"{told.get('step', str)}: exported by jax.export", facts, cards, tuple(blocks))]
+
+
+def _sizes(told: Fields) -> list[str]:
+    return [format_bytes(told.whole(name)) for name in _XLA_BYTES[1:]]

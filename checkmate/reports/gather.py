@@ -1,7 +1,4 @@
-"""Recognise files as results by their content.
-
-Group the files that belong together, and turn each group into sections.
-"""
+"""Recognise files as results by their content, and write them as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -12,34 +9,28 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from checkmate.errors import CheckmateError, FormatError, SchemaVersionError
-from checkmate.formats.files import read_json
+from checkmate.errors import CheckmateError, FormatError, SchemaVersionError, UsageError
+from checkmate.formats.files import read_json, require_writable, write_bytes
 from checkmate.formats.moccasin import looks_like_node_link
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
-from checkmate.reports.grouping import together
-from checkmate.reports.loaded import GRAPH, REPORT, SCHEDULE, Loaded
-from checkmate.reports.page.parts import Section
-from checkmate.reports.sections import (
-    batch,
-    exploration,
-    frontier,
-    jax_export,
-    run,
-    sweep,
-)
+from checkmate.reports import batches, curves, steps
+from checkmate.reports.grouping import GRAPH, REPORT, SCHEDULE, Loaded, together
+from checkmate.reports.html import Section, sections_page
 
+TITLE = "Results of Checkmate Explorer"
+_START = b"<!DOCTYPE html>"
 VERSION = 1
 Maker = Callable[[Path, Any], list[Section]]
 
 # By the file's ``format``: its name for people, and the function that makes its sections.
 KINDS: dict[str, tuple[str, Maker]] = {
-    "checkmate-frontier": ("frontier -o curve.json", frontier.sections),
-    "checkmate-frontiers": ("frontier --json, of several graphs", frontier.several),
-    "checkmate-max-batch": ("max-batch --json", batch.sections),
-    "checkmate-max-batches": ("max-batch --json, of several models", batch.several),
-    "checkmate-sweep": ("--journal of a sweep", sweep.sections),
-    "checkmate-jax-export": ("export.json of a step of JAX", jax_export.sections),
-    "checkmate-exploration": ("an exploration saved from the window", exploration.sections),
+    "checkmate-frontier": ("frontier -o curve.json", curves.frontier),
+    "checkmate-frontiers": ("frontier --json, of several graphs", curves.frontiers),
+    "checkmate-max-batch": ("max-batch --json", batches.one),
+    "checkmate-max-batches": ("max-batch --json, of several models", batches.several),
+    "checkmate-sweep": ("--journal of a sweep", curves.sweep),
+    "checkmate-jax-export": ("export.json of a step of JAX", steps.jax_export),
+    "checkmate-exploration": ("an exploration saved from the window", curves.exploration),
 }
 RUN = (REPORT, SCHEDULE, GRAPH)  # what run, export, solve and profile write
 ACCEPTED = ", ".join(
@@ -160,7 +151,7 @@ def _sections(group: Sequence[Loaded]) -> list[Section]:
     """
     path, kind = group[0].path, group[0].kind
     try:
-        made = run.sections(group) if kind in RUN else KINDS[kind][1](path, group[0].data)
+        made = steps.run(group) if kind in RUN else KINDS[kind][1](path, group[0].data)
     except KeyError as error:
         raise FormatError(
             f"{path}: the field {str(error)[:60]} is missing", hint="write the file again"
@@ -178,3 +169,51 @@ def _sections(group: Sequence[Loaded]) -> list[Section]:
 
 def _day(path: Path) -> str:
     return f"{datetime.fromtimestamp(path.stat().st_mtime):%Y-%m-%d %H:%M}"
+
+
+def write_page(
+    results: Sequence[Path],
+    output: Path,
+    *,
+    title: str = TITLE,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> Gathered:
+    """Write the page ``output``; return what is on it.
+
+    It has a section for each of ``results``.
+
+    Raises:
+        FormatError: a file given by name is no result, or the page cannot be written. UsageError: ``output``
+        is there and is no page. CancelledError: the user cancelled; nothing was written.
+    """
+    require_writable(output)
+    _require_page(output)
+    found = gather(results, report=report, cancelled=cancelled)
+    stop_if(cancelled)
+    page = sections_page(title, found.sections, datetime.now(), left_out=found.left_out)
+    write_bytes(output, page.encode("utf-8"))
+    return found
+
+
+def _require_page(path: Path) -> None:
+    """Refuse to write over another file than a page.
+
+    A slip would lose a result.
+
+    Raises:
+        UsageError: the file is there and is something else. FormatError: it cannot be read.
+    """
+    if not path.exists():
+        return
+    try:
+        with path.open("rb") as file:
+            begun = file.read(len(_START))
+    except OSError as error:
+        raise FormatError(
+            f"cannot read {path}: {error.strerror or error}", hint="name another file"
+        ) from error
+    if begun and begun.lower() != _START.lower():
+        raise UsageError(
+            f"{path} exists and is not a page of results", hint="name another file, like report.html"
+        )

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from checkmate.formats.files import Fields
-from checkmate.reports.page.parts import Note, Section, Table
-from checkmate.reports.page.words import NONE, count
-from checkmate.units import format_bytes, format_overhead, format_seconds
+from checkmate.reports.html import Note, Section, Table
+from checkmate.units import NONE, format_bytes, format_overhead, format_seconds
 
 
-def sections(path: Path, data: Any) -> list[Section]:
+def one(path: Path, data: Any) -> list[Section]:
     """Return the section of a ``checkmate-max-batch``.
 
     Raises:
@@ -32,8 +31,8 @@ def several(path: Path, data: Any) -> list[Section]:
         FormatError: a field is missing or wrong.
     """
     made: list[Section] = []
-    for place, one in enumerate(Fields(path, data).get("batches", list)):
-        fields = Fields(path, one, f"batches[{place}]")
+    for place, told in enumerate(Fields(path, data).get("batches", list)):
+        fields = Fields(path, told, f"batches[{place}]")
         if fields.get("batch", int, None) is None:
             made.append(
                 Section(f"{fields.get('name', str)}: no batch", blocks=(Note((fields.get("message", str),)),))
@@ -101,11 +100,11 @@ def _batch(fields: Fields) -> Section:
     )
     cards = ((f"{batch:,}", f"batch, {proved}"), _cost(fields), _peak(fields), *_measured(fields, "batch"))
     unfinished = fields.get("baselines_out_of_time", list, [])
-    rows = [("keep everything, given order", count(fields.whole("plain_batch", None)), "")]
+    rows = [("keep everything, given order", _count(fields.whole("plain_batch", None)), "")]
     for name, found in fields.get("baselines", dict, {}).items():
         note = "out of time: at least this" if found is not None else "out of time"
         rows.append(
-            (str(name), count(found), note if name in unfinished else "" if found is not None else "no more")
+            (str(name), _count(found), note if name in unfinished else "" if found is not None else "no more")
         )
     rows += [("checkmate", f"{batch:,}", "solved"), ("limit", f"{limit:,}", "proved, any order of execution")]
     extrapolation = fields.get("extrapolation", str)
@@ -119,7 +118,7 @@ def _batch(fields: Fields) -> Section:
 def _input(fields: Fields) -> Section:
     proved = "proved largest" if fields.get("proved", bool) else "largest found"
     cards = (
-        (_pixels(fields.ids("input")), f"input at batch {count(fields.whole('batch', None))}, {proved}"),
+        (_pixels(fields.ids("input")), f"input at batch {_count(fields.whole('batch', None))}, {proved}"),
         _cost(fields),
         _peak(fields),
         *_measured(fields, "input"),
@@ -140,3 +139,7 @@ def _input(fields: Fields) -> Section:
 
 def _pixels(size: Any) -> str:
     return NONE if not size else " × ".join(f"{int(side)}" for side in size)
+
+
+def _count(value: float | None) -> str:
+    return NONE if value is None else f"{value:,.0f}"

@@ -1,0 +1,260 @@
+"""The sections of curves: a frontier, an exploration that the window saved, a sweep's journal."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from checkmate.charts.frontier import curve_svg
+from checkmate.formats.exploration import exploration_from_json
+from checkmate.formats.files import Fields
+from checkmate.frontiers.curve import Curve, CurveBaseline, CurvePoint, CurveRow, read_curve
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.reports.html import Block, Note, Picture, Section, Table
+from checkmate.sweeps.journal import JournalEntry, read_entries
+from checkmate.units import NONE, format_bytes, format_overhead, format_seconds, plural
+
+CAPTION = (
+    "Blue: the best schedules known, solved and replayed step by step. Dashed: proved that none is "
+    "cheaper, in any order of execution. Dots: the budgets asked for, filled where proved optimal. Peaks "
+    "are the bytes that the ops request, predicted."
+)
+ORIGINS = {
+    "analytic": "costs estimated: operations counted from shapes",
+    "measured": "costs measured: each op's time on a device",
+    "given": "costs as the graph's file gives them",
+}
+
+
+def frontier(path: Path, data: Any) -> list[Section]:
+    """Return the section of a ``checkmate-frontier``.
+
+    Raises:
+        FormatError: a field is missing or wrong.
+    """
+    return [_section(read_curve(path, data))]
+
+
+def frontiers(path: Path, data: Any) -> list[Section]:
+    """Return the sections of a ``checkmate-frontiers``, one per curve.
+
+    Raises:
+        FormatError: a field is missing or wrong.
+    """
+    curves = Fields(path, data).get("curves", list)
+    return [_section(read_curve(path, told, f"curves[{place}]")) for place, told in enumerate(curves)]
+
+
+def _section(curve: Curve) -> Section:
+    """Return the section of one curve."""
+    optimal = sum(row.status == "optimal" for row in curve.rows)
+    refuted = sum(row.status == "infeasible" for row in curve.rows)
+    blocks: list[Block] = [Picture(curve_svg(curve), CAPTION), _budgets(curve), _baselines(curve)]
+    if curve.notes:
+        blocks.append(Note(curve.notes))
+    facts = [
+        f"{curve.ops} ops",
+        ORIGINS.get(curve.cost_origin, f"costs {curve.cost_origin}"),
+        f"solved by {curve.solver} in {format_seconds(curve.seconds)} of "
+        f"{format_seconds(curve.time_limit_s)} for all budgets",
+        *(["cancelled: this is what was found so far"] if curve.cancelled else []),
+    ]
+    least = curve.best[0] if curve.best else None
+    cards = [(format_bytes(curve.plain_peak_bytes), "keep everything, predicted")]
+    extra = "" if least is None else format_overhead(least.cost, curve.base_cost)
+    if least is not None:
+        cards.append((format_bytes(least.peak_bytes), f"least memory with a schedule, {extra} cost"))
+    if curve.infeasible_below and least is not None and least.peak_bytes == curve.infeasible_below + 1:
+        cards[-1] = (cards[-1][0], f"least memory, {extra} cost; proved: nothing fits in less")
+    elif curve.infeasible_below:
+        cards.append((format_bytes(curve.infeasible_below), "proved: nothing fits in this or less"))
+    if curve.rows:
+        words = (
+            f"budgets proved optimal, {refuted} more proved infeasible"
+            if refuted
+            else "budgets proved optimal"
+        )
+        cards.append((f"{optimal} of {len(curve.rows)}", words))
+    return Section(f"{curve.name}: extra cost against memory", tuple(facts), tuple(cards), tuple(blocks))
+
+
+def _budgets(curve: Curve) -> Table:
+    """Return a row per budget."""
+    columns = (
+        "budget",
+        "of keep-all",
+        "peak, predicted",
+        "extra cost, solved",
+        "lower bound, proved",
+        "gap",
+        "seconds",
+        "by",
+        "what is known",
+    )
+    return Table.of("Budgets", columns, [_cells(curve, row) for row in curve.rows], words=(7, 8))
+
+
+def _cells(curve: Curve, row: CurveRow) -> tuple[str, ...]:
+    share = f"{100 * row.budget_bytes / max(1, curve.plain_peak_bytes):.1f} %"
+    bound = NONE if math.isinf(row.lower_bound) else format_overhead(row.lower_bound, curve.base_cost)
+    if row.point is None:
+        return (
+            format_bytes(row.budget_bytes),
+            share,
+            NONE,
+            NONE,
+            bound,
+            NONE,
+            _seconds(row.seconds),
+            NONE,
+            row.known,
+        )
+    cost = row.point.cost
+    gap = 100 * max(0.0, (cost - row.lower_bound) / cost) if cost > 0 else 0.0
+    return (
+        format_bytes(row.budget_bytes),
+        share,
+        format_bytes(row.point.peak_bytes),
+        format_overhead(cost, curve.base_cost),
+        bound,
+        f"{gap:.2f} %",
+        _seconds(row.seconds),
+        row.point.solver,
+        row.known,
+    )
+
+
+def _baselines(curve: Curve) -> Table:
+    """Return a row per known strategy. It has its smallest peak, and the best known schedule there."""
+    columns = ("known strategy", "schedules", "smallest peak", "its extra cost", "best at that peak", "")
+    return Table.of(
+        "Known strategies", columns, [_strategy(curve, entry) for entry in curve.baselines], words=(0, 5)
+    )
+
+
+def _strategy(curve: Curve, entry: CurveBaseline) -> tuple[str, ...]:
+    if not entry.points:
+        return (entry.solver, "0", NONE, NONE, NONE, entry.note)
+    last = entry.points[-1]
+    best = curve.best_within(last.peak_bytes)
+    return (
+        entry.solver,
+        str(len(entry.points)),
+        format_bytes(last.peak_bytes),
+        format_overhead(last.cost, curve.base_cost),
+        NONE if best is None else format_overhead(best.cost, curve.base_cost),
+        entry.note,
+    )
+
+
+def exploration(path: Path, data: Any) -> list[Section]:
+    """Return the section of a ``checkmate-exploration``.
+
+    Every schedule is replayed.
+
+    Raises:
+        FormatError: as its reader says.
+    """
+    saved = exploration_from_json(path, data)
+    graph = saved.graph
+    points = []
+    for result in saved.schedules:
+        timeline = simulate(graph, result.require_schedule())
+        points.append(CurvePoint(timeline.peak_bytes, timeline.cost, result.solver))
+    points.sort(key=lambda point: (point.peak_bytes, point.cost))
+    best: list[CurvePoint] = []
+    for point in points:
+        if not best or point.cost < best[-1].cost:
+            best.append(point)
+    infeasible = max((budget for budget, bound in saved.bounds if math.isinf(bound)), default=0)
+    plain = simulate(graph, Schedule.plain(graph)).peak_bytes
+    curve = Curve(
+        name=graph.name,
+        ops=graph.n,
+        fixed_bytes=graph.fixed_bytes,
+        cost_origin=graph.cost_origin.value,
+        base_cost=graph.base_cost,
+        plain_peak_bytes=plain,
+        infeasible_below=infeasible,
+        solver="several",
+        seconds=0.0,
+        time_limit_s=0.0,
+        cancelled=False,
+        rows=(),
+        best=tuple(best),
+        bounds=tuple(sorted(saved.bounds)),
+        baselines=(),
+    )
+    rows = [(format_bytes(p.peak_bytes), format_overhead(p.cost, graph.base_cost), p.solver) for p in best]
+    table = Table.of("Schedules", ("peak, predicted", "extra cost, solved", "by"), rows, words=(2,))
+    constrained = [Note(("The schedules are under constraints; the bounds hold without them.",))] * bool(
+        saved.constraints
+    )
+    facts = (f"{graph.n} ops", ORIGINS[graph.cost_origin.value])
+    cards = ((format_bytes(plain), "keep everything, predicted"),)
+    subtitle = "as saved from the window; every schedule replayed, bounds proved for any order of execution"
+    picture = Picture(curve_svg(curve, subtitle), CAPTION)
+    return [Section(f"{graph.name}: an exploration", facts, cards, (picture, table, *constrained))]
+
+
+def sweep(path: Path, data: Any) -> list[Section]:
+    """Return the section of a ``checkmate-sweep``.
+
+    ``data``, its first line, is not needed.
+
+    Raises:
+        FormatError: a line is no finished task.
+    """
+    entries = read_entries(path)
+    solves = [entry for entry in entries if "status" in entry.data]
+    others = [entry for entry in entries if "status" not in entry.data]
+    columns = ("solve", "status", "budget", "peak, predicted", "extra cost %", "bound %, proved", "seconds")
+    cards = (
+        (str(len(entries)), "finished tasks"),
+        (f"{sum(e.data['status'] == 'optimal' for e in solves)} of {len(solves)}", "solves proved optimal"),
+    )
+    blocks = (
+        Table.of("Finished solves", columns, [_solve_cells(entry) for entry in solves], words=(0, 1)),
+        Table.of("Other tasks", ("task", "result"), [(e.name, _other(e)) for e in others], words=(0, 1)),
+        Note(
+            (
+                "A bound with a star holds only under the solver's assumptions. A journal does not say "
+                "which tasks are still to come.",
+            )
+        ),
+    )
+    return [Section("A sweep's journal", (plural(len(solves), "solve"),), cards, blocks)]
+
+
+def _solve_cells(entry: JournalEntry) -> tuple[str, ...]:
+    told, base = entry.data, entry.data["base_cost"]
+    return (
+        entry.name,
+        str(told["status"]),
+        format_bytes(told["budget_bytes"]),
+        NONE if told["peak_bytes"] is None else format_bytes(told["peak_bytes"]),
+        _extra(told["cost"], base),
+        _extra(told["lower_bound"], base) + "*" * bool(told["assumptions"]),
+        _seconds(told["solve_seconds"]),
+    )
+
+
+def _extra(cost: float | None, base: float) -> str:
+    if cost is None or base <= 0:
+        return NONE
+    return f"{max(0.0, 100 * (cost / base - 1)):,.2f}"  # below zero only by rounding
+
+
+def _other(entry: JournalEntry) -> str:
+    told = entry.data
+    if "points" in told:
+        return f"{len(told['points'])} schedules" + (f"; {told['note']}" if told.get("note") else "")
+    return (
+        f"the least peak known is {format_bytes(told['peak_bytes'])}" if "peak_bytes" in told else "finished"
+    )
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3f}" if value < 1 else f"{value:.2f}" if value < 100 else f"{value:,.0f}"

@@ -1,1 +1,0 @@
-"""Draw a page: HTML, sections, words."""

@@ -1,1 +1,0 @@
-"""Make the sections of a page, one module per kind of result."""
