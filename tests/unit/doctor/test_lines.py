@@ -108,6 +108,7 @@ def folder(name: str, path: str = "/x", free: int = 2**40, problem: str = "") ->
 ILL = crashed(-4, "tensorflow")
 TORCH = "ModuleNotFoundError: No module named 'torch'"
 QT_6 = {"qt": "6.9", "plugin": []}
+NO_PLUGIN = 'Could not find the Qt platform plugin "x" in ""'
 EGL = "ImportError: libEGL.so.1: cannot open shared object file: No such file or directory"
 CURSOR = ["libxcb-cursor.so.0", "libxcb-icccm.so.4"]
 OFFSCREEN = {**WINDOW, "screen": {"platform": "offscreen", "size": [800, 800]}}
@@ -233,7 +234,7 @@ CASES: list[tuple[Facts, str, PartState, str, str]] = [
         "window", MISSING, "Qt cannot reach display :9.", "DISPLAY",
     ),
     (
-        window({"QT_QPA_PLATFORM": "x"}, stage="screen", code=-6, log='Could not find the Qt platform plugin'),
+        window({"QT_QPA_PLATFORM": "x"}, stage="screen", code=-6, log=NO_PLUGIN),
         "window", MISSING, "no plug-in for the platform 'x'", "unset QT_QPA_PLATFORM",
     ),
     (window(stage="qt", code=-11), "window", MISSING, "while it was imported (SIGSEGV", "PySide6-Essentials"),

@@ -35,60 +35,28 @@ def with_value(value: Value) -> GraphBuilder:
     return builder
 
 
-RULES: list[tuple[str, Callable[[], GraphBuilder], str]] = [
-    ("empty", GraphBuilder, "ops is empty: there is nothing to schedule"),
-    ("negative size", lambda: with_value(Value("b", -1)), "values[1].bytes ('b') is negative (-1)"),
-    (
-        "fractional size",
-        lambda: with_value(Value("b", 1.5)),
-        "values[1].bytes ('b') is 1.5, not a whole number",
-    ),  # type: ignore[arg-type]
-    ("huge size", lambda: with_value(Value("b", 2**62)), "is larger than any memory"),
-    ("huge total", lambda: with_value(Value("b", 2**62 - 1)), "the sizes add up to"),
-    (
-        "NaN cost",
-        lambda: two_ops(cost=math.nan),
-        "ops[1].cost ('second') is nan, not a finite number of at least 0",
-    ),
-    ("infinite cost", lambda: two_ops(cost=math.inf), "ops[1].cost ('second') is inf, not a finite"),
-    ("negative cost", lambda: two_ops(cost=-1.0), "ops[1].cost ('second') is -1.0, not a finite number"),
-    ("cost as text", lambda: two_ops(cost="1"), "ops[1].cost ('second') is '1', not a number"),
-    ("workspace", lambda: two_ops(workspace_bytes=-8), "ops[1].workspace_bytes ('second') is negative (-8)"),
-    ("dangling input", lambda: two_ops(inputs=(7,)), "ops[1].inputs ('second') names value 7; there are 2"),
-    (
-        "dangling output",
-        lambda: two_ops(outputs=(-1,)),
-        "ops[1].outputs ('second') names value -1; there are 2",
-    ),
-    (
-        "two writers",
-        lambda: two_ops(outputs=(0,), inputs=()),
-        "value 0 'a' is written by op 0 'first' and again by op 1",
-    ),
-    (
-        "self cycle",
-        lambda: two_ops(inputs=(1,)),
-        "ops[1] ('second') reads value 1 before op 1 ('second') writes it",
-    ),
-    (
-        "take-over",
-        lambda: two_ops(takes_over=((0, 1),)),
-        "ops[1].takes_over ('second') has [0, 1], not an output and",
-    ),
-    (
-        "dangling view",
-        lambda: with_value(Value("b", 4, alias_of=9)),
-        "values[1].alias_of ('b') is 9; there are 2",
-    ),
-    (
-        "view of itself",
-        lambda: with_value(Value("b", 4, alias_of=1)),
-        "which its op 1 'second' does not read",
-    ),
-]
+RULES: list[tuple[Callable[[], GraphBuilder], str]] = [
+    (GraphBuilder, "ops is empty: there is nothing to schedule"),
+    (lambda: with_value(Value("b", -1)), "values[1].bytes ('b') is negative (-1)"),
+    (lambda: with_value(Value("b", 1.5)), "values[1].bytes ('b') is 1.5, not a whole number"),
+    (lambda: with_value(Value("b", 2**62)), "is larger than any memory"),
+    (lambda: with_value(Value("b", 2**62 - 1)), "the sizes add up to"),
+    (lambda: two_ops(cost=math.nan), "ops[1].cost ('second') is nan, not a finite number of at least 0"),
+    (lambda: two_ops(cost=math.inf), "ops[1].cost ('second') is inf, not a finite"),
+    (lambda: two_ops(cost=-1.0), "ops[1].cost ('second') is -1.0, not a finite number"),
+    (lambda: two_ops(cost="1"), "ops[1].cost ('second') is '1', not a number"),
+    (lambda: two_ops(workspace_bytes=-8), "ops[1].workspace_bytes ('second') is negative (-8)"),
+    (lambda: two_ops(inputs=(7,)), "ops[1].inputs ('second') names value 7; there are 2"),
+    (lambda: two_ops(outputs=(-1,)), "ops[1].outputs ('second') names value -1; there are 2"),
+    (lambda: two_ops(outputs=(0,), inputs=()), "value 0 'a' is written by op 0 'first' and again by op 1"),
+    (lambda: two_ops(inputs=(1,)), "ops[1] ('second') reads value 1 before op 1 ('second') writes it"),
+    (lambda: two_ops(takes_over=((0, 1),)), "ops[1].takes_over ('second') has [0, 1], not an output and"),
+    (lambda: with_value(Value("b", 4, alias_of=9)), "values[1].alias_of ('b') is 9; there are 2"),
+    (lambda: with_value(Value("b", 4, alias_of=1)), "which its op 1 'second' does not read"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("build", "sentence"), [rule[1:] for rule in RULES], ids=[rule[0] for rule in RULES])
+@pytest.mark.parametrize(("build", "sentence"), RULES)
 def test_a_broken_rule_is_named(build: Callable[[], GraphBuilder], sentence: str) -> None:
     with pytest.raises(GraphError) as caught:
         build().build()
