@@ -60,9 +60,7 @@ def _unexpected(error: Exception) -> PlanningError:
 
 
 def unplanned(
-    error: CheckmateError,
-    what: str = "this step cannot be scheduled",
-    then: str = "It trains as before.",
+    error: CheckmateError, what: str = "this step cannot be scheduled", then: str = "It trains as before."
 ) -> str:
     """Say ``what`` could not be planned, and why. Say also what happens ``then``, and what to do."""
     way_out = f" To change that, {error.hint.rstrip('.')}." if error.hint else ""

@@ -83,11 +83,7 @@ def _dying(graph: Graph, plan: list[int], produced: set[int]) -> tuple[list[list
 
 
 def _replay(
-    graph: Graph,
-    plan: list[int],
-    produced: set[int],
-    dying: list[list[int]],
-    violations: list[Violation],
+    graph: Graph, plan: list[int], produced: set[int], dying: list[list[int]], violations: list[Violation]
 ) -> tuple[int, int | None]:
     """Walk the plan; return the peak and its first step; add reads of dead values to ``violations``."""
     current: dict[int, _Buffer] = {}  # the buffer of each value's latest production

@@ -14,13 +14,7 @@ from checkmate.catalog.samples import find_sample
 from checkmate.catalog.zoo import PREFIX as ZOO_PREFIX
 from checkmate.errors import TraceError
 from checkmate.models.builtin import build_application, dtype_policy
-from checkmate.models.inputs import (
-    Inputs,
-    build_subclassed,
-    describe_inputs,
-    index_structure,
-    resize_inputs,
-)
+from checkmate.models.inputs import Inputs, build_subclassed, describe_inputs, index_structure, resize_inputs
 from checkmate.models.keras_graph import forget_unused, output_structure, outputs_of
 from checkmate.models.losses import Labels, compile_defaults, copy_optimizer_state, describe_labels, recompile
 from checkmate.models.read_file import read_model

@@ -87,9 +87,7 @@ def test_an_exit_code_belongs_to_its_class() -> None:
 
 
 @pytest.mark.parametrize("kind", [*kinds()], ids=lambda kind: kind.__name__)
-def test_the_base_that_arrives_in_another_process_has_the_same_exit_code(
-    kind: type[CheckmateError],
-) -> None:
+def test_the_base_that_arrives_in_another_process_has_the_same_exit_code(kind: type[CheckmateError]) -> None:
     """Test errors that reach another process.
 
     A type with a constructor of its own arrives as its nearest base without one.

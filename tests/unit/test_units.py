@@ -56,10 +56,7 @@ def test_more_than_any_memory(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (
-            "0.6",
-            "0.6 is neither a size nor a share; write 60% for a share of the plain peak, or 0.6GiB",
-        ),
+        ("0.6", "0.6 is neither a size nor a share; write 60% for a share of the plain peak, or 0.6GiB"),
         (" 6.5 ", "6.5 is neither a size nor a share; write 6.5GiB"),
     ],
 )
