@@ -36,7 +36,6 @@ from checkmate.memory.check import check
 from tests.graphs_strategies import random_graph, random_steps, training_chain
 from tests.unit.formats.test_bad_input import Edit, top, without
 from tests.unit.formats.test_formats import same
-from tests.unit.formats.test_fuzz import damaged, outcome
 
 
 def result(graph: Graph, steps: list[int], **given: Any) -> SolveResult:
@@ -348,17 +347,6 @@ def test_cut_off_anywhere_is_one_sentence(ending: str, tmp_path: Path) -> None:
             read_exploration(path)
         assert str(path) in str(caught.value) and "\n" not in str(caught.value)
         assert end < 20 or "cut off" in str(caught.value)
-
-
-def test_no_damage_ends_in_anything_but_a_sentence(tmp_path: Path) -> None:
-    random, path = Random(5), tmp_path / "e.json"
-    data = stored(exploration(), tmp_path)
-    found = []
-    for _ in range(200):
-        broken = damaged(random, data)
-        path.write_text(json.dumps(broken))
-        found.append(outcome(lambda: read_exploration(path)))
-    assert set(found) == {"read", "refused"}
 
 
 def test_a_missing_file_and_a_folder_that_is_not_there(tmp_path: Path) -> None:
