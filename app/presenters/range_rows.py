@@ -139,7 +139,7 @@ def _cells(
     seconds = graph.cost_unit is CostUnit.SECONDS
     return (
         Cell(name_in_model(row.name, model), row.name, row.name),
-        Cell(row.layer, row.layer),
+        Cell(row.layer, row.layer, row.layer),
         Cell(format_bytes(row.bytes), float(row.bytes)),
         Cell(f"{row.first + 1:,} to {end}", row.first),
         Cell(f"{format_bytes(row.byte_cost)}·s" if seconds else "–", row.byte_cost),

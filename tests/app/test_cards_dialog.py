@@ -29,7 +29,8 @@ def opened(window, qtbot):
 
 
 def words(dialog) -> list[str]:
-    return [dialog.table.item(number, 2).text() for number in range(dialog.table.rowCount())]
+    model = dialog.table.model()
+    return [model.index(number, 2).data() for number in range(model.rowCount())]
 
 
 @pytest.mark.heavy

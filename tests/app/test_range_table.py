@@ -101,7 +101,7 @@ def test_prices_are_those_of_a_replay(window, table) -> None:
     at = moment(shown.graph, shown.schedule, shown.timeline, highest)
     tried = 0
     for buffer in at.live:
-        row = next(one for one in table.rows.all if one.value == buffer.value)
+        row = next(one for one in table.rows if one.value == buffer.value)
         if not row.waits or buffer.next_read is None:
             continue
         price = recomputed(shown.graph, shown.schedule, shown.timeline, at, buffer, shown.constrained.once)
@@ -149,20 +149,20 @@ def test_a_click_selects_and_a_heading_sorts(window, qtbot, table) -> None:
 def test_the_table_is_copied_whole(window, qtbot, table) -> None:
     qtbot.mouseClick(table.copy, Qt.MouseButton.LeftButton)
     rows = list(csv.DictReader(io.StringIO(QGuiApplication.clipboard().text())))
-    assert [row["value"] for row in rows] == [row.name for row in table.rows.all]
+    assert [row["value"] for row in rows] == [row.name for row in table.rows]
     assert sum(float(row["share"]) for row in rows) == pytest.approx(1.0)
     assert any(row["saved if recomputed, bytes"] for row in rows)
 
 
 def test_it_follows_the_selected_steps_and_the_schedule(window, qtbot, table) -> None:
-    before = len(table.rows.all)
+    before = len(table.rows)
     window.explorer.span.choose((0, 1))
     qtbot.waitUntil(lambda: table.words.text().startswith("Steps 1 to 2:"))
-    assert len(table.rows.all) < before
-    assert cells(table, COST) == ["–"] * len(table.rows.all)  # units are no time
+    assert len(table.rows) < before
+    assert cells(table, COST) == ["–"] * len(table.rows)  # units are no time
     window.explorer.span.choose(None)
     qtbot.waitUntil(lambda: table.words.text() == NO_STEPS)
-    assert table.rows.all == () and not table.copy.isEnabled()
+    assert table.rows == () and not table.copy.isEnabled()
     window.explorer.span.choose((3, 9))
     qtbot.waitUntil(lambda: table.words.text().startswith("Steps 4 to 10:"))
     smaller(window.session.exploration)  # the selection goes with the schedule

@@ -1,16 +1,28 @@
-"""A table of cells that can be sorted by any column."""
+"""Tables of cells, which can be sorted by any column, and names cut to their column."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
-from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView
+from PySide6.QtGui import QPainter
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QApplication,
+    QHeaderView,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QTableView,
+)
 
 from app.presenters.range_rows import Cell
+from app.presenters.wording import NameCut
+from app.views.common.widgets import called
 
 _MEASURED = 40  # rows, from which the widths of columns are taken
+_MARGIN = 6  # pixels: Qt leaves half of them free on each side of a text
 _Index = QModelIndex | QPersistentModelIndex
 
 
@@ -24,16 +36,26 @@ class CellModel(QAbstractTableModel):
     def __init__(self, columns: Sequence[str], words: Collection[int]) -> None:
         super().__init__()
         self._columns, self._words = tuple(columns), frozenset(words)
-        self._cells: list[tuple[Cell, ...]] = []
+        self.cells: list[tuple[Cell, ...]] = []
         self._order: list[int] = []  # by row on screen: which of the cells it has
         self._sorted_by = -1, Qt.SortOrder.AscendingOrder
 
-    def fill(self, cells: list[tuple[Cell, ...]]) -> None:
-        """Show other rows, sorted as before."""
+    def fill(self, cells: list[tuple[Cell, ...]], columns: Sequence[str] = ()) -> None:
+        """Show other rows, sorted as before, perhaps under other heads."""
         self.beginResetModel()
-        self._cells = cells
+        self.cells, self._columns = cells, tuple(columns) or self._columns
         self._order = self._sorted()
         self.endResetModel()
+
+    def fill_again(self, cells: list[tuple[Cell, ...]]) -> None:
+        """Show what is new of the same rows; what is selected stays selected."""
+        if len(cells) != len(self.cells):
+            self.fill(cells)
+        elif cells:
+            self.cells = cells
+            self.dataChanged.emit(self.index(0, 0), self.index(len(cells) - 1, len(self._columns) - 1))
+            if self._sorted() != self._order:
+                self.sort(*self._sorted_by)
 
     def source(self, row: int) -> int:
         """Return which of the rows that were filled in is on screen in ``row``."""
@@ -56,17 +78,18 @@ class CellModel(QAbstractTableModel):
 
     def _sorted(self) -> list[int]:
         column, order = self._sorted_by
-        rows = list(range(len(self._cells)))
+        rows = list(range(len(self.cells)))
         if 0 <= column < len(self._columns):
             falling = order is Qt.SortOrder.DescendingOrder
             rows.sort(key=lambda row: self._rank(row, column), reverse=falling)
         return rows
 
-    def _rank(self, row: int, column: int) -> Any:
-        return self._cells[row][column].rank
+    def _rank(self, row: int, column: int) -> tuple[bool, Any]:
+        rank = self.cells[row][column].rank
+        return isinstance(rank, str), rank
 
     def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008 (Qt's signature)
-        return 0 if parent.isValid() else len(self._cells)
+        return 0 if parent.isValid() else len(self.cells)
 
     def columnCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008 (Qt's signature)
         return 0 if parent.isValid() else len(self._columns)
@@ -81,38 +104,60 @@ class CellModel(QAbstractTableModel):
         return self._side(section) if role == Qt.ItemDataRole.TextAlignmentRole else None
 
     def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        cell = self._cells[self._order[index.row()]][index.column()]
+        cell = self.cells[self._order[index.row()]][index.column()]
         if role == Qt.ItemDataRole.DisplayRole:
             return cell.text
         if role == Qt.ItemDataRole.UserRole:
             return cell.rank
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return self._side(index.column())
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return cell.tip or None
-        return None
+        return cell.tip or None if role == Qt.ItemDataRole.ToolTipRole else None
 
     def _side(self, column: int) -> Qt.AlignmentFlag:
         side = Qt.AlignmentFlag.AlignLeft if column in self._words else Qt.AlignmentFlag.AlignRight
         return side | Qt.AlignmentFlag.AlignVCenter
 
 
-def sorted_table(model: CellModel, name: str, stretched: int) -> QTableView:
-    """Return a view of the model whose heads sort. One column takes the space that is left."""
-    table = QTableView()
-    table.setObjectName("cards")  # as other tables of figures look
-    table.setAccessibleName(name)
+def cell_table(model: CellModel, name: str) -> QTableView:
+    """Return a view of the model in which one whole row can be selected."""
+    table = called(QTableView(showGrid=False, wordWrap=False), name)
     table.setModel(model)
     table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
     table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-    table.setShowGrid(False)
-    table.setWordWrap(False)
+    table.verticalHeader().hide()
+    table.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+    return table
+
+
+def sorted_table(model: CellModel, name: str, stretched: int | None = None) -> QTableView:
+    """Return a view of the model whose heads sort. The column ``stretched`` takes the space that is left."""
+    table = cell_table(model, name)
     table.setTextElideMode(Qt.TextElideMode.ElideMiddle)
     table.setTabKeyNavigation(False)
-    table.verticalHeader().hide()
-    header = table.horizontalHeader()
-    header.setResizeContentsPrecision(_MEASURED)
-    header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-    header.setSectionResizeMode(stretched, QHeaderView.ResizeMode.Stretch)
+    table.horizontalHeader().setResizeContentsPrecision(_MEASURED)
+    if stretched is not None:
+        table.horizontalHeader().setSectionResizeMode(stretched, QHeaderView.ResizeMode.Stretch)
     table.setSortingEnabled(True)
     return table
+
+
+class CutNames(QStyledItemDelegate):
+    """Paints a column of names; ``know`` tells it all of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names = NameCut()
+
+    def know(self, names: Iterable[str]) -> None:
+        """Tell names of this column apart from now on."""
+        self._names = NameCut(tuple(names))
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
+        cell = QStyleOptionViewItem(option)
+        self.initStyleOption(cell, index)
+        widget = cell.widget
+        style = QApplication.style() if widget is None else widget.style()
+        place = style.subElementRect(QStyle.SubElement.SE_ItemViewItemText, cell, widget)
+        room = place.width() - _MARGIN
+        cell.text = self._names.cut(cell.text, cell.fontMetrics.horizontalAdvance, room)
+        style.drawControl(QStyle.ControlElement.CE_ItemViewItem, cell, painter, widget)

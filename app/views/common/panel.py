@@ -81,15 +81,6 @@ class _Head(QFrame):
         super().resizeEvent(event)
 
 
-def label(text: str, *, muted: bool = False, name: str | None = None, wrap: bool = False) -> QLabel:
-    """Return a text label for a role."""
-    made = QLabel(text)
-    if muted or name:
-        made.setObjectName(name or "muted")
-    made.setWordWrap(wrap)
-    return made
-
-
 _OPEN, _FOLDED = "▾", "▸"
 _ASIDE = 40  # pixels
 _FRAME = 2  # pixels around an area that scrolls, for the mark of the focus (app/theme.py)

@@ -1,14 +1,159 @@
-"""Buttons for commands of the window, the keys that press them, and boxes with a ring for the focus."""
+"""Widgets, layouts and questions that many views and dialogs are made of."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
 
-from PySide6.QtCore import QEvent, QObject, QRectF, Qt
+from PySide6.QtCore import QEvent, QObject, QPoint, QRectF, Qt, QTimer
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QPalette, QPen
-from PySide6.QtWidgets import QAbstractButton, QComboBox, QDoubleSpinBox, QPushButton, QSpinBox, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QBoxLayout,
+    QComboBox,
+    QDialog,
+    QDialogButtonBox,
+    QDoubleSpinBox,
+    QFileDialog,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QLayout,
+    QMenu,
+    QPushButton,
+    QScrollArea,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.actions import action
+
+Item = QWidget | QLayout
+Part = Item | tuple[Item, int] | int | None
+Named = TypeVar("Named", bound=QWidget)
+NO_EDGES = 0, 0, 0, 0
+
+
+def row(*parts: Part, gap: int | None = None, edges: tuple[int, int, int, int] | None = None) -> QHBoxLayout:
+    """Return ``parts`` from left to right.
+
+    A part is a widget or a layout, perhaps with its stretch, a number of pixels to leave free, or None for
+    all space that is left. ``gap``: pixels between parts; ``edges``: around them, if not as the style has it.
+    """
+    return _filled(QHBoxLayout(), parts, gap, edges)
+
+
+def column(
+    *parts: Part, gap: int | None = None, edges: tuple[int, int, int, int] | None = None
+) -> QVBoxLayout:
+    """Return ``parts`` from top to bottom, as ``row``."""
+    return _filled(QVBoxLayout(), parts, gap, edges)
+
+
+Box = TypeVar("Box", bound=QBoxLayout)
+
+
+def _filled(box: Box, parts: tuple[Part, ...], gap: int | None, edges: tuple[int, ...] | None) -> Box:
+    if edges is not None:
+        box.setContentsMargins(*edges)
+    if gap is not None:
+        box.setSpacing(gap)
+    for part in parts:
+        if part is None:
+            box.addStretch(1)
+        elif isinstance(part, int):
+            box.addSpacing(part)
+        else:
+            item, share = part if isinstance(part, tuple) else (part, 0)
+            if isinstance(item, QLayout):
+                box.addLayout(item, share)
+            else:
+                box.addWidget(item, share)
+    return box
+
+
+def label(text: str, *, muted: bool = False, name: str | None = None, wrap: bool = False) -> QLabel:
+    """Return a text label for a role."""
+    made = QLabel(text)
+    if muted or name:
+        made.setObjectName(name or "muted")
+    made.setWordWrap(wrap)
+    return made
+
+
+def called(widget: Named, name: str, tip: str = "") -> Named:
+    """Give a widget its name for assistive technology, and a tooltip. Return it."""
+    widget.setAccessibleName(name)
+    if tip:
+        widget.setToolTip(tip)
+    return widget
+
+
+def button(text: str, run: Callable[[], object], style: str = "", *, tip: str = "") -> QPushButton:
+    """Return a button that runs something; ``style`` is its name in the style sheet."""
+    made = QPushButton(text)
+    made.setObjectName(style)
+    made.setToolTip(tip)
+    made.clicked.connect(lambda _=False: run())
+    return made
+
+
+def later(parent: QObject, milliseconds: int, run: Callable[[], object]) -> QTimer:
+    """Return a timer that runs something once, so long after it was last started."""
+    timer = QTimer(parent, singleShot=True, interval=milliseconds)
+    timer.timeout.connect(run)
+    return timer
+
+
+def every(parent: QObject, milliseconds: int, run: Callable[[], object]) -> QTimer:
+    """Return a timer that runs something again and again while it is on."""
+    timer = QTimer(parent, interval=milliseconds)
+    timer.timeout.connect(run)
+    return timer
+
+
+def scrolling(content: QWidget, name: str) -> QScrollArea:
+    """Return an area without a frame in which ``content`` scrolls, as wide as there is room."""
+    area = called(QScrollArea(widgetResizable=True), name)
+    area.setFrameShape(QFrame.Shape.NoFrame)
+    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    area.setWidget(content)
+    return area
+
+
+def closing(dialog: QDialog, *actions: QPushButton) -> QDialogButtonBox:
+    """Return a dialog's Close button, with other buttons beside it."""
+    buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
+    for one in actions:
+        buttons.addButton(one, QDialogButtonBox.ButtonRole.ActionRole)
+    buttons.rejected.connect(dialog.reject)
+    return buttons
+
+
+def bring_up(window: QWidget) -> None:
+    """Show a window in front of the others."""
+    window.show()
+    window.raise_()
+    window.activateWindow()
+
+
+def open_below(menu: QMenu, widget: QWidget) -> None:
+    """Open a menu below a button."""
+    menu.popup(widget.mapToGlobal(QPoint(0, widget.height())))
+
+
+def ask_source(parent: QWidget, title: str, kinds: str) -> Path | None:
+    """Ask for a file to read; None: nothing was chosen."""
+    name, _ = QFileDialog.getOpenFileName(parent, title, "", kinds)
+    return Path(name) if name else None
+
+
+def ask_target(parent: QWidget, title: str, suggested: str, kinds: str) -> Path | None:
+    """Ask for a file to write; None: nothing was chosen."""
+    name, _ = QFileDialog.getSaveFileName(parent, title, suggested, kinds)
+    return Path(name) if name else None
 
 
 def command_button(name: str, run: Callable[[], object], text: str = "") -> QPushButton:

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 import time
 
-from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import (
-    QComboBox,
-    QDialog,
-    QDialogButtonBox,
-    QHBoxLayout,
-    QProgressBar,
-    QPushButton,
-    QSpinBox,
-    QSplitter,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QComboBox, QDialog, QHBoxLayout, QProgressBar, QSpinBox, QSplitter, QWidget
 
 from app.models.clients.largest_batch import BatchFinder
 from app.models.session import Session
@@ -33,7 +22,7 @@ from app.presenters.sizes import (
 )
 from app.theme import CurrentTheme
 from app.views.common.cell_model import CellModel, sorted_table
-from app.views.common.panel import label
+from app.views.common.widgets import button, called, closing, column, every, label, row
 from app.views.dialogs.charts import BatchChart
 from checkmate.catalog.cards import common_cards
 from checkmate.ir.graph import Graph
@@ -65,19 +54,23 @@ class BatchDialog(QDialog):
         self.setWindowTitle("Largest batch")
         self._session, self._began = session, 0.0
         self.search = BatchFinder(session.solving.workers, self)
-        self.head = label("", wrap=True)
-        self.words = label("", wrap=True)
-        self.budget, self.cost, self.seconds = QComboBox(), QComboBox(), QSpinBox()
-        self.start = QPushButton("Search")
-        self.bar = QProgressBar()
+        self.head, self.words = label("", wrap=True), label("", wrap=True)
+        self.bar = QProgressBar(textVisible=False, maximum=1000)
         self._rows = CellModel(COLUMNS, WORDS)
         self.table = sorted_table(self._rows, "The largest batch of each search", STATUS)
         self.chart = BatchChart(theme)
-        self.open_scaled, self.profile = QPushButton("Explore it, scaled"), QPushButton("Profile it")
+        self.open_scaled = button(
+            "Explore it, scaled",
+            lambda: self.open_wanted.emit(self.chosen),
+            tip="Explore the graph at the chosen batch: scaled, estimated",
+        )
+        self.profile = button(
+            "Profile it",
+            lambda: self.profile_wanted.emit(self.chosen),
+            tip="Load the model, and profile it at the chosen batch",
+        )
         self._lay_out()
-        self._tick = QTimer(self)
-        self._tick.setInterval(_TICK_MS)
-        self._tick.timeout.connect(self._show_time)
+        self._tick = every(self, _TICK_MS, self._show_time)
         self.search.changed.connect(self._refresh)
         self.search.answered.connect(self._on_answer)
         self.table.selectionModel().selectionChanged.connect(lambda *_: self._show_chosen())
@@ -86,59 +79,31 @@ class BatchDialog(QDialog):
         self._on_graph()
 
     def _lay_out(self) -> None:
-        column = QVBoxLayout(self)
-        column.setSpacing(10)
-        column.addWidget(self.head)
-        column.addLayout(self._question())
-        self.bar.setTextVisible(False)
-        self.bar.setRange(0, 1000)
-        column.addWidget(self.bar)
-        column.addWidget(self.words)
-        parts = QSplitter(Qt.Orientation.Vertical)
-        parts.setChildrenCollapsible(False)
+        parts = QSplitter(Qt.Orientation.Vertical, childrenCollapsible=False)
         parts.addWidget(self.table)
         parts.addWidget(self.chart)
         parts.setSizes([160, 260])
-        column.addWidget(parts, 1)
-        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
-        self.open_scaled.setToolTip("Explore the graph at the chosen batch: scaled, estimated")
-        self.profile.setToolTip("Load the model, and profile it at the chosen batch")
-        self.open_scaled.clicked.connect(lambda: self.open_wanted.emit(self.chosen))
-        self.profile.clicked.connect(lambda: self.profile_wanted.emit(self.chosen))
-        for button in (self.open_scaled, self.profile):
-            button.setAutoDefault(False)
-            buttons.addButton(button, QDialogButtonBox.ButtonRole.ActionRole)
-        buttons.rejected.connect(self.reject)
-        column.addWidget(buttons)
+        for one in (self.open_scaled, self.profile):
+            one.setAutoDefault(False)
+        buttons = closing(self, self.open_scaled, self.profile)
+        self.setLayout(column(self.head, self._question(), self.bar, self.words, (parts, 1), buttons, gap=10))
         room = self.screen().availableGeometry()
         self.resize(_SIZE[0], min(_SIZE[1], round(_SHARE * room.height())))
 
     def _question(self) -> QHBoxLayout:
-        row = QHBoxLayout()
-        self.budget.setEditable(True)
+        self.budget = called(QComboBox(editable=True), "Budget", "A card, or a size such as 13.5GiB")
         self.budget.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
         self.budget.setCompleter(None)  # type: ignore[arg-type]  # "12 GiB" is not the card of that size
-        self.budget.setAccessibleName("Budget")
-        self.budget.setToolTip("A card, or a size such as 13.5GiB")
-        self.cost.setAccessibleName("Extra cost allowed")
+        self.cost = called(QComboBox(), "Extra cost allowed")
         for words, cost in COSTS:
             self.cost.addItem(words, cost)
-        self.seconds.setRange(_LEAST, _MOST)
-        self.seconds.setValue(_SECONDS)
-        self.seconds.setSuffix(" s")
-        self.seconds.setAccessibleName("Time for the search")
-        self.start.setObjectName("primary")
+        self.seconds = called(
+            QSpinBox(minimum=_LEAST, maximum=_MOST, value=_SECONDS, suffix=" s"), "Time for the search"
+        )
+        self.start = button("Search", self._on_start, "primary")
         self.start.setDefault(True)
-        self.start.clicked.connect(self._on_start)
-        for words, field, share in (
-            ("Within", self.budget, 1),
-            ("Extra cost", self.cost, 0),
-            ("Time", self.seconds, 0),
-        ):
-            row.addWidget(label(words, muted=True))
-            row.addWidget(field, share)
-        row.addWidget(self.start)
-        return row
+        within, extra, seconds = (label(words, muted=True) for words in ("Within", "Extra cost", "Time"))
+        return row(within, (self.budget, 1), extra, self.cost, seconds, self.seconds, self.start)
 
     @property
     def chosen(self) -> BatchAnswer | None:
@@ -221,12 +186,11 @@ class BatchDialog(QDialog):
 
     def _show_chosen(self) -> None:
         answer = self.chosen
-        there = answer is not None and answer.batch > 0
-        self.chart.show_answer(answer)
-        self.open_scaled.setEnabled(there)
-        known = there and answer is not None and answer.question.request is not None
-        self.profile.setEnabled(known)
-        batch = f" at batch {answer.batch:,}" if there and answer is not None else ""
+        found = answer if answer is not None and answer.batch > 0 else None
+        self.chart.show_answer(found)
+        self.open_scaled.setEnabled(found is not None)
+        self.profile.setEnabled(found is not None and found.question.request is not None)
+        batch = "" if found is None else f" at batch {found.batch:,}"
         self.open_scaled.setText(f"Explore it{batch}, scaled")
         self.profile.setText(f"Profile it{batch}")
         if answer is not None and self.search.asked is None:

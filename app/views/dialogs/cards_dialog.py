@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QDialog,
-    QDialogButtonBox,
-    QHeaderView,
-    QPushButton,
-    QTableWidget,
-    QTableWidgetItem,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QDialog, QWidget
 
 from app.models.exploration import Exploration
-from app.views.common.panel import label
+from app.presenters.range_rows import Cell
+from app.views.common.cell_model import CellModel, cell_table
+from app.views.common.widgets import button, closing, column, label, later
 from checkmate.catalog.cards import common_cards
 from checkmate.frontiers.cards import CardFit, CardRow, card_rows, cells, notes
 from checkmate.solvers.constraints import list_assumptions
@@ -42,22 +34,17 @@ class CardsDialog(QDialog):
         self.resize(*_SIZE)
         self._exploration, self._cards = exploration, common_cards()
         self.rows: tuple[CardRow, ...] = ()
-        self.table = self._make_table()
+        self._model = CellModel(_COLUMNS, _WORDS)
+        self.table = cell_table(self._model, "Cards, and whether the step fits them")
+        self.table.horizontalHeader().setStretchLastSection(True)
+        self.table.selectionModel().selectionChanged.connect(lambda *_: self._allow())
+        self.table.activated.connect(lambda _: self._use())
         self.notes = label("", muted=True, wrap=True)
-        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
-        self.use = QPushButton("Use as the budget")
-        self.use.setToolTip("Solve for what the chosen card leaves for the step")
-        self.use.clicked.connect(self._use)
-        buttons.addButton(self.use, QDialogButtonBox.ButtonRole.ActionRole)
-        buttons.rejected.connect(self.close)
-        column = QVBoxLayout(self)
-        column.addWidget(self.table, 1)
-        column.addWidget(self.notes)
-        column.addWidget(buttons)
-        self._soon = QTimer(self)
-        self._soon.setSingleShot(True)
-        self._soon.setInterval(_SOON_MS)
-        self._soon.timeout.connect(self._refresh)
+        self.use = button(
+            "Use as the budget", self._use, tip="Solve for what the chosen card leaves for the step"
+        )
+        self.setLayout(column((self.table, 1), self.notes, closing(self, self.use)))
+        self._soon = later(self, _SOON_MS, self._refresh)
         for signal in (
             exploration.graph_changed,
             exploration.known_changed,
@@ -65,24 +52,6 @@ class CardsDialog(QDialog):
             exploration.solve_changed,
         ):
             signal.connect(self._soon.start)
-
-    def _make_table(self) -> QTableWidget:
-        table = QTableWidget(len(self._cards.sizes), len(_COLUMNS))
-        table.setAccessibleName("Cards, and whether the step fits them")
-        table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        table.setShowGrid(False)
-        table.setWordWrap(False)
-        table.verticalHeader().hide()
-        header = table.horizontalHeader()
-        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        header.setStretchLastSection(True)
-        for place, title in enumerate(_COLUMNS):
-            table.setHorizontalHeaderItem(place, _cell(title, place))
-        table.itemSelectionChanged.connect(self._allow)
-        table.itemActivated.connect(lambda _: self._use())
-        return table
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -94,19 +63,17 @@ class CardsDialog(QDialog):
             return
         exploration = self._exploration
         graph, frontier, plain = exploration.graph, exploration.frontier, exploration.plain
+        words = [("",) * len(_COLUMNS)] * len(self._cards.sizes)
         if graph is None or frontier is None or plain is None:
-            self.rows = ()
-            self.notes.setText("No graph is open.")
+            self.rows, said = (), ["No graph is open."]
         else:
             self.rows = card_rows(frontier, self._cards, plain.peak_bytes)
-            said = [*notes(graph, self._cards), *_constrained(exploration)]
-            self.notes.setText("\n".join(said))
-        for number in range(self.table.rowCount()):
-            words = ("",) * len(_COLUMNS)
-            if self.rows and graph is not None and plain is not None:
-                words = cells(self.rows[number], plain.peak_bytes, graph.base_cost)
-            for place, text in enumerate(words):
-                self.table.setItem(number, place, _cell(text, place))
+            words = [cells(row, plain.peak_bytes, graph.base_cost) for row in self.rows]
+            said = list(notes(graph, self._cards))
+            if under := exploration.constraints.assumptions:
+                said.append(f"All of this is under your constraints: {list_assumptions(under)}.")
+        self.notes.setText("\n".join(said))
+        self._model.fill_again([tuple(_cell(text, at) for at, text in enumerate(row)) for row in words])
         self._allow()
 
     @property
@@ -123,17 +90,6 @@ class CardsDialog(QDialog):
             self.budget_wanted.emit(plain.peak_bytes if row.fit is CardFit.KEEPS else row.budget_bytes)
 
 
-def _constrained(exploration: Exploration) -> list[str]:
-    """Return a sentence on the constraints that the rows hold under. It is empty if there are none."""
-    said = exploration.constraints.assumptions
-    return [f"All of this is under your constraints: {list_assumptions(said)}."] if said else []
-
-
-def _cell(text: str, column: int) -> QTableWidgetItem:
-    """Return a cell: words on the left, figures on the right. Words are shown whole where the mouse rests."""
-    cell = QTableWidgetItem(text)
-    side = Qt.AlignmentFlag.AlignLeft if column in _WORDS else Qt.AlignmentFlag.AlignRight
-    cell.setTextAlignment(side | Qt.AlignmentFlag.AlignVCenter)
-    if column in _WORDS:
-        cell.setToolTip(text)
-    return cell
+def _cell(text: str, place: int) -> Cell:
+    """Return a cell; words are shown whole where the mouse rests."""
+    return Cell(text, text, text if place in _WORDS else "")

@@ -161,8 +161,8 @@ class BatchChart(pg.PlotWidget):  # type: ignore[misc]
 
     def show_answer(self, answer: BatchAnswer | None) -> None:
         """Draw another answer; the plot is hidden where there is none."""
-        self.setVisible(answer is not None and answer.batch > 0)
-        if answer is None or not answer.batch:
+        self.setVisible(answer is not None)
+        if answer is None:
             return
         x, y = stairs(answer)
         self._stairs.setData(x, y)

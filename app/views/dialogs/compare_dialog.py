@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
-    QAbstractItemView,
     QButtonGroup,
     QDialog,
-    QDialogButtonBox,
     QHBoxLayout,
     QHeaderView,
     QPushButton,
     QSplitter,
-    QTableWidget,
-    QTableWidgetItem,
-    QVBoxLayout,
+    QTableView,
     QWidget,
 )
 
@@ -42,8 +38,8 @@ from app.presenters.graph_comparison import (
 )
 from app.presenters.range_rows import Cell
 from app.theme import CurrentTheme
-from app.views.common.cell_model import CellModel, sorted_table
-from app.views.common.panel import label
+from app.views.common.cell_model import CellModel, cell_table, sorted_table
+from app.views.common.widgets import NO_EDGES, button, closing, column, label, later, row
 from app.views.dialogs.charts import Line, Pair, PairPlot
 from app.views.panels.schedules_panel import FillRow
 from app.workers.background import Background
@@ -73,7 +69,7 @@ class GraphCompareDialog(QDialog):
         self._compared: tuple[object, ...] = ()  # the graphs whose layers are listed
         self._least: tuple[object, ...] = ()  # the smallest schedules that the facts name
         self.words = label("", wrap=True)
-        self.facts = _facts_table()
+        self._facts = CellModel(FACTS, range(len(FACTS)))
         self.memory = PairPlot("Memory over the step, of A and of B", theme)
         self.frontier = PairPlot("Extra cost against memory, of A and of B", theme)
         self._layers = CellModel(COLUMNS, {LAYER})
@@ -83,76 +79,52 @@ class GraphCompareDialog(QDialog):
         self._reading = Background(self)
         self._reading.done.connect(lambda _: self._on_layers())
         self._lay_out()
-        self._fit_screen()
-        self._soon = QTimer(self)
-        self._soon.setSingleShot(True)
-        self._soon.setInterval(_SOON_MS)
-        self._soon.timeout.connect(self.refresh)
+        room, (wide, high) = self.screen().availableGeometry(), _SIZE
+        self.resize(min(wide, round(_SHARE[0] * room.width())), min(high, round(_SHARE[1] * room.height())))
+        self._soon = later(self, _SOON_MS, self.refresh)
         for one in (self._a, self._b):
             for signal in (one.graph_changed, one.known_changed, one.shown_changed, one.budget_changed):
                 signal.connect(self._soon.start)
 
     def _lay_out(self) -> None:
-        column = QVBoxLayout(self)
-        column.addWidget(self.words)
-        column.addLayout(self._controls())
-        upper = QWidget()
-        row = QHBoxLayout(upper)
-        row.setContentsMargins(0, 0, 0, 0)
-        self.facts.setFixedWidth(_FACTS_WIDTH)
-        row.addWidget(self.facts)
-        row.addWidget(self.memory, 1)
-        row.addWidget(self.frontier, 1)
-        parts = QSplitter(Qt.Orientation.Vertical)
-        parts.setChildrenCollapsible(False)
+        upper, parts = QWidget(), QSplitter(Qt.Orientation.Vertical, childrenCollapsible=False)
+        upper.setLayout(row(self._facts_table(), (self.memory, 1), (self.frontier, 1), edges=NO_EDGES))
         parts.addWidget(upper)
         parts.addWidget(self.table)
         parts.setSizes([420, 300])
-        column.addWidget(parts, 1)
-        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
-        self.copy = QPushButton("Copy the table")
-        self.copy.setToolTip("Copy all layers as CSV")
-        self.copy.clicked.connect(self._copy)
-        self.another = QPushButton("Another file…")
-        self.another.setToolTip("Compare with another file")
-        self.another.clicked.connect(self.other_wanted)
-        for button in (self.copy, self.another):
-            button.setAutoDefault(False)
-            buttons.addButton(button, QDialogButtonBox.ButtonRole.ActionRole)
-        buttons.rejected.connect(self.close)
-        column.addWidget(buttons)
+        self.copy = button("Copy the table", self._copy, tip="Copy all layers as CSV")
+        self.another = button("Another file…", self.other_wanted.emit, tip="Compare with another file")
+        for one in (self.copy, self.another):
+            one.setAutoDefault(False)
+        buttons = closing(self, self.copy, self.another)
+        self.setLayout(column(self.words, self._controls(), (parts, 1), buttons))
+
+    def _facts_table(self) -> QTableView:
+        table = cell_table(self._facts, "Facts of A and B")
+        table.setTabKeyNavigation(False)
+        table.verticalHeader().setDefaultSectionSize(_ROW)
+        for place in (1, 2):
+            table.horizontalHeader().setSectionResizeMode(place, QHeaderView.ResizeMode.Stretch)
+        table.setFixedWidth(_FACTS_WIDTH)
+        return table
 
     def _controls(self) -> QHBoxLayout:
-        row = QHBoxLayout()
-        row.addWidget(label("Curves", muted=True))
-        self.plain, self.best = self._choice(row, "Keep everything", "Within the budget")
-        row.addSpacing(12)
-        row.addWidget(label("Across", muted=True))
-        self.across = self._choice(row, "Share of the step", "Steps")
+        self.plain, self.best = self._choice("Keep everything", "Within the budget")
+        self.across = self._choice("Share of the step", "Steps")
         self.across[0].setToolTip("How much of the step's cost is done")
-        row.addStretch(1)
-        row.addWidget(label("B", muted=True))
         self.filling = FillRow(self._b)
         self.filling.setMinimumWidth(330)
-        row.addWidget(self.filling)
-        return row
+        curves, across, b = (label(text, muted=True) for text in ("Curves", "Across", "B"))
+        return row(curves, self.plain, self.best, 12, across, *self.across, None, b, self.filling)
 
-    def _choice(self, row: QHBoxLayout, *words: str) -> list[QPushButton]:
-        group, buttons = QButtonGroup(self), [QPushButton(text) for text in words]
-        for button in buttons:
-            button.setObjectName("small")
-            button.setCheckable(True)
-            button.setAutoDefault(False)
-            button.clicked.connect(lambda _=False: self.refresh())
-            group.addButton(button)
-            row.addWidget(button)
+    def _choice(self, *words: str) -> list[QPushButton]:
+        group, buttons = QButtonGroup(self), [button(text, self.refresh, "small") for text in words]
+        for one in buttons:
+            one.setCheckable(True)
+            one.setAutoDefault(False)
+            group.addButton(one)
         buttons[0].setChecked(True)
         return buttons
-
-    def _fit_screen(self) -> None:
-        room = self.screen().availableGeometry()
-        wide, high = _SIZE
-        self.resize(min(wide, round(_SHARE[0] * room.width())), min(high, round(_SHARE[1] * room.height())))
 
     @property
     def sides(self) -> tuple[Side, Side] | None:
@@ -178,7 +150,7 @@ class GraphCompareDialog(QDialog):
         if self._compared != graphs:
             self._compare_layers(a, b)
         if (self._compared, self._least) != (graphs, least):
-            _fill(self.facts, fact_rows(a, b))
+            self._facts.fill_again([tuple(Cell(text, text, text) for text in row) for row in fact_rows(a, b)])
         self._compared, self._least = graphs, least
 
     def _compare_layers(self, a: Side, b: Side) -> None:
@@ -250,37 +222,6 @@ class GraphCompareDialog(QDialog):
         self._layers.fill([])
         self.memory.forget()
         self.frontier.forget()
-
-
-def _facts_table() -> QTableWidget:
-    table = QTableWidget(0, len(FACTS))
-    table.setObjectName("cards")
-    table.setAccessibleName("Facts of A and B")
-    table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-    table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-    table.setTabKeyNavigation(False)
-    table.setShowGrid(False)
-    table.setWordWrap(False)
-    table.setHorizontalHeaderLabels(list(FACTS))
-    table.verticalHeader().hide()
-    table.verticalHeader().setDefaultSectionSize(_ROW)
-    header = table.horizontalHeader()
-    header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-    header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-    for place in (1, 2):
-        header.setSectionResizeMode(place, QHeaderView.ResizeMode.Stretch)
-    return table
-
-
-def _fill(table: QTableWidget, rows: list[tuple[str, str, str, str]]) -> None:
-    table.setRowCount(len(rows))
-    for number, row in enumerate(rows):
-        for place, text in enumerate(row):
-            before = table.item(number, place)
-            if before is None or before.text() != text:
-                cell = QTableWidgetItem(text)
-                cell.setToolTip(text)
-                table.setItem(number, place, cell)
 
 
 def _name(exploration: Exploration) -> str:

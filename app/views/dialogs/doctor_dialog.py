@@ -25,7 +25,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.theme import CurrentTheme, Theme
-from app.views.common.panel import label
+from app.views.common.widgets import label
 from app.workers.background import Background
 from checkmate.doctor.diagnosis import Diagnosis, Line, PartState
 from checkmate.doctor.lines import diagnose

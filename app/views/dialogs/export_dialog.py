@@ -25,8 +25,7 @@ from app.presenters.export_result import first_budget, result_text
 from app.presenters.paper import LEAST_POINTS, MOST_POINTS, FigureFile, Paper, Shows, Width
 from app.presenters.schedule_rows import cost_text
 from app.presenters.wording import as_sentence, is_for_xla, strong
-from app.views.common.panel import label
-from app.views.common.widgets import ChoiceBox, DecimalBox
+from app.views.common.widgets import ChoiceBox, DecimalBox, label
 from checkmate.errors import UsageError
 from checkmate.units import Budget, format_bytes, parse_budget
 

@@ -17,9 +17,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.views.common.panel import label
 from app.views.common.texts import WrappedLabel
-from app.views.common.widgets import ChoiceBox, NumberBox
+from app.views.common.widgets import ChoiceBox, NumberBox, label
 from checkmate.catalog.samples import SAMPLES, find_sample
 from checkmate.request import ModelRequest, Target, parse_shape
 

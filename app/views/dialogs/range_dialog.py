@@ -2,33 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 import numpy as np
-from PySide6.QtCore import (
-    QAbstractTableModel,
-    QModelIndex,
-    QPersistentModelIndex,
-    QSortFilterProxyModel,
-    Qt,
-    QTimer,
-)
-from PySide6.QtGui import QGuiApplication, QHideEvent, QPainter, QResizeEvent
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QApplication,
-    QDialog,
-    QDialogButtonBox,
-    QHeaderView,
-    QPushButton,
-    QStyle,
-    QStyledItemDelegate,
-    QStyleOptionViewItem,
-    QTableView,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication, QHideEvent, QResizeEvent
+from PySide6.QtWidgets import QDialog, QHeaderView, QTableView, QWidget
 
 from app.models.clients.range_prices import RangePrices
 from app.models.cursors import Selection
@@ -42,7 +19,6 @@ from app.presenters.range_rows import (
     NO_STEPS,
     PRICE,
     WORDS,
-    Cell,
     RangeRow,
     price_cells,
     range_cells,
@@ -50,15 +26,12 @@ from app.presenters.range_rows import (
     range_table,
     summary,
 )
-from app.presenters.wording import NameCut
-from app.views.common.panel import label
+from app.views.common.cell_model import CellModel, CutNames, sorted_table
+from app.views.common.widgets import bring_up, button, closing, column, label, later
 
 _SIZE = (1240, 480)  # pixels
 _LEAST_NAME, _WIDEST_LAYER = 200, 240
-_MEASURED = 40  # rows, from which the widths of columns are taken
 _SOON_MS = 80
-_SORT = Qt.ItemDataRole.UserRole
-_Index = QModelIndex | QPersistentModelIndex
 
 
 class RangeDialog(QDialog):
@@ -77,51 +50,24 @@ class RangeDialog(QDialog):
         self.prices = RangePrices(self)
         self.prices.changed.connect(self._on_prices)
         self.words = label("", wrap=True)
-        self.rows = RangeModel()
-        self._sorted = QSortFilterProxyModel(self)
-        self._sorted.setSourceModel(self.rows)
-        self._sorted.setSortRole(_SORT)
+        self.rows: tuple[RangeRow, ...] = ()
+        self._model = CellModel(COLUMNS, WORDS)
         self._cut_names, self._cut_layers, self._fitted = CutNames(), CutNames(), False
         self.table = self._make_table()
-        column = QVBoxLayout(self)
-        column.addWidget(self.words)
-        column.addWidget(self.table, 1)
-        column.addWidget(label("Click a row to select the value in every view.", muted=True))
-        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
-        self.copy = QPushButton("Copy the table")
-        self.copy.setToolTip("Copy all rows as CSV")
-        self.copy.clicked.connect(self._copy)
-        buttons.addButton(self.copy, QDialogButtonBox.ButtonRole.ActionRole)
-        buttons.rejected.connect(self.close)
-        column.addWidget(buttons)
-        self._fit_soon = QTimer(self)
-        self._fit_soon.setSingleShot(True)
-        self._fit_soon.timeout.connect(self._fit_columns)
+        self.copy = button("Copy the table", self._copy, tip="Copy all rows as CSV")
+        hint = label("Click a row to select the value in every view.", muted=True)
+        self.setLayout(column(self.words, (self.table, 1), hint, closing(self, self.copy)))
+        self._fit_soon = later(self, 0, self._fit_columns)
         self.table.horizontalHeader().sectionResized.connect(self._on_section)
-        self._soon = QTimer(self)  # a drag selects other steps with each move
-        self._soon.setSingleShot(True)
-        self._soon.setInterval(_SOON_MS)
-        self._soon.timeout.connect(self._refresh)
+        self._soon = later(self, _SOON_MS, self._refresh)  # a drag selects other steps with each move
         span.chosen_changed.connect(self._soon.start)
         exploration.shown_changed.connect(self._soon.start)
 
     def _make_table(self) -> QTableView:
-        table = QTableView()
-        table.setAccessibleName("Values in memory in the selected steps")
-        table.setModel(self._sorted)
-        table.setSortingEnabled(True)
+        table = sorted_table(self._model, "Values in memory in the selected steps")
         table.sortByColumn(COST, Qt.SortOrder.DescendingOrder)
-        table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        table.setShowGrid(False)
-        table.setWordWrap(False)
-        table.setTextElideMode(Qt.TextElideMode.ElideMiddle)
-        table.verticalHeader().hide()
-        header = table.horizontalHeader()
-        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        header.setResizeContentsPrecision(_MEASURED)
         for place in WORDS:
-            header.setSectionResizeMode(place, QHeaderView.ResizeMode.Interactive)
+            table.horizontalHeader().setSectionResizeMode(place, QHeaderView.ResizeMode.Interactive)
         table.setItemDelegateForColumn(NAME, self._cut_names)
         table.setItemDelegateForColumn(LAYER, self._cut_layers)
         # Selected, not current: the first row becomes current when the table gets the focus.
@@ -131,9 +77,7 @@ class RangeDialog(QDialog):
 
     def open_table(self) -> None:
         """Show the table, or bring it to the front."""
-        self.show()
-        self.raise_()
-        self.activateWindow()
+        bring_up(self)
         self._refresh()
 
     def _refresh(self) -> None:
@@ -143,15 +87,16 @@ class RangeDialog(QDialog):
         shown, axis, chosen = self._exploration.shown, self._span.axis, self._span.chosen
         if shown is None or axis is None or chosen is None:
             self.prices.stop()
-            self.rows.fill((), [])
+            self.rows = ()
+            self._model.fill([])
             self.words.setText(NO_STEPS)
             self.copy.setEnabled(False)
             return
-        rows = range_rows(shown, axis, chosen)
+        self.rows = rows = range_rows(shown, axis, chosen)
         cells = range_cells(shown, rows, {}, busy=True)
         self._cut_names.know(row[NAME].text for row in cells)
         self._cut_layers.know(row[LAYER].text for row in cells)
-        self.rows.fill(rows, cells)
+        self._model.fill(cells)
         self._fit_columns()
         self.words.setText(summary(shown, chosen, rows))
         self.copy.setEnabled(True)
@@ -168,7 +113,7 @@ class RangeDialog(QDialog):
 
         They keep enough to be told apart: then the table scrolls sideways.
         """
-        if not self._fitted and self.rows.all:
+        if not self._fitted and self.rows:
             self._fitted = True
             self.table.resizeColumnToContents(LAYER)
             self.table.setColumnWidth(LAYER, min(self.table.columnWidth(LAYER), _WIDEST_LAYER))
@@ -177,20 +122,21 @@ class RangeDialog(QDialog):
 
     def _on_prices(self) -> None:
         shown = self._exploration.shown
-        if shown is not None and self.rows.all:
-            found, busy = self.prices.found, self.prices.busy
-            self.rows.fill_prices(price_cells(shown, self.rows.all, found, busy=busy))
+        if shown is not None and self.rows:
+            prices = price_cells(shown, self.rows, self.prices.found, busy=self.prices.busy)
+            known = zip(self._model.cells, prices, strict=True)
+            self._model.fill_again([(*cells[:PRICE], price) for cells, price in known])
 
     def _on_row(self) -> None:
         for index in self.table.selectionModel().selectedRows()[:1]:
-            row = self.rows.row(self._sorted.mapToSource(index).row())
+            row = self.rows[self._model.source(index.row())]
             self._selection.select(row.op, row.value)
 
     def _copy(self) -> None:
         shown = self._exploration.shown
         if shown is not None:
             count = len(shown.schedule.steps)
-            found = range_table(shown.graph, self.rows.all, self.prices.found, count)
+            found = range_table(shown.graph, self.rows, self.prices.found, count)
             QGuiApplication.clipboard().setText(found.csv())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -201,88 +147,3 @@ class RangeDialog(QDialog):
         self._soon.stop()
         self.prices.stop()
         super().hideEvent(event)
-
-
-class RangeModel(QAbstractTableModel):
-    """The rows of a range, with the prices that are known so far."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.all: tuple[RangeRow, ...] = ()
-        self._cells: list[tuple[Cell, ...]] = []
-
-    def row(self, number: int) -> RangeRow:
-        return self.all[number]
-
-    def fill(self, rows: tuple[RangeRow, ...], cells: list[tuple[Cell, ...]]) -> None:
-        """Show other rows."""
-        self.beginResetModel()
-        self.all, self._cells = rows, cells
-        self.endResetModel()
-
-    def fill_prices(self, cells: list[Cell]) -> None:
-        """Show the same rows with what is known of the prices now."""
-        self._cells = [(*row[:PRICE], cell) for row, cell in zip(self._cells, cells, strict=True)]
-        if cells:
-            self.dataChanged.emit(self.index(0, PRICE), self.index(len(cells) - 1, PRICE))
-
-    def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008 (Qt's signature)
-        return 0 if parent.isValid() else len(self.all)
-
-    def columnCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008 (Qt's signature)
-        return 0 if parent.isValid() else len(COLUMNS)
-
-    def headerData(
-        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
-    ) -> Any:
-        if orientation is not Qt.Orientation.Horizontal:
-            return None
-        if role == Qt.ItemDataRole.DisplayRole:
-            return COLUMNS[section]
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            return _alignment(section)
-        return None
-
-    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        cell = self._cells[index.row()][index.column()]
-        if role == Qt.ItemDataRole.DisplayRole:
-            return cell.text
-        if role == _SORT:
-            return cell.rank
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            return _alignment(index.column())
-        if role == Qt.ItemDataRole.ToolTipRole and index.column() in WORDS:
-            return cell.tip or cell.text
-        return None
-
-
-def _alignment(column: int) -> Qt.AlignmentFlag:
-    side = Qt.AlignmentFlag.AlignLeft if column in WORDS else Qt.AlignmentFlag.AlignRight
-    return side | Qt.AlignmentFlag.AlignVCenter
-
-
-_MARGIN = 6  # pixels: Qt leaves half of them free on each side of a text
-
-
-class CutNames(QStyledItemDelegate):
-    """Paints a column of names; ``know`` tells it all of them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._names = NameCut()
-
-    def know(self, names: Iterable[str]) -> None:
-        """Tell names of this column apart from now on."""
-        self._names = NameCut(tuple(names))
-
-    def paint(
-        self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
-    ) -> None:
-        cell = QStyleOptionViewItem(option)
-        self.initStyleOption(cell, index)
-        widget = cell.widget
-        style = QApplication.style() if widget is None else widget.style()
-        place = style.subElementRect(QStyle.SubElement.SE_ItemViewItemText, cell, widget)
-        room = place.width() - _MARGIN
-        cell.text = self._names.cut(cell.text, cell.fontMetrics.horizontalAdvance, room)
-        style.drawControl(QStyle.ControlElement.CE_ItemViewItem, cell, painter, widget)

@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRectF, QSize, QSortFilterProxyModel, Qt, Signal
-from PySide6.QtGui import (
-    QBrush,
-    QColor,
-    QGuiApplication,
-    QPainter,
-    QPaintEvent,
-    QPen,
-    QStandardItem,
-    QStandardItemModel,
-)
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QDialog,
-    QHBoxLayout,
-    QHeaderView,
-    QPushButton,
-    QSizePolicy,
-    QTableView,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QBrush, QColor, QGuiApplication, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QSizePolicy, QWidget
 
-from app.presenters.range_rows import Cell
 from app.presenters.record_rows import (
     BYTES,
     BarPart,
@@ -38,15 +18,16 @@ from app.presenters.record_rows import (
 )
 from app.presenters.wording import as_sentence
 from app.theme import CurrentTheme
-from app.views.common.panel import label
-from app.views.common.widgets import ChoiceBox
+from app.views.common.cell_model import CellModel, sorted_table
+from app.views.common.widgets import ChoiceBox, button, called, column, label, row
 from checkmate.records.memory import MemoryRecord, ReadRecord, Source
 from checkmate.records.words import facts, headline, left_out, next_commands, why, why_no_layers
 from checkmate.units import format_bytes
 
 _SIZE = (760, 600)  # pixels
-_SORT = Qt.ItemDataRole.UserRole
 _BY_LAYER, _BY_SIZE = "By layer", "By size"
+_HIGH, _ASKED_HIGH, _GAP, _SWATCH = 22, 10, 4, 12  # pixels
+_LEAST = 2.0  # pixels of a part
 
 
 class RecordDialog(QDialog):
@@ -75,33 +56,30 @@ class RecordDialog(QDialog):
             text.setTextFormat(Qt.TextFormat.PlainText)  # names come from the file
             text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.bar = MemoryBar(theme)
-        self.which = ChoiceBox()
-        self.which.setAccessibleName("Which record")
+        self.which = called(ChoiceBox(), "Which record")
         self.which.addItems([_name(record, number) for number, record in enumerate(reading.records, start=1)])
         self.which.setVisible(len(reading.records) > 1)
-        self.grouping = ChoiceBox()
-        self.grouping.setAccessibleName("Rows")
+        self.grouping = called(ChoiceBox(), "Rows")
         self.grouping.addItems([_BY_LAYER, _BY_SIZE])
-        self._rows = QStandardItemModel(self)
-        self._sorted = QSortFilterProxyModel(self)
-        self._sorted.setSourceModel(self._rows)
-        self._sorted.setSortRole(_SORT)
-        self.table = self._make_table()
-        column = QVBoxLayout(self)
-        column.setSpacing(10)
-        column.addWidget(self.which)
-        for part in (self.title, self.reason, self.bar, self.facts):
-            column.addWidget(part)
-        head = QHBoxLayout()
-        head.addWidget(self.grouping)
-        head.addWidget(self.missing, 1)
-        column.addLayout(head)
-        column.addWidget(self.table, 1)
-        column.addLayout(self._buttons(open_graph))
+        self._rows = CellModel(columns(by_size=False), {0})
+        self.table = sorted_table(self._rows, "Memory in use", 0)
+        self.setLayout(
+            column(
+                self.which,
+                self.title,
+                self.reason,
+                self.bar,
+                self.facts,
+                row(self.grouping, (self.missing, 1)),
+                (self.table, 1),
+                self._buttons(open_graph),
+                gap=10,
+            )
+        )
         self.which.currentIndexChanged.connect(self._show)
         self.grouping.currentIndexChanged.connect(self._fill)
         self._show()
-        self.table.sortByColumn(BYTES, Qt.SortOrder.DescendingOrder)  # only once there is such a column
+        self.table.sortByColumn(BYTES, Qt.SortOrder.DescendingOrder)
 
     @property
     def record(self) -> MemoryRecord:
@@ -111,48 +89,24 @@ class RecordDialog(QDialog):
     def by_size(self) -> bool:
         return is_by_size(self.record, wanted=self.grouping.currentText() == _BY_SIZE)
 
-    def _make_table(self) -> QTableView:
-        table = QTableView()
-        table.setAccessibleName("Memory in use")
-        table.setModel(self._sorted)
-        table.setSortingEnabled(True)
-        table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        table.setShowGrid(False)
-        table.setWordWrap(False)
-        table.setTextElideMode(Qt.TextElideMode.ElideMiddle)
-        table.verticalHeader().hide()
-        return table
-
     def _buttons(self, open_graph: str) -> QHBoxLayout:
-        row = QHBoxLayout()
-        self.profile = QPushButton()
-        self.profile.setObjectName("primary")
-        self.profile.clicked.connect(lambda: self.profile_wanted.emit(self.record.limit_bytes or 0))
-        self.use = QPushButton(f"Use it for {open_graph}")
-        self.use.setToolTip("Solve the open graph with this limit as the budget")
+        self.profile = button("", lambda: self.profile_wanted.emit(self.record.limit_bytes or 0), "primary")
+        self.use = button(
+            f"Use it for {open_graph}",
+            lambda: self.budget_wanted.emit(self.record.limit_bytes or 0),
+            tip="Solve the open graph with this limit as the budget",
+        )
         self.use.setVisible(bool(open_graph))
-        self.use.clicked.connect(lambda: self.budget_wanted.emit(self.record.limit_bytes or 0))
-        self.copy = QPushButton("Copy the table")
-        self.copy.setToolTip("Copy all rows as CSV")
-        self.copy.clicked.connect(self._copy)
-        self.copy_commands = QPushButton("Copy as commands")
-        self.copy_commands.setToolTip("The commands that lead on, for a terminal")
-        self.copy_commands.clicked.connect(self._copy_commands)
-        close = QPushButton("Close")
-        close.clicked.connect(self.reject)
-        for button in (self.profile, self.use):
-            row.addWidget(button)
-        row.addStretch(1)
-        for button in (self.copy_commands, self.copy, close):
-            row.addWidget(button)
-        return row
+        self.copy = button("Copy the table", self._copy, tip="Copy all rows as CSV")
+        commands = button(
+            "Copy as commands", self._copy_commands, tip="The commands that lead on, for a terminal"
+        )
+        return row(self.profile, self.use, None, commands, self.copy, button("Close", self.reject))
 
     def _show(self) -> None:
         record = self.record
-        self.title.setText(f"{as_sentence(headline(record))}")
-        words = [why(record), left_out(self._reading)]
-        self.reason.setText(" ".join(filter(None, words)))
+        self.title.setText(as_sentence(headline(record)))
+        self.reason.setText(" ".join(filter(None, [why(record), left_out(self._reading)])))
         self.reason.setVisible(bool(self.reason.text()))
         self.facts.setText(" · ".join(f"{title.capitalize()}: {text}" for title, text in facts(record)))
         self.bar.show_record(record)
@@ -168,15 +122,7 @@ class RecordDialog(QDialog):
         self._fill()
 
     def _fill(self) -> None:
-        self._rows.setRowCount(0)  # not clear(): that would forget how the table is sorted
-        self._rows.setHorizontalHeaderLabels(columns(by_size=self.by_size))
-        for cells in record_cells(self.record, by_size=self.by_size):
-            self._rows.appendRow([_item(cell, place) for place, cell in enumerate(cells)])
-        header = self.table.horizontalHeader()
-        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
-        for place in range(self._rows.columnCount()):
-            self._rows.horizontalHeaderItem(place).setTextAlignment(_alignment(place))
+        self._rows.fill(record_cells(self.record, by_size=self.by_size), columns(by_size=self.by_size))
 
     def _copy(self) -> None:
         QGuiApplication.clipboard().setText(record_table(self.record, by_size=self.by_size).csv())
@@ -189,24 +135,6 @@ def _name(record: MemoryRecord, number: int) -> str:
     if record.source is Source.PROFILE:
         return f"{record.allocator or 'an allocator'}: {headline(record)}"
     return f"Failure {number}: {headline(record)}"
-
-
-def _item(cell: Cell, place: int) -> QStandardItem:
-    item = QStandardItem(cell.text)
-    item.setData(cell.rank, _SORT)
-    item.setTextAlignment(_alignment(place))
-    if cell.tip:
-        item.setToolTip(cell.tip)
-    return item
-
-
-def _alignment(place: int) -> Qt.AlignmentFlag:
-    side = Qt.AlignmentFlag.AlignRight if place else Qt.AlignmentFlag.AlignLeft
-    return side | Qt.AlignmentFlag.AlignVCenter
-
-
-_HIGH, _ASKED_HIGH, _GAP, _SWATCH = 22, 10, 4, 12  # pixels
-_LEAST = 2.0  # pixels of a part
 
 
 class MemoryBar(QWidget):

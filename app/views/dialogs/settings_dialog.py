@@ -23,8 +23,7 @@ from PySide6.QtWidgets import (
 
 from app.actions import ACTIONS, VIEW_KEYS, action
 from app.theme import ThemeChoice
-from app.views.common.panel import label
-from app.views.common.widgets import ChoiceBox, NumberBox, command_button
+from app.views.common.widgets import ChoiceBox, NumberBox, command_button, label
 from app.views.window.preferences import LEAST_SECONDS, MOST_SECONDS, Preferences
 
 _THEME_WORDS = {choice: action(f"view.theme_{choice.value}").words for choice in ThemeChoice}

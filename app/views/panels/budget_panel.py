@@ -17,7 +17,8 @@ from app.presenters.solve_text import in_short
 from app.presenters.wording import as_sentence
 from app.state.solve import Aim
 from app.theme import CurrentTheme
-from app.views.common.panel import Panel, label
+from app.views.common.panel import Panel
+from app.views.common.widgets import label
 from app.views.panels.budget_fields import AimRow, BudgetField
 from app.views.panels.frontier import FrontierView
 from checkmate.arguments import step_budget_of

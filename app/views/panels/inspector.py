@@ -27,9 +27,9 @@ from app.presenters.wording import short_name
 from app.state.constraint_targets import ConstraintKind
 from app.state.solve import Tightest
 from app.theme import CurrentTheme
-from app.views.common.panel import Panel, label
+from app.views.common.panel import Panel
 from app.views.common.texts import SteadyLabel
-from app.views.common.widgets import command_button
+from app.views.common.widgets import command_button, label
 from app.views.panels.memory_page import MemoryPage
 from app.views.panels.op_tables import LinkTable, NeedTable
 from checkmate.units import format_bytes

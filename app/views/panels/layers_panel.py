@@ -13,7 +13,8 @@ from app.models.exploration import Exploration
 from app.presenters.search import HELP, LayerQuery, LayerRow, layer_rows, parse
 from app.presenters.wording import NameCut
 from app.theme import CurrentTheme
-from app.views.common.panel import Panel, label
+from app.views.common.panel import Panel
+from app.views.common.widgets import label
 from app.views.panels.bar_rows import FIGURE, OP, SHARE, BarDelegate
 from checkmate.ir.graph import Phase
 from checkmate.units import format_bytes

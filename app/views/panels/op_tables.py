@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QWidget
 
 from app.presenters.op_page import NeedRow, OpLink
 from app.presenters.wording import short_name, signed_bytes
-from app.views.common.panel import label
 from app.views.common.texts import ElidedLabel, ElidedLink, Link
+from app.views.common.widgets import label
 from checkmate.units import format_bytes
 
 _LONGEST = 200  # characters; a name is cut to its place, not before

@@ -19,9 +19,8 @@ from app.presenters.sizes import (
     input_reach_words,
     reach_words,
 )
-from app.views.common.panel import label
 from app.views.common.texts import ElidedLabel
-from app.views.common.widgets import command_button
+from app.views.common.widgets import command_button, label
 
 BEYOND = 1.25  # how far a slider goes past the size that fits
 

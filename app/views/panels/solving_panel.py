@@ -21,10 +21,11 @@ from app.presenters.solve_text import SolveWords, before_a_solve, of_solve, on_s
 from app.presenters.wording import constraints_text
 from app.state.solve import BudgetStanding, Solve
 from app.theme import CurrentTheme
-from app.views.common.panel import Panel, label
+from app.views.common.panel import Panel
 from app.views.common.plot_style import ScreenPens, color_plot
-from app.views.common.widgets import command_button
-from checkmate.units import byte_unit, format_bytes
+from app.views.common.widgets import command_button, label
+from checkmate.units import byte_unit
+from checkmate.units import format_bytes
 
 _WITHOUT = (BudgetStanding.UNKNOWN, BudgetStanding.IMPOSSIBLE)  # no schedule is known, and none is sought
 

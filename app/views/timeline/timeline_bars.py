@@ -21,8 +21,7 @@ from app.presenters.pointer_words import range_words
 from app.presenters.schedule_rows import shown_name
 from app.presenters.wording import timeline_text
 from app.theme import CurrentTheme
-from app.views.common.panel import label
-from app.views.common.widgets import command_button
+from app.views.common.widgets import command_button, label
 
 _WAYS = (None, *Grouping)
 

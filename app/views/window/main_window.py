@@ -42,8 +42,7 @@ from app.presenters.wording import (
     target_text,
 )
 from app.theme import CurrentTheme
-from app.views.common.panel import label
-from app.views.common.widgets import ButtonKeys, command_button
+from app.views.common.widgets import ButtonKeys, command_button, label
 from app.views.dialogs.doctor_dialog import DoctorDialog
 from app.views.dialogs.export_dialog import ExportDialog
 from app.views.dialogs.model_dialog import ModelDialog

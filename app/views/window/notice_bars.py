@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication, QHBoxLayout, QProgressBar, QPushButt
 from app.models.session import Session
 from app.presenters.wording import as_sentence, strong
 from app.theme import CurrentTheme
-from app.views.common.panel import label
+from app.views.common.widgets import label
 
 
 class NoticeBar(QWidget):

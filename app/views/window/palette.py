@@ -24,8 +24,8 @@ from app.presenters.schedule_rows import grouped
 from app.presenters.search import COMMAND, PaletteEntry, search
 from app.presenters.wording import NameCut, name_in_model, scope_of_all
 from app.theme import CurrentTheme
-from app.views.common.panel import label
 from app.views.common.view_saver import ViewSaver
+from app.views.common.widgets import label
 from app.views.panels.bar_rows import DETAIL, FIGURE, BarDelegate
 from checkmate.units import format_bytes, plural
 

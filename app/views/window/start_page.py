@@ -25,9 +25,9 @@ from app.models.opening.recent import Explored
 from app.presenters.start import curve_words, facts, outline
 from app.presenters.wording import as_sentence, strong
 from app.theme import CurrentTheme
-from app.views.common.panel import Panel, label
+from app.views.common.panel import Panel
 from app.views.common.texts import ElidedLabel, WrappedLabel
-from app.views.common.widgets import command_button
+from app.views.common.widgets import command_button, label
 from checkmate.catalog.samples import SAMPLES
 from checkmate.catalog.shown_samples import ShownSample, shown_samples
 

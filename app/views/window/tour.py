@@ -12,7 +12,7 @@ from PySide6.QtGui import QColor, QPainter, QPaintEvent, QRegion
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.presenters.start import STOPS, TRIED, Place, words_of
-from app.views.common.panel import label
+from app.views.common.widgets import label
 from checkmate.catalog.shown_samples import shown_samples
 
 if TYPE_CHECKING:
