@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QPoint, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QPoint, QSize, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QDockWidget,
     QFrame,
     QHBoxLayout,
-    QLabel,
-    QPushButton,
-    QScrollArea,
     QVBoxLayout,
     QWidget,
 )
 
 from app.views.common.texts import SteadyLabel
-from app.views.common.widgets import ButtonKeys
+from app.views.common.widgets import ButtonKeys, label, push_button, scrolling
 
 _SIDE, _TOP, _GAP, _BOTTOM = 12, 9, 6, 10  # pixels around and between
 
@@ -37,9 +34,7 @@ class Panel(QFrame):
         self.head = QHBoxLayout(self.head_bar)
         self.head.setContentsMargins(0, 0, 0, 0)
         self.head.setSpacing(7)
-        heading = QLabel(title)
-        heading.setObjectName("title")
-        self.head.addWidget(heading)
+        self.head.addWidget(label(title, name="title"))
         self.head.addStretch(1)
         self.head.addWidget(self.note)
         self.body.addWidget(self.head_bar)
@@ -106,9 +101,7 @@ class PanelDock(QDockWidget):
         self.setObjectName(name)
         ButtonKeys(self)  # it may be a window of its own
         self.setAccessibleName(panel.title)
-        self._fold = QPushButton(_OPEN)
-        self._fold.setObjectName("fold")
-        self._fold.clicked.connect(lambda _=False: self.fold(not self.folded))
+        self._fold = push_button(_OPEN, lambda: self.fold(not self.folded), "fold")
         self._head = panel.give_head()
         panel.head.insertWidget(0, self._fold)
         self.setTitleBarWidget(self._head)
@@ -182,11 +175,6 @@ class PanelDock(QDockWidget):
 
 
 def _scrolled(panel: Panel) -> QWidget:
-    area = QScrollArea()
+    area = scrolling(panel, panel.title)
     area.setObjectName("scrolled")  # it takes keys, which its frame shows
-    area.setAccessibleName(panel.title)
-    area.setWidgetResizable(True)
-    area.setFrameShape(QFrame.Shape.NoFrame)
-    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-    area.setWidget(panel)
     return area

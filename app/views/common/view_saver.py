@@ -13,12 +13,13 @@ from pathlib import Path
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QObject, QPoint, QRect, QSize, Signal
 from PySide6.QtGui import QGuiApplication, QPainter, QPixmap
 from PySide6.QtSvg import QSvgGenerator
-from PySide6.QtWidgets import QFileDialog, QMenu, QPushButton, QWidget
+from PySide6.QtWidgets import QMenu, QPushButton, QWidget
 
 from app.presenters.paper import Shows
 from app.presenters.view_tables import ViewTable
 from app.theme import CurrentTheme, Theme
 from app.views.common.panel import Panel
+from app.views.common.widgets import ask_target, open_below, push_button
 from checkmate.errors import CheckmateError, UsageError
 from checkmate.formats.files import write_bytes
 
@@ -69,12 +70,12 @@ class ViewSaver(QObject):
         ``more`` are further entries: (what it says, what it does).
         """
         self._views += views
-        button = QPushButton("⋯")
-        button.setObjectName("small")
-        button.setAccessibleName(f"{panel.accessibleName()}: copy or save the picture or the data")
-        button.setToolTip("Copy or save the picture or the data")
-        button.clicked.connect(lambda: self._pop_up(self.menu_of(*views, more=more), button))
-        panel.head.addWidget(button)
+        tip = "Copy or save the picture or the data"
+        opener = push_button(
+            "⋯", lambda: self._pop_up(self.menu_of(*views, more=more), opener), "small", tip=tip
+        )
+        opener.setAccessibleName(f"{panel.accessibleName()}: {tip[0].lower()}{tip[1:]}")
+        panel.head.addWidget(opener)
 
     def menu_of(self, *views: SavableView, more: Sequence[tuple[str, Callable[[], None]]] = ()) -> QMenu:
         """Return the menu that copies and saves those of the views that are there."""
@@ -92,9 +93,9 @@ class ViewSaver(QObject):
             menu.addAction(text, run)
         return menu
 
-    def _pop_up(self, menu: QMenu, button: QPushButton) -> None:
+    def _pop_up(self, menu: QMenu, opener: QPushButton) -> None:
         self._menu = menu  # kept while it is open
-        menu.popup(button.mapToGlobal(QPoint(0, button.height())))
+        open_below(menu, opener)
 
     def copy_picture(self, view: SavableView) -> None:
         """Copy the view's picture to the clipboard."""
@@ -134,19 +135,13 @@ class ViewSaver(QObject):
         return True
 
     def _ask_picture(self, view: SavableView) -> None:
-        kinds = "Pictures (*.png *.svg)"
-        name, _ = QFileDialog.getSaveFileName(
-            view.widget.window(), "Save the picture", f"{view.name}.png", kinds
-        )
-        if name:
-            self.save_picture(view, Path(name))
+        window, kinds = view.widget.window(), "Pictures (*.png *.svg)"
+        if path := ask_target(window, "Save the picture", f"{view.name}.png", kinds):
+            self.save_picture(view, path)
 
     def _ask_data(self, view: SavableView) -> None:
-        name, _ = QFileDialog.getSaveFileName(
-            view.widget.window(), "Save the data", f"{view.name}.csv", "CSV (*.csv)"
-        )
-        if name:
-            self.save_data(view, Path(name))
+        if path := ask_target(view.widget.window(), "Save the data", f"{view.name}.csv", "CSV (*.csv)"):
+            self.save_data(view, path)
 
 
 def _there(views: Sequence[SavableView]) -> list[SavableView]:

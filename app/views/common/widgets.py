@@ -33,10 +33,11 @@ from app.actions import action
 Item = QWidget | QLayout
 Part = Item | tuple[Item, int] | int | None
 Named = TypeVar("Named", bound=QWidget)
+Edges = tuple[int, int, int, int]  # pixels: left, above, right, below
 NO_EDGES = 0, 0, 0, 0
 
 
-def row(*parts: Part, gap: int | None = None, edges: tuple[int, int, int, int] | None = None) -> QHBoxLayout:
+def in_row(*parts: Part, gap: int | None = None, edges: Edges | None = None) -> QHBoxLayout:
     """Return ``parts`` from left to right.
 
     A part is a widget or a layout, perhaps with its stretch, a number of pixels to leave free, or None for
@@ -45,17 +46,15 @@ def row(*parts: Part, gap: int | None = None, edges: tuple[int, int, int, int] |
     return _filled(QHBoxLayout(), parts, gap, edges)
 
 
-def column(
-    *parts: Part, gap: int | None = None, edges: tuple[int, int, int, int] | None = None
-) -> QVBoxLayout:
-    """Return ``parts`` from top to bottom, as ``row``."""
+def in_column(*parts: Part, gap: int | None = None, edges: Edges | None = None) -> QVBoxLayout:
+    """Return ``parts`` from top to bottom, as ``in_row``."""
     return _filled(QVBoxLayout(), parts, gap, edges)
 
 
 Box = TypeVar("Box", bound=QBoxLayout)
 
 
-def _filled(box: Box, parts: tuple[Part, ...], gap: int | None, edges: tuple[int, ...] | None) -> Box:
+def _filled(box: Box, parts: tuple[Part, ...], gap: int | None, edges: Edges | None) -> Box:
     if edges is not None:
         box.setContentsMargins(*edges)
     if gap is not None:
@@ -91,7 +90,7 @@ def called(widget: Named, name: str, tip: str = "") -> Named:
     return widget
 
 
-def button(text: str, run: Callable[[], object], style: str = "", *, tip: str = "") -> QPushButton:
+def push_button(text: str, run: Callable[[], object], style: str = "", *, tip: str = "") -> QPushButton:
     """Return a button that runs something; ``style`` is its name in the style sheet."""
     made = QPushButton(text)
     made.setObjectName(style)

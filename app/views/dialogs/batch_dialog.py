@@ -22,7 +22,7 @@ from app.presenters.sizes import (
 )
 from app.theme import CurrentTheme
 from app.views.common.cell_model import CellModel, sorted_table
-from app.views.common.widgets import button, called, closing, column, every, label, row
+from app.views.common.widgets import called, closing, every, in_column, in_row, label, push_button
 from app.views.dialogs.charts import BatchChart
 from checkmate.catalog.cards import common_cards
 from checkmate.ir.graph import Graph
@@ -59,12 +59,12 @@ class BatchDialog(QDialog):
         self._rows = CellModel(COLUMNS, WORDS)
         self.table = sorted_table(self._rows, "The largest batch of each search", STATUS)
         self.chart = BatchChart(theme)
-        self.open_scaled = button(
+        self.open_scaled = push_button(
             "Explore it, scaled",
             lambda: self.open_wanted.emit(self.chosen),
             tip="Explore the graph at the chosen batch: scaled, estimated",
         )
-        self.profile = button(
+        self.profile = push_button(
             "Profile it",
             lambda: self.profile_wanted.emit(self.chosen),
             tip="Load the model, and profile it at the chosen batch",
@@ -86,7 +86,9 @@ class BatchDialog(QDialog):
         for one in (self.open_scaled, self.profile):
             one.setAutoDefault(False)
         buttons = closing(self, self.open_scaled, self.profile)
-        self.setLayout(column(self.head, self._question(), self.bar, self.words, (parts, 1), buttons, gap=10))
+        self.setLayout(
+            in_column(self.head, self._question(), self.bar, self.words, (parts, 1), buttons, gap=10)
+        )
         room = self.screen().availableGeometry()
         self.resize(_SIZE[0], min(_SIZE[1], round(_SHARE * room.height())))
 
@@ -100,10 +102,10 @@ class BatchDialog(QDialog):
         self.seconds = called(
             QSpinBox(minimum=_LEAST, maximum=_MOST, value=_SECONDS, suffix=" s"), "Time for the search"
         )
-        self.start = button("Search", self._on_start, "primary")
+        self.start = push_button("Search", self._on_start, "primary")
         self.start.setDefault(True)
         within, extra, seconds = (label(words, muted=True) for words in ("Within", "Extra cost", "Time"))
-        return row(within, (self.budget, 1), extra, self.cost, seconds, self.seconds, self.start)
+        return in_row(within, (self.budget, 1), extra, self.cost, seconds, self.seconds, self.start)
 
     @property
     def chosen(self) -> BatchAnswer | None:

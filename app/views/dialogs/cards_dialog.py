@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QDialog, QWidget
 from app.models.exploration import Exploration
 from app.presenters.range_rows import Cell
 from app.views.common.cell_model import CellModel, cell_table
-from app.views.common.widgets import button, closing, column, label, later
+from app.views.common.widgets import closing, in_column, label, later, push_button
 from checkmate.catalog.cards import common_cards
 from checkmate.frontiers.cards import CardFit, CardRow, card_rows, cells, notes
 from checkmate.solvers.constraints import list_assumptions
@@ -40,10 +40,10 @@ class CardsDialog(QDialog):
         self.table.selectionModel().selectionChanged.connect(lambda *_: self._allow())
         self.table.activated.connect(lambda _: self._use())
         self.notes = label("", muted=True, wrap=True)
-        self.use = button(
+        self.use = push_button(
             "Use as the budget", self._use, tip="Solve for what the chosen card leaves for the step"
         )
-        self.setLayout(column((self.table, 1), self.notes, closing(self, self.use)))
+        self.setLayout(in_column((self.table, 1), self.notes, closing(self, self.use)))
         self._soon = later(self, _SOON_MS, self._refresh)
         for signal in (
             exploration.graph_changed,

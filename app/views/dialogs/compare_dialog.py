@@ -39,7 +39,7 @@ from app.presenters.graph_comparison import (
 from app.presenters.range_rows import Cell
 from app.theme import CurrentTheme
 from app.views.common.cell_model import CellModel, cell_table, sorted_table
-from app.views.common.widgets import NO_EDGES, button, closing, column, label, later, row
+from app.views.common.widgets import NO_EDGES, closing, in_column, in_row, label, later, push_button
 from app.views.dialogs.charts import Line, Pair, PairPlot
 from app.views.panels.schedules_panel import FillRow
 from app.workers.background import Background
@@ -88,16 +88,16 @@ class GraphCompareDialog(QDialog):
 
     def _lay_out(self) -> None:
         upper, parts = QWidget(), QSplitter(Qt.Orientation.Vertical, childrenCollapsible=False)
-        upper.setLayout(row(self._facts_table(), (self.memory, 1), (self.frontier, 1), edges=NO_EDGES))
+        upper.setLayout(in_row(self._facts_table(), (self.memory, 1), (self.frontier, 1), edges=NO_EDGES))
         parts.addWidget(upper)
         parts.addWidget(self.table)
         parts.setSizes([420, 300])
-        self.copy = button("Copy the table", self._copy, tip="Copy all layers as CSV")
-        self.another = button("Another file…", self.other_wanted.emit, tip="Compare with another file")
+        self.copy = push_button("Copy the table", self._copy, tip="Copy all layers as CSV")
+        self.another = push_button("Another file…", self.other_wanted.emit, tip="Compare with another file")
         for one in (self.copy, self.another):
             one.setAutoDefault(False)
         buttons = closing(self, self.copy, self.another)
-        self.setLayout(column(self.words, self._controls(), (parts, 1), buttons))
+        self.setLayout(in_column(self.words, self._controls(), (parts, 1), buttons))
 
     def _facts_table(self) -> QTableView:
         table = cell_table(self._facts, "Facts of A and B")
@@ -115,10 +115,10 @@ class GraphCompareDialog(QDialog):
         self.filling = FillRow(self._b)
         self.filling.setMinimumWidth(330)
         curves, across, b = (label(text, muted=True) for text in ("Curves", "Across", "B"))
-        return row(curves, self.plain, self.best, 12, across, *self.across, None, b, self.filling)
+        return in_row(curves, self.plain, self.best, 12, across, *self.across, None, b, self.filling)
 
     def _choice(self, *words: str) -> list[QPushButton]:
-        group, buttons = QButtonGroup(self), [button(text, self.refresh, "small") for text in words]
+        group, buttons = QButtonGroup(self), [push_button(text, self.refresh, "small") for text in words]
         for one in buttons:
             one.setCheckable(True)
             one.setAutoDefault(False)

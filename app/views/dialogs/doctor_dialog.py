@@ -12,20 +12,10 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QCoreApplication, Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import (
-    QDialog,
-    QGridLayout,
-    QHBoxLayout,
-    QLabel,
-    QProgressBar,
-    QPushButton,
-    QScrollArea,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QDialog, QGridLayout, QLabel, QProgressBar, QScrollArea, QWidget
 
 from app.theme import CurrentTheme, Theme
-from app.views.common.widgets import label
+from app.views.common.widgets import called, in_column, in_row, label, push_button
 from app.workers.background import Background
 from checkmate.doctor.diagnosis import Diagnosis, Line, PartState
 from checkmate.doctor.lines import diagnose
@@ -35,6 +25,7 @@ from checkmate.progress import silent
 _SIZE = (840, 580)  # pixels
 _ROLES = {PartState.OK: "held", PartState.LIMITED: "backward", PartState.MISSING: "problem"}
 _PATIENCE_S = 2.0
+_HINT = "checkmate doctor --prove tries it on four small networks, and writes a report to attach to an issue."
 
 
 class DoctorDialog(QDialog):
@@ -55,25 +46,15 @@ class DoctorDialog(QDialog):
         self._stopped = threading.Event()
         self._background = Background(self)
         self._background.done.connect(self._on_done)
-        column = QVBoxLayout(self)
-        column.setSpacing(10)
         self._verdict = label("", name="title", wrap=True)
-        column.addWidget(self._verdict)
-        self._bar = QProgressBar()
-        self._bar.setTextVisible(False)
+        self._bar = QProgressBar(textVisible=False)
         self._bar.setRange(0, 0)
-        column.addWidget(self._bar)
-        self._area = QScrollArea()
-        self._area.setAccessibleName("What was found")
-        self._area.setWidgetResizable(True)
+        self._area = called(QScrollArea(widgetResizable=True), "What was found")
         self._area.setFrameShape(QScrollArea.Shape.NoFrame)
-        column.addWidget(self._area, 1)
-        hint = (
-            "checkmate doctor --prove tries it on four small networks, "
-            "and writes a report to attach to an issue."
-        )
-        column.addWidget(label(hint, muted=True, wrap=True))
-        column.addLayout(self._buttons())
+        self._copy, self._again = push_button("Copy", self._on_copy), push_button("Look again", self.look)
+        buttons = in_row(self._copy, self._again, None, push_button("Close", self.reject))
+        hint = label(_HINT, muted=True, wrap=True)
+        self.setLayout(in_column(self._verdict, self._bar, (self._area, 1), hint, buttons, gap=10))
         self.finished.connect(self.stop)
         application = QCoreApplication.instance()
         assert application is not None
@@ -135,30 +116,13 @@ class DoctorDialog(QDialog):
         grid.setHorizontalSpacing(14)
         grid.setVerticalSpacing(8)
         grid.setColumnStretch(2, 1)
-        for row, line in enumerate(lines):
-            state = QLabel(line.state.value)
+        for number, line in enumerate(lines):
+            state, title = QLabel(line.state.value), label(line.title, name="title")
             state.setStyleSheet(f"color: {getattr(self._theme.now, _ROLES[line.state])}; font-weight: 600;")
-            for column, part in enumerate(
-                (state, label(line.title, name="title"), _text(line, self._theme.now))
-            ):
-                grid.addWidget(part, row, column, Qt.AlignmentFlag.AlignTop)
+            for place, part in enumerate((state, title, _text(line, self._theme.now))):
+                grid.addWidget(part, number, place, Qt.AlignmentFlag.AlignTop)
         grid.setRowStretch(len(lines), 1)
         return table
-
-    def _buttons(self) -> QHBoxLayout:
-        row = QHBoxLayout()
-        self._copy = QPushButton("Copy")
-        self._copy.setEnabled(False)
-        self._copy.clicked.connect(self._on_copy)
-        self._again = QPushButton("Look again")
-        self._again.clicked.connect(self.look)
-        close = QPushButton("Close")
-        close.clicked.connect(self.reject)
-        row.addWidget(self._copy)
-        row.addWidget(self._again)
-        row.addStretch(1)
-        row.addWidget(close)
-        return row
 
     def _on_copy(self) -> None:
         if self._found is not None:

@@ -8,24 +8,14 @@ from typing import Any
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import (
-    QDialog,
-    QFileDialog,
-    QFormLayout,
-    QHBoxLayout,
-    QLineEdit,
-    QProgressBar,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QDialog, QFileDialog, QFormLayout, QLineEdit, QProgressBar, QWidget
 
 from app.models.session import Session
 from app.presenters.export_result import first_budget, result_text
 from app.presenters.paper import LEAST_POINTS, MOST_POINTS, FigureFile, Paper, Shows, Width
 from app.presenters.schedule_rows import cost_text
 from app.presenters.wording import as_sentence, is_for_xla, strong
-from app.views.common.widgets import ChoiceBox, DecimalBox, label
+from app.views.common.widgets import ChoiceBox, DecimalBox, called, in_column, in_row, label, push_button
 from checkmate.errors import UsageError
 from checkmate.units import Budget, format_bytes, parse_budget
 
@@ -49,80 +39,54 @@ class ExportDialog(QDialog):
         # Better ones may come on screen while this is open; the schedule named in the title is written.
         self._found = shown
         self._default_text, self._default = first_budget(shown, session.exploration.budget_bytes)
-        column = QVBoxLayout(self)
-        column.setSpacing(10)
-        self._add_description(column)
-        column.addLayout(self._form())
-        self._bar = QProgressBar()
-        self._bar.setTextVisible(False)
+        self._bar = QProgressBar(textVisible=False)
         self._bar.setVisible(False)
-        column.addWidget(self._bar)
         self._status = label("", wrap=True)
-        column.addWidget(self._status)
-        column.addLayout(self._buttons())
+        self._close = push_button("Close", self.reject)
+        self._start = push_button("Export and verify", self._on_start, "primary")
+        self._start.setDefault(True)  # Return in a field begins, and does not open the folder chooser
+        buttons = in_row(None, self._close, self._start)
+        words = (
+            label(self._summary(), name="title", wrap=True),
+            label(self._promise(), muted=True, wrap=True),
+        )
+        self.setLayout(in_column(*words, self._form(), self._bar, self._status, buttons, gap=10))
         self._running = False
         session.progressed.connect(self._on_progress)
         session.exported.connect(self._on_exported)
         session.failed.connect(self._on_failed)
         session.device_ended.connect(self._on_ended)
 
-    def _add_description(self, column: QVBoxLayout) -> None:
-        """Add the schedule's summary, and what an export does."""
+    def _summary(self) -> str:
         shown = self._found
-        peak, found_by = format_bytes(shown.peak_bytes), f", found by {shown.solver}"
-        plain = not shown.schedule.recomputations
-        summary = f"Peak {peak} predicted, {cost_text(shown.overhead)} step cost{'' if plain else found_by}"
-        column.addWidget(label(summary, name="title", wrap=True))
-        column.addWidget(
-            label(
-                "Writes graph, schedule, report, and a SavedModel that needs TensorFlow alone.\n"
-                "Measures the peak in fresh processes. Compares the step with the plain one.\n"
-                + self._if_over(),
-                muted=True,
-                wrap=True,
-            )
-        )
+        found_by = f", found by {shown.solver}" if shown.schedule.recomputations else ""
+        peak, cost = format_bytes(shown.peak_bytes), cost_text(shown.overhead)
+        return f"Peak {peak} predicted, {cost} step cost{found_by}"
 
-    def _if_over(self) -> str:
+    def _promise(self) -> str:
+        """Say what an export does."""
+        over = "If the peak is over the budget, tries a smaller schedule, a minute or two each."
         if is_for_xla(self._found.graph):
-            return (
+            over = (
                 "XLA compiles it where it is loaded, and says its bytes: schedules are compiled until one\n"
                 "keeps the budget."
             )
-        return "If the peak is over the budget, tries a smaller schedule, a minute or two each."
+        return (
+            "Writes graph, schedule, report, and a SavedModel that needs TensorFlow alone.\n"
+            f"Measures the peak in fresh processes. Compares the step with the plain one.\n{over}"
+        )
 
     def _form(self) -> QFormLayout:
         """Return the fields for the folder and the budget."""
-        row = QHBoxLayout()
-        self._folder = QLineEdit(str(Path.cwd() / f"{self._found.graph.name}-export"))
-        self._folder.setAccessibleName("Folder")
-        browse = QPushButton("Choose…")
-        browse.clicked.connect(self._on_browse)
-        row.addWidget(self._folder, 1)
-        row.addWidget(browse)
-        self._budget = QLineEdit(self._default_text)
-        self._budget.setAccessibleName("The most memory that the device's allocator may show")
-        self._budget.setToolTip(
-            "The most memory that the device's allocator may show: 6.5GiB, 800MiB, or "
-            "60% of the plain step's memory"
+        self._folder = called(QLineEdit(str(Path.cwd() / f"{self._found.graph.name}-export")), "Folder")
+        most = "The most memory that the device's allocator may show"
+        self._budget = called(
+            QLineEdit(self._default_text), most, f"{most}: 6.5GiB, 800MiB, or 60% of the plain step's memory"
         )
         form = QFormLayout()
-        form.addRow("Folder", row)
+        form.addRow("Folder", in_row((self._folder, 1), push_button("Choose…", self._on_browse)))
         form.addRow("Memory budget", self._budget)
         return form
-
-    def _buttons(self) -> QHBoxLayout:
-        buttons = QHBoxLayout()
-        buttons.addStretch(1)
-        self._close = QPushButton("Close")
-        self._close.clicked.connect(self.reject)
-        self._start = QPushButton("Export and verify")
-        self._start.setObjectName("primary")
-        self._start.setDefault(True)  # Return in a field begins, and does not open the folder chooser
-        self._start.clicked.connect(self._on_start)
-        buttons.addWidget(self._close)
-        buttons.addWidget(self._start)
-        return buttons
 
     def _on_browse(self) -> None:
         chosen = QFileDialog.getExistingDirectory(self, "Folder to write into", self._folder.text())
@@ -207,35 +171,19 @@ class FigureDialog(QDialog):
         for width in Width:
             self.width_of.addItem(width.words, width)
         self.shows.setCurrentIndex(list(Shows).index(shows))
-        self.points = DecimalBox()
-        self.points.setDecimals(1)
-        self.points.setRange(LEAST_POINTS, MOST_POINTS)
-        self.points.setSuffix(" pt")
+        self.points = DecimalBox(decimals=1, minimum=LEAST_POINTS, maximum=MOST_POINTS, suffix=" pt")
         form = QFormLayout()
         for name, field in (("Figure", self.shows), ("Width", self.width_of), ("Words", self.points)):
-            field.setAccessibleName(name)
-            form.addRow(name, field)
+            form.addRow(name, called(field, name))
         self._hint = label("", muted=True, wrap=True)
-        column = QVBoxLayout(self)
-        column.setSpacing(10)
-        column.addLayout(form)
-        column.addWidget(self._hint)
-        column.addLayout(self._buttons())
+        self.save = push_button("Save…", self._ask, "primary")
+        self.save.setDefault(True)
+        self.setLayout(
+            in_column(form, self._hint, in_row(None, push_button("Cancel", self.reject), self.save), gap=10)
+        )
         self.width_of.currentIndexChanged.connect(self._on_width)
         self.points.valueChanged.connect(self._check)
         self._on_width()
-
-    def _buttons(self) -> QHBoxLayout:
-        row = QHBoxLayout()
-        row.addStretch(1)
-        cancel, self.save = QPushButton("Cancel"), QPushButton("Save…")
-        cancel.clicked.connect(self.reject)
-        self.save.setObjectName("primary")
-        self.save.setDefault(True)
-        self.save.clicked.connect(self._ask)
-        for button in (cancel, self.save):
-            row.addWidget(button)
-        return row
 
     @property
     def _width(self) -> Width:

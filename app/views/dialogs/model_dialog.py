@@ -5,20 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import (
-    QComboBox,
-    QDialog,
-    QFileDialog,
-    QFormLayout,
-    QHBoxLayout,
-    QLineEdit,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QComboBox, QDialog, QFormLayout, QLineEdit, QWidget
 
 from app.views.common.texts import WrappedLabel
-from app.views.common.widgets import ChoiceBox, NumberBox, label
+from app.views.common.widgets import (
+    ChoiceBox,
+    NumberBox,
+    ask_source,
+    called,
+    in_column,
+    in_row,
+    label,
+    push_button,
+)
 from checkmate.catalog.samples import SAMPLES, find_sample
 from checkmate.request import ModelRequest, Target, parse_shape
 
@@ -48,13 +47,12 @@ class ModelDialog(QDialog):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self._first = first
         self.model = _choice("Model", [sample.name for sample in SAMPLES], first.model, free=True)
-        self.batch = NumberBox()
-        self.batch.setRange(1, _MOST)
-        self.batch.setValue(first.batch_size)
-        self.batch.setAccessibleName("Batch size")
-        self.shape = QLineEdit("" if first.input_shape is None else ",".join(map(str, first.input_shape)))
-        self.shape.setPlaceholderText(f"{_OWN}; or one like 224,224,3")
-        self.shape.setAccessibleName("Input shape, without the batch")
+        self.batch = called(NumberBox(minimum=1, maximum=_MOST, value=first.batch_size), "Batch size")
+        shape = "" if first.input_shape is None else ",".join(map(str, first.input_shape))
+        self.shape = called(
+            QLineEdit(shape, placeholderText=f"{_OWN}; or one like 224,224,3"),
+            "Input shape, without the batch",
+        )
         self.optimizer = _choice("Optimizer", [_OWN, *_OPTIMIZERS], first.optimizer or _OWN, free=True)
         self.precision = _choice("Precision", [_OWN, *_POLICIES], first.mixed_precision or _OWN)
         self.device = _choice("Device", [_FIRST_GPU, *_DEVICES], first.device or _FIRST_GPU)
@@ -63,21 +61,16 @@ class ModelDialog(QDialog):
         self.target.setToolTip("The model's own: XLA where it is compiled with jit_compile=True")
         self._problem = label("", name="problem", wrap=True)
         self._problem.hide()
-        column = QVBoxLayout(self)
-        column.addLayout(self._form())
-        column.addWidget(self._problem)
-        column.addLayout(self._buttons())
+        start = push_button("Profile", self._on_start, "primary")
+        start.setDefault(True)
+        buttons = in_row(None, push_button("Cancel", self.reject), start)
+        self.setLayout(in_column(self._form(), self._problem, buttons))
         self.model.currentTextChanged.connect(self._on_model)
         self.setMinimumWidth(520)
 
     def _form(self) -> QFormLayout:
-        row = QHBoxLayout()
-        browse = QPushButton("Choose…")
-        browse.clicked.connect(self._on_browse)
-        row.addWidget(self.model, 1)
-        row.addWidget(browse)
         form = QFormLayout()
-        form.addRow("Model", row)
+        form.addRow("Model", in_row((self.model, 1), push_button("Choose…", self._on_browse)))
         form.addRow("", WrappedLabel(_MODELS))
         for name, field in (
             ("Batch size", self.batch),
@@ -90,23 +83,9 @@ class ModelDialog(QDialog):
             form.addRow(name, field)
         return form
 
-    def _buttons(self) -> QHBoxLayout:
-        row = QHBoxLayout()
-        row.addStretch(1)
-        close = QPushButton("Cancel")
-        close.clicked.connect(self.reject)
-        start = QPushButton("Profile")
-        start.setObjectName("primary")
-        start.setDefault(True)
-        start.clicked.connect(self._on_start)
-        row.addWidget(close)
-        row.addWidget(start)
-        return row
-
     def _on_browse(self) -> None:
-        name, _ = QFileDialog.getOpenFileName(self, "Choose a model", "", "Keras models (*.keras *.h5)")
-        if name:
-            self.model.setCurrentText(name)
+        if path := ask_source(self, "Choose a model", "Keras models (*.keras *.h5)"):
+            self.model.setCurrentText(str(path))
 
     def _on_model(self, name: str) -> None:
         """Take the sample's own batch size."""
@@ -153,9 +132,7 @@ class ModelDialog(QDialog):
 
 def _choice(name: str, entries: list[str], chosen: str, *, free: bool = False) -> QComboBox:
     """Return a list to choose from; where ``free``, anything can be typed."""
-    made = ChoiceBox()
-    made.setAccessibleName(name)
-    made.setEditable(free)
+    made = called(ChoiceBox(editable=free), name)
     made.addItems(entries if chosen in entries else [chosen, *entries])
     made.setCurrentText(chosen)
     made.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)

@@ -27,7 +27,7 @@ from app.presenters.range_rows import (
     summary,
 )
 from app.views.common.cell_model import CellModel, CutNames, sorted_table
-from app.views.common.widgets import bring_up, button, closing, column, label, later
+from app.views.common.widgets import bring_up, closing, in_column, label, later, push_button
 
 _SIZE = (1240, 480)  # pixels
 _LEAST_NAME, _WIDEST_LAYER = 200, 240
@@ -54,9 +54,9 @@ class RangeDialog(QDialog):
         self._model = CellModel(COLUMNS, WORDS)
         self._cut_names, self._cut_layers, self._fitted = CutNames(), CutNames(), False
         self.table = self._make_table()
-        self.copy = button("Copy the table", self._copy, tip="Copy all rows as CSV")
+        self.copy = push_button("Copy the table", self._copy, tip="Copy all rows as CSV")
         hint = label("Click a row to select the value in every view.", muted=True)
-        self.setLayout(column(self.words, (self.table, 1), hint, closing(self, self.copy)))
+        self.setLayout(in_column(self.words, (self.table, 1), hint, closing(self, self.copy)))
         self._fit_soon = later(self, 0, self._fit_columns)
         self.table.horizontalHeader().sectionResized.connect(self._on_section)
         self._soon = later(self, _SOON_MS, self._refresh)  # a drag selects other steps with each move

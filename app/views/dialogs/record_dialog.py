@@ -19,7 +19,7 @@ from app.presenters.record_rows import (
 from app.presenters.wording import as_sentence
 from app.theme import CurrentTheme
 from app.views.common.cell_model import CellModel, sorted_table
-from app.views.common.widgets import ChoiceBox, button, called, column, label, row
+from app.views.common.widgets import ChoiceBox, called, in_column, in_row, label, push_button
 from checkmate.records.memory import MemoryRecord, ReadRecord, Source
 from checkmate.records.words import facts, headline, left_out, next_commands, why, why_no_layers
 from checkmate.units import format_bytes
@@ -64,13 +64,13 @@ class RecordDialog(QDialog):
         self._rows = CellModel(columns(by_size=False), {0})
         self.table = sorted_table(self._rows, "Memory in use", 0)
         self.setLayout(
-            column(
+            in_column(
                 self.which,
                 self.title,
                 self.reason,
                 self.bar,
                 self.facts,
-                row(self.grouping, (self.missing, 1)),
+                in_row(self.grouping, (self.missing, 1)),
                 (self.table, 1),
                 self._buttons(open_graph),
                 gap=10,
@@ -90,18 +90,20 @@ class RecordDialog(QDialog):
         return is_by_size(self.record, wanted=self.grouping.currentText() == _BY_SIZE)
 
     def _buttons(self, open_graph: str) -> QHBoxLayout:
-        self.profile = button("", lambda: self.profile_wanted.emit(self.record.limit_bytes or 0), "primary")
-        self.use = button(
+        self.profile = push_button(
+            "", lambda: self.profile_wanted.emit(self.record.limit_bytes or 0), "primary"
+        )
+        self.use = push_button(
             f"Use it for {open_graph}",
             lambda: self.budget_wanted.emit(self.record.limit_bytes or 0),
             tip="Solve the open graph with this limit as the budget",
         )
         self.use.setVisible(bool(open_graph))
-        self.copy = button("Copy the table", self._copy, tip="Copy all rows as CSV")
-        commands = button(
+        self.copy = push_button("Copy the table", self._copy, tip="Copy all rows as CSV")
+        commands = push_button(
             "Copy as commands", self._copy_commands, tip="The commands that lead on, for a terminal"
         )
-        return row(self.profile, self.use, None, commands, self.copy, button("Close", self.reject))
+        return in_row(self.profile, self.use, None, commands, self.copy, push_button("Close", self.reject))
 
     def _show(self) -> None:
         record = self.record

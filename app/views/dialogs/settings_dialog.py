@@ -10,20 +10,28 @@ from PySide6.QtGui import QDesktopServices, QKeySequence
 from PySide6.QtWidgets import (
     QCheckBox,
     QDialog,
-    QDialogButtonBox,
     QFormLayout,
     QHeaderView,
     QLineEdit,
     QPushButton,
     QTreeWidget,
     QTreeWidgetItem,
-    QVBoxLayout,
     QWidget,
 )
 
 from app.actions import ACTIONS, VIEW_KEYS, action
 from app.theme import ThemeChoice
-from app.views.common.widgets import ChoiceBox, NumberBox, command_button, label
+from app.views.common.widgets import (
+    ChoiceBox,
+    NumberBox,
+    called,
+    closing,
+    command_button,
+    in_column,
+    in_row,
+    label,
+    push_button,
+)
 from app.views.window.preferences import LEAST_SECONDS, MOST_SECONDS, Preferences
 
 _THEME_WORDS = {choice: action(f"view.theme_{choice.value}").words for choice in ThemeChoice}
@@ -46,8 +54,7 @@ class SettingsDialog(QDialog):
         self.setWindowTitle("Settings")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self._preferences = preferences
-        self.theme = ChoiceBox()
-        self.theme.setAccessibleName("Theme")
+        self.theme = called(ChoiceBox(), "Theme")
         for choice, words in _THEME_WORDS.items():
             self.theme.addItem(words, choice)
         self.theme.activated.connect(lambda _: preferences.theme.choose(self.theme.currentData()))
@@ -56,18 +63,14 @@ class SettingsDialog(QDialog):
             "Look for schedules at other budgets while you ask for nothing: fill in the frontier"
         )
         self.fill.clicked.connect(preferences.listing.fill)
-        self.seconds = NumberBox()
-        self.seconds.setAccessibleName("Time for a solve, in seconds")
-        self.seconds.setRange(LEAST_SECONDS, MOST_SECONDS)
-        self.seconds.setSuffix(" s")
+        self.seconds = called(
+            NumberBox(minimum=LEAST_SECONDS, maximum=MOST_SECONDS, suffix=" s"),
+            "Time for a solve, in seconds",
+        )
         self.seconds.valueChanged.connect(self._on_seconds)
         self.reset = command_button("view.panels_reset", put_back)
-        column = QVBoxLayout(self)
-        column.setSpacing(14)
-        column.addLayout(self._form(folders))
-        close = QPushButton("Close")
-        close.clicked.connect(self.reject)
-        column.addWidget(close, 0, Qt.AlignmentFlag.AlignRight)
+        close = in_row(None, push_button("Close", self.reject))
+        self.setLayout(in_column(self._form(folders), close, gap=14))
         preferences.theme.chosen.connect(self._refresh)
         preferences.listing.filling_changed.connect(self._refresh)
         self._refresh()
@@ -96,15 +99,11 @@ class SettingsDialog(QDialog):
 
 def _folder_link(folder: Path) -> QPushButton:
     """Return a button with the folder's path that opens it, once there is one."""
-    link = QPushButton(str(folder).replace("&", "&&"))
-    link.setObjectName("link")
+    tip = "Open this folder" if folder.is_dir() else "It is made when something is kept in it"
+    url = QUrl.fromLocalFile(str(folder))
+    link = push_button(str(folder).replace("&", "&&"), lambda: QDesktopServices.openUrl(url), "link", tip=tip)
     link.setEnabled(folder.is_dir())
-    link.setToolTip("Open this folder" if folder.is_dir() else "It is made when something is kept in it")
-    link.clicked.connect(lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder))))
     return link
-
-
-_SIZE = (620, 640)  # pixels
 
 
 class KeysDialog(QDialog):
@@ -114,14 +113,12 @@ class KeysDialog(QDialog):
         super().__init__(parent)
         self.setWindowTitle("Commands and keys")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.resize(*_SIZE)
-        self._filter = QLineEdit()
-        self._filter.setPlaceholderText("Filter: a command, a key or a view")
-        self._filter.setAccessibleName("Filter")
-        self._filter.setClearButtonEnabled(True)
+        self.resize(620, 640)
+        self._filter = called(
+            QLineEdit(placeholderText="Filter: a command, a key or a view", clearButtonEnabled=True), "Filter"
+        )
         self._filter.textChanged.connect(self._on_filter)
-        self._list = QTreeWidget()
-        self._list.setAccessibleName("Commands and keys")
+        self._list = called(QTreeWidget(), "Commands and keys")
         self._list.setHeaderLabels(["Command", "Keys"])
         self._list.header().setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
         self._list.header().setSectionResizeMode(1, QHeaderView.ResizeMode.ResizeToContents)
@@ -137,12 +134,7 @@ class KeysDialog(QDialog):
         self._list.expandAll()
         self._none = label("Nothing has this name or key.", muted=True)
         self._none.hide()
-        column = QVBoxLayout(self)
-        for part in (self._filter, self._list, self._none):
-            column.addWidget(part)
-        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
-        buttons.rejected.connect(self.reject)
-        column.addWidget(buttons)
+        self.setLayout(in_column(self._filter, self._list, self._none, closing(self)))
 
     def _on_filter(self, text: str) -> None:
         """Show rows that contain ``text``, and all of a menu of that name."""

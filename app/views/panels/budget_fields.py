@@ -6,12 +6,12 @@ import math
 
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QKeySequence
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
+from PySide6.QtWidgets import QLineEdit, QWidget
 
 from app.actions import ACTIONS, EnabledIf
 from app.models.exploration import Exploration
 from app.state.solve import Aim
-from app.views.common.widgets import command_button
+from app.views.common.widgets import NO_EDGES, command_button, in_row
 from checkmate.units import parse_overhead
 
 FIRST_OVERHEAD = 0.05
@@ -32,17 +32,13 @@ class AimRow(QWidget):
     def __init__(self, exploration: Exploration) -> None:
         super().__init__()
         self._exploration = exploration
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(6)
         self.least = command_button("solve.least_at_cost", self.ask_within, "Least memory at most")
         self.percent = _Percent()
         self.possible = command_button("solve.least", lambda: self.ask(Aim(math.inf)), "Least possible")
         for button in (self.least, self.possible):
             button.setCheckable(True)
             button.setAccessibleName(button.text())
-        row.addWidget(self.least, 1)
-        row.addWidget(self.percent)
+        self.setLayout(in_row((self.least, 1), self.percent, gap=6, edges=NO_EDGES))
         self.percent.returnPressed.connect(self.ask_within)
         exploration.budget_changed.connect(self.refresh)
         exploration.graph_changed.connect(self.refresh)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout
 
@@ -18,7 +18,7 @@ from app.presenters.wording import as_sentence
 from app.state.solve import Aim
 from app.theme import CurrentTheme
 from app.views.common.panel import Panel
-from app.views.common.widgets import label
+from app.views.common.widgets import in_row, label, later
 from app.views.panels.budget_fields import AimRow, BudgetField
 from app.views.panels.frontier import FrontierView
 from checkmate.arguments import step_budget_of
@@ -41,10 +41,7 @@ class BudgetPanel(Panel):
     def __init__(self, exploration: Exploration, theme: CurrentTheme) -> None:
         super().__init__("Memory budget")
         self._exploration, self._theme = exploration, theme
-        self._timer = QTimer(self)
-        self._timer.setSingleShot(True)
-        self._timer.setInterval(DEBOUNCE_MS)
-        self._timer.timeout.connect(self.solve_wanted)
+        self._timer = later(self, DEBOUNCE_MS, self.solve_wanted.emit)
         self._problem = label("", name="refusal", wrap=True)
         # It lies above the aims, outside the layout: what is typed in stays where it is.
         self._problem.setParent(self)
@@ -64,7 +61,6 @@ class BudgetPanel(Panel):
         self.frontier.cap_dragged.connect(self._on_cap)
         self.frontier.released.connect(self._on_released)
         self.body.addWidget(self.frontier, 1)
-        entry = QHBoxLayout()
         self._entry = BudgetField()
         self._entry.returnPressed.connect(self._on_entered)
         self._entry.left.connect(self._on_left)
@@ -72,16 +68,14 @@ class BudgetPanel(Panel):
         self.aims.aimed.connect(self.aim)
         self.aims.refused.connect(self._complain)
         self.aims.percent.textEdited.connect(lambda: self._problem.setVisible(False))
-        entry.addWidget(self._entry, 1)
-        entry.addWidget(self.aims.possible)
-        self.body.addLayout(entry)
+        self.body.addLayout(in_row((self._entry, 1), self.aims.possible))
         self.body.addWidget(self.aims)
         self._entry.textEdited.connect(lambda: self._problem.setVisible(False))
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         exploration.graph_changed.connect(self._forget_entry)
         exploration.budget_changed.connect(self._on_moved)
-        for signal in (exploration.graph_changed, exploration.budget_changed):
-            signal.connect(self._on_budget)
+        exploration.graph_changed.connect(self._on_budget)
+        exploration.budget_changed.connect(self._on_budget)
         exploration.standing_changed.connect(self._on_standing)
 
     def choose(self, budget_bytes: int) -> None:

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import (
-    QFrame,
     QGridLayout,
-    QHBoxLayout,
     QLabel,
     QPushButton,
-    QScrollArea,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -29,7 +25,16 @@ from app.state.solve import Tightest
 from app.theme import CurrentTheme
 from app.views.common.panel import Panel
 from app.views.common.texts import SteadyLabel
-from app.views.common.widgets import command_button, label
+from app.views.common.widgets import (
+    NO_EDGES,
+    called,
+    command_button,
+    in_column,
+    in_row,
+    label,
+    push_button,
+    scrolling,
+)
 from app.views.panels.memory_page import MemoryPage
 from app.views.panels.op_tables import LinkTable, NeedTable
 from checkmate.units import format_bytes
@@ -65,10 +70,8 @@ class Inspector(Panel):
             theme,
         )
         self._name = SteadyLabel("title", wrap=True)
-        self.back = QPushButton("‹ Memory")
-        self.back.setObjectName("small")
-        self.back.setToolTip("What is in memory now (click beside the graph's boxes)")
-        self.back.clicked.connect(lambda: selection.select(-1))
+        tip = "What is in memory now (click beside the graph's boxes)"
+        self.back = push_button("‹ Memory", lambda: selection.select(-1), "small", tip=tip)
         self.head.addWidget(self.back)
         self.body.addWidget(self._name)
         self.hotspot = Hotspot(exploration, playhead, self)
@@ -88,29 +91,18 @@ class Inspector(Panel):
         self._grid = QGridLayout()
         self._grid.setVerticalSpacing(3)
         self._grid.setColumnStretch(1, 1)
-        holder = QWidget()
-        inner = QVBoxLayout(holder)
-        inner.setContentsMargins(0, 0, 0, 0)
         self.again = LinkTable("Why it is computed again", on_top=True)
         self.made, self.read, self.readers = LinkTable("Makes"), LinkTable("Reads"), LinkTable("Is read by")
         for table in (self.again, self.made, self.read, self.readers):
             table.wanted.connect(self._selection.select)
             table.sought.connect(self._playhead.seek)
-        for part in (self.made, self.read, self.readers):
-            inner.addWidget(part)
-        inner.insertWidget(0, self.again)  # first, because a low panel shows few rows
-        inner.insertLayout(1, self._grid)
-        self.need = NeedTable()
-        inner.addWidget(self.need)
-        inner.addStretch(1)
-        area = self._area = QScrollArea()
-        area.setAccessibleName("What is known of the selected op")
-        area.setWidgetResizable(True)
-        area.setMinimumHeight(_LEAST_ROWS)
-        area.setFrameShape(QFrame.Shape.NoFrame)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setWidget(holder)
-        self.body.addWidget(area, 1)
+        self.need, holder = NeedTable(), QWidget()
+        links = self.made, self.read, self.readers
+        # Why it runs again comes first, because a low panel shows few rows.
+        holder.setLayout(in_column(self.again, self._grid, *links, self.need, None, edges=NO_EDGES))
+        self._area = scrolling(holder, "What is known of the selected op")
+        self._area.setMinimumHeight(_LEAST_ROWS)
+        self.body.addWidget(self._area, 1)
         self._rows: list[tuple[QLabel, QLabel]] = []
 
     def _add_row(self) -> None:
@@ -193,30 +185,24 @@ class WhatIfRow(QWidget):
     def __init__(self, what_ifs: UndoCommands) -> None:
         super().__init__()
         self._what_ifs = what_ifs
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 4, 0, 0)
-        column.setSpacing(6)
-        head = QHBoxLayout()
         self._title = label("", muted=True)
-        head.addWidget(self._title, 1)
-        self.scopes = {True: QPushButton("Layer"), False: QPushButton("Op")}
-        for by_layer, button in self.scopes.items():
-            button.setObjectName("small")
-            button.setCheckable(True)
-            button.setToolTip("The whole layer, its gradients included" if by_layer else "This op alone")
-            button.setAccessibleName("What if: for the layer" if by_layer else "What if: for the op alone")
-            button.clicked.connect(lambda _=False, on=by_layer: setattr(self._what_ifs, "by_layer", on))
-            head.addWidget(button)
-        column.addLayout(head)
-        row = QHBoxLayout()
-        row.setSpacing(6)
+        self.scopes = {
+            True: called(
+                QPushButton("Layer"), "What if: for the layer", "The whole layer, its gradients included"
+            ),
+            False: called(QPushButton("Op"), "What if: for the op alone", "This op alone"),
+        }
+        for by_layer, scope in self.scopes.items():
+            scope.setObjectName("small")
+            scope.setCheckable(True)
+            scope.clicked.connect(lambda _=False, on=by_layer: setattr(self._what_ifs, "by_layer", on))
         self.switches = {
             ConstraintKind.KEEP: command_button("edit.keep", lambda: what_ifs.switch(ConstraintKind.KEEP)),
             ConstraintKind.ONCE: command_button("edit.forbid", lambda: what_ifs.switch(ConstraintKind.ONCE)),
         }
-        for button in self.switches.values():
-            row.addWidget(button, 1)
-        column.addLayout(row)
+        head = in_row((self._title, 1), *self.scopes.values())
+        switches = in_row(*((switch, 1) for switch in self.switches.values()), gap=6)
+        self.setLayout(in_column(head, switches, gap=6, edges=(0, 4, 0, 0)))
         what_ifs.changed.connect(self._refresh)
         self._refresh()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractListModel, QEvent, QModelIndex, QObject, QPersistentModelIndex, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QLineEdit, QListView, QPushButton
+from PySide6.QtWidgets import QLineEdit, QListView
 
 from app.models.cursors import Selection
 from app.models.exploration import Exploration
@@ -14,7 +14,7 @@ from app.presenters.search import HELP, LayerQuery, LayerRow, layer_rows, parse
 from app.presenters.wording import NameCut
 from app.theme import CurrentTheme
 from app.views.common.panel import Panel
-from app.views.common.widgets import label
+from app.views.common.widgets import called, label, push_button
 from app.views.panels.bar_rows import FIGURE, OP, SHARE, BarDelegate
 from checkmate.ir.graph import Phase
 from checkmate.units import format_bytes
@@ -39,27 +39,21 @@ class LayersPanel(Panel):
         super().__init__("Layers")
         self._exploration, self._selection = exploration, selection
         self._query, self._by_size, self._order_words = LayerQuery(), True, _BY_SIZE
-        self.order = QPushButton(_BY_SIZE)
-        self.order.setObjectName("link")
-        self.order.setToolTip("The largest first, or in the order of the step")
-        self.order.clicked.connect(self._on_order)
+        tip = "The largest first, or in the order of the step"
+        self.order = push_button(_BY_SIZE, self._on_order, "link", tip=tip)
         self.head.addWidget(self.order)
         self._rows = _Rows()
-        self._filter = QLineEdit()
-        self._filter.setPlaceholderText("Name, size>10M, phase:backward")
-        self._filter.setToolTip(f"Parts of a name, and conditions: {HELP}")
-        self._filter.setAccessibleName("Filter layers")
-        self._filter.setClearButtonEnabled(True)
+        filter_field = QLineEdit(placeholderText="Name, size>10M, phase:backward", clearButtonEnabled=True)
+        tip = f"Parts of a name, and conditions: {HELP}"
+        self._filter = called(filter_field, "Filter layers", tip)
         self._filter.textChanged.connect(self._on_filter)
         self._filter.returnPressed.connect(self._show_first)
         self._filter.installEventFilter(self)
         self.said = label("", muted=True, wrap=True)
         self.said.hide()
-        self._list = QListView()
-        self._list.setAccessibleName("Layers")
+        self._list = called(QListView(uniformItemSizes=True), "Layers")
         self._delegate = BarDelegate(theme, "forward")
         self._list.setItemDelegate(self._delegate)
-        self._list.setUniformItemSizes(True)
         self._list.setModel(self._rows)
         self._list.selectionModel().currentChanged.connect(self._on_current)
         self._list.clicked.connect(self._on_current)  # also of the row that is current already

@@ -10,7 +10,7 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelIndex, Qt
 from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QListView, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QListView, QPushButton, QWidget
 
 from app.models.clients.hotspot import Hotspot
 from app.models.comparison import Comparison
@@ -19,6 +19,7 @@ from app.models.exploration import Exploration, ListedSchedule
 from app.models.undo import ShownEdits
 from app.presenters.hotspot_rows import HotspotRow, View, compare_rows, help_rows, share_rows
 from app.theme import CurrentTheme
+from app.views.common.widgets import NO_EDGES, called, in_column, in_row
 from app.views.panels.bar_rows import DETAIL, FIGURE, SHARE, BarDelegate
 
 _TIPS = {
@@ -47,19 +48,14 @@ class MemoryPage(QWidget):
         self._exploration, self._hotspot, self._selection = exploration, hotspot, selection
         self.view = View.VALUES
         self._model = HotspotModel()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addLayout(self._tabs())
-        self._list = QListView()
+        self._list = called(QListView(), "What is in memory now")
         self._list.setModel(self._model)
-        self._list.setAccessibleName("What is in memory now")
         self._list.setVerticalScrollMode(QListView.ScrollMode.ScrollPerPixel)
         self._list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._delegate = BarDelegate(theme, "held")
         self._list.setItemDelegate(self._delegate)
         self._list.clicked.connect(self._on_clicked)
-        column.addWidget(self._list, 1)
+        self.setLayout(in_column(self._tabs(), (self._list, 1), gap=4, edges=NO_EDGES))
         hotspot.moved.connect(self._refresh)
         hotspot.helped.connect(self._on_helped)
         exploration.known_changed.connect(self._on_helped)
@@ -67,20 +63,15 @@ class MemoryPage(QWidget):
         self._on_comparison()
 
     def _tabs(self) -> QHBoxLayout:
-        row = QHBoxLayout()
-        row.setSpacing(3)
-        self.tabs = {view: QPushButton(view.value) for view in View}
+        self.tabs = {view: called(QPushButton(view.value), _TIPS[view], _TIPS[view]) for view in View}
         self._group = QButtonGroup(self)
-        for view, button in self.tabs.items():
-            button.setObjectName("tab")
-            button.setCheckable(True)
-            button.setChecked(view is self.view)
-            button.setToolTip(_TIPS[view])
-            button.setAccessibleName(_TIPS[view])
-            button.clicked.connect(lambda _=False, v=view: self.show_view(v))
-            self._group.addButton(button)
-            row.addWidget(button, 1)
-        return row
+        for view, tab in self.tabs.items():
+            tab.setObjectName("tab")
+            tab.setCheckable(True)
+            tab.setChecked(view is self.view)
+            tab.clicked.connect(lambda _=False, v=view: self.show_view(v))
+            self._group.addButton(tab)
+        return in_row(*((tab, 1) for tab in self.tabs.values()), gap=3)
 
     def _on_comparison(self) -> None:
         active = self._comparison.active

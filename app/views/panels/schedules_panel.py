@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPoint, Qt, QTimer
-from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QInputDialog, QMenu, QPushButton, QWidget
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QCheckBox, QInputDialog, QMenu, QWidget
 
 from app.models.comparison import Comparison
 from app.models.exploration import Exploration, ListedSchedule
@@ -13,7 +13,7 @@ from app.presenters.wording import fill_text
 from app.theme import CurrentTheme
 from app.views.common.panel import Panel
 from app.views.common.texts import ElidedLabel
-from app.views.common.widgets import command_button
+from app.views.common.widgets import NO_EDGES, called, command_button, in_row, later, push_button
 from app.views.panels.bar_rows import MARK
 from app.views.panels.schedule_tree import ScheduleTree
 from checkmate.ir.graph import Graph
@@ -54,19 +54,14 @@ class SchedulesPanel(Panel):
         self._list.removed.connect(edits.remove)
         self._list.asked.connect(self._on_menu)
         self.body.addWidget(self._list, 1)
-        self.better = QPushButton()
-        self.better.setObjectName("link")
+        tip = "A better schedule for this budget is known; click to show it"
+        self.better = push_button("", self._show_better, "link", tip=tip)
         self.better.setAccessibleName("Show a better schedule for this budget")
-        self.better.setToolTip("A better schedule for this budget is known; click to show it")
-        self.better.clicked.connect(self._show_better)
         self.better.hide()
         self.body.addWidget(self.better)
         self.filling = FillRow(exploration)
         self.body.addWidget(self.filling)
-        self._soon = QTimer(self)  # several changes often come at once
-        self._soon.setSingleShot(True)
-        self._soon.setInterval(_SOON_MS)
-        self._soon.timeout.connect(self._on_known)
+        self._soon = later(self, _SOON_MS, self._on_known)  # several changes often come at once
         exploration.known_changed.connect(self._on_news)
         exploration.listing.changed.connect(self._on_known)
         exploration.graph_changed.connect(self._on_known)
@@ -215,22 +210,14 @@ class FillRow(QWidget):
     def __init__(self, exploration: Exploration) -> None:
         super().__init__()
         self._exploration, self._listing = exploration, exploration.listing
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
-        self.switch = QCheckBox("Fill the frontier")
-        self.switch.setAccessibleName("Solve other budgets in the background")
-        self.switch.setToolTip(_TIP)
+        name = "Solve other budgets in the background"
+        self.switch = called(QCheckBox("Fill the frontier"), name, _TIP)
         self.switch.setChecked(self._listing.fill_wanted)
         self.switch.clicked.connect(self._listing.fill)
         self.sign = ElidedLabel("muted")
-        self.more = QPushButton("Go on")
-        self.more.setObjectName("link")
-        self.more.setToolTip("Look for schedules at other budgets for as long again")
-        self.more.clicked.connect(lambda: self._listing.fill(True))
-        row.addWidget(self.switch)
-        row.addWidget(self.sign, 1)
-        row.addWidget(self.more)
+        tip = "Look for schedules at other budgets for as long again"
+        self.more = push_button("Go on", lambda: self._listing.fill(True), "link", tip=tip)
+        self.setLayout(in_row(self.switch, (self.sign, 1), self.more, gap=8, edges=NO_EDGES))
         self._listing.filling_changed.connect(self._refresh)
         for signal in (exploration.solve_changed, exploration.known_changed, exploration.passing_changed):
             signal.connect(self._refresh)

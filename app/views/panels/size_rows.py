@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QSignalBlocker, Qt, QTimer, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSlider, QSpinBox, QVBoxLayout, QWidget
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
+from PySide6.QtWidgets import QLabel, QPushButton, QSlider, QSpinBox, QWidget
 
 from app.models.clients.batch_scale import BatchScale
 from app.models.clients.input_scale import InputScale
@@ -20,7 +20,7 @@ from app.presenters.sizes import (
     reach_words,
 )
 from app.views.common.texts import ElidedLabel
-from app.views.common.widgets import command_button, label
+from app.views.common.widgets import NO_EDGES, command_button, in_column, in_row, label, later, push_button
 
 BEYOND = 1.25  # how far a slider goes past the size that fits
 
@@ -42,22 +42,11 @@ class ScaleRow(QWidget):
         super().__init__()
         self._way_back = way_back
         self.slider, self.words = QSlider(Qt.Orientation.Horizontal), ElidedLabel("muted")
-        self.back, self.profile = QPushButton("Back"), QPushButton("Profile it")
-        self._timer = QTimer(self)
-        self._timer.setSingleShot(True)
-        self._timer.setInterval(debounce_ms)
-        self._timer.timeout.connect(ask)
-        self.back.clicked.connect(self._go_back)
-        self.back.setObjectName("small")
+        self.back, self.profile = push_button("Back", self._go_back, "small"), QPushButton("Profile it")
         self.profile.setObjectName("link")
-        column, self._first, self._second = QVBoxLayout(self), QHBoxLayout(), QHBoxLayout()
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(2)
-        self._second.addWidget(self.words)
-        self._second.addStretch(1)
-        self._second.addWidget(self.profile)
-        column.addLayout(self._first)
-        column.addLayout(self._second)
+        self._timer = later(self, debounce_ms, ask)
+        self._first, self._second = in_row(), in_row(self.words, None, self.profile)
+        self.setLayout(in_column(self._first, self._second, gap=2, edges=NO_EDGES))
         self.hide()
 
     @property

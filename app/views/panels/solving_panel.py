@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import pyqtgraph as pg
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
@@ -23,7 +23,7 @@ from app.state.solve import BudgetStanding, Solve
 from app.theme import CurrentTheme
 from app.views.common.panel import Panel
 from app.views.common.plot_style import ScreenPens, color_plot
-from app.views.common.widgets import command_button, label
+from app.views.common.widgets import NO_EDGES, command_button, every, in_row, label, push_button
 from checkmate.units import byte_unit
 from checkmate.units import format_bytes
 
@@ -65,9 +65,7 @@ class SolvingPanel(Panel):
         self.body.addWidget(self._make_plot(), 9)  # last: in a low window, the words and buttons are seen
         self.body.addStretch(1)  # keeps the texts together at the top
         self._plotted: tuple[Solve, int, int, float | None] | None = None  # what the plot shows
-        self._clock = QTimer(self)
-        self._clock.setInterval(250)
-        self._clock.timeout.connect(self._on_clock)
+        self._clock = every(self, 250, self._on_clock)
         for signal in (
             exploration.solve_changed,
             exploration.graph_changed,
@@ -107,41 +105,31 @@ class SolvingPanel(Panel):
 
     def _button_rows(self) -> ButtonRows:
         """Make the buttons that stop the solve, let it go on, or lead out."""
-        self._stop = QPushButton("Stop here", self)
-        self._more = QPushButton("Solve longer", self)
-        self._back = QPushButton("Show the best that fits", self)
-        self._use = QPushButton("Use this budget", self)
-        self._minimum = QPushButton("Find the least", self)
-        self._tightest = QPushButton("Show the op", self)
-        self._stop.setToolTip(action("solve.stop").tip_with_key)
-        self._more.setToolTip(action("solve.longer").tip_with_key)
-        self._back.setToolTip("Show the cheapest schedule that is known to fit the budget")
-        self._use.setToolTip("Set the budget to what the schedule on screen needs")
-        self._minimum.setToolTip(action("solve.least").tip_with_key)
-        self._tightest.setToolTip("Show what this op needs, value by value")
-        for button, act in (
-            (self._stop, self.stop_wanted.emit),
-            (self._more, self.more_wanted.emit),
-            (self._back, self.best_wanted.emit),
-            (self._use, self._on_use),
-            (self._minimum, self.minimum_wanted.emit),
-            (self._tightest, self._on_tightest),
-        ):
-            button.clicked.connect(lambda _=False, run=act: run())
-        self._buttons = ButtonRows(
-            (self._stop, self._more, self._back, self._use, self._minimum, self._tightest)
+        self._stop = push_button("Stop here", self.stop_wanted.emit, tip=action("solve.stop").tip_with_key)
+        self._more = push_button(
+            "Solve longer", self.more_wanted.emit, tip=action("solve.longer").tip_with_key
         )
+        tip = "Show the cheapest schedule that is known to fit the budget"
+        self._back = push_button("Show the best that fits", self.best_wanted.emit, tip=tip)
+        tip = "Set the budget to what the schedule on screen needs"
+        self._use = push_button("Use this budget", self._on_use, tip=tip)
+        self._minimum = push_button(
+            "Find the least", self.minimum_wanted.emit, tip=action("solve.least").tip_with_key
+        )
+        tip = "Show what this op needs, value by value"
+        self._tightest = push_button("Show the op", self._on_tightest, tip=tip)
+        buttons = self._stop, self._more, self._back, self._use, self._minimum, self._tightest
+        for one in buttons:
+            one.setParent(self)
+        self._buttons = ButtonRows(buttons)
         return self._buttons
 
     def _under_row(self) -> QWidget:
         self.under = QWidget()
-        row = QHBoxLayout(self.under)
-        row.setContentsMargins(0, 0, 0, 0)
         self._under_text = label("", muted=True, wrap=True)
         self.clear = command_button("edit.clear", self.clear_wanted.emit, "Clear")
         self.clear.setObjectName("small")
-        row.addWidget(self._under_text, 1)
-        row.addWidget(self.clear)
+        self.under.setLayout(in_row((self._under_text, 1), self.clear, edges=NO_EDGES))
         return self.under
 
     def _on_constraints(self) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QActionGroup, QBrush, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import QLabel, QMenu, QSizePolicy, QWidget
 
 from app.actions import action
 from app.models.clients.memory_lines import MemoryLines
@@ -21,7 +21,7 @@ from app.presenters.pointer_words import range_words
 from app.presenters.schedule_rows import shown_name
 from app.presenters.wording import timeline_text
 from app.theme import CurrentTheme
-from app.views.common.widgets import command_button, label
+from app.views.common.widgets import NO_EDGES, called, command_button, in_row, label, open_below, push_button
 
 _WAYS = (None, *Grouping)
 
@@ -37,11 +37,7 @@ class SpanBar(QWidget):
     def __init__(self, exploration: Exploration, span: StepSpan) -> None:
         super().__init__()
         self._exploration, self._span = exploration, span
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
         self._words = _Words()
-        row.addWidget(self._words, 1)
         self.closer = command_button("view.zoom_range", span.show_chosen, "Zoom in")
         self.table = command_button("view.range_table", self.table_wanted.emit, "Table")
         self.clear = command_button("view.clear_range", lambda: span.choose(None), "✕")
@@ -59,9 +55,10 @@ class SpanBar(QWidget):
         self.addresses = self.menu.addAction(action("view.allocator").words)
         self.addresses.setCheckable(True)
         self.addresses.triggered.connect(lambda _=False: span.toggle_addresses())
-        for button in (self.table, self.closer, self.clear, self.ways, self.axis, self.whole):
-            button.setObjectName("small")
-            row.addWidget(button)
+        buttons = self.table, self.closer, self.clear, self.ways, self.axis, self.whole
+        for one in buttons:
+            one.setObjectName("small")
+        self.setLayout(in_row((self._words, 1), *buttons, gap=8, edges=NO_EDGES))
         exploration.shown_changed.connect(self._refresh)
         exploration.listing.changed.connect(self._refresh)
         span.changed.connect(self._refresh)
@@ -80,7 +77,7 @@ class SpanBar(QWidget):
         return timeline_text(shown_name(shown, self._exploration.plain, own), shown)
 
     def _offer_ways(self) -> None:
-        self.menu.popup(self.ways.mapToGlobal(QPoint(0, self.ways.height())))
+        open_below(self.menu, self.ways)
 
     def _refresh(self) -> None:
         axis, text = self._span.axis, self.text()
@@ -138,22 +135,15 @@ class CompareBar(QWidget):
     def __init__(self, comparison: Comparison, edits: ShownEdits, theme: CurrentTheme) -> None:
         super().__init__()
         self._comparison = comparison
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
-        self._sentence: QLabel = label("")
+        self._sentence = label("")
         self._sentence.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self.swap, self.close_button = QPushButton("⇄"), QPushButton("✕")
-        self.swap.clicked.connect(edits.swap)
-        self.close_button.clicked.connect(lambda: edits.compare(None))
+        self.swap = called(push_button("⇄", edits.swap, "small"), "Swap A and B", "Swap A and B")
+        self.close_button = called(
+            push_button("✕", lambda: edits.compare(None), "small"), "Stop comparing", "Stop comparing"
+        )
         self._key = _Key(theme)
-        row.addWidget(self._sentence, 1)
-        row.addWidget(self._key)
-        for button, name in ((self.swap, "Swap A and B"), (self.close_button, "Stop comparing")):
-            button.setObjectName("small")
-            button.setToolTip(name)
-            button.setAccessibleName(name)
-            row.addWidget(button)
+        parts = (self._sentence, 1), self._key, self.swap, self.close_button
+        self.setLayout(in_row(*parts, gap=8, edges=NO_EDGES))
         comparison.changed.connect(self._refresh)
         self._refresh()
 
@@ -235,7 +225,7 @@ class LinesMenu(QMenu):
 
     def offer(self, button: QWidget) -> None:
         """Open the menu by itself, below a button."""
-        self.popup(button.mapToGlobal(QPoint(0, button.height())))
+        open_below(self, button)
 
     def fill(self) -> None:
         """List what can be chosen now."""

@@ -11,14 +11,14 @@ from itertools import pairwise
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPolygonF, QResizeEvent
-from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QButtonGroup, QPushButton, QWidget
 
 from app.models.cursors import Playhead
 from app.models.exploration import Exploration, ListedSchedule
 from app.presenters.wording import strong
 from app.theme import CurrentTheme
 from app.views.common.texts import SteadyLabel
-from app.views.common.widgets import command_button
+from app.views.common.widgets import NO_EDGES, called, command_button, in_row
 from app.views.graph.kept_parts import StillPicture
 
 
@@ -28,32 +28,30 @@ class Transport(QWidget):
     def __init__(self, exploration: Exploration, playhead: Playhead, theme: CurrentTheme) -> None:
         super().__init__()
         self._exploration, self._playhead = exploration, playhead
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(5)
         self._play = command_button("playback.play", playhead.toggle, "▶")
         self._play.setFixedWidth(44)
         self._play.setObjectName("primary")
-        row.addWidget(_button("playback.first", playhead.first_step, "|◀"))
-        row.addWidget(_button("playback.previous", playhead.previous_step, "◂"))
-        row.addWidget(self._play)
-        row.addWidget(_button("playback.next", playhead.next_step, "▸"))
-        row.addWidget(_button("playback.last", playhead.last_step, "▶|"))
-        row.addWidget(_button("playback.peak", self.go_to_peak, "▲ peak"))
-        self._scrub = _ScrubBar(exploration, playhead, theme)
-        row.addWidget(self._scrub, 1)
         self._where = SteadyLabel(least=110)
-        row.addWidget(self._where)
         self._speeds = QButtonGroup(self)
         for speed in (0.5, 1.0, 4.0, 16.0):
-            button = QPushButton(f"{speed:g}×")
-            button.setCheckable(True)
-            button.setChecked(speed == 1.0)
-            button.setAccessibleName(f"Speed {speed:g}")
-            button.clicked.connect(lambda _=False, s=speed: setattr(playhead, "speed", s))
-            self._speeds.addButton(button)
-            button.setMinimumWidth(42)
-            row.addWidget(button)
+            one = called(QPushButton(f"{speed:g}×"), f"Speed {speed:g}")
+            one.setCheckable(True)
+            one.setChecked(speed == 1.0)
+            one.clicked.connect(lambda _=False, s=speed: setattr(playhead, "speed", s))
+            one.setMinimumWidth(42)
+            self._speeds.addButton(one)
+        steps = (
+            _button("playback.first", playhead.first_step, "|◀"),
+            _button("playback.previous", playhead.previous_step, "◂"),
+            self._play,
+            _button("playback.next", playhead.next_step, "▸"),
+            _button("playback.last", playhead.last_step, "▶|"),
+            _button("playback.peak", self.go_to_peak, "▲ peak"),
+        )
+        scrub = _ScrubBar(exploration, playhead, theme)
+        self.setLayout(
+            in_row(*steps, (scrub, 1), self._where, *self._speeds.buttons(), gap=5, edges=NO_EDGES)
+        )
         playhead.told.connect(self._on_step)
         playhead.playing_changed.connect(lambda on: self._play.setText("❚❚" if on else "▶"))
         exploration.shown_changed.connect(lambda: self._on_step(playhead.step))

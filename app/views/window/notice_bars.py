@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QHBoxLayout, QProgressBar, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QProgressBar, QWidget
 
 from app.models.session import Session
 from app.presenters.wording import as_sentence, strong
 from app.theme import CurrentTheme
-from app.views.common.widgets import label
+from app.views.common.widgets import in_row, label, push_button
+
+_EDGES = 14, 6, 12, 6  # pixels
 
 
 class NoticeBar(QWidget):
@@ -28,23 +30,14 @@ class NoticeBar(QWidget):
         self._report, self._theme = report, theme
         self.setObjectName("notice")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(14, 6, 12, 6)
-        row.setSpacing(10)
         self._sentence = self._hint = ""
         self._words = label("", name="problem", wrap=True)
         self._words.setTextFormat(Qt.TextFormat.RichText)
-        row.addWidget(self._words, 1)
-        self.copy, self.dismiss = QPushButton("Copy report"), QPushButton("Dismiss")
-        self.action = QPushButton("What to do")
-        self.action.setObjectName("small")
-        self.action.clicked.connect(lambda: self._act())
         self._act: Callable[[], object] = self.hide
-        row.addWidget(self.action)
-        for button, act in ((self.copy, self._on_copy), (self.dismiss, self.hide)):
-            button.setObjectName("small")
-            button.clicked.connect(act)
-            row.addWidget(button)
+        self.action = push_button("What to do", lambda: self._act(), "small")
+        self.copy = push_button("Copy report", self._on_copy, "small")
+        self.dismiss = push_button("Dismiss", self.hide, "small")
+        self.setLayout(in_row((self._words, 1), self.action, self.copy, self.dismiss, gap=10, edges=_EDGES))
         theme.changed.connect(self._write)
         self.hide()
 
@@ -102,20 +95,12 @@ class MeasuringBar(QWidget):
         self._last = (0.0, 0.0)  # how much was done, and when
         self.setObjectName("measuring")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(14, 6, 12, 6)
-        row.setSpacing(10)
         self._words = label("", wrap=True)
-        row.addWidget(self._words, 1)
-        self._bar = QProgressBar()
-        self._bar.setTextVisible(False)
+        self._bar = QProgressBar(textVisible=False)
         self._bar.setFixedWidth(160)
-        row.addWidget(self._bar)
-        self.keep = QPushButton("Use estimates")
-        self.keep.setObjectName("small")
-        self.keep.setToolTip("Stop measuring, and go on with estimated costs")
-        self.keep.clicked.connect(self._on_keep)
-        row.addWidget(self.keep)
+        tip = "Stop measuring, and go on with estimated costs"
+        self.keep = push_button("Use estimates", self._on_keep, "small", tip=tip)
+        self.setLayout(in_row((self._words, 1), self._bar, self.keep, gap=10, edges=_EDGES))
         self.hide()
         session.progressed.connect(self._on_progress)
         session.exploration.passing_changed.connect(self._on_passing)

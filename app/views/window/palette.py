@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QListWidget,
     QListWidgetItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -25,7 +24,7 @@ from app.presenters.search import COMMAND, PaletteEntry, search
 from app.presenters.wording import NameCut, name_in_model, scope_of_all
 from app.theme import CurrentTheme
 from app.views.common.view_saver import ViewSaver
-from app.views.common.widgets import label
+from app.views.common.widgets import called, in_column, label
 from app.views.panels.bar_rows import DETAIL, FIGURE, BarDelegate
 from checkmate.units import format_bytes, plural
 
@@ -47,24 +46,18 @@ class Palette(QFrame):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setAccessibleName("Search layers, schedules, commands")
         self._entries, self.found = entries, list[PaletteEntry]()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(10, 10, 10, 8)
-        column.setSpacing(6)
-        self.field = QLineEdit()
-        self.field.setPlaceholderText("Search layers, schedules, commands; > for commands alone")
-        self.field.setAccessibleName("Search")
+        self.field = called(
+            QLineEdit(placeholderText="Search layers, schedules, commands; > for commands alone"), "Search"
+        )
         self.field.textChanged.connect(self._on_text)
         self.field.installEventFilter(self)
-        self.list = QListWidget()
-        self.list.setAccessibleName("Found")
+        self.list = called(QListWidget(), "Found")
         self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._delegate = BarDelegate(theme, "accent")
         self.list.setItemDelegate(self._delegate)
         self.list.itemClicked.connect(lambda item: self._run(self.list.row(item)))
         self.said = label("", muted=True, wrap=True)
-        column.addWidget(self.field)
-        column.addWidget(self.list, 1)
-        column.addWidget(self.said)
+        self.setLayout(in_column(self.field, (self.list, 1), self.said, gap=6, edges=(10, 10, 10, 8)))
         self._on_text("")
 
     def _fit(self) -> None:

@@ -6,13 +6,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from PySide6.QtCore import QPointF, QRectF, Qt, QTimer, Signal
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF, QResizeEvent
 from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
-    QHBoxLayout,
-    QLabel,
     QProgressBar,
     QPushButton,
     QScrollArea,
@@ -27,7 +25,16 @@ from app.presenters.wording import as_sentence, strong
 from app.theme import CurrentTheme
 from app.views.common.panel import Panel
 from app.views.common.texts import ElidedLabel, WrappedLabel
-from app.views.common.widgets import command_button, label
+from app.views.common.widgets import (
+    NO_EDGES,
+    called,
+    command_button,
+    every,
+    in_column,
+    in_row,
+    label,
+    push_button,
+)
 from checkmate.catalog.samples import SAMPLES
 from checkmate.catalog.shown_samples import ShownSample, shown_samples
 
@@ -68,41 +75,31 @@ class StartPage(QScrollArea):
         self._problem.body.addWidget(self._sentence)
         self._problem.body.addWidget(self._hint)
         self._problem.setVisible(False)
-        page = QWidget()
-        column = QVBoxLayout(page)
+        page, column = QWidget(), QVBoxLayout()
         column.setContentsMargins(0, 4, 0, 4)
         column.addStretch(1)
         for part, wide in ((self._problem, _NARROW), (self._begin, _WIDE), (self.work, _NARROW)):
             part.setFixedWidth(wide)
             column.addWidget(part, 0, Qt.AlignmentFlag.AlignHCenter)
         column.addStretch(2)
+        page.setLayout(column)
         self.setWidget(page)
 
     def _make_begin(self, theme: CurrentTheme) -> QWidget:
         """Return what there is to begin with: samples, files, sample models."""
         begin = QWidget()
-        column = QVBoxLayout(begin)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(10)
-        column.addWidget(self._make_samples(theme))
-        row = QHBoxLayout()
-        row.setSpacing(10)
-        for panel, share in ((self._make_own(), 7), (self._recent, 5), (self._make_models(), 9)):
-            row.addWidget(panel, share)
-        column.addLayout(row)
+        panels = in_row((self._make_own(), 7), (self._recent, 5), (self._make_models(), 9), gap=10)
+        begin.setLayout(in_column(self._make_samples(theme), panels, gap=10, edges=NO_EDGES))
         return begin
 
     def _make_samples(self, theme: CurrentTheme) -> Panel:
         panel = Panel("Graphs to explore right away, without TensorFlow")
         self.tour = command_button("help.tour", self.tour_wanted.emit, "Take the tour: five steps")
         panel.head.addWidget(self.tour)
-        row = QHBoxLayout()
-        row.setSpacing(10)
-        for sample in shown_samples():
-            card = SampleCard(sample, theme)
+        cards = [SampleCard(sample, theme) for sample in shown_samples()]
+        for card in cards:
             card.wanted.connect(self.wanted)
-            row.addWidget(card, 1)
-        panel.body.addLayout(row)
+        panel.body.addLayout(in_row(*((card, 1) for card in cards), gap=10))
         return panel
 
     def _make_own(self) -> Panel:
@@ -115,18 +112,11 @@ class StartPage(QScrollArea):
         kinds = label(".keras   .h5   graph .json   .log   .xplane.pb", muted=True)
         kinds.setAlignment(Qt.AlignmentFlag.AlignCenter)
         card.body.addWidget(kinds)
-        self._back = QPushButton()
-        self._back.setAccessibleName("Back")
-        self._back.clicked.connect(self.back_wanted)
+        self._back = called(push_button("", self.back_wanted.emit), "Back")
         self._back.hide()
         card.body.addWidget(self._back)
-        buttons = QHBoxLayout()
-        open_button = QPushButton("Open…")
-        open_button.setObjectName("primary")
-        open_button.clicked.connect(self.open_wanted)
-        for button in (open_button, command_button("file.profile", self.options_wanted.emit)):
-            buttons.addWidget(button, 1)
-        card.body.addLayout(buttons)
+        own = push_button("Open…", self.open_wanted.emit, "primary")
+        card.body.addLayout(in_row((own, 1), (command_button("file.profile", self.options_wanted.emit), 1)))
         return card
 
     def _make_models(self) -> Panel:
@@ -144,20 +134,7 @@ class StartPage(QScrollArea):
         return panel
 
     def _link(self, name: str, target: str) -> QPushButton:
-        button = QPushButton(name)
-        button.setObjectName("link")
-        button.setAccessibleName(f"Open {name}")
-        button.clicked.connect(lambda: self.wanted.emit(target))
-        return button
-
-    def _row(self, link: QPushButton, words: QLabel) -> QWidget:
-        row = QWidget()
-        layout = QHBoxLayout(row)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(10)
-        layout.addWidget(link)
-        layout.addWidget(words, 1, Qt.AlignmentFlag.AlignVCenter)
-        return row
+        return called(push_button(name, lambda: self.wanted.emit(target), "link"), f"Open {name}")
 
     def show_recent(self, recent: Sequence[Explored]) -> None:
         """List what was explored lately."""
@@ -169,8 +146,11 @@ class StartPage(QScrollArea):
             at = time.strftime("%d %B, %H:%M", time.localtime(explored.closed_at)).lstrip("0")
             words = ElidedLabel("muted")
             words.set_whole(at)
-            link = self._link(explored.name, str(explored.path))
-            self._recent.body.addWidget(self._row(link, words))
+            line, link = QWidget(), self._link(explored.name, str(explored.path))
+            layout = in_row(link, gap=10, edges=NO_EDGES)
+            layout.addWidget(words, 1, Qt.AlignmentFlag.AlignVCenter)
+            line.setLayout(layout)
+            self._recent.body.addWidget(line)
         if not recent:
             said = "Nothing was explored yet. What you explore is kept here, with every schedule found."
             self._recent.body.addWidget(label(said, muted=True, wrap=True))
@@ -221,24 +201,14 @@ class ProfilingPanel(Panel):
         super().__init__("Profiling")
         self._steps = [(label(""), label("", muted=True)) for _ in _STAGES]
         for step, seconds in self._steps:
-            line = QHBoxLayout()
-            line.addWidget(step, 1)
-            line.addWidget(seconds)
-            self.body.addLayout(line)
-        self._bar = QProgressBar()
-        self._bar.setTextVisible(False)
+            self.body.addLayout(in_row((step, 1), seconds))
+        self._bar = QProgressBar(textVisible=False)
         self.body.addWidget(self._bar)
-        self._cancel = QPushButton("Cancel")
-        self._cancel.clicked.connect(self._on_cancel)
-        row = QHBoxLayout()
-        row.addWidget(self._cancel)
-        row.addStretch(1)
-        self.body.addLayout(row)
+        self._cancel = push_button("Cancel", self._on_cancel)
+        self.body.addLayout(in_row(self._cancel, None))
         self._began: dict[int, float] = {}  # when each step began
         self._reached, self._message = 0, ""
-        self._clock = QTimer(self)
-        self._clock.setInterval(500)
-        self._clock.timeout.connect(self._show_steps)
+        self._clock = every(self, 500, self._show_steps)
 
     def _on_cancel(self) -> None:
         """Show that the click was seen.
@@ -301,22 +271,23 @@ class SampleCard(QFrame):
         self._sample = sample
         self.setObjectName("samplecard")
         self.setCursor(Qt.CursorShape.PointingHandCursor)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(_SIDE, 8, _SIDE, 10)
-        column.setSpacing(4)
-        self.button = QPushButton(sample.graph)
-        self.button.setObjectName("link")
+        self.button = push_button(sample.graph, lambda: self.wanted.emit(sample.graph), "link")
         self.button.setAccessibleName(f"Open {sample.graph}")
         self.button.setAccessibleDescription(f"{sample.title}. {sample.shows} {curve_words(sample)}")
-        self.button.clicked.connect(lambda: self.wanted.emit(sample.graph))
-        column.addWidget(label(sample.title, name="title"))
-        column.addWidget(_TwoCurves(sample, theme))
         self._wrapped = [label(sample.shows, wrap=True), label(curve_words(sample), muted=True, wrap=True)]
-        column.addWidget(self._wrapped[0])
-        column.addStretch(1)
-        column.addWidget(self._wrapped[1])
-        column.addWidget(label(facts(sample), muted=True))
-        column.addWidget(self.button)
+        self.setLayout(
+            in_column(
+                label(sample.title, name="title"),
+                _TwoCurves(sample, theme),
+                self._wrapped[0],
+                None,
+                self._wrapped[1],
+                label(facts(sample), muted=True),
+                self.button,
+                gap=4,
+                edges=(_SIDE, 8, _SIDE, 10),
+            )
+        )
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Give each sentence the lines that it needs at this width. Qt would give the mean of all widths."""

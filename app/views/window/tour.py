@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt, QTimer
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QRegion
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QPushButton, QWidget
 
 from app.presenters.start import STOPS, TRIED, Place, words_of
-from app.views.common.widgets import label
+from app.views.common.widgets import in_column, in_row, label, later
 from checkmate.catalog.shown_samples import shown_samples
 
 if TYPE_CHECKING:
@@ -38,10 +38,7 @@ class Tour(QObject):
         self.card = _Card(window)
         self._ring = _Ring(window)
         self._target: QWidget | None = None
-        self._soon = QTimer(self)  # after Qt has laid out what has moved
-        self._soon.setSingleShot(True)
-        self._soon.setInterval(0)
-        self._soon.timeout.connect(self._place)
+        self._soon = later(self, 0, self._place)  # after Qt has laid out what has moved
         self.card.next.clicked.connect(lambda: self._go(1))
         self.card.back.clicked.connect(lambda: self._go(-1))
         self.card.leave.clicked.connect(self.leave)
@@ -187,28 +184,15 @@ class _Card(QFrame):
         super().__init__(window)
         self.setObjectName("tourcard")
         self.setAccessibleName("Tour")
-        column = QVBoxLayout(self)
-        column.setContentsMargins(14, 12, 14, 12)
-        column.setSpacing(8)
-        head = QHBoxLayout()
         self._title, self._count = label("", name="title"), label("", muted=True)
-        head.addWidget(self._title, 1)
-        head.addWidget(self._count)
-        column.addLayout(head)
         self._words = label("", wrap=True)
         self._words.setFixedWidth(_WORDS)
-        column.addWidget(self._words)
         self.tried = QPushButton(f"Try {round(100 * TRIED)} % of the memory")
-        column.addWidget(self.tried)
-        row = QHBoxLayout()
         self.leave, self.back, self.next = QPushButton("Leave"), QPushButton("Back"), QPushButton("Next")
         self.leave.setToolTip("Leave the tour (Esc); Help > Take the tour starts it again")
         self.next.setObjectName("primary")
-        row.addWidget(self.leave)
-        row.addStretch(1)
-        row.addWidget(self.back)
-        row.addWidget(self.next)
-        column.addLayout(row)
+        head, foot = in_row((self._title, 1), self._count), in_row(self.leave, None, self.back, self.next)
+        self.setLayout(in_column(head, self._words, self.tried, foot, gap=8, edges=(14, 12, 14, 12)))
         self.hide()
 
     def show_stop(self, number: int) -> None:
