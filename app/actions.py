@@ -2,7 +2,7 @@
 
 The menus, the command palette, the buttons, the shortcuts and the documentation's page
 ``reference/window-keys.md`` are made from ``ACTIONS``. To change a shortcut, edit one line here.
-``app/views/window/menus.py`` says which function runs for an id. ``python -m app.actions``
+``app/views/window/main_window.py`` says which function runs for an id. ``python -m app.actions``
 prints the page of the documentation.
 """
 

@@ -16,7 +16,6 @@ from PySide6.QtGui import QKeySequence
 
 from app.actions import ACTIONS, VIEW_KEYS, Menu, action, keys_page
 from app.presenters.search import COMMAND, search
-from app.views.window.menus import handlers
 from tests.app.windows import open_chain
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +39,7 @@ def test_every_shortcut_is_written_as_qt_writes_it() -> None:
 
 @pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_every_action_has_a_handler_and_every_handler_an_action(window) -> None:
-    assert sorted(handlers(window)) == sorted(entry.id for entry in ACTIONS)
+    assert sorted(window.handlers()) == sorted(entry.id for entry in ACTIONS)
     assert list(window.commands) == [entry.id for entry in ACTIONS]
 
 

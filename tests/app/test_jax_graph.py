@@ -50,7 +50,7 @@ def test_a_step_of_jax_opens_and_is_exported(on_jax, window, qtbot, tmp_path: Pa
     exploration.show(exploration.plain)
     qtbot.waitUntil(lambda: exploration.shown is exploration.plain, timeout=5000)
     exploration.set_budget(exploration.plain.peak_bytes)
-    qtbot.waitUntil(lambda: window.export_button.isEnabled(), timeout=60000)
+    qtbot.waitUntil(lambda: window._export.isEnabled(), timeout=60000)
     with qtbot.waitSignal(session.exported, timeout=240000) as told:
         session.export(exploration.shown, tmp_path / "out", Budget(share=1.0))
     (report,) = told.args

@@ -33,7 +33,7 @@ def pointed_at(window) -> dict[Place, QWidget]:
         Place.CURVE: explorer.curve,
         Place.GRAPH: explorer.graph_panel,
         Place.MATRICES: explorer.matrices[0],
-        Place.EXPORT: window.export_button,
+        Place.EXPORT: window._export,
     }
 
 

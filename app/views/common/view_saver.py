@@ -71,9 +71,7 @@ class ViewSaver(QObject):
         """
         self._views += views
         tip = "Copy or save the picture or the data"
-        opener = push_button(
-            "⋯", lambda: self._pop_up(self.menu_of(*views, more=more), opener), "small", tip=tip
-        )
+        opener = push_button("⋯", lambda: self._offer(opener, views, more), "small", tip=tip)
         opener.setAccessibleName(f"{panel.accessibleName()}: {tip[0].lower()}{tip[1:]}")
         panel.head.addWidget(opener)
 
@@ -93,9 +91,14 @@ class ViewSaver(QObject):
             menu.addAction(text, run)
         return menu
 
-    def _pop_up(self, menu: QMenu, opener: QPushButton) -> None:
-        self._menu = menu  # kept while it is open
-        open_below(menu, opener)
+    def _offer(
+        self,
+        opener: QPushButton,
+        views: Sequence[SavableView],
+        more: Sequence[tuple[str, Callable[[], None]]],
+    ) -> None:
+        self._menu = self.menu_of(*views, more=more)  # kept while it is open
+        open_below(self._menu, opener)
 
     def copy_picture(self, view: SavableView) -> None:
         """Copy the view's picture to the clipboard."""

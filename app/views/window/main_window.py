@@ -1,36 +1,19 @@
-"""The window: command bar, and views or start page below it.
-
-The views are those of the open graph. The start page is shown while none is open.
-"""
+"""The window: the command bar, and what every command does."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QSettings, QSize, Qt, Signal
+from PySide6.QtCore import QSettings, Qt
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QResizeEvent
-from PySide6.QtWidgets import (
-    QFileDialog,
-    QHBoxLayout,
-    QMainWindow,
-    QMessageBox,
-    QStackedWidget,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QWidget
 
-from app.actions import action
-from app.models.clients.batch_scale import BatchScale
-from app.models.clients.input_scale import InputScale
-from app.models.clients.memory_lines import LineChoice
-from app.models.cursors import Playhead, Selection
-from app.models.opening.recent import Explored, Recent
-from app.models.opening.recovery import Recovery
+from app.actions import PANELS, action
+from app.models.opening.recent import Recent
+from app.models.opening.recovery import Recovery, sessions_folder
 from app.models.session import Session
-from app.models.undo import UndoCommands
-from app.presenters.export_result import problem_report
+from app.presenters.commands import as_commands, as_python
 from app.presenters.solve_text import why_no_export
 from app.presenters.wording import (
     batch_text,
@@ -41,46 +24,40 @@ from app.presenters.wording import (
     target_hint,
     target_text,
 )
-from app.theme import CurrentTheme
-from app.views.common.widgets import ButtonKeys, command_button, label
+from app.state.constraint_targets import ConstraintKind
+from app.state.solve import LONGER_SECONDS
+from app.theme import CurrentTheme, ThemeChoice
+from app.views.common.widgets import ask_source, command_button, in_row, label
 from app.views.dialogs.doctor_dialog import DoctorDialog
 from app.views.dialogs.export_dialog import ExportDialog
-from app.views.dialogs.model_dialog import ModelDialog
-from app.views.window.menus import add_commands
-from app.views.window.notice_bars import MeasuringBar, NoticeBar
+from app.views.dialogs.settings_dialog import KeysDialog, SettingsDialog
+from app.views.window.base_window import BaseWindow
+from app.views.window.menus import Handler, add_commands
 from app.views.window.openers import RECORD_FILTER, Batches, Comparing, RecordFiles
 from app.views.window.palette import Palette, commands, content, copy_commands
-from app.views.window.preferences import Preferences, keep_placed, place
-from app.views.window.savers import Certifying
-from app.views.window.start_page import StartPage
+from app.views.window.savers import (
+    Certifying,
+    ask_picture,
+    ask_report,
+    ask_save,
+    ask_save_schedule,
+    copy_text,
+)
 from app.views.window.tour import Tour
-from checkmate.catalog.samples import SAMPLES
 from checkmate.errors import CheckmateError
-from checkmate.graphs.by_name import graph_path
+from checkmate.ir.graph import Graph
 from checkmate.machine.desktop_entry import data_folder, install_entry
+from checkmate.machine.stores.cost_store import default_path
 from checkmate.records.read import is_record
-from checkmate.request import ModelRequest
-
-if TYPE_CHECKING:
-    from app.views.window.explorer import Explorer
-    from app.views.window.panel_area import PanelArea
-    from checkmate.ir.graph import Graph
-
 
 _ROOMY = 1300  # pixels; a narrower window has no space for all the words
+_NOTICED_MS = 20_000
 _SEARCH, _SEARCH_KEY = "Search layers, schedules, commands", action("view.search").key
+_OPENED = f"Models and graphs (*.keras *.h5 *.json *.json.gz);;{RECORD_FILTER};;All files (*)"
 
 
-class MainWindow(QMainWindow):
-    """One exploration in a window.
-
-    Views observe the session's models; this class only puts them together and forwards commands. Its size and
-    where its panels are is kept in ``settings``, if there are any.
-
-    Signals: ``panels_changed``: a panel was closed, opened or moved.
-    """
-
-    panels_changed = Signal()
+class MainWindow(BaseWindow):
+    """The window with its commands; ``recovery`` restores what a window that did not close has left."""
 
     def __init__(
         self,
@@ -93,44 +70,14 @@ class MainWindow(QMainWindow):
         log: Path | None = None,
         settings: QSettings | None = None,
     ) -> None:
-        super().__init__()
-        self.recovery, self._settings = recovery, settings
-        self.session, self.theme, self._batch_size = session, theme, batch_size
-        self.line_choice, self.batch_scale = LineChoice(self), BatchScale(session, self)
-        self.input_scale = InputScale(session, self)
-        self.preferences = Preferences(settings, theme, session, self.line_choice, self)
-        self.playhead, self.selection = Playhead(self), Selection(self)
-        self.what_ifs = UndoCommands(session, self.selection, self)
-        self.setWindowTitle("Checkmate Explorer")
-        self.setMinimumSize(1000, 640)
-        self.setAcceptDrops(True)
-        ButtonKeys(self)
-        self._stack = QStackedWidget()
-        self._recent = recent
-        self._start = StartPage(theme, self.recent_entries())
-        self._stack.addWidget(self._start)
-        self._explorer: Explorer | None = None
-        self._trusted: set[str] = set()
+        super().__init__(session, theme, batch_size=batch_size, recent=recent, log=log, settings=settings)
+        self.recovery = recovery
         self._opened: tuple[str, int] = "", 0
-        central = QWidget()
-        central.setObjectName("central")
-        column = QVBoxLayout(central)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self._command_bar())
-        self.notice = NoticeBar(
-            lambda sentence, hint: problem_report(sentence, hint, session.exploration.graph, log), theme
-        )
-        self.measuring = MeasuringBar(session)
-        column.addWidget(self.measuring)
-        column.addWidget(self.notice)
-        column.addWidget(self._stack, 1)
-        self.setCentralWidget(central)
+        self._column.insertWidget(0, self._command_bar())
         self.records = RecordFiles(self, settings)
-        self.comparing, self.batches = Comparing(self), Batches(self)
-        self.certifying = Certifying(self)
-        self.tour = Tour(self)
-        self.commands = add_commands(self)
+        self.comparing, self.batches, self.certifying = Comparing(self), Batches(self), Certifying(self)
+        self.tour = Tour(self, self._export)
+        self.commands = add_commands(self, self.handlers(), self.records.recent)
         self._connect()
         self._saved = label("", muted=True)
         self.statusBar().addPermanentWidget(self._saved)
@@ -138,95 +85,156 @@ class MainWindow(QMainWindow):
         self.statusBar().messageChanged.connect(self._on_message)
         self.statusBar().showMessage(self._said)
 
-    def recent_entries(self) -> list[Explored]:
-        """Return what was explored lately, newest first."""
-        return [] if self._recent is None else self._recent.entries()
+    def handlers(self) -> dict[str, Handler]:
+        """Return the function of each action, by the action's id."""
+        return {**self._work_handlers(), **self._view_handlers()}
+
+    def _work_handlers(self) -> dict[str, Handler]:
+        # The explorer is read only when an action runs, because its views are built after the first paint.
+        session, playhead, what_ifs = self.session, self.playhead, self.what_ifs
+        listing = session.exploration.listing
+        return {
+            "file.open": self.ask_open,
+            "file.profile": self.ask_profile,
+            "file.explain": self.records.ask,
+            "file.compare": self.comparing.ask,
+            "file.start": self.show_start,
+            "file.save": partial(ask_save, self),
+            "file.save_schedule": partial(ask_save_schedule, self),
+            "file.certify": self.certifying.ask,
+            "file.export": self.ask_export,
+            "file.picture": partial(ask_picture, self),
+            "file.figure": lambda: self.explorer.open_figure(),
+            "file.report": partial(ask_report, self),
+            "file.copy_command": partial(copy_text, self, as_commands),
+            "file.copy_python": partial(copy_text, self, as_python),
+            "file.restore": self.restore,
+            "file.settings": self._show_settings,
+            "file.quit": self.close,
+            "edit.undo": what_ifs.stack.undo,
+            "edit.redo": what_ifs.stack.redo,
+            "edit.keep": lambda: what_ifs.switch(ConstraintKind.KEEP),
+            "edit.forbid": lambda: what_ifs.switch(ConstraintKind.ONCE),
+            "edit.clear": what_ifs.clear,
+            "edit.none": self._select_nothing,
+            "schedule.pin": lambda: self.explorer.schedules.pin(),
+            "schedule.rename": lambda: self.explorer.schedules.rename(),
+            "schedule.note": lambda: self.explorer.schedules.write_note(),
+            "schedule.remove": lambda: self.explorer.schedules.remove(),
+            "solve.budget": lambda: session.solve(),
+            "solve.stop": session.stop_solve,
+            "solve.longer": lambda: session.solve(LONGER_SECONDS),
+            "solve.least_at_cost": lambda: self.explorer.budget.aims.ask_within(),
+            "solve.least": lambda: self.explorer.budget.aim_at_least(),
+            "solve.cards": lambda: self.explorer.open_cards(),
+            "solve.batch": self.batches.open,
+            "solve.gradients": what_ifs.toggle_gradients,
+            "solve.fill": lambda: listing.fill(not listing.fill_wanted),
+            "playback.play": playhead.toggle,
+            "playback.next": playhead.next_step,
+            "playback.previous": playhead.previous_step,
+            "playback.peak": lambda: self.explorer.transport.go_to_peak(),
+            "playback.first": playhead.first_step,
+            "playback.last": playhead.last_step,
+            "playback.save": lambda: self.explorer.film.ask(),
+        }
+
+    def _view_handlers(self) -> dict[str, Handler]:
+        return {
+            "view.search": self.open_palette,
+            "view.fit": lambda: self.explorer.graph_view.fit(),
+            "view.blocks": lambda: self.explorer.graph_view.toggle_blocks(),
+            "view.filter": self._focus_filter,
+            "view.whole_step": lambda: self.explorer.span.show_whole(),
+            "view.zoom_range": lambda: self.explorer.span.show_chosen(),
+            "view.range_table": lambda: self.explorer.open_range(),
+            "view.clear_range": lambda: self.explorer.span.choose(None),
+            "view.step_axis": lambda: self.explorer.span.toggle_axis(),
+            "view.bands": lambda: self.explorer.span.next_grouping(),
+            "view.allocator": lambda: self.explorer.span.toggle_addresses(),
+            "view.lines": lambda: self.explorer.offer_lines(),
+            "view.compare": lambda: self.explorer.shown_edits.toggle(),
+            "view.compare_shown": lambda: self.explorer.shown_edits.compare_shown(),
+            **{f"view.panel_{name}": partial(self._toggle_panel, name) for name in map(str.lower, PANELS)},
+            "view.panels_reset": lambda: self.explorer.area.reset(),
+            **{f"view.theme_{one.value}": partial(self.theme.choose, one) for one in ThemeChoice},
+            "view.focus_graph": lambda: self.explorer.graph_view.setFocus(),
+            "view.focus_budget": self._focus_budget,
+            "view.zoom_in": lambda: self.explorer.graph_view.zoom_in(),
+            "view.zoom_out": lambda: self.explorer.graph_view.zoom_out(),
+            "view.zoom_reset": lambda: self.explorer.graph_view.zoom_reset(),
+            "help.tour": self.tour.start,
+            "help.keys": lambda: KeysDialog(self).show(),
+            "help.doctor": self.show_doctor,
+            "help.desktop": self.install_desktop_entry,
+        }
+
+    def _select_nothing(self) -> None:
+        """Leave the tour, else a selection, else stop the solve.
+
+        The selected steps go first. If there were none, the op goes; if there was none, the solve stops.
+        """
+        if self.tour.leave():
+            return
+        span = None if self.session.exploration.graph is None else self.explorer.span
+        if span is not None and span.chosen is not None:
+            span.choose(None)
+        elif span is not None and self.selection.op >= 0:
+            self.selection.select(-1)
+        else:
+            self.session.stop_solve()
+
+    def _show_settings(self) -> None:
+        kept = sessions_folder().parent
+        folders = {"Explorations, settings, log": kept, "Caches": default_path().parents[1]}
+        SettingsDialog(self.preferences, folders, lambda: self.explorer.area.reset(), self).open()
+
+    def _toggle_panel(self, name: str) -> None:
+        self.explorer.area.toggle(name)
+
+    def _focus_budget(self) -> None:
+        self.explorer.area.show_panel("budget")
+        self.explorer.budget.setFocus()
+
+    def _focus_filter(self) -> None:
+        self.explorer.area.show_panel("layers")
+        self.explorer.layers.focus_filter()
 
     def open(self, what: str) -> None:
-        """Open a graph file, a log or a profile, or profile a model.
-
-        A model may be a file, a sample or an application.
-        """
+        """Open a graph file, a log or a profile, or profile a model: a file, a sample or an application."""
         self.prepare()
         if is_record(Path(what)):
             self.records.open(Path(what))
-            return
-        path = graph_path(what)
-        if path.is_file() and (path.suffix in (".json", ".gz")):
-            self.notice.hide()
-            self.session.open_file(path)
-            return
-        runs_code = ".py:" in what
-        if runs_code and not self._allows_code(what):
-            return
-        request = ModelRequest(what, allow_code=runs_code)
-        self._profile(request if self._batch_size is None else request.at_batch(self._batch_size))
-
-    def profile_again(self, request: ModelRequest) -> None:
-        """Profile a model anew, after asking whether its code may run."""
-        if not request.allow_code or self._allows_code(request.model):
-            self._profile(request)
-
-    def _profile(self, request: ModelRequest) -> None:
-        """Profile a model anew; if that fails, the present exploration comes back."""
-        self.notice.hide()
-        self._stack.setCurrentWidget(self._start)
-        self._start.show_work(request.model)
-        self.session.profile(request)
-
-    def trust(self, what: str) -> None:
-        """Run the code of ``what`` without asking."""
-        self._trusted.add(what)
-
-    def _allows_code(self, what: str) -> bool:
-        """Ask once for each file whose code would run."""
-        if what not in self._trusted:
-            answer = QMessageBox.question(
-                self,
-                "Run this file's code?",
-                f"Opening {what} runs the Python code in that file, in a process of its own.",
-            )
-            if answer != QMessageBox.StandardButton.Yes:
-                return False
-            self.trust(what)
-        return True
+        else:
+            super().open(what)
 
     def _command_bar(self) -> QWidget:
         bar = QWidget()
         bar.setObjectName("bar")
         bar.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        row = QHBoxLayout(bar)
-        row.setContentsMargins(14, 7, 12, 7)
-        row.setSpacing(14)
         self._name = label("Checkmate Explorer", name="title")
         self._facts = label("", muted=True)
         self._export = command_button("file.export", self.ask_export)
         self._export.setObjectName("primary")
         self._export.setEnabled(False)
         self._export.setToolTip(why_no_export(None))
-        opener = command_button("file.open", self.ask_open)
-        row.addWidget(self._name)
-        row.addWidget(self._facts)
         self.omnibox = command_button("view.search", self.open_palette, f"{_SEARCH}   {_SEARCH_KEY}")
         self.omnibox.setObjectName("omnibox")
         self.omnibox.setAccessibleName(_SEARCH)
         # From the keyboard, the shortcut opens the search.
         self.omnibox.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        row.addStretch(1)
-        row.addWidget(self.omnibox)
-        row.addStretch(1)
-        row.addWidget(opener)
-        row.addWidget(self._export)
+        opener = command_button("file.open", self.ask_open)
+        parts = self._name, self._facts, None, self.omnibox, None, opener, self._export
+        bar.setLayout(in_row(*parts, gap=14, edges=(14, 7, 12, 7)))
         return bar
 
     def open_palette(self) -> Palette:
         """Open the search for everything."""
-        entries = list(commands(self.commands))
-        if self._explorer is not None and self.session.exploration.graph is not None:
-            entries += copy_commands(self._explorer.saver)
-        if self._explorer is not None:
-            shown = self._explorer.shown_edits.show
-            entries += content(self.session.exploration, self.selection, shown, self._explorer.go_to)
+        entries, views = list(commands(self.commands)), self._explorer
+        if views is not None:
+            if self.session.exploration.graph is not None:
+                entries += copy_commands(views.saver)
+            entries += content(self.session.exploration, self.selection, views.shown_edits.show, views.go_to)
         palette = Palette(entries, self.theme, self)
         palette.open()
         return palette
@@ -236,55 +244,9 @@ class MainWindow(QMainWindow):
         self.omnibox.setText(f"{_SEARCH if roomy else 'Search'}   {_SEARCH_KEY}")
         super().resizeEvent(event)
 
-    def prepare(self) -> None:
-        """Build the explorer's views, after the first paint.
-
-        Importing the plots alone takes as long as importing all the rest.
-        """
-        if self._explorer is not None:
-            return
-        from app.views.window.explorer import Explorer
-
-        self._explorer = Explorer(
-            self.session,
-            self.playhead,
-            self.selection,
-            self.what_ifs,
-            self.theme,
-            self.line_choice,
-            self.batch_scale,
-            self.input_scale,
-        )
-        self._explorer.batch.largest_wanted.connect(self.batches.open)
-        self._explorer.batch.profile_wanted.connect(self.batches.profile_at)
-        self._explorer.input_size.profile_wanted.connect(self.batches.profile_this)
-        self._stack.addWidget(self._explorer)
-        area = self._explorer.area
-        area.changed.connect(self.panels_changed)
-        if self._settings is not None:
-            area.restore(self._settings)
-
-    def place(self, wanted: QSize, *, anew: bool = False) -> None:
-        """Take the size and the place that the window had last.
-
-        If there are none, or ``anew``, take the size ``wanted``.
-        """
-        place(self, wanted, None if anew else self._settings, fits=not anew)
-
-    @property
-    def panel_area(self) -> PanelArea | None:
-        """Return where the panels are, if they have been made."""
-        return None if self._explorer is None else self._explorer.area
-
-    @property
-    def explorer(self) -> Explorer:
-        """Return the views of an open graph."""
-        self.prepare()
-        assert self._explorer is not None
-        return self._explorer
-
     def _connect(self) -> None:
         session, exploration = self.session, self.session.exploration
+        self.prepared.connect(self._on_prepared)
         exploration.graph_changed.connect(self._on_graph)
         exploration.passing_changed.connect(self._allow_export)
         exploration.standing_changed.connect(self._allow_export)
@@ -293,9 +255,11 @@ class MainWindow(QMainWindow):
         session.progressed.connect(self._start.work.show_progress)
         session.failed.connect(self._on_failed)
         session.outdated.connect(self._on_outdated)
-        session.step_changed.connect(self._on_step_changed)
+        session.step_changed.connect(
+            lambda text: self.offer_profile(text, "Profile it on this machine again to solve and export it.")
+        )
         exploration.budget_changed.connect(self.notice.hide_failure)
-        session.noticed.connect(lambda text: self.statusBar().showMessage(text, 20000))
+        session.noticed.connect(lambda text: self.say(text, _NOTICED_MS))
         session.device_ended.connect(self._on_device_ended)
         if self.recovery is not None:
             self.recovery.saved.connect(lambda at: self._saved.setText(f"Saved {at}"))
@@ -308,6 +272,11 @@ class MainWindow(QMainWindow):
         self._start.tour_wanted.connect(self.tour.start)
         self._start.wanted.connect(self.open)
         self._start.cancel_wanted.connect(session.cancel_device)
+
+    def _on_prepared(self) -> None:
+        self.explorer.batch.largest_wanted.connect(self.batches.open)
+        self.explorer.batch.profile_wanted.connect(self.batches.profile_at)
+        self.explorer.input_size.profile_wanted.connect(lambda: self.profile_again(self.request))
 
     def _choosing_size(self) -> bool:
         rows = (self.explorer.batch, self.explorer.input_size)
@@ -326,50 +295,28 @@ class MainWindow(QMainWindow):
         self.notice.hide()
         if not self._choosing_size():  # there, the hand may go on
             self.explorer.budget.setFocus()
-        batch = f"{batch_text(graph)} · " if graph.batch_size else ""
-        device = f" · {graph.device.name}" if graph.device is not None and graph.device.kind != "none" else ""
-        self._name.setText(graph.name)
-        target = f" · {words}" if (words := target_text(graph)) else ""
-        self._facts.setText(f"{batch}{graph.n} ops · {origin_text(graph)}{device}{target}")
-        self._offer_remeasuring(graph)
+        self._say_facts(graph)
         self.batches.say_scaled(graph)
         self._allow_export()
-        self.setWindowTitle(f"{graph.name} – Checkmate Explorer")
         self.selection.select(-1)
 
-    def _offer_remeasuring(self, graph: Graph) -> None:
-        """Say why the costs may be wrong, if so, and offer to measure them again.
-
-        They may come from a busy machine, or from another one.
-        """
+    def _say_facts(self, graph: Graph) -> None:
+        """Say what is open, and why its costs may be wrong, if so: of a busy machine, or of another one."""
+        self._name.setText(graph.name)
+        self.setWindowTitle(f"{graph.name} – Checkmate Explorer")
+        device = graph.device.name if graph.device is not None and graph.device.kind != "none" else ""
+        batch = batch_text(graph) if graph.batch_size else ""
+        said = batch, f"{graph.n} ops", origin_text(graph), device, target_text(graph)
+        self._facts.setText(" · ".join(filter(None, said)))
         words = doubts(graph)
-        self._facts.setToolTip(" ".join(text for text in (target_hint(graph), words) if text))
-        if words and "request" in graph.metadata:
-            told = graph.metadata["request"]
-
-            def again() -> None:
-                self.profile_again(ModelRequest.from_json(told))
-
-            hint = remeasuring_hint(graph)
-            self.notice.say(words, hint, ("Profile again", again))
+        self._facts.setToolTip(" ".join(filter(None, (target_hint(graph), words))))
+        if words:
+            self.offer_profile(words, remeasuring_hint(graph))
 
     def _allow_export(self) -> None:
         why = why_no_export(self.session.exploration.standing, passing=self.session.exploration.passing)
         self._export.setEnabled(not why)
         self._export.setToolTip(why or action("file.export").tip_with_key)
-
-    @property
-    def export_button(self) -> QWidget:
-        return self._export
-
-    def show_explorer(self) -> None:
-        """Show the explorer, once its views are drawn.
-
-        Taking in a graph and painting it in one turn would hold up the window.
-        """
-        if self._stack.currentWidget() is not self.explorer:
-            self._stack.setCurrentWidget(self.explorer)
-            self.explorer.turns.turn_page(self._stack)
 
     def _on_shown(self) -> None:
         shown = self.session.exploration.shown
@@ -400,19 +347,8 @@ class MainWindow(QMainWindow):
             self.notice.say(sentence, hint)
 
     def _on_outdated(self, path: Path) -> None:
-        self._offer_profile(
-            f"{path.name} has changed since it was profiled.", "The window shows the file as it was before."
-        )
-
-    def _on_step_changed(self, sentence: str) -> None:
-        self._offer_profile(sentence, "Profile it on this machine again to solve and export it.")
-
-    def _offer_profile(self, sentence: str, hint: str) -> None:
-        graph = self.session.exploration.graph
-        if graph is None or "request" not in graph.metadata:
-            return
-        request = ModelRequest.from_json(graph.metadata["request"])
-        self.notice.say(sentence, hint, ("Profile again", lambda: self.profile_again(request)))
+        changed = f"{path.name} has changed since it was profiled."
+        self.offer_profile(changed, "The window shows the file as it was before.")
 
     def _on_device_ended(self) -> None:
         """Show again what was explored before."""
@@ -427,43 +363,12 @@ class MainWindow(QMainWindow):
         except CheckmateError as error:
             self.notice.say(str(error), error.hint)
             return
-        self.statusBar().showMessage(
-            f"Wrote {written[-1]}. To remove it, run checkmate desktop --remove.", 20000
-        )
+        self.say(f"Wrote {written[-1]}. To remove it, run checkmate desktop --remove.", _NOTICED_MS)
 
     def ask_open(self) -> None:
         """Ask for a model, a graph, a log or a profile, and open it."""
-        name, _ = QFileDialog.getOpenFileName(
-            self,
-            "Open a model or a graph",
-            "",
-            f"Models and graphs (*.keras *.h5 *.json *.json.gz);;{RECORD_FILTER};;All files (*)",
-        )
-        if name:
-            self.open(name)
-
-    def ask_profile(self) -> ModelDialog:
-        """Ask which model to profile and how.
-
-        At first it is asked for as the graph on screen was, or as the sample is.
-        """
-        graph = self.session.exploration.graph
-        told = None if graph is None else graph.metadata.get("request")
-        sample = SAMPLES[0]
-        first = (
-            ModelRequest(sample.name, batch_size=sample.batch_size)
-            if told is None
-            else ModelRequest.from_json(told)
-        )
-        dialog = ModelDialog(first, self)
-        dialog.asked.connect(self._profile_as_asked)
-        dialog.open()
-        return dialog
-
-    def _profile_as_asked(self, request: ModelRequest) -> None:
-        runs_code = ".py:" in request.model
-        if not runs_code or self._allows_code(request.model):
-            self._profile(replace(request, allow_code=runs_code))
+        if path := ask_source(self, "Open a model or a graph", _OPENED):
+            self.open(str(path))
 
     def show_start(self) -> None:
         """Show the start page; what is open stays open."""
@@ -490,9 +395,7 @@ class MainWindow(QMainWindow):
         orphan = next((entry for entry in orphans if entry.restores_itself or not by_itself), None)
         if self.recovery is None or orphan is None:
             if not by_itself:
-                self.statusBar().showMessage(
-                    "There is nothing to restore: every window was closed normally.", 10000
-                )
+                self.say("There is nothing to restore: every window was closed normally.")
             return False
         self.recovery.adopt(orphan)
         assert self.recovery.path is not None
@@ -500,9 +403,8 @@ class MainWindow(QMainWindow):
         self.session.open_file(self.recovery.path, at_once=True)
         graph = self.session.exploration.graph
         if graph is not None:
-            self.statusBar().showMessage(
-                f"Restored {graph.name} as it was at {orphan.words}. Its window did not close normally."
-            )
+            told = f"Restored {graph.name} as it was at {orphan.words}. Its window did not close normally."
+            self.statusBar().showMessage(told)
         return graph is not None
 
     def ask_export(self) -> None:
@@ -510,7 +412,7 @@ class MainWindow(QMainWindow):
         if self._export.isEnabled():
             ExportDialog(self.session, self).open()
         else:
-            self.statusBar().showMessage(f"Not exported. {self._export.toolTip()}", 10000)
+            self.say(f"Not exported. {self._export.toolTip()}")
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if event.mimeData().hasUrls():
@@ -521,19 +423,20 @@ class MainWindow(QMainWindow):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         self.playhead.play(False)
-        if self._settings is not None:
-            keep_placed(self, self._settings)
-        if self._explorer is not None:
-            self._explorer.inspector.hotspot.close()
-            self._explorer.placing.close()
-            self._explorer.film.close()
-        self.records.close()
-        self.comparing.close()
-        self.batches.close()
-        self.batch_scale.close()
-        self.input_scale.close()
-        self.certifying.close()
-        self.session.close()
+        self._keep_place()
+        views = self._explorer
+        owners = () if views is None else (views.inspector.hotspot, views.placing, views.film)
+        for one in (
+            *owners,
+            self.records,
+            self.comparing,
+            self.batches,
+            self.batch_scale,
+            self.input_scale,
+            self.certifying,
+            self.session,
+        ):
+            one.close()
         if self.recovery is not None:
             self.recovery.close()
         super().closeEvent(event)

@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QSettings, QTimer
-from PySide6.QtWidgets import QFileDialog
 
 from app.models.opening.other_graph import OtherGraph
 from app.models.opening.recent import RecentRecords
 from app.models.opening.record_opening import RecordOpening
+from app.presenters.commands import profiled_from
 from app.presenters.sizes import BatchAnswer
 from app.presenters.wording import SCALED_FROM
+from app.views.common.widgets import ask_source, bring_up
 from app.views.dialogs.record_dialog import RecordDialog
+from app.views.window.base_window import BaseWindow
 from checkmate.records.memory import ReadRecord
 from checkmate.records.read import LOG_ENDINGS, PROFILE_ENDING
 from checkmate.request import ModelRequest
@@ -21,7 +23,6 @@ from checkmate.request import ModelRequest
 if TYPE_CHECKING:
     from app.views.dialogs.batch_dialog import BatchDialog
     from app.views.dialogs.compare_dialog import GraphCompareDialog
-    from app.views.window.main_window import MainWindow
     from checkmate.ir.graph import Graph
 
 _NOTHING = "Open a graph first; its largest batch is searched for."
@@ -30,7 +31,7 @@ _NOTHING = "Open a graph first; its largest batch is searched for."
 class Batches:
     """Opens the dialog of batches; explores scaled graphs, and leads back. There is one dialog."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: BaseWindow) -> None:
         self._window = window
         self.dialog: BatchDialog | None = None
 
@@ -38,7 +39,7 @@ class Batches:
         """Open the dialog that searches."""
         window = self._window
         if window.session.exploration.graph is None:
-            window.statusBar().showMessage(_NOTHING, 10000)
+            window.say(_NOTHING)
             return
         if self.dialog is None:
             from app.views.dialogs.batch_dialog import BatchDialog
@@ -46,9 +47,7 @@ class Batches:
             self.dialog = BatchDialog(window.session, window.theme, window)
             self.dialog.open_wanted.connect(self._explore)
             self.dialog.profile_wanted.connect(self._profile)
-        self.dialog.show()
-        self.dialog.raise_()
-        self.dialog.activateWindow()
+        bring_up(self.dialog)
 
     def close(self) -> None:
         """End the search's process."""
@@ -79,14 +78,9 @@ class Batches:
     def profile_at(self, batch: int) -> None:
         """Profile the model of the explored graph at a batch."""
         base = self._window.batch_scale.base
-        if base is not None:
-            self._window.profile_again(ModelRequest.from_json(base.metadata["request"]).at_batch(batch))
-
-    def profile_this(self) -> None:
-        """Profile the model of the explored graph as the graph says."""
-        graph = self._window.session.exploration.graph
-        if graph is not None:
-            self._window.profile_again(ModelRequest.from_json(graph.metadata["request"]))
+        request = None if base is None else profiled_from(base)
+        if request is not None:
+            self._window.profile_again(request.at_batch(batch))
 
     def _profile(self, answer: BatchAnswer) -> None:
         request = answer.question.request
@@ -95,14 +89,14 @@ class Batches:
             self._window.profile_again(request.at_batch(answer.batch))
 
 
-_COMPARING_NOTHING = "Open a graph first; it is A, and the file that you choose is B."
+_NOTHING_TO_COMPARE = "Open a graph first; it is A, and the file that you choose is B."
 _KINDS = "Graphs and explorations (*.json *.json.gz);;All files (*)"
 
 
 class Comparing:
     """Asks for a file, reads it, and shows it beside the explored graph. There is one dialog."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: BaseWindow) -> None:
         self._window = window
         self.dialog: GraphCompareDialog | None = None
         self._other: OtherGraph | None = None
@@ -110,12 +104,11 @@ class Comparing:
     def ask(self) -> None:
         window = self._window
         if window.session.exploration.graph is None:
-            window.statusBar().showMessage(_COMPARING_NOTHING, 10000)
+            window.say(_NOTHING_TO_COMPARE)
             return
         over = self.dialog or window
-        name, _ = QFileDialog.getOpenFileName(over, "Compare with a graph or an exploration", "", _KINDS)
-        if name:
-            self.open(Path(name))
+        if path := ask_source(over, "Compare with a graph or an exploration", _KINDS):
+            self.open(path)
 
     def open(self, path: Path) -> None:
         """Read a file, and compare with it once it is read."""
@@ -124,7 +117,7 @@ class Comparing:
         other = self._other = OtherGraph(window)
         other.opened.connect(lambda: self._show(other))
         other.failed.connect(lambda sentence, hint: self._on_failed(other, sentence, hint))
-        window.statusBar().showMessage(f"Reading {path}…", 10000)
+        window.say(f"Reading {path}…")
         other.open(path)
 
     def close(self) -> None:
@@ -154,7 +147,7 @@ class Comparing:
         window, other = self._window, dialog.other
         dialog.refresh()
         dialog.show()
-        window.statusBar().showMessage(f"Compared with {other.file}.", 10000)
+        window.say(f"Compared with {other.file}.")
 
     def _forget(self, dialog: GraphCompareDialog) -> None:
         if dialog is self.dialog:
@@ -175,7 +168,7 @@ class RecordFiles(QObject):
     ``dialog`` is the last one that was opened; None if it is closed.
     """
 
-    def __init__(self, window: MainWindow, settings: QSettings | None) -> None:
+    def __init__(self, window: BaseWindow, settings: QSettings | None) -> None:
         super().__init__(window)
         self._window, self.recent = window, RecentRecords(settings)
         self.dialog: RecordDialog | None = None
@@ -186,14 +179,9 @@ class RecordFiles(QObject):
         window.session.exploration.graph_changed.connect(self._on_graph)
 
     def ask(self) -> None:
-        name, _ = QFileDialog.getOpenFileName(
-            self._window,
-            "Explain an out-of-memory log or a profile",
-            "",
-            f"{RECORD_FILTER};;All files (*)",
-        )
-        if name:
-            self.open(Path(name))
+        kinds = f"{RECORD_FILTER};;All files (*)"
+        if path := ask_source(self._window, "Explain an out-of-memory log or a profile", kinds):
+            self.open(path)
 
     def open(self, path: Path) -> None:
         """Read ``path``, a log, a profile or a log directory."""
@@ -206,7 +194,7 @@ class RecordFiles(QObject):
         self._opening.stop()
 
     def _on_opened(self, reading: ReadRecord, path: Path) -> None:
-        self._window.statusBar().showMessage(f"Read {path}.", 10000)
+        self._window.say(f"Read {path}.")
         self.recent.keep(path)
         graph = self._window.session.exploration.graph
         if self.dialog is not None:
@@ -240,9 +228,8 @@ class RecordFiles(QObject):
     def _on_graph(self) -> None:
         """Choose the budget for the model that was asked for. Another graph ends the wish."""
         wanted, self._wanted = self._wanted, None
-        graph = self._window.session.exploration.graph
-        request = None if graph is None else graph.metadata.get("request")
-        if wanted is None or not isinstance(request, dict) or request.get("model") != wanted[0]:
+        request = self._window.request
+        if wanted is None or request is None or request.model != wanted[0]:
             return
         # After all views have taken the graph in.
         QTimer.singleShot(0, self, lambda: self._use_budget(wanted[1]))

@@ -6,16 +6,17 @@ import itertools
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFileDialog, QProgressDialog
+from PySide6.QtWidgets import QProgressDialog
 
 from app.models.clients.proof_check import ProvedCost, verified
 from app.presenters.commands import OnScreen
 from app.presenters.wording import schedule_file
 from app.state.knowledge import ListedSchedule
 from app.views.common.view_saver import SavableView
+from app.views.common.widgets import ask_target
+from app.views.window.base_window import BaseWindow
 from app.workers.background import Background
 from app.workers.process import WorkerProcess
 from checkmate.ipc.messages import Cancel, Message
@@ -23,86 +24,79 @@ from checkmate.units import format_bytes, format_overhead, plural
 from checkmate.workers.messages.certifier import CertificateWritten, Certify, CertifyFailed, CertifyProgress
 from checkmate.workers.messages.table import WINDOW_MESSAGES
 
-if TYPE_CHECKING:
-    from app.views.window.main_window import MainWindow
+_NOTHING = "There is nothing to save yet: open a model or a graph first."
 
 
-def ask_save(window: MainWindow) -> None:
+def ask_save(window: BaseWindow) -> None:
     """Ask where to save the exploration."""
     graph = window.session.exploration.graph
     if graph is None:
-        window.statusBar().showMessage("There is nothing to save yet: open a model or a graph first.", 10000)
+        window.say(_NOTHING)
         return
-    name, _ = QFileDialog.getSaveFileName(
-        window,
-        "Save the exploration",
-        f"{graph.name}.exploration.json.gz",
-        "Explorations (*.json.gz *.json)",
-    )
-    if name:
-        window.notice.hide_failure()
-        window.session.save(Path(name))
+    kinds = "Explorations (*.json.gz *.json)"
+    if path := _ask(window, "Save the exploration", f"{graph.name}.exploration.json.gz", kinds):
+        window.session.save(path)
 
 
-def ask_save_schedule(window: MainWindow) -> None:
+def ask_save_schedule(window: BaseWindow) -> None:
     """Ask where to save the schedule on screen. The file is for an export where the model is."""
     shown = window.session.exploration.shown
     if shown is None:
-        window.statusBar().showMessage("There is nothing to save yet: open a model or a graph first.", 10000)
+        window.say(_NOTHING)
         return
-    suggested = schedule_file(shown, "schedule")
-    name, _ = QFileDialog.getSaveFileName(
-        window, "Save this schedule", suggested, "Schedules (*.json *.json.gz)"
-    )
-    if name:
-        window.notice.hide_failure()
-        window.session.save_schedule(shown, Path(name))
+    kinds = "Schedules (*.json *.json.gz)"
+    if path := _ask(window, "Save this schedule", schedule_file(shown, "schedule"), kinds):
+        window.session.save_schedule(shown, path)
 
 
-def ask_report(window: MainWindow) -> None:
+def ask_report(window: BaseWindow) -> None:
     """Ask where to save a report."""
     graph = window.session.exploration.graph
     suggested = f"{'report' if graph is None else graph.name}.html"
-    name, _ = QFileDialog.getSaveFileName(window, "Save a report", suggested, "Pages (*.html)")
-    if name:
-        window.notice.hide_failure()
-        window.session.report(Path(name))
+    if path := _ask(window, "Save a report", suggested, "Pages (*.html)"):
+        window.session.report(path)
 
 
-def ask_picture(window: MainWindow) -> None:
+def ask_picture(window: BaseWindow) -> None:
     """Ask where to save a picture of the window."""
-    name, _ = QFileDialog.getSaveFileName(window, "Save a picture", "checkmate.png", "Pictures (*.png *.svg)")
-    if name:
+    if path := _ask(window, "Save a picture", "checkmate.png", "Pictures (*.png *.svg)"):
+        window.explorer.saver.save_picture(SavableView("the window", window, lambda: None), path)
+
+
+def _ask(window: BaseWindow, title: str, suggested: str, kinds: str) -> Path | None:
+    """Ask for a file; once there is one, a failure of before is not shown any more."""
+    path = ask_target(window, title, suggested, kinds)
+    if path is not None:
         window.notice.hide_failure()
-        window.explorer.saver.save_picture(SavableView("the window", window, lambda: None), Path(name))
+    return path
 
 
-def copy_text(window: MainWindow, write: Callable[[OnScreen], str]) -> None:
+def copy_text(window: BaseWindow, write: Callable[[OnScreen], str]) -> None:
     """Copy what leads to what is on screen, and say its first line."""
     shown = window.session.on_screen()
     if shown is None:
         nothing = window.session.exploration.graph is None
         why = "open a model or a graph first" if nothing else "save the exploration first; its file is needed"
-        window.statusBar().showMessage(f"Nothing was copied: {why}.", 10000)
+        window.say(f"Nothing was copied: {why}.")
         return
     text = write(shown)
     QGuiApplication.clipboard().setText(text)
     first, *more = text.splitlines()
     lines = f"{1 + len(more)} lines" if more else "1 line"
     said = f": {first}" if first.startswith("checkmate") else " of Python."
-    window.statusBar().showMessage(f"Copied {lines}{said}", 10000)
+    window.say(f"Copied {lines}{said}")
 
 
 _SECONDS = 60.0
 _SILENT_S = 60.0  # beyond that, after which an answer is taken for lost
-_NOTHING = "There is nothing to certify yet: open a model or a graph first."
+_NOTHING_TO_CERTIFY = "There is nothing to certify yet: open a model or a graph first."
 _CONSTRAINED = "A certificate holds for every schedule. It knows no what-ifs: remove them first."
 
 
 class Certifying:
     """Asks where to, proves in its own process, and says what is certified."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: BaseWindow) -> None:
         self._window, self._jobs, self._job = window, itertools.count(1), 0
         self._found: ListedSchedule | None = None
         self._path = Path()
@@ -115,17 +109,13 @@ class Certifying:
         exploration = self._window.session.exploration
         shown = exploration.shown
         if shown is None or not exploration.constraints.is_empty:
-            said = _NOTHING if shown is None else _CONSTRAINED
-            self._window.statusBar().showMessage(said, 10000)
+            said = _NOTHING_TO_CERTIFY if shown is None else _CONSTRAINED
+            self._window.say(said)
             return
-        name, _ = QFileDialog.getSaveFileName(
-            self._window,
-            "Save a certificate",
-            schedule_file(shown, "certificate"),
-            "Certificates (*.json *.json.gz)",
-        )
-        if name:
-            self.begin(shown, Path(name))
+        kinds = "Certificates (*.json *.json.gz)"
+        path = ask_target(self._window, "Save a certificate", schedule_file(shown, "certificate"), kinds)
+        if path is not None:
+            self.begin(shown, path)
 
     def begin(self, found: ListedSchedule, path: Path) -> None:
         """Certify ``found`` for the memory that it takes; write to ``path``."""
@@ -216,4 +206,4 @@ class Certifying:
             self.progress.deleteLater()
             self.progress = None
         if sentence:
-            self._window.statusBar().showMessage(sentence, 10000)
+            self._window.say(sentence)

@@ -5,18 +5,14 @@ It starts only where it is asked for. The panels stay in use meanwhile: nothing 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt, QTimer
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QRegion
 from PySide6.QtWidgets import QFrame, QPushButton, QWidget
 
 from app.presenters.start import STOPS, TRIED, Place, words_of
 from app.views.common.widgets import in_column, in_row, label, later
+from app.views.window.base_window import BaseWindow
 from checkmate.catalog.shown_samples import shown_samples
-
-if TYPE_CHECKING:
-    from app.views.window.main_window import MainWindow
 
 _WORDS = 308  # pixels a line of the card's words
 _RING, _GAP = 3, 10  # pixels: of the ring, and between it and the card
@@ -30,9 +26,9 @@ class Tour(QObject):
         at: the number of the stop, from 0; None while no tour is on.
     """
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: BaseWindow, export: QWidget) -> None:
         super().__init__(window)
-        self._window = window
+        self._window, self._export = window, export
         self.at: int | None = None
         self._waits = False
         self.card = _Card(window)
@@ -107,7 +103,7 @@ class Tour(QObject):
             Place.CURVE: explorer.memory_plots,
             Place.GRAPH: explorer.graph_panel,
             Place.MATRICES: explorer.matrix_plots,
-            Place.EXPORT: self._window.export_button,
+            Place.EXPORT: self._export,
         }
 
     def _watch(self, target: QWidget | None) -> None:
@@ -224,7 +220,7 @@ class _Card(QFrame):
 class _Ring(QWidget):
     """A frame around what a stop points at; the mouse goes through it."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: BaseWindow) -> None:
         super().__init__(window)
         self._theme = window.theme
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
