@@ -25,7 +25,6 @@ class Menu(Enum):
 
     @property
     def title(self) -> str:
-        """Return the menu's name without the mark."""
         return self.value.replace("&", "")
 
 
@@ -68,17 +67,14 @@ class Action:
 
     @property
     def full_words(self) -> str:
-        """Return its words where they stand alone, outside its menu."""
         return f"{self.choice}: {self.words}" if self.choice else self.words
 
     @property
     def key(self) -> str:
-        """Return the shortcut that is shown, or an empty string."""
         return self.keys[0] if self.keys else ""
 
     @property
     def tip_with_key(self) -> str:
-        """Return the tip for a button, with the shortcut behind it."""
         tip = self.tip or self.full_words
         return f"{tip} ({self.key})" if self.key else tip
 

@@ -1,7 +1,4 @@
-"""Start the window, or draw it without a screen.
-
-It is started from the command line or from Python.
-"""
+"""Start the window, or draw it without a screen. It is started from the command line or from Python."""
 
 from __future__ import annotations
 
@@ -119,7 +116,6 @@ def _save_pictures(
     size: tuple[int, int] | None,
     figure: FigureFile | None,
 ) -> None:
-    """Write each picture that is wanted; ``size`` is the animation's."""
     if screenshot is not None:
         _draw(window, screenshot)
     if animation is not None:
@@ -171,7 +167,6 @@ def _unavailable(line: Line) -> WindowUnavailableError:
 
 
 def _settings() -> QSettings:
-    """Return what the window keeps of itself. These are its place, its panels and what the user prefers."""
     from PySide6.QtCore import QSettings
 
     from app.models.opening.recovery import sessions_folder
@@ -180,7 +175,6 @@ def _settings() -> QSettings:
 
 
 def _start_application(theme: str | None, settings: QSettings | None) -> tuple[QApplication, CurrentTheme]:
-    """Start Qt with the name, the icon, the fonts and the theme of the window."""
     from PySide6.QtWidgets import QApplication
 
     from app.theme import CurrentTheme, ThemeChoice, apply_theme, load_fonts, load_icon
@@ -230,7 +224,6 @@ def _make_window(theme: CurrentTheme, batch_size: int | None, settings: QSetting
 
 
 def _begin(window: MainWindow, file: str | None) -> None:
-    """Open ``file``, or prepare an empty window and restore what a crash left."""
     from PySide6.QtCore import QTimer
 
     if file is not None:
@@ -330,7 +323,6 @@ def _draw(window: MainWindow, path: Path) -> None:
 
 
 def _go_to(window: MainWindow, at: int | None) -> None:
-    """Show the best schedule now, with the playhead on a step or on the peak."""
     window.session.exploration.show_now()
     shown = window.session.exploration.shown
     if shown is not None:

@@ -1,7 +1,4 @@
-"""The window's log file: it keeps what went wrong.
-
-It is written even if the process dies of it.
-"""
+"""The window's log file: it keeps what went wrong. It is written even if the process dies of it."""
 
 from __future__ import annotations
 

@@ -81,7 +81,6 @@ def _plotting() -> str:
 
 
 def _screen() -> dict[str, Any]:
-    """Start Qt on the display there is; Qt ends the process if it cannot."""
     from PySide6.QtGui import QGuiApplication
 
     application = QGuiApplication(sys.argv[:1])

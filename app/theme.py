@@ -1,7 +1,4 @@
-"""One table of colours and sizes per theme.
-
-The palette, the style sheet and every painter use it.
-"""
+"""One table of colours and sizes per theme. The palette, the style sheet and every painter use it."""
 
 from __future__ import annotations
 
@@ -162,7 +159,6 @@ class CurrentTheme(QObject):
         return self.now.color(role, alpha)
 
     def choose(self, choice: ThemeChoice) -> None:
-        """Have a theme of the application from now on, or the system's."""
         self.choice = choice
         self._take()
         self.chosen.emit()  # also where it was for this window alone, by the command line
@@ -172,7 +168,6 @@ class CurrentTheme(QObject):
         self._take()
 
     def _take(self) -> None:
-        """Colour the whole application anew, if that is due."""
         meant = self.choice.theme(self._system)
         if meant is not self.now:
             self.now = meant

@@ -101,7 +101,6 @@ class Folding:
 
     @property
     def runs(self) -> list[Group]:
-        """Return the runs of equal blocks."""
         found, pending = list[Group](), [self.root]
         while pending:
             group = pending.pop()
@@ -125,7 +124,6 @@ class Folding:
         return opened | {block.key for block in run.children if block.first <= layer < block.last}
 
     def folding(self, opened: Opened, key: tuple[int, int]) -> Opened:
-        """Return the groups to open so that this group is not. Blocks equal to it change along with it."""
         run = next((run for run in self.runs if run.key == key), None)
         return opened - {key} if run is None else self._folded(opened, run)
 
@@ -196,7 +194,6 @@ class Folding:
 
 
 def _layers(graph: Graph) -> tuple[list[int], list[str]]:
-    """Return (layer of each op, layer names), in forward order."""
     first: dict[str, int] = {}
     for op in graph.ops:
         if op.phase not in _LATE:
@@ -213,7 +210,6 @@ def _layers(graph: Graph) -> tuple[list[int], list[str]]:
 
 
 def _short_name(group: Group, parent: str) -> str:
-    """Return the group's name without what the frame around it already says."""
     name = group.name.removeprefix(parent).strip("_/ ") if parent else group.name
     name = name or group.name
     return name.rsplit("/", 1)[-1].strip("_ ") or name

@@ -39,7 +39,6 @@ class Group:
 
     @property
     def full_name(self) -> str:
-        """Return the name, with the number of equal blocks."""
         return self.name if self.copies == 1 else f"{self.name} × {self.copies}"
 
 
@@ -65,7 +64,6 @@ def group_tree(names: Sequence[str], runs: Sequence[BlockRun] = ()) -> Group:
 
 
 def _between(names: Sequence[str], tokens: Sequence[Sequence[int]], first: int, last: int) -> list[Group]:
-    """Return the layers before, between or after runs of equal blocks."""
     if last - first <= _FEW:
         return [Group(names[layer], layer, layer + 1, 0) for layer in range(first, last)]
     part = Group(f"{names[first]} …", first, last, 0)
@@ -84,7 +82,6 @@ def _of_run(names: Sequence[str], tokens: Sequence[Sequence[int]], run: BlockRun
 
 
 def _divide(names: Sequence[str], tokens: Sequence[Sequence[int]], root: Group, wide: Group | None) -> None:
-    """Give a group its children, and those theirs. ``wide``: it may have twice as many."""
     pending = [root]
     while pending:
         group = pending.pop()
@@ -94,7 +91,6 @@ def _divide(names: Sequence[str], tokens: Sequence[Sequence[int]], root: Group, 
 
 
 def _ends(name: str) -> list[int]:
-    """Return where each part of a name ends; the last part ends with the name."""
     ends = [match.end() for match in _TOKEN.finditer(name)] or [len(name)]
     return [*ends[:-1], len(name)]
 
@@ -126,7 +122,6 @@ def _runs(names: Sequence[str], tokens: Sequence[Sequence[int]], group: Group) -
 
 
 def _name_fully(names: Sequence[str], run: Group, part: Callable[[int, int], str]) -> None:
-    """Return as much of the name as all layers of the run share."""
     if run.last - run.first == 1:
         run.name = names[run.first]
         return
@@ -138,7 +133,6 @@ def _name_fully(names: Sequence[str], run: Group, part: Callable[[int, int], str
 
 
 def _gathered(runs: list[Group], most: int) -> list[Group]:
-    """Join neighbouring ``runs`` if there are too many to show side by side."""
     while len(runs) > most:
         size = -(-len(runs) // most)
         parts = [runs[at : at + size] for at in range(0, len(runs), size)]
@@ -233,7 +227,6 @@ class LayerSizes:
         return get(Phase.FORWARD, 0) + get(Phase.LOSS, 0) if phase is None else get(phase, 0)
 
     def op(self, phase: Phase | None) -> int:
-        """Return the op of the phase that writes most."""
         largest = self.largest
         if phase is not None:
             return largest[phase][1]

@@ -81,7 +81,6 @@ def block_names(names: Sequence[str], run: BlockRun) -> list[str]:
 
 
 def _shared(names: Sequence[str], block: range) -> str:
-    """Return what all names of a block begin with, up to the end of a part."""
     some = [names[layer] for layer in block]
     least, most = min(some), max(some)
     length = next((i for i, letter in enumerate(least) if most[i : i + 1] != letter), len(least))
@@ -101,12 +100,10 @@ class _BlockSearch:
 
     @property
     def tired(self) -> bool:
-        """Return whether enough was read."""
         return self.read > _MOST_READ
 
     @cached_property
     def _kind(self) -> NDArray[np.int64]:
-        """Return a number for each layer; equal layers have the same."""
         made: list[list[object]] = [[_NUMBER.sub("", name)] for name in self.names]
         graph = self.graph
         for op, layer, late in zip(graph.ops, self.layer_of, graph.late.tolist(), strict=True):
@@ -118,7 +115,6 @@ class _BlockSearch:
 
     @cached_property
     def _sources(self) -> list[frozenset[int]]:
-        """Return the other layers that each layer's forward ops read from."""
         graph, found = self.graph, [set[int]() for _ in self.names]
         late = graph.late.tolist()
         for op, layer in enumerate(self.layer_of):
@@ -169,7 +165,6 @@ class _BlockSearch:
         return min(found, key=lambda one: one[0])[1] if found else None
 
     def _equal_part(self, run: BlockRun) -> BlockRun | None:
-        """Return the longest part of a run whose blocks also read alike."""
         self.read += run.length * run.copies
         codes = [self._code(run, block) for block in run.blocks()]
         best = (0, 0)

@@ -126,7 +126,6 @@ class StepAxis:
         return np.interp(position, np.arange(self.count + 1), self.edges)
 
     def position(self, place: float) -> float:
-        """Return the position at a place on the axis, kept within the step."""
         place = min(max(place, self.edges[0]), self.edges[-1])
         step = int(np.clip(np.searchsorted(self.edges, place, side="right") - 1, 0, self.count - 1))
         width = self.edges[step + 1] - self.edges[step]
@@ -173,7 +172,6 @@ class StepAxis:
         return float(self.place(step + ((cost - self.costs[step]) / width if width > 0 else 0.0)))
 
     def _words_of_costs(self, costs: list[float]) -> list[str]:
-        """Return words with as many digits as it takes to tell all apart."""
         words: list[str] = []
         for digits in range(3, _MOST_DIGITS + 1):
             words = [self._cost_words(cost, digits) for cost in costs]
@@ -197,7 +195,6 @@ def stage_edges(matrices: StageMatrices) -> NDArray[np.float64]:
 
 
 def _apart(ticks: Iterator[Tick], low: float, high: float, most: int) -> Iterator[Tick]:
-    """Leave out ticks outside the axis, and those too close to the one before."""
     least, before = _APART * (high - low) / max(1, most), -np.inf
     for place, words in ticks:
         if low <= place <= high and place - before >= least:

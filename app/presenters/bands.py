@@ -138,7 +138,6 @@ class Bands:
         return found
 
     def _parts(self, steps: NDArray[np.int64], least: float) -> tuple[NDArray[np.int64], ...]:
-        """Return the column, rank, bytes and owner of all that is stacked."""
         first, end = np.searchsorted(steps, self.born), np.searchsorted(steps, self.last, side="right")
         high = (self.bytes >= least) & (first < end)
         band = np.repeat(np.flatnonzero(high), (end - first)[high])
@@ -265,7 +264,6 @@ def _parts_of(graph: Graph) -> dict[str, str]:
 
 
 def _reasons(shown: ListedSchedule) -> tuple[list[str], NDArray[np.int64]]:
-    """Return for what each buffer waits, which its last reader says."""
     graph, timeline, steps = shown.graph, shown.timeline, shown.schedule.steps
     reader = np.minimum(timeline.buffer_last, len(steps) - 1)
     reasons = [

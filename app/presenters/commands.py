@@ -54,17 +54,14 @@ class OnScreen:
 
     @property
     def request(self) -> ModelRequest | None:
-        """Return the model that the graph was profiled from, if it is known."""
         return profiled_from(self.graph)
 
     @property
     def estimated(self) -> bool:
-        """Return whether the costs are operation counts."""
         return self.graph.cost_origin is CostOrigin.ANALYTIC
 
     @property
     def can_be_written(self) -> bool:
-        """Return whether a command can name the graph, by file or model."""
         return self.file is not None or self.request is not None
 
 
@@ -119,7 +116,6 @@ def as_python(shown: OnScreen) -> str:
 
 
 def _graph_argument(shown: OnScreen, new: str) -> str:
-    """Return what a command calls the graph: a bundled name, or a file."""
     if shown.file is None:
         return new
     return graph_name(shown.file) if shown.file in graph_files() else str(shown.file)
@@ -151,12 +147,10 @@ def _constraints(constraints: Constraints) -> list[str]:
 
 
 def _written(value: ModelRequest | Constraints) -> str:
-    """Return the Python that makes ``value``, without fields at defaults."""
     given = ((field, getattr(value, field.name)) for field in fields(value))
     words = ", ".join(f"{field.name}={worth!r}" for field, worth in given if worth != field.default)
     return f"{type(value).__name__}({words})"
 
 
 def _file_name(graph: Graph) -> str:
-    """Return the graph's name as a file's, without spaces and slashes."""
     return re.sub(r"[^\w.+-]+", "-", graph.name).strip("-.") or "graph"

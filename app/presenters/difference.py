@@ -43,17 +43,14 @@ class Difference:
 
     @property
     def only_a(self) -> int:
-        """Return the number of ops that A recomputes and B does not."""
         return sum(entry.in_a > 0 and entry.in_b == 0 for entry in self.ops)
 
     @property
     def only_b(self) -> int:
-        """Return the number of ops that B recomputes and A does not."""
         return sum(entry.in_b > 0 and entry.in_a == 0 for entry in self.ops)
 
     @property
     def sentence(self) -> str:
-        """Return how A differs from B, in a sentence."""
         if self.peak_bytes == 0 and not self.ops:
             return "A and B need the same memory and compute the same"
         sign = "−" if self.peak_bytes < 0 else "+"
@@ -113,7 +110,6 @@ def compared_image(
 def _occupied(
     matrices: StageMatrices, order: NDArray[np.int32], which: str, most: int, part: Cells
 ) -> NDArray[np.bool_]:
-    """Return which cells of the image have anything set, as bools. Columns and stages are in ``order``."""
     n = matrices.n
     row_bins, column_bins = part.row_bins(n, most), part.column_bins(n, most)
     place = _places(order)[matrices.order]  # of this schedule's columns and stages

@@ -98,7 +98,6 @@ def _peak_name(report: Mapping[str, Any]) -> str:
 
 
 def _is_of_jax(report: Mapping[str, Any]) -> bool:
-    """Return whether a report is of a JAX step, whose peaks XLA says."""
     return bool(report.get("settings", {}).get("framework") == JAX)
 
 

@@ -235,7 +235,6 @@ def _batch_factor(a: Graph, b: Graph) -> str:
 
 
 def _types(graph: Graph) -> str:
-    """Return the types of the values by their share of the bytes. The largest share comes first."""
     sizes: Counter[str] = Counter()
     for value in graph.values:
         if value.alias_of is None:

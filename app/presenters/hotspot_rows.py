@@ -1,7 +1,4 @@
-"""Rows in words about what fills memory at a step.
-
-They also say what would help there. No Qt here.
-"""
+"""Rows in words about what fills memory at a step. They also say what would help there. No Qt here."""
 
 from __future__ import annotations
 

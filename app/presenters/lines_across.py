@@ -116,7 +116,6 @@ def _requested(shown: ListedSchedule) -> MemoryLine:
 
 
 def _allocated(placement: Placement | None, measured: MeasuredSchedule | None) -> MemoryLine | None:
-    """Return what the allocator hands out. A measurement counts more than the replica."""
     if measured is not None:
         peak, how, sign = measured.peak_bytes, "measured", ""
         tip = "what the allocator's meter showed when it was exported"

@@ -40,7 +40,6 @@ class Cells:
         return _bins_inside(self.left, self.right, n, most)
 
     def shape(self, rows: int, columns: int) -> tuple[int, int]:
-        """Return the size of an image of at most so many rows and columns."""
         return min(rows, self.bottom - self.top), min(columns, self.right - self.left)
 
 

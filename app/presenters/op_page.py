@@ -72,7 +72,6 @@ def _lock(shown: ListedSchedule, op: int) -> str:
 
 
 def _device(graph: Graph) -> str:
-    """Return the device that the costs are of, and its kernels if known."""
     device = graph.device
     if device is None or device.kind == "none":
         return ""
@@ -81,7 +80,6 @@ def _device(graph: Graph) -> str:
 
 
 def _taken_over(graph: Graph, op: int) -> str:
-    """Say how many inputs' memory the outputs may take."""
     inputs = {taken for _, taken in graph.ops[op].takes_over}
     return f"{plural(len(inputs), 'input')}, where nothing reads it later" if inputs else ""
 
@@ -142,7 +140,6 @@ def readers(shown: ListedSchedule, op: int, now: int) -> list[OpLink]:
 
 
 def _some(words: list[str]) -> str:
-    """List a few words, and say if there are more."""
     return ", ".join(words[:_LISTED]) + (f" and {len(words) - _LISTED} more" if len(words) > _LISTED else "")
 
 
@@ -199,7 +196,6 @@ def _limit(shown: ListedSchedule, standing: Standing | None) -> tuple[int, str]:
 
 
 def _fullness(live: int, size: int, limit: int, name: str) -> str:
-    """Say how full memory was, and whether the value had room there."""
     share = f"{100 * live / limit:.0f}\u00a0% of {name}"
     if live + size > limit:
         return f"Memory was full to {share}: no room for its {format_bytes(size)}."

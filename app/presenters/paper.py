@@ -52,7 +52,6 @@ class Width(Enum):
 
     @property
     def words(self) -> str:
-        """Return what it is called in the window."""
         name = {Width.COLUMN: "One column", Width.PAGE: "Two columns", Width.SLIDE: "Slide"}[self]
         return f"{name}, {self.value:g} in"
 

@@ -98,7 +98,6 @@ class PlacedBlocks:
     def _fill_low(
         self, found: _Ints, some: _Ints, steps: tuple[_Ints, _Ints], ends: tuple[NDArray[np.float64], ...]
     ) -> None:
-        """Fill the pixels of low blocks; each counts in the pixel of its middle."""
         columns, height = found.shape
         row = np.clip(((ends[0] + ends[1]) / 2).astype(np.int64), 0, height - 1)
         best = np.zeros((columns, height))
@@ -171,7 +170,6 @@ class PlacedBlocks:
         return -1
 
     def table(self) -> ViewTable:
-        """Return a row per block."""
         place, graph, steps = self.placement, self.shown.graph, self.shown.schedule.steps
         rows = []
         for block, value in zip(self.order.tolist(), self.values.tolist(), strict=True):

@@ -98,7 +98,6 @@ def range_rows(shown: ListedSchedule, axis: StepAxis, chosen: tuple[int, int]) -
 
 
 def _used(graph: Graph, shown: ListedSchedule, first: int, last: int) -> set[int]:
-    """Return the values whose buffers some step reads or writes. A view counts for what it looks into."""
     ran = {int(op) for op in shown.schedule.steps[first : last + 1]}
     return {
         int(graph.owner[value]) for op in ran for value in (*graph.ops[op].inputs, *graph.ops[op].outputs)
@@ -157,7 +156,6 @@ def price_cells(
 
 
 def _price_cell(graph: Graph, row: RangeRow, price: Suggestion | None, busy: bool) -> Cell:
-    """Say what computing the value again saves and costs. The cheapest byte has the lowest rank."""
     if price is None or price.cost is None:
         return Cell("…" if row.waits and busy else "–", math.inf)
     share = f" ({100 * price.cost / graph.base_cost:.2g} %)" if graph.base_cost > 0 else ""

@@ -52,7 +52,6 @@ def record_cells(record: MemoryRecord, *, by_size: bool) -> list[tuple[Cell, ...
 
 
 def _percent(share: float) -> str:
-    """Return a share in percent; a small one is not called none."""
     return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
 
 

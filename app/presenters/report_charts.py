@@ -56,13 +56,11 @@ class _Chart:
         self.parts.append(f'<polyline class="{style}" points="{text}"/>')
 
     def area(self, points: Sequence[tuple[float, float]], style: str) -> None:
-        """Add the area between the points and zero."""
         closed = [(points[0][0], 0.0), *points, (points[-1][0], 0.0)]
         text = " ".join(f"{x},{y}" for x, y in (self.at(*point) for point in closed))
         self.parts.append(f'<polygon class="{style}" points="{text}"/>')
 
     def axes(self, x_title: str, y_title: str, y_format: str) -> None:
-        """Add the grid, the ticks and the titles."""
         for tick in nice_ticks(*self._y, 5):
             (x0, y), (x1, _) = self.at(self._x[0], tick), self.at(self._x[1], tick)
             self.parts.append(f'<line class="grid" x1="{x0}" x2="{x1}" y1="{y}" y2="{y}"/>')
@@ -76,7 +74,6 @@ class _Chart:
         )
 
     def svg(self, title: str) -> str:
-        """Return the whole picture."""
         inside = "".join(self.parts)
         return (
             f'<svg viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" aria-label="{html.escape(title)}">'
@@ -150,7 +147,6 @@ def curve_svg(shown: ListedSchedule, plain: ListedSchedule) -> str:
 
 
 def _steps(starts: NDArray[np.float64], heights: NDArray[np.float64]) -> list[tuple[float, float]]:
-    """Return the corners of a step curve; equal neighbours share one."""
     points: list[tuple[float, float]] = []
     for at, end, exact in zip(starts[:-1].tolist(), starts[1:].tolist(), heights.tolist(), strict=True):
         height = round(exact, 3)

@@ -51,7 +51,6 @@ class ScheduleRow:
 
     @property
     def pinned(self) -> bool:
-        """Return whether it stands before the others of its group."""
         return self.own is not None and self.own.pinned
 
 
@@ -114,7 +113,6 @@ def grouped(
 
 
 def _told_apart(rows: Sequence[ScheduleRow], plain_bytes: int) -> tuple[ScheduleRow, ...]:
-    """Return the rows with more digits where two names would be one."""
     named = list(rows)
     for digits in range(2, _MOST_DIGITS + 1):
         count = Counter(row.name for row in named)
@@ -151,7 +149,6 @@ def _frontier_row(found: ListedSchedule, plain: ListedSchedule) -> ScheduleRow:
 
 
 def _method(found: ListedSchedule, plain: ListedSchedule) -> str:
-    """Return the name of a baseline, with the budget that it had. Empty if it is none."""
     if found.key == plain.key:
         return "Keep everything"
     if found.solver not in _METHODS:

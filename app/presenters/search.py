@@ -38,11 +38,9 @@ class LayerQuery:
 
     @property
     def limited(self) -> bool:
-        """Return whether it asks for more than words."""
         return bool(self.sizes or self.phase or self.recomputed)
 
     def holds(self, size: int, phases: Collection[Phase], recomputed: bool) -> bool:
-        """Return whether all but the words hold."""
         return (
             all(_COMPARE[sign](size, limit) for sign, limit in self.sizes)
             and (self.phase is None or self.phase in phases)

@@ -42,7 +42,6 @@ class BatchQuestion:
 
     @property
     def request(self) -> ModelRequest | None:
-        """Return the model that the graph was profiled from, if it is known."""
         return profiled_from(self.graph)
 
 
@@ -74,7 +73,6 @@ class BatchAnswer:
 
     @property
     def status(self) -> str:
-        """Return in words how sure the answer is."""
         if not self.batch:
             return "not even one example fits, proved" if self.proved_none else "none was found"
         if self.batch >= self.upper_batch:

@@ -74,7 +74,6 @@ def of_solve(graph: Graph, solve: Solve, standing: Standing, preparing: str) -> 
 
 
 def _who_proves(solve: Solve) -> str:
-    """Say who vouches for a proof: the solver, until a certificate does."""
     if solve.status not in ("optimal", "infeasible"):
         return ""
     said = "Proved by the solver, which is trusted here."
@@ -84,7 +83,6 @@ def _who_proves(solve: Solve) -> str:
 
 
 def _impossible(standing: Standing) -> SolveWords:
-    """Say that nothing fits, which is known already; the solve will say why."""
     budget, least = format_bytes_apart(standing.budget_bytes, standing.least_possible)
     return SolveWords(
         _spaced(f"{strong(budget)}: infeasible, proved"),
@@ -93,7 +91,6 @@ def _impossible(standing: Standing) -> SolveWords:
 
 
 def _headline(solve: Solve) -> str:
-    """Say what was asked, and how the solve stands."""
     if solve.aim is None:
         status = html.escape(status_text(solve.status, solve.gap, solve.message))
         if solve.running and not solve.best:
@@ -129,7 +126,6 @@ def _why_infeasible(graph: Graph, solve: Solve) -> str:
 
 
 def _explain_least(solve: Solve) -> str:
-    """Say what is proved, and how much was tried."""
     at = " at this cost" if solve.aim is not None and solve.aim.limited else ""
     proved = solve.lower_bound is not None and solve.lower_bound >= solve.best[-1][1]
     text = "No schedule needs less" if proved else f"None below {format_bytes(solve.lower_bound or 0)}"

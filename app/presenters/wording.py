@@ -278,7 +278,6 @@ class NameCut:
         return self._cuts[at]
 
     def _best(self, name: str, width: Callable[[str], float], room: float) -> str:
-        """Return the cut that fewest names share, nearest the middle."""
         for letter in {*name, _CUT} - self._widths.keys():
             self._widths[letter] = width(letter)
         ends = list(itertools.accumulate((self._widths[letter] for letter in name), initial=0.0))

@@ -1,7 +1,4 @@
-"""The op or the layers that a constraint is put on.
-
-Here is also how a constraint is switched. No Qt here.
-"""
+"""The op or the layers that a constraint is put on. Here is also how a constraint is switched. No Qt here."""
 
 from __future__ import annotations
 

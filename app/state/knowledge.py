@@ -94,12 +94,10 @@ class ListedSchedule:
 
     @cached_property
     def key(self) -> bytes:
-        """Return the digest of its steps. Two schedules with the same steps are one."""
         return steps_key(self.schedule.steps)
 
     @property
     def cost(self) -> float:
-        """Return the cost of the step, in the graph's unit."""
         return self.point.cost
 
     @property
@@ -117,7 +115,6 @@ class ListedSchedule:
 
     @property
     def seconds(self) -> float:
-        """Return how long the solver took."""
         return self.point.seconds
 
     @property
@@ -144,7 +141,6 @@ class ListedSchedule:
 
     @cached_property
     def recomputed_ops(self) -> frozenset[int]:
-        """Return the ops that run more than once."""
         counts = np.bincount(self.schedule.steps, minlength=self.graph.n)
         return frozenset(np.flatnonzero(counts > 1).tolist())
 
@@ -159,7 +155,6 @@ class ListedSchedule:
 
     @cached_property
     def runs(self) -> Runs:
-        """Return its steps by op, to say why one of them runs again."""
         return Runs.of(self.graph, self.schedule, self.timeline)
 
     @property
@@ -210,12 +205,10 @@ class WhatIf:
 
     @cached_property
     def folding(self) -> Folding:
-        """Return how the graph's layers are folded when it is drawn."""
         return Folding(self.graph)
 
     @cached_property
     def layers(self) -> tuple[LayerSizes, ...]:
-        """Return the graph's layers, and what they write."""
         return layers_of(self.graph)
 
     @property
@@ -232,7 +225,6 @@ class WhatIf:
 
     @property
     def least_possible(self) -> int:
-        """Return the proved bound: no schedule has a smaller peak."""
         return max(int(self.range.get("bound_bytes", 0)), self.frontier.infeasible_below + 1)
 
     def least_within(self, max_overhead: float) -> ListedSchedule | None:
@@ -337,7 +329,6 @@ class WhatIf:
         return max(budget_bytes, min(alike, default=0))
 
     def best_for(self, budget_bytes: int) -> ListedSchedule | None:
-        """Return the cheapest known schedule whose peak fits."""
         fitting = [found for found in self.known if found.peak_bytes <= budget_bytes]
         return fitting[-1] if fitting else None
 
@@ -354,7 +345,6 @@ class WhatIf:
         return best if cheaper or smaller else None
 
     def is_cheaper_known(self, shown: ListedSchedule, budget_bytes: int) -> bool:
-        """Return whether a known schedule that fits costs clearly less."""
         best = self.best_for(budget_bytes)
         return best is not None and best.cost < shown.cost * (1 - _NOTABLY)
 
@@ -370,7 +360,6 @@ class WhatIf:
         return cost, low if told and math.isfinite(low) else 0.0
 
     def contradicts(self, budget_bytes: int, lower_bound: float) -> bool:
-        """Return whether a schedule that was checked costs less than a bound."""
         best = self.best_for(budget_bytes)
         return best is not None and lower_bound > best.cost * (1 + _FALSE)
 
@@ -399,7 +388,6 @@ class WhatIf:
                 )
 
     def _join(self, other: WhatIf) -> None:
-        """Share the frontier of constraints that amount to the same."""
         if self.frontier is not other.frontier:
             self.frontier, self.range, self.baselines = other.frontier, other.range, other.baselines
             self.plain = ListedSchedule(other.plain.point, self.constrained, self.frontier)

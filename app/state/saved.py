@@ -32,11 +32,9 @@ class OwnSchedule:
 
     @property
     def touched(self) -> bool:
-        """Return whether the user has pinned, named or noted it."""
         return bool(self.pinned or self.name or self.note)
 
     def saved(self) -> SavedOwn:
-        """Return what a file says of it."""
         asked, constraints = self.asked, self.found.constrained.constraints
         return SavedOwn(
             budget_bytes=None if asked is None or asked.aim is not None else asked.budget_bytes,
@@ -75,7 +73,6 @@ class OwnSchedules:
         return len(self._entries)
 
     def of(self, found: ListedSchedule) -> OwnSchedule | None:
-        """Return the entry of a schedule, if it is in the list."""
         return self._entries.get(found.key)
 
     def put(self, key: bytes, entry: OwnSchedule | None) -> None:
@@ -102,7 +99,6 @@ class OwnSchedules:
 
 
 def _same_graph(entry: OwnSchedule, found: ListedSchedule) -> bool:
-    """Return whether both were made under the same constraints."""
     return entry.found.constrained.constraints == found.constrained.constraints
 
 

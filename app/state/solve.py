@@ -105,7 +105,6 @@ class Solve:
 
     @property
     def asked(self) -> SliderTarget:
-        """Return where the slider stood when it was asked for."""
         return SliderTarget(self.budget_bytes) if self.aim is None else SliderTarget(aim=self.aim)
 
     @property
@@ -224,7 +223,6 @@ class Standing:
 
     @property
     def fits(self) -> bool:
-        """Return whether the schedule on screen fits the budget."""
         return self.fit in (BudgetStanding.BEST, BudgetStanding.OTHER)
 
     @property
@@ -234,5 +232,4 @@ class Standing:
 
     @property
     def over_bytes(self) -> int:
-        """Return by how much the schedule on screen is over the budget."""
         return max(0, self.shown.peak_bytes - self.budget_bytes)

@@ -62,7 +62,6 @@ class CellModel(QAbstractTableModel):
         return self._order[row]
 
     def row_of(self, source: int) -> int:
-        """Return where a row that was filled in is on screen."""
         return self._order.index(source)
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
@@ -149,7 +148,6 @@ class CutNames(QStyledItemDelegate):
         self._names = NameCut()
 
     def know(self, names: Iterable[str]) -> None:
-        """Tell names of this column apart from now on."""
         self._names = NameCut(tuple(names))
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:

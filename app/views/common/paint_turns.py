@@ -34,7 +34,6 @@ class PaintTurns(QObject):
 
     @property
     def waiting(self) -> int:
-        """Return how many views are still to be painted."""
         return len(self._waiting) + len(self._undrawn)
 
     def begin(self) -> None:
@@ -57,7 +56,6 @@ class PaintTurns(QObject):
             self._start()
 
     def finish(self) -> None:
-        """Paint all views at once, for example for a picture of the window."""
         self._rests = False
         while self.waiting:
             self._next()
@@ -82,7 +80,6 @@ class PaintTurns(QObject):
             self._timer.stop()
 
     def _draw(self, cover: _Cover) -> None:
-        """Draw a view of the new page; after the last one, show the page."""
         cover.keep_drawing()
         self._waiting.append(cover)
         if not self._undrawn and self._page is not None:
@@ -114,7 +111,6 @@ class _Cover(QWidget):
         return picture is not None
 
     def keep_drawing(self) -> None:
-        """Cover the view with a drawing of what it will look like."""
         self.clear()
         self._show(self._view.grab().toImage(), self._view.rect())
 
@@ -143,7 +139,6 @@ class _Cover(QWidget):
 
 
 def _visible_part(view: QWidget) -> QRect:
-    """Return the part of a view that its parents do not cut off."""
     if not view.isVisible():
         return QRect()
     part, corner, inner = view.rect(), QPoint(0, 0), view

@@ -40,7 +40,6 @@ class Panel(QFrame):
         self.body.addWidget(self.head_bar)
 
     def want_note(self, wanted: bool) -> None:
-        """Show the note where there is room for it, or never."""
         self.head_bar.wanted = wanted
         self.head_bar.fit_note()
 
@@ -64,7 +63,6 @@ class _Head(QFrame):
         self._note, self.wanted = note, True
 
     def fit_note(self) -> None:
-        """Show the note if it is wanted and there is room."""
         self._note.setVisible(self.wanted)
         self._note.setVisible(self.wanted and self.sizeHint().width() <= self.width())
 
@@ -116,7 +114,6 @@ class PanelDock(QDockWidget):
 
     @property
     def folded(self) -> bool:
-        """Return whether only the head is shown."""
         return self._folded
 
     @property
@@ -132,7 +129,6 @@ class PanelDock(QDockWidget):
         return self.head_height + needed + around
 
     def fold(self, folded: bool) -> None:
-        """Show the head alone, or all of the panel."""
         if folded == self._folded:
             return
         self.folding.emit()
@@ -163,7 +159,6 @@ class PanelDock(QDockWidget):
         return done
 
     def set_least_width(self, pixels: int) -> None:
-        """Let the dock be as narrow as this, however wide its texts are."""
         for part in (self, self._content, self.panel):
             part.setMinimumWidth(pixels)
 

@@ -116,7 +116,6 @@ class SteadyLabel(QWidget):
         return self._label.text()
 
     def setText(self, text: str) -> None:
-        """Say something else."""
         if text == self._label.text():
             return
         self._label.setText(text)
@@ -138,7 +137,6 @@ class SteadyLabel(QWidget):
         self._fit_height()
 
     def _fit_height(self) -> None:
-        """Take as many lines as the width needs."""
         if self._label.wordWrap():
             high = max(0, self._label.heightForWidth(max(1, self.width())))
             if high != self.minimumHeight():

@@ -1,7 +1,4 @@
-"""Copy and save what a view shows.
-
-Its picture is saved as PNG or SVG, its data as CSV.
-"""
+"""Copy and save what a view shows. Its picture is saved as PNG or SVG, its data as CSV."""
 
 from __future__ import annotations
 
@@ -76,7 +73,6 @@ class ViewSaver(QObject):
         panel.head.addWidget(opener)
 
     def menu_of(self, *views: SavableView, more: Sequence[tuple[str, Callable[[], None]]] = ()) -> QMenu:
-        """Return the menu that copies and saves those of the views that are there."""
         menu = QMenu()
         there = _there(views)
         for view in there:
@@ -101,13 +97,11 @@ class ViewSaver(QObject):
         open_below(self._menu, opener)
 
     def copy_picture(self, view: SavableView) -> None:
-        """Copy the view's picture to the clipboard."""
         self._finish()
         QGuiApplication.clipboard().setPixmap(picture(view.widget, self._theme.now))
         self.noticed.emit(f"Copied the picture of {view.name}.")
 
     def copy_data(self, view: SavableView) -> None:
-        """Copy the view's data to the clipboard, as CSV."""
         table = view.table()
         if table is None:
             self.noticed.emit(f"{view.name} has nothing to copy yet.")

@@ -225,7 +225,6 @@ class DecimalBox(QDoubleSpinBox):
 
 
 def _ring(box: QWidget) -> None:
-    """Draw the ring; the style's own mark is too faint to be seen."""
     if not box.hasFocus():
         return
     painter = QPainter(box)

@@ -109,7 +109,6 @@ class BatchDialog(QDialog):
 
     @property
     def chosen(self) -> BatchAnswer | None:
-        """Return the answer of the selected row."""
         found = self.table.selectionModel().selectedRows()
         return self.search.answers[self._rows.source(found[0].row())] if found else None
 
@@ -168,7 +167,6 @@ class BatchDialog(QDialog):
         self.bar.setValue(round(1000 * min(1.0, share)))
 
     def _refresh(self) -> None:
-        """Show how the search stands."""
         graph, running = self._session.exploration.graph, self.search.asked is not None
         self.start.setText("Stop here" if running else "Search")
         self.start.setEnabled(running or (graph is not None and bool(graph.batch_size)))

@@ -58,7 +58,6 @@ class CardsDialog(QDialog):
         self._refresh()
 
     def _refresh(self) -> None:
-        """Show what is known now."""
         if not self.isVisible():
             return
         exploration = self._exploration
@@ -91,5 +90,4 @@ class CardsDialog(QDialog):
 
 
 def _cell(text: str, place: int) -> Cell:
-    """Return a cell; words are shown whole where the mouse rests."""
     return Cell(text, text, text if place in _WORDS else "")

@@ -74,7 +74,6 @@ class PairPlot(pg.PlotWidget):  # type: ignore[misc]
         self._color()
 
     def entries(self) -> Sequence[Entry]:
-        """Return what the lines are, for the legend."""
         if self._pair is None:
             return []
         return [
@@ -83,7 +82,6 @@ class PairPlot(pg.PlotWidget):  # type: ignore[misc]
         ]
 
     def show_pair(self, pair: Pair) -> None:
-        """Draw other lines."""
         self._pair = pair
         for curve, marks, (x, y) in zip(self._curves, self._marks, pair.lines, strict=True):
             curve.setData(x, y)
@@ -100,7 +98,6 @@ class PairPlot(pg.PlotWidget):  # type: ignore[misc]
         self.legend.update()
 
     def forget(self) -> None:
-        """Let go of what is drawn."""
         self._pair = None
 
     def _color(self) -> None:

@@ -136,7 +136,6 @@ class GraphCompareDialog(QDialog):
         return None if a is None or b is None else (a, b)
 
     def refresh(self) -> None:
-        """Show what is known now."""
         sides = self.sides
         if sides is None:
             return
@@ -154,8 +153,6 @@ class GraphCompareDialog(QDialog):
         self._compared, self._least = graphs, least
 
     def _compare_layers(self, a: Side, b: Side) -> None:
-        """Compare the layers in a thread; there may be thousands."""
-
         def work() -> None:
             pairs = layer_pairs(a.graph, b.graph)
             cells = layer_cells(a.graph, b.graph, pairs)
@@ -187,7 +184,6 @@ class GraphCompareDialog(QDialog):
         )
 
     def _peak_words(self, side: Side) -> str:
-        """Say a curve's peak, and whether it is over the budget."""
         over = self.best.isChecked() and side.shown.peak_bytes > self._a.budget_bytes
         return f"peak {format_bytes(side.shown.peak_bytes)}{', over the budget' if over else ''}"
 

@@ -1,7 +1,4 @@
-"""What this machine can do: the doctor's lines.
-
-They are found in the background, to read and copy.
-"""
+"""What this machine can do: the doctor's lines. They are found in the background, to read and copy."""
 
 from __future__ import annotations
 
@@ -85,12 +82,10 @@ class DoctorDialog(QDialog):
         self._background.start(self._work)
 
     def stop(self) -> None:
-        """End the processes that check."""
         self._stopped.set()
         self._background.close(_PATIENCE_S)
 
     def _work(self) -> None:
-        """Run the check, in a thread; its parts are processes of their own."""
         started = time.monotonic()
         facts = look_around(report=silent, cancelled=self._stopped.is_set)
         self._found = diagnose(facts, time.monotonic() - started)
@@ -130,7 +125,6 @@ class DoctorDialog(QDialog):
 
 
 def _text(line: Line, theme: Theme) -> QLabel:
-    """Return a label with the sentence and, below it, what mends it. Both can be selected."""
     mend = line.mend if line.state is not PartState.OK else ""
     more = f'<br><span style="color:{theme.accent}">→ {html.escape(mend)}</span>' if mend else ""
     text = label(f"{html.escape(line.text)}{more}", wrap=True)

@@ -64,7 +64,6 @@ class ExportDialog(QDialog):
         return f"Peak {peak} predicted, {cost} step cost{found_by}"
 
     def _promise(self) -> str:
-        """Say what an export does."""
         over = "If the peak is over the budget, tries a smaller schedule, a minute or two each."
         if is_for_xla(self._found.graph):
             over = (
@@ -77,7 +76,6 @@ class ExportDialog(QDialog):
         )
 
     def _form(self) -> QFormLayout:
-        """Return the fields for the folder and the budget."""
         self._folder = called(QLineEdit(str(Path.cwd() / f"{self._found.graph.name}-export")), "Folder")
         most = "The most memory that the device's allocator may show"
         self._budget = called(
@@ -134,7 +132,6 @@ class ExportDialog(QDialog):
         self.resize(self.width(), max(self.height(), self._needed_height()))
 
     def _needed_height(self) -> int:
-        """Return the height for the texts that wrap. They do not make space for themselves."""
         layout = self.layout()
         assert layout is not None
         return layout.totalHeightForWidth(self.width())
@@ -198,7 +195,6 @@ class FigureDialog(QDialog):
         self._check()
 
     def _check(self) -> None:
-        """Say what is written, or why it cannot be."""
         words = (
             "Lines and words, on white: a PDF with its fonts in it, or an SVG. It shows what the view shows."
         )
@@ -221,7 +217,6 @@ class FigureDialog(QDialog):
         self.take(path)
 
     def take(self, path: Path) -> None:
-        """Ask for the figure in this file, and close."""
         try:
             figure = FigureFile(path, self._shows, Paper(self._width, self.points.value()))
         except UsageError as error:

@@ -88,7 +88,6 @@ class ModelDialog(QDialog):
             self.model.setCurrentText(str(path))
 
     def _on_model(self, name: str) -> None:
-        """Take the sample's own batch size."""
         sample = find_sample(name)
         if sample is not None:
             self.batch.setValue(sample.batch_size)
@@ -131,7 +130,6 @@ class ModelDialog(QDialog):
 
 
 def _choice(name: str, entries: list[str], chosen: str, *, free: bool = False) -> QComboBox:
-    """Return a list to choose from; where ``free``, anything can be typed."""
     made = called(ChoiceBox(editable=free), name)
     made.addItems(entries if chosen in entries else [chosen, *entries])
     made.setCurrentText(chosen)

@@ -76,12 +76,10 @@ class RangeDialog(QDialog):
         return table
 
     def open_table(self) -> None:
-        """Show the table, or bring it to the front."""
         bring_up(self)
         self._refresh()
 
     def _refresh(self) -> None:
-        """Show the rows of the selected steps."""
         if not self.isVisible():
             return
         shown, axis, chosen = self._exploration.shown, self._span.axis, self._span.chosen

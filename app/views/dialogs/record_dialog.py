@@ -178,7 +178,6 @@ class MemoryBar(QWidget):
         return True
 
     def heightForWidth(self, width: int) -> int:
-        """Return the height with the legend in as many lines as it needs."""
         high = _HIGH + 2 * _GAP + (_ASKED_HIGH + _GAP if self._asked is not None else 0)
         return high + len(self._lines(width)) * self._line_height()
 
@@ -228,7 +227,6 @@ class MemoryBar(QWidget):
                 painter.drawText(place, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, words)
 
     def _lines(self, width: int) -> list[list[tuple[BarPart, str, float, float]]]:
-        """Return the legend's entries line by line, as many in each as fit."""
         lines: list[list[tuple[BarPart, str, float, float]]] = [[]]
         left = 0.0
         for part, words in zip(self._listed, self.words, strict=True):

@@ -98,7 +98,6 @@ class SettingsDialog(QDialog):
 
 
 def _folder_link(folder: Path) -> QPushButton:
-    """Return a button with the folder's path that opens it, once there is one."""
     tip = "Open this folder" if folder.is_dir() else "It is made when something is kept in it"
     url = QUrl.fromLocalFile(str(folder))
     link = push_button(str(folder).replace("&", "&&"), lambda: QDesktopServices.openUrl(url), "link", tip=tip)
@@ -137,7 +136,6 @@ class KeysDialog(QDialog):
         self.setLayout(in_column(self._filter, self._list, self._none, closing(self)))
 
     def _on_filter(self, text: str) -> None:
-        """Show rows that contain ``text``, and all of a menu of that name."""
         wanted, any_found = text.strip().lower(), False
         for group, rows in self._groups:
             whole, found = wanted in group.text(0).lower(), False

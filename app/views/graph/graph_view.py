@@ -135,15 +135,12 @@ class GraphView(QWidget):
         self.update()
 
     def zoom_in(self) -> None:
-        """Show everything one stride larger."""
         self.zoom(_ZOOM_STRIDE)
 
     def zoom_out(self) -> None:
-        """Show everything one stride smaller."""
         self.zoom(1 / _ZOOM_STRIDE)
 
     def zoom_reset(self) -> None:
-        """Show everything at 100 %."""
         self.zoom(100 / max(1, self.zoom_percent))
 
     def zoom_to(self, op: int) -> None:
@@ -162,7 +159,6 @@ class GraphView(QWidget):
         self.update()
 
     def _on_selection(self, op: int) -> None:
-        """Mark the selected op's box; move the graph if it is out of view."""
         selected = self._selected()
         if selected >= 0 and self._layout is not None:
             shape = self._painter().rect(self._layout.boxes[selected]).adjusted(-_RING, -_RING, _RING, _RING)
@@ -205,7 +201,6 @@ class GraphView(QWidget):
         self._on_shown()
 
     def toggle(self, key: tuple[int, int]) -> None:
-        """Open or fold a group."""
         self._open_by_hand(self._opened ^ {key})
 
     def open_box(self, box: Box, *, every: bool = False) -> None:
@@ -218,7 +213,6 @@ class GraphView(QWidget):
             self._open_by_hand(self._folding.opening(self._opened, box, op, every=every))
 
     def fold(self, frame: GroupFrame | None) -> None:
-        """Fold an open group, or all equal blocks that a frame is around."""
         if self._folding is not None and frame is not None:
             self._open_by_hand(self._folding.folding(self._opened, frame.key))
 
@@ -233,7 +227,6 @@ class GraphView(QWidget):
             self._open(opened)
 
     def open_as(self, other: GraphView) -> None:
-        """Open the groups that are open in another view of the same graph."""
         if other._chosen:
             self._open_by_hand(other._opened)
 
@@ -416,7 +409,6 @@ class GraphView(QWidget):
         painter.end()
 
     def _paint_graph(self, painter: QPainter, placed: PartPlace) -> None:
-        """Paint the graph: on screen from pictures, into a file as lines."""
         drawn, moment = self._painter(), self._moment()
         on_screen = painter.paintEngine().type() == QPaintEngine.Type.Raster
         detail = self._scale if on_screen else 1.0  # in a file, small words can be enlarged
@@ -471,7 +463,6 @@ class GraphView(QWidget):
         self._legend.paint(painter, draw, of=of, whole=whole, offset=QPointF(), size=size, ratio=ratio)
 
     def _paint_focus(self, painter: QPainter) -> None:
-        """Frame the view while keys go to it."""
         painter.setPen(QPen(self._theme.color("accent"), 2))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), 4, 4)

@@ -57,7 +57,6 @@ class KeptParts:
         self._kept: dict[Hashable, _Kept] = {}
 
     def paint(self, painter: QPainter, parts: Iterable[Part], placed: PartPlace) -> None:
-        """Paint some parts, the first one lowest."""
         before, self._kept = self._kept, {}
         left, top = placed.offset.x(), placed.offset.y()
         for part in parts:
@@ -79,7 +78,6 @@ class _Kept(NamedTuple):
 
 
 def _drawn(part: Part, placed: PartPlace, looks: tuple[object, ...]) -> _Kept:
-    """Draw a part on whole pixels of the screen."""
     dense = placed.scale * placed.ratio
     area = QRectF(part.area.topLeft() * dense, part.area.size() * dense).toAlignedRect()
     pixels = QPixmap(area.size())

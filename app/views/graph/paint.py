@@ -1,7 +1,4 @@
-"""Draw the training graph: rails, frames, edges, boxes, badges.
-
-Positions are in the layout's own units.
-"""
+"""Draw the training graph: rails, frames, edges, boxes, badges. Positions are in the layout's own units."""
 
 from __future__ import annotations
 
@@ -42,7 +39,6 @@ class PlayheadState:
 
     @property
     def focus(self) -> int:
-        """Return the box whose edges are painted strongly."""
         return self.selected if self.selected >= 0 else self.running
 
 
@@ -94,7 +90,6 @@ class GraphPainter:
         self._rail_names(painter)
 
     def boxes_in(self, seen: QRectF) -> list[int]:
-        """Return the numbers of the boxes that are in an area, with their marks."""
         grown = seen.adjusted(-_AROUND, -_AROUND, _AROUND, _AROUND)
         return [number for number, box in enumerate(self._layout.boxes) if self.rect(box).intersects(grown)]
 
@@ -107,7 +102,6 @@ class GraphPainter:
         return Part(number, area, looks, lambda painter: self.paint_box(painter, number, moment, scale))
 
     def paint_tag(self, painter: QPainter, moment: PlayheadState) -> None:
-        """Paint which step runs, below its box."""
         if 0 <= moment.running < len(self._layout.boxes):
             self._tag(painter, self._layout.boxes[moment.running], moment.tag)
 
@@ -178,7 +172,6 @@ class GraphPainter:
                 self._edge(painter, boxes[source], boxes[target], held=held, focused=True)
 
     def _across(self, a: Box, b: Box) -> QLineF:
-        """Return the line between two boxes of different rails, downwards."""
         upper, lower = (self.rect(box) for box in ((b, a) if a.backward else (a, b)))
         return QLineF(upper.center().x(), upper.bottom(), lower.center().x(), lower.top())
 
@@ -188,7 +181,6 @@ class GraphPainter:
         return QPen(color, 2.2 if focused else 1.3, style)
 
     def _rail_edges(self, painter: QPainter) -> None:
-        """Paint the edges along the rails in one call. A large graph has hundreds of them."""
         boxes, skips = self._layout.boxes, QPainterPath()
         shapes = [self.rect(box) for box in boxes]
         painter.setPen(self._rail_pen(painter, focused=False))
@@ -251,7 +243,6 @@ class GraphPainter:
         path.cubicTo(left + shift, bend, right - shift, bend, right, edge)
 
     def _fold(self, painter: QPainter) -> None:
-        """Paint the loss, where the forward pass turns into the backward pass."""
         upper = [box for box in self._layout.boxes if not box.backward]
         lower = [box for box in self._layout.boxes if box.backward]
         if not upper or not lower:
@@ -345,13 +336,11 @@ class GraphPainter:
         painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, text)
 
     def _others_behind(self, painter: QPainter, box: Box, shape: QRectF, pen: QPen) -> None:
-        """Paint the edges of two more boxes, for equal blocks that share one."""
         for by in (_BEHIND * 2, _BEHIND):
             painter.setBrush(self._theme.color("panel"))
             self._outline(painter, box, shape.translated(by, by), QPen(pen), keep_brush=True)
 
     def _count(self, painter: QPainter, box: QRectF, copies: int) -> None:
-        """Paint how many equal blocks a box stands for."""
         painter.setFont(self.font(11, bold=True))
         text = f"× {copies}"
         width = painter.fontMetrics().horizontalAdvance(text) + 9
@@ -382,7 +371,6 @@ class GraphPainter:
         painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, text)
 
     def font(self, pixels: float, *, bold: bool = False) -> QFont:
-        """Return the window's font at this size."""
         font = QFont(self._family)
         font.setPixelSize(round(pixels))
         font.setWeight(QFont.Weight.DemiBold if bold else QFont.Weight.Normal)

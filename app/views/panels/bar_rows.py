@@ -93,7 +93,6 @@ class BarDelegate(QStyledItemDelegate):
         painter.drawText(box, int(Qt.AlignmentFlag.AlignCenter), mark)
 
     def _paint_pin(self, painter: QPainter, middle: QPointF) -> None:
-        """Paint a drawing pin: a head, a collar and a needle."""
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(QPen(self._theme.color("accent"), 1.4))

@@ -58,7 +58,6 @@ class AimRow(QWidget):
         self.refresh()
 
     def refresh(self) -> None:
-        """Show which aim applies."""
         aim = self._exploration.aim
         self.least.setChecked(aim is not None and aim.limited)
         self.possible.setChecked(aim is not None and not aim.limited)
@@ -86,7 +85,6 @@ class _Percent(QLineEdit):
         return parse_overhead(self.text().strip().removeprefix("+").replace(" %", "%"))
 
     def show_overhead(self, overhead: float) -> None:
-        """Write the extra cost into the field."""
         self.setText(f"+{100 * overhead:.4g} %")
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -125,7 +123,6 @@ class BudgetField(QLineEdit):
 
     @property
     def being_typed(self) -> bool:
-        """Return whether the text is neither entered nor left yet."""
         return self.hasFocus() and self.isModified()
 
     def event(self, event: QEvent) -> bool:

@@ -93,7 +93,6 @@ class BudgetPanel(Panel):
         self.solve_wanted.emit()
 
     def aim_at_least(self) -> None:
-        """Look for the least memory at any cost."""
         self.aim(Aim(math.inf))
 
     def _on_cap(self, max_overhead: float) -> None:
@@ -153,7 +152,6 @@ class BudgetPanel(Panel):
             self._forget_entry()
 
     def _forget_entry(self) -> None:
-        """Empty the field, whose text is not the budget any more."""
         self._entry.clear()
         self._problem.setVisible(False)
 
@@ -164,7 +162,6 @@ class BudgetPanel(Panel):
         self._problem.raise_()
 
     def _place_problem(self) -> None:
-        """Put the sentence below the field, or above it if it is too long."""
         at, wide = self.aims.geometry(), self.aims.width()
         high = max(at.height(), self._problem.heightForWidth(wide))
         fits = at.top() + high < self.height()

@@ -97,7 +97,6 @@ class FrontierView(QWidget):
         return ticks, max(top + 0.06 * (top - 1), ticks[-1])
 
     def _cap(self, painter: QPainter, area: QRectF, height_of: Callable[[float], float]) -> None:
-        """Paint the largest cost that the aim allows. It is a line with a handle on the vertical axis."""
         aim = self._exploration.aim
         if aim is None or not aim.limited:
             return
@@ -115,13 +114,11 @@ class FrontierView(QWidget):
         painter.drawText(space, _CENTER, text)
 
     def _cap_at(self, y: float) -> float:
-        """Return the extra cost at a height, as a fraction. It is rounded to a tenth of a percent."""
         area, (_, top) = self._area(), self._costs()
         share = (area.bottom() - 10 - y) / (area.height() - 14)
         return round(max(0.0, min(1.0, share)) * (top - 1), 3)
 
     def _on_cap(self, position: QPointF) -> bool:
-        """Return whether a press at this place takes hold of the cost's handle."""
         area = self._area()
         return position.x() < area.left() + 6 and area.top() - 6 <= position.y() <= area.bottom()
 
@@ -195,7 +192,6 @@ class FrontierView(QWidget):
     def _without(
         self, painter: QPainter, area: QRectF, scale: BudgetScale, height_of: Callable[[float], float]
     ) -> None:
-        """Paint what would be known without the constraints, if there are any."""
         other = self._exploration.unconstrained
         if other is None or other is self._exploration.what_if:
             return
@@ -336,7 +332,6 @@ def _describe(found: ListedSchedule) -> str:
 
 
 def _stairs(points: list[QPointF]) -> list[QPointF]:
-    """Return the corners of the stairs. A schedule fits every larger budget too, until a cheaper one fits."""
     line: list[QPointF] = []
     for point in points:
         if line:

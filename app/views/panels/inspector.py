@@ -87,7 +87,6 @@ class Inspector(Panel):
         selection.changed.connect(self._refresh)
 
     def _add_rows(self) -> None:
-        """Add the rows of an op's facts, in an area that scrolls."""
         self._grid = QGridLayout()
         self._grid.setVerticalSpacing(3)
         self._grid.setColumnStretch(1, 1)
@@ -130,16 +129,13 @@ class Inspector(Panel):
         self._show_op(shown, self._selection.op)
 
     def show_need(self) -> None:
-        """Scroll to what the selected op needs in memory."""
         QTimer.singleShot(0, self, lambda: self._area.verticalScrollBar().setValue(self.need.y()))
 
     def _tightest(self) -> Tightest | None:
-        """Return what needs too much for the budget, if that is known."""
         solve = self._exploration.solve
         return solve.tightest if solve is not None and solve.what_if is self._exploration.what_if else None
 
     def _on_memory(self) -> None:
-        """Show the step at the playhead, and how much is live."""
         shown = self._exploration.shown
         assert shown is not None
         step = min(self._playhead.step, len(shown.schedule.steps) - 1)
@@ -170,7 +166,6 @@ class Inspector(Panel):
         self.need.show_rows(rows_of_op(shown.graph, op, self._tightest()))
 
     def _say_again(self) -> None:
-        """Say why the selected op runs again, as the budget stands now."""
         shown, op = self._exploration.shown, self._selection.op
         if shown is not None and 0 <= op < shown.graph.n:
             self.again.show_links(again_rows(shown, op, self._exploration.standing))

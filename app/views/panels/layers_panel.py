@@ -67,12 +67,10 @@ class LayersPanel(Panel):
         exploration.shown_changed.connect(self._on_shown)
 
     def focus_filter(self) -> None:
-        """Put the cursor into the filter."""
         self._filter.setFocus()
         self._filter.selectAll()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Go from the filter to the list with Down."""
         pressed = event.key() if isinstance(event, QKeyEvent) and event.type() == _PRESSED else None
         if pressed == Qt.Key.Key_Down and self._rows.rowCount():
             self._list.setFocus()
@@ -132,7 +130,6 @@ class LayersPanel(Panel):
             self._selection.select(int(index.data(OP)))
 
     def _follow(self, *_: object) -> None:
-        """Mark the layer of the selected op, wherever it was selected."""
         graph, op = self._exploration.graph, self._selection.op
         entry = graph.ops[op] if graph is not None and 0 <= op < graph.n else None
         index = QModelIndex() if entry is None else self._rows.find(entry.group or entry.name)

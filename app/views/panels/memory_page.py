@@ -145,7 +145,6 @@ class HotspotModel(QAbstractListModel):
         self.rows: list[HotspotRow] = []
 
     def fill(self, rows: Sequence[HotspotRow]) -> None:
-        """Show other rows."""
         before, now = len(self.rows), len(rows)
         kept = min(before, now)
         if any(bool(self.rows[row].detail) != bool(rows[row].detail) for row in range(kept)):

@@ -145,7 +145,6 @@ class NeedTable(QWidget):
 
     @property
     def title(self) -> str:
-        """Return the line above the rows."""
         return self._title.text()
 
     @property

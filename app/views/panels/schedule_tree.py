@@ -74,7 +74,6 @@ class ScheduleTree(QTreeWidget):
 
     @property
     def editing(self) -> bool:
-        """Return whether a name is being typed."""
         return self.state() == QAbstractItemView.State.EditingState
 
     @property
@@ -88,14 +87,12 @@ class ScheduleTree(QTreeWidget):
 
     @property
     def rows(self) -> list[ScheduleRow]:
-        """Return all rows, from top to bottom, folded ones too."""
         return list(self._rows.values())
 
     def head(self, group: RowGroup) -> QTreeWidgetItem:
         return self._heads[group]
 
     def item(self, found: ListedSchedule) -> QTreeWidgetItem | None:
-        """Return the item of a schedule, if it is listed."""
         return self._items.get(found.key)
 
     def current(self) -> ListedSchedule | None:
@@ -180,7 +177,6 @@ class ScheduleTree(QTreeWidget):
         self._tell_folded()
 
     def _tell_folded(self) -> None:
-        """Say below a folded head what of its group is on screen."""
         shown = None if self._shown is None else self._rows.get(self._shown)
         blocked = self.blockSignals(True)
         for group, head in self._heads.items():

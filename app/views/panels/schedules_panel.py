@@ -71,11 +71,9 @@ class SchedulesPanel(Panel):
 
     @property
     def rows(self) -> list[ScheduleRow]:
-        """Return all rows, from top to bottom, folded ones too."""
         return self._list.rows
 
     def mark_of(self, found: ListedSchedule) -> str:
-        """Return the letter before a schedule."""
         item = self._list.item(found)
         return "" if item is None else item.data(0, MARK) or ""
 
@@ -106,7 +104,6 @@ class SchedulesPanel(Panel):
         self._offer_better()
 
     def _offer_better(self) -> None:
-        """Say that a better schedule is known, where another one is on screen."""
         better, plain = self._exploration.better, self._exploration.plain
         self.better.setVisible(better is not None)
         if better is not None and plain is not None:
@@ -141,7 +138,6 @@ class SchedulesPanel(Panel):
             self._edits.pin(self._meant)
 
     def rename(self) -> None:
-        """Edit the schedule's name in its row."""
         if self._meant is not None:
             self._rename(self._meant)
 
@@ -150,7 +146,6 @@ class SchedulesPanel(Panel):
         return None if found is None else self._ask_note(found)
 
     def remove(self) -> None:
-        """Remove the schedule from the user's own list."""
         if self._meant is not None:
             self._edits.remove(self._meant)
 

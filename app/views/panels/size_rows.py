@@ -101,7 +101,6 @@ class BatchRow(ScaleRow):
         self.profile.setToolTip("Load the model, and measure it at this batch")
 
     def add_offer(self, offer: QPushButton) -> None:
-        """Put a button at the end of the second line."""
         self._second.addWidget(offer)
 
     def _on_moved(self, batch: int) -> None:
@@ -117,7 +116,6 @@ class BatchRow(ScaleRow):
                 field.setValue(batch)
 
     def _refresh(self) -> None:
-        """Show the explored batch, unless the hand is choosing another."""
         scale, reach, plain = self._scale, self._scale.reach, self._exploration.plain
         if scale.possible is self.isHidden():
             self.setVisible(scale.possible)
@@ -195,7 +193,6 @@ class InputRow(ScaleRow):
         self._timer.start()
 
     def _refresh(self) -> None:
-        """Show the explored size, unless the hand is choosing another."""
         scale, reach, plain = self._scale, self._scale.reach, self._exploration.plain
         self.offer.setVisible(scale.possible and reach is None and not scale.busy)
         self.setVisible(scale.possible and (reach is not None or scale.busy or bool(scale.problem)))

@@ -81,7 +81,6 @@ class SolvingPanel(Panel):
         self._on_constraints()
 
     def _make_plot(self) -> pg.PlotWidget:
-        """Make the plot of the best and the bound over time."""
         self._plot = pg.PlotWidget(axisItems={"bottom": _Seconds("bottom")}, enableMenu=False)
         self._plot.hideButtons()
         self._plot.setMinimumHeight(66)
@@ -97,14 +96,12 @@ class SolvingPanel(Panel):
         return self._plot
 
     def _color(self) -> None:
-        """Take the colours of the theme."""
         theme = self._theme
         color_plot(self._plot, theme)
         self._pens.set(self._best, pg.mkPen(theme.color("accent"), width=2))
         self._pens.set(self._bound, pg.mkPen(theme.color("muted"), width=1.5, style=Qt.PenStyle.DashLine))
 
     def _button_rows(self) -> ButtonRows:
-        """Make the buttons that stop the solve, let it go on, or lead out."""
         self._stop = push_button("Stop here", self.stop_wanted.emit, tip=action("solve.stop").tip_with_key)
         self._more = push_button(
             "Solve longer", self.more_wanted.emit, tip=action("solve.longer").tip_with_key
@@ -133,7 +130,6 @@ class SolvingPanel(Panel):
         return self.under
 
     def _on_constraints(self) -> None:
-        """Say how many constraints there are, and what they cost here."""
         exploration = self._exploration
         said, other = exploration.constraints.assumptions, exploration.unconstrained
         self.under.setVisible(bool(said))
@@ -149,7 +145,6 @@ class SolvingPanel(Panel):
         self._on_solve()
 
     def _on_solve(self) -> None:
-        """Say how the solve at the slider's budget goes, or that there is none."""
         exploration = self._exploration
         solve, graph = self._asked(), exploration.graph
         running = solve is not None and solve.running
@@ -180,7 +175,6 @@ class SolvingPanel(Panel):
         self._fit()
 
     def _asked(self) -> Solve | None:
-        """Return the solve, if it is for where the slider stands."""
         solve = self._exploration.solve
         return solve if solve is not None and solve.asked == self._exploration.asked else None
 
@@ -208,7 +202,6 @@ class SolvingPanel(Panel):
         return unsolved(graph, standing, frontier.bound(standing.budget_bytes), exploration.preparing)
 
     def _offer(self, solve: Solve | None) -> None:
-        """Show what is on screen instead, and the buttons that help now."""
         standing = self._exploration.standing
         said = "" if standing is None else on_screen(standing)
         self._on_screen.setText(said)
@@ -238,7 +231,6 @@ class SolvingPanel(Panel):
             self.op_wanted.emit(op)
 
     def _fit(self) -> None:
-        """Ask for the height that the wrapped texts need at this width. Then nothing is covered."""
         needed = self.body.totalMinimumHeightForWidth(self.width()) if self.body.hasHeightForWidth() else 0
         needed = max(self._LEAST, needed)
         if needed > self.height():
@@ -279,7 +271,6 @@ class SolvingPanel(Panel):
 
 
 def _tightest_op(solve: Solve | None) -> int | None:
-    """Return the op that alone proves that nothing fits, if there is one."""
     tightest = None if solve is None or solve.status != "infeasible" else solve.tightest
     return None if tightest is None or tightest.at_end else tightest.op
 
@@ -293,7 +284,6 @@ def _extra(base: float) -> Callable[[float], float]:
 
 
 def _in_unit(least: float) -> Callable[[float], float]:
-    """Return a function that converts bytes to a unit. It is the unit that ``least`` bytes read best in."""
     size = byte_unit(least)[1]
     return lambda count: count / size
 

@@ -1,7 +1,4 @@
-"""Draw what the window shows as a figure.
-
-Lines are lines, words are words, and the background is light.
-"""
+"""Draw what the window shows as a figure. Lines are lines, words are words, and the background is light."""
 
 from __future__ import annotations
 
@@ -62,7 +59,6 @@ class Figures:
         write_bytes(wanted.path, draw(wanted.shows, wanted.paper))
 
     def pdf(self, shows: Shows, paper: Paper) -> bytes:
-        """Return the figure as the content of a PDF file, with its fonts in it."""
         places, size = self._places(shows, paper)
         data = QByteArray()
         buffer = QBuffer(data)
@@ -99,7 +95,6 @@ class Figures:
         return shows.words if graph is None else f"{graph.name}: {shows.words}"
 
     def _places(self, shows: Shows, paper: Paper) -> tuple[list[_Place], QSize]:
-        """Return the figure's views with their places, and the size of all of it."""
         wide = paper.pixels
         make: dict[Shows, Callable[[], list[QWidget]]] = {
             Shows.CURVE: lambda: [self._curve()],
@@ -168,7 +163,6 @@ def _font() -> QFont:
 
 
 def _paint(device: QPdfWriter | QSvgGenerator, places: list[_Place], scale: float) -> None:
-    """Paint views at their places, and give them up."""
     painter = QPainter(device)
     try:
         painter.setRenderHint(QPainter.RenderHint.LosslessImageRendering)

@@ -65,7 +65,6 @@ class PlaybackFilm(QObject):
 
     @property
     def busy(self) -> bool:
-        """Return whether a picture is being made."""
         return self._scene is not None
 
     def start(self, path: Path, size: QSize = SIZE, most: int = MOST_FRAMES) -> None:
@@ -107,7 +106,6 @@ class PlaybackFilm(QObject):
             self._end("The animated picture was cancelled; nothing was written.", "")
 
     def _work(self, scene: PlaybackScene, process: WorkerProcess) -> Iterator[None]:
-        """Draw and send the frames, in short parts."""
         steps = self._film.steps
         samples = (steps[len(steps) // 3], steps[2 * len(steps) // 3], steps[-1])
         process.send(self._begin(scene, len(samples)))
@@ -155,7 +153,6 @@ class PlaybackFilm(QObject):
                 self._end(sentence, hint)
 
     def _on_died(self, sentence: str) -> None:
-        """Say what became of the file: its end may be all that was lost."""
         written = _stamp(self._path) not in (None, self._before)
         which = f"{self._path} was written before that." if written else "Nothing was written."
         self._end(f"{sentence.strip()} {which}", "")
@@ -183,7 +180,6 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _pixels(image: QImage) -> bytes:
-    """Return the image as RGB, 8 bit, without Qt's padding of the rows."""
     width, height, line = image.width() * 3, image.height(), image.bytesPerLine()
     data = bytes(image.constBits())
     return data if line == width else b"".join(data[row * line : row * line + width] for row in range(height))
@@ -209,7 +205,6 @@ class FilmProgress(QObject):
         self.dialog: QProgressDialog | None = None
 
     def ask(self) -> None:
-        """Ask for a file, then make the picture."""
         graph = self._exploration.graph
         if graph is None:
             self.failed.emit("There is nothing to play yet.", "Open a model or a graph first.")

@@ -78,7 +78,6 @@ class AllocatorView(PointedPlot):
 
     @property
     def waiting(self) -> bool:
-        """Return whether the picture is of another schedule, or to be drawn."""
         return self._placing.busy or self._later.isActive()
 
     @property
@@ -136,7 +135,6 @@ class AllocatorView(PointedPlot):
         return "\n".join(said)
 
     def _take(self, shown: ListedSchedule, placement: Placement) -> None:
-        """Keep the blocks of a schedule, in the groups that the bands have."""
         grouping, before = self._span.grouping or Grouping.KIND, self._placed
         if before is None or before.placement is not placement or self._grouping is not grouping:
             bands = Bands.of(shown, grouping, None if before is None else before.bands)
@@ -162,7 +160,6 @@ class AllocatorView(PointedPlot):
         self._show_heights(highest / self._unit)
 
     def _draw_lines(self, axis: StepAxis, place: Placement) -> None:
-        """Draw the bytes requested, those in chunks, regions, and the top."""
         first, last = math.floor(self._span.begin), math.ceil(self._span.end)
         starts = axis.columns(first, last, _MOST_COLUMNS)
         edges = axis.edges[np.append(starts, last)]
@@ -220,7 +217,6 @@ class AllocatorView(PointedPlot):
 
     @property
     def answering(self) -> PlacedBlocks | None:
-        """Return the blocks if they are those of the schedule on screen."""
         placed = self._placed
         return placed if placed is not None and placed.shown is self._exploration.shown else None
 

@@ -68,12 +68,10 @@ class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
         self._color()
 
     def clear(self) -> None:
-        """Draw nothing."""
         self._bands, self._owners, self._image = None, np.zeros((0, 0), np.int64), QImage()
         self.update()
 
     def select(self, op: int, value: int = -1) -> None:
-        """Draw the bands that an op writes as selected, or those of one value."""
         if (op, value) != self._selected:
             self._selected = op, value
             self._color()
@@ -97,7 +95,6 @@ class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
         return int(self._owners[row, column])
 
     def entries(self) -> list[Entry]:
-        """Return what the colours mean."""
         if self._bands is None:
             return []
         names = enumerate(self._bands.groups)
@@ -108,7 +105,6 @@ class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
         ]
 
     def _color(self) -> None:
-        """Make the image from the owners of its pixels."""
         bands, owners = self._bands, self._owners
         if bands is None:
             return
@@ -135,7 +131,6 @@ class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
         self.update()
 
     def _groups_of(self, bands: Stacked) -> NDArray[np.int64]:
-        """Return the group of each owner; the last is for NOTHING."""
         return np.concatenate([bands.group, np.arange(len(bands.groups)), [len(bands.groups) - 1]])
 
     def _role(self, group: int) -> str:
@@ -156,7 +151,6 @@ class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
 
 
 def _edges(owners: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return the lowest pixels of high areas that are above others."""
     edges = np.zeros(owners.shape, np.bool_)
     if len(owners) <= _EDGED:
         return edges
@@ -166,7 +160,6 @@ def _edges(owners: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _outline(inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the pixels of an area that are at its edge."""
     inner = inside.copy()
     inner[1:] &= inside[:-1]
     inner[:-1] &= inside[1:]

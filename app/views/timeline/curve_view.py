@@ -1,7 +1,4 @@
-"""Live memory over the step.
-
-The view shows what fills memory, the budget, the peak, and the playhead.
-"""
+"""Live memory over the step. The view shows what fills memory, the budget, the peak, and the playhead."""
 
 from __future__ import annotations
 
@@ -100,7 +97,6 @@ class CurveView(PointedPlot):
         self.edge_lines = EdgeLines(self.getPlotItem(), self._theme, self._words_places)
 
     def _words_places(self) -> list[QRectF]:
-        """Return where the other words in the plot are, in the pixels of its area."""
         words = (self._peak_text, self._budget.label)
         box = self.getPlotItem().vb
         return [box.mapRectFromItem(one, one.boundingRect()) for one in words if one.isVisible()]
@@ -131,7 +127,6 @@ class CurveView(PointedPlot):
             self._pens.set(drawn, pg.mkPen(theme.color(role), width=width, style=style))
 
     def _add_items(self) -> None:
-        """Add the items, later ones above earlier ones."""
         for entry in (
             *self._fills,
             self.bands,
@@ -153,7 +148,6 @@ class CurveView(PointedPlot):
             words.setZValue(depth)  # readable even if the playhead is on them
 
     def _draw(self) -> None:
-        """Draw what is on screen of the step, at the view's resolution."""
         shown, plain, axis = self._exploration.shown, self._exploration.plain, self._span.axis
         if shown is None or plain is None or axis is None:
             return
@@ -187,7 +181,6 @@ class CurveView(PointedPlot):
         self.legend.update()
 
     def _draw_bands(self, shown: ListedSchedule, axis: StepAxis, top: float) -> None:
-        """Draw one band per buffer in place of their sums, if that is wanted."""
         grouping = self._span.grouping
         for fill in self._fills:
             fill.setVisible(grouping is None)
@@ -208,7 +201,6 @@ class CurveView(PointedPlot):
         self.bands.draw(self._bands[2], axis, live, span, (ends[0], ends[1]), size, self._size)
 
     def _stack_of(self, shown: ListedSchedule) -> Stack:
-        """Return the whole curve's numbers, computed once for a schedule."""
         if self._stack is None or self._stack[0] is not shown:
             self._stack = shown, memory_stack(shown.graph, shown.schedule, shown.timeline)
         return self._stack[1]
@@ -257,7 +249,6 @@ class CurveView(PointedPlot):
         return found
 
     def _draw_stack(self, edges: NDArray[np.float64], stack: Stack) -> None:
-        """Draw what fills memory, and the outline of all of it."""
         above = np.cumsum(stack.layers, axis=0)[::-1] / self._size
         # Each layer is drawn from zero up to its own top, the highest first.
         for fill, heights in zip(self._fills, above, strict=True):
@@ -265,7 +256,6 @@ class CurveView(PointedPlot):
         self._outline.setData(edges, stack.total / self._size, stepMode="center")
 
     def _draw_other(self, axis: StepAxis) -> None:
-        """Draw the pinned schedule, or the plain one where none is pinned."""
         shown, plain, pinned = self._exploration.shown, self._exploration.plain, self._comparison.other
         assert shown is not None and plain is not None
         other = pinned or plain
@@ -281,7 +271,6 @@ class CurveView(PointedPlot):
         self._pens.set(self._plain, pg.mkPen(self._theme.color(role), width=width, style=Qt.PenStyle.DotLine))
 
     def _draw_peak(self, axis: StepAxis, top: float) -> None:
-        """Draw the peak, with its bytes and its op in words. ``top`` is the top of the scale."""
         shown = self._exploration.shown
         assert shown is not None
         peak_step, timeline_peak = shown.timeline.peak_step, shown.timeline.peak_bytes
@@ -304,7 +293,6 @@ class CurveView(PointedPlot):
         self._peak_text.setPos(place, shown.timeline.peak_bytes / self._size)
 
     def _draw_measured(self, starts: NDArray[np.int64], last: int, edges: NDArray[np.float64]) -> None:
-        """Draw what was measured over what was predicted."""
         measured = self._exploration.measured_shown
         self._measured.setVisible(measured is not None)
         if measured is not None:
@@ -365,7 +353,6 @@ class CurveView(PointedPlot):
                 self._later.start()  # its image has another size
 
     def _fit_legend(self) -> None:
-        """Give the legend the lines that it needs; that of bands keeps to one."""
         fit = self.legend.fit_entries if self._span.grouping is None else self.legend.fit
         self._legend_height = fit(self.width() - _MARGINS)
         self.getPlotItem().layout.setRowFixedHeight(0, self._legend_height)
@@ -378,7 +365,6 @@ class CurveView(PointedPlot):
         self._budget.label.setText(f"budget {format_bytes(budget)}")
 
     def _on_selection(self, *_: object) -> None:
-        """Mark the steps that run the selected op, and the bands of what it makes."""
         shown, axis, selection = self._exploration.shown, self._span.axis, self._selection
         self.bands.select(selection.op, selection.value)
         if shown is None or axis is None:
@@ -397,7 +383,6 @@ class CurveView(PointedPlot):
             self._selection.select(op, bands[2].value_of(band))
 
     def _band_at(self, position: QPointF) -> int:
-        """Return which band is at a place in the view; NOTHING for none."""
         if self._span.grouping is None:
             return NOTHING
         place = self.getPlotItem().vb.mapSceneToView(self.mapToScene(position.toPoint()))

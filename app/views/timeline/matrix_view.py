@@ -1,7 +1,4 @@
-"""R and S as pictures.
-
-Each is one indexed image, with the two cursors painted above.
-"""
+"""R and S as pictures. Each is one indexed image, with the two cursors painted above."""
 
 from __future__ import annotations
 
@@ -91,7 +88,6 @@ class MatrixView(QWidget):
         self.update()
 
     def _on_step(self, _: int) -> None:
-        """Paint the stages anew between the one that ran and the one that runs."""
         shown, before = self._exploration.shown, self._playhead_at
         if shown is None or before is None:
             self.update()
@@ -106,7 +102,6 @@ class MatrixView(QWidget):
         return QSize(250, 250)
 
     def show_cursor(self, visible: bool) -> None:
-        """Set whether the playhead is drawn."""
         self._with_playhead = visible
         self.update()
 
@@ -116,13 +111,11 @@ class MatrixView(QWidget):
         return QRectF(_LEFT, _TOP, side, side)
 
     def _cells(self, n: int) -> Cells:
-        """Return the cells that are on screen, wholly or in part."""
         (top, bottom), (left, right) = self._span.rows, self._span.columns
         row, column = min(math.floor(top), n - 1), min(math.floor(left), n - 1)
         return Cells(row, max(row + 1, math.ceil(bottom)), column, max(column + 1, math.ceil(right)))
 
     def _place(self, row: float, column: float) -> QPointF:
-        """Return where the upper left corner of a cell is."""
         area, (top, bottom), (left, right) = self._area(), self._span.rows, self._span.columns
         return QPointF(
             area.left() + (column - left) / max(1e-9, right - left) * area.width(),
@@ -130,14 +123,12 @@ class MatrixView(QWidget):
         )
 
     def _cell(self, position: QPointF) -> tuple[float, float]:
-        """Return the row and the column at a place, kept within the matrix."""
         area, (top, bottom), (left, right) = self._area(), self._span.rows, self._span.columns
         down = min(1.0, max(0.0, (position.y() - area.top()) / area.height()))
         across = min(1.0, max(0.0, (position.x() - area.left()) / area.width()))
         return top + down * (bottom - top), left + across * (right - left)
 
     def _picture(self, shown: ListedSchedule, cells: Cells, place: QRectF) -> QImage:
-        """Return the image at the widget's own resolution. It is made once per schedule, part and size."""
         width, height = max(1, round(place.width())), max(1, round(place.height()))
         ratio, other = self.devicePixelRatioF() * self.sharpness, self._comparison.other
         theme = self._theme.now
@@ -180,7 +171,6 @@ class MatrixView(QWidget):
         painter.restore()
 
     def _paint_around(self, painter: QPainter, area: QRectF) -> None:
-        """Paint the words and the legend around the cells."""
         self._paint_words(painter, area)
         if self._exploration.shown is None:
             return
@@ -207,7 +197,6 @@ class MatrixView(QWidget):
         painter.restore()
 
     def _numbers(self) -> str:
-        """Return which ops are on screen, if not all of them are."""
         shown, (left, right) = self._exploration.shown, self._span.columns
         if shown is None or (left, right) == (0.0, float(shown.matrices.n)):
             return ""
@@ -233,14 +222,12 @@ class MatrixView(QWidget):
         return legend_lines(entries, legend_metrics(self.font()), self.width())
 
     def _legend_height(self) -> int:
-        """Return how many lines R or S needs, so that both are equally large."""
         key = self.width(), self._comparison.other is None
         if self._lines is None or self._lines[0] != key:
             self._lines = key, max(1, *(len(self._in_lines(self._legend(title))) for title in _WHAT))
         return self._lines[1]
 
     def _paint_grid(self, painter: QPainter, area: QRectF, cells: Cells) -> None:
-        """Separate cells that are large enough."""
         step = self._place(1, 1) - self._place(0, 0)
         painter.setPen(QPen(self._theme.color("border"), 1))
         if step.x() >= _GRID:
@@ -270,7 +257,6 @@ class MatrixView(QWidget):
             painter.drawLine(QPointF(self._under.x(), area.top()), QPointF(self._under.x(), area.bottom()))
 
     def _paint_playhead(self, painter: QPainter, area: QRectF, shown: ListedSchedule) -> None:
-        """Paint the stage that runs; those to come are paler."""
         y = self._stage_place(shown)
         fade = self._theme.color("panel", _LATER)
         top = max(area.top(), y)
@@ -326,13 +312,11 @@ class MatrixView(QWidget):
             self._selection.select(int(shown.matrices.order[column]))
 
     def _choose(self, one: QPointF, other: QPointF) -> None:
-        """Select the steps of the stages between two places."""
         first, last = sorted(int(self._cell(at)[0]) for at in (one, other))
         begin, end = self._span.position(first), self._span.position(last + 1)
         self._span.choose((int(begin), int(end) - 1))
 
     def _tell(self, event: QMouseEvent) -> None:
-        """Say what is under the pointer."""
         shown, inside = self._exploration.shown, self._area().contains(event.position())
         under = event.position() if inside and shown is not None else None
         if under != self._under:

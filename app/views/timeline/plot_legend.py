@@ -111,7 +111,6 @@ class CurveLegend(pg.GraphicsWidget):  # type: ignore[misc]
         return self._take(2 if self._note and width < _ROOMY else 1)
 
     def fit_entries(self, width: float) -> int:
-        """Take the lines that the entries need, if not too many. Return the height."""
         lines = len(legend_lines(self._entries_of(), legend_metrics(QGuiApplication.font()), width))
         return self._take(max(1, min(lines, _MOST_LINES)))
 
@@ -139,7 +138,6 @@ class CurveLegend(pg.GraphicsWidget):  # type: ignore[misc]
             place.translate(0, HEIGHT)
 
     def _paint_note(self, painter: QPainter, place: QRectF) -> float:
-        """Paint the note; return the width that it takes."""
         font = painter.font()
         font.setPixelSize(_FONT)
         font.setItalic(True)

@@ -72,7 +72,6 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
         self._ready = True
 
     def _color(self) -> None:
-        """Take the colours of the theme."""
         theme, solid = self._theme, Qt.PenStyle.SolidLine
         color_plot(self, theme)
         self._show_focus(self.hasFocus())
@@ -86,13 +85,11 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
             self._pens.set(drawn, pg.mkPen(theme.color(role), width=width, style=solid))
 
     def share_axis(self, shared: bool) -> None:
-        """Leave the axis to the plot under this one, or take it back."""
         item = self.getPlotItem()
         if shared is item.getAxis("bottom").isVisible():
             item.showAxis("bottom", not shared)
 
     def _show_heights(self, highest: float) -> None:
-        """Show the part of the scale that the span says; ``highest`` is its top."""
         self._highest = highest
         low, high = self._span.heights[self._scale]
         self.setYRange(low * highest, high * highest, padding=0)
@@ -109,7 +106,6 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
             self._chosen.setRegion(axis.place((chosen[0], chosen[1] + 1)))
 
     def show_cursor(self, visible: bool) -> None:
-        """Set whether the playhead is drawn."""
         for line in (self._case, self._line):
             line.setVisible(visible)
 
@@ -162,7 +158,6 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
         return float(step) if axis is None else float(axis.place(step + 0.5))
 
     def is_inside(self, position: QPointF) -> bool:
-        """Return whether a place in the view is between the axes."""
         area = self.getPlotItem().vb.sceneBoundingRect()
         return bool(area.contains(self.mapToScene(position.toPoint())))
 
@@ -289,14 +284,12 @@ class TickAxis(pg.AxisItem):  # type: ignore[misc]
 
 
 def _is_inside(tick: Tick, low: float, high: float, per_unit: float) -> bool:
-    """Return whether the words are wholly between the ends. Others are not drawn."""
     place, words = tick
     half = QFontMetricsF(QGuiApplication.font()).horizontalAdvance(words) / 2
     return low * per_unit <= place * per_unit - half and place * per_unit + half <= high * per_unit
 
 
 def _with_room(ticks: Iterable[Tick], per_unit: float) -> Iterator[Tick]:
-    """Leave out ticks whose words would touch those of the tick before."""
     metrics, free = QFontMetricsF(QGuiApplication.font()), -math.inf
     for place, words in ticks:
         middle, half = place * per_unit, metrics.horizontalAdvance(words) / 2

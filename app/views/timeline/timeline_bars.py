@@ -104,7 +104,6 @@ class _Words(QLabel):
         self._whole = ""
 
     def say(self, text: str) -> None:
-        """Show a text, of which the tooltip has all."""
         self._whole = text
         self.setToolTip(text)
         self._fit()
@@ -148,7 +147,6 @@ class CompareBar(QWidget):
         self._refresh()
 
     def text(self) -> str:
-        """Return the whole sentence, however narrow the bar."""
         found = self._comparison.difference
         return "" if found is None else found.sentence
 
@@ -224,7 +222,6 @@ class LinesMenu(QMenu):
         self.aboutToShow.connect(self.fill)
 
     def offer(self, button: QWidget) -> None:
-        """Open the menu by itself, below a button."""
         open_below(self, button)
 
     def fill(self) -> None:
@@ -249,7 +246,6 @@ class LinesMenu(QMenu):
         entry.triggered.connect(lambda _=False: run())
 
     def _take(self, card: str) -> None:
-        """Choose a card; a card that is chosen is also drawn."""
         choice = self._lines.choice
         choice.choose_card(card)
         if card not in (NO_CARD, DEVICE):

@@ -1,7 +1,4 @@
-"""The controls of the playback.
-
-They are play, pause, steps, ends, speed, and a scrub bar.
-"""
+"""The controls of the playback. They are play, pause, steps, ends, speed, and a scrub bar."""
 
 from __future__ import annotations
 
@@ -123,7 +120,6 @@ class _ScrubBar(QWidget):
         painter.end()
 
     def _paint_still(self, painter: QPainter, shown: ListedSchedule) -> None:
-        """Paint what stays while the playhead moves."""
         painter.setPen(Qt.PenStyle.NoPen)
         steps = shown.schedule.steps
         count = len(steps)
@@ -145,7 +141,6 @@ class _ScrubBar(QWidget):
         )
 
     def _paint_phases(self, painter: QPainter, late: np.ndarray, track: QRectF) -> None:
-        """Paint the forward and backward ops in the order of execution. An order may mix them."""
         pixels = max(1, int(track.width()))
         seen = late[np.arange(pixels) * len(late) // pixels]
         ends = [*(np.flatnonzero(np.diff(seen)) + 1).tolist(), pixels]

@@ -85,11 +85,9 @@ class BaseWindow(QMainWindow):
         return problem_report(sentence, hint, self.session.exploration.graph, self._log)
 
     def recent_entries(self) -> list[Explored]:
-        """Return what was explored lately, newest first."""
         return [] if self._recent is None else self._recent.entries()
 
     def say(self, sentence: str, milliseconds: int = SAID_MS) -> None:
-        """Say something in the status bar."""
         self.statusBar().showMessage(sentence, milliseconds)
 
     def open(self, what: str) -> None:
@@ -109,7 +107,6 @@ class BaseWindow(QMainWindow):
             self._profile(request)
 
     def _profile(self, request: ModelRequest) -> None:
-        """Profile a model anew; if that fails, the present exploration comes back."""
         self.notice.hide()
         self._stack.setCurrentWidget(self._start)
         self._start.show_work(request.model)
@@ -120,7 +117,6 @@ class BaseWindow(QMainWindow):
         self._trusted.add(what)
 
     def _allows_code(self, what: str) -> bool:
-        """Ask once for each file whose code would run."""
         if what not in self._trusted:
             answer = QMessageBox.question(
                 self,
@@ -145,7 +141,6 @@ class BaseWindow(QMainWindow):
 
     @property
     def request(self) -> ModelRequest | None:
-        """Return the model that the open graph was profiled from, if it is known."""
         graph = self.session.exploration.graph
         return None if graph is None else profiled_from(graph)
 
@@ -201,7 +196,6 @@ class BaseWindow(QMainWindow):
             self.setWindowState(Qt.WindowState.WindowMaximized)
 
     def _keep_place(self) -> None:
-        """Write the window's size and place, and where its panels are."""
         if self._settings is not None:
             self._settings.setValue("window/geometry", self.saveGeometry())
             if self._explorer is not None:
@@ -209,12 +203,10 @@ class BaseWindow(QMainWindow):
 
     @property
     def panel_area(self) -> PanelArea | None:
-        """Return where the panels are, if they have been made."""
         return None if self._explorer is None else self._explorer.area
 
     @property
     def explorer(self) -> Explorer:
-        """Return the views of an open graph."""
         self.prepare()
         assert self._explorer is not None
         return self._explorer

@@ -239,7 +239,6 @@ class Explorer(QWidget):
         return panel
 
     def _memory_plots(self) -> QSplitter:
-        """Return the memory curve, and below it the allocator's view if wanted."""
         plots = QSplitter(Qt.Orientation.Vertical)
         plots.setChildrenCollapsible(False)
         for plot in (self.curve, self.allocator):
@@ -265,7 +264,6 @@ class Explorer(QWidget):
         return self._range
 
     def offer_lines(self) -> None:
-        """Offer the lines across the memory curve in a menu below its button."""
         self.area.show_panel("timeline")
         self.lines_menu.offer(self.span_bar.ways)
 
@@ -280,7 +278,6 @@ class Explorer(QWidget):
         return self._cards
 
     def open_figure(self, shows: Shows = Shows.CURVE) -> FigureDialog:
-        """Ask for a figure for a paper."""
         graph = self._session.exploration.graph
         dialog = FigureDialog(shows, "figure" if graph is None else graph.name, self.window())
         dialog.wanted.connect(self._save_figure)
@@ -299,7 +296,6 @@ class Explorer(QWidget):
         self._on_zoom()
 
     def go_to(self, op: int) -> None:
-        """Show an op large in the graph, and let the keys walk on from there."""
         self.graph_view.zoom_to(op)
         self.graph_view.setFocus()
 
@@ -322,7 +318,6 @@ class Explorer(QWidget):
             self._make_room_in_head()
 
     def _on_standing(self) -> None:
-        """Say above the graph if what is drawn is not the budget's schedule."""
         standing = self._session.exploration.standing
         said = "" if standing is None else in_brief(standing)
         if standing is not None and said:
@@ -331,7 +326,6 @@ class Explorer(QWidget):
         self._make_room_in_head()
 
     def _make_room_in_head(self) -> None:
-        """Leave out the number of boxes where the name needs its room."""
         self.graph_panel.want_note(self.standing.isHidden() or self.graph_panel.width() >= _ROOMY)
 
 

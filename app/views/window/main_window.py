@@ -86,7 +86,6 @@ class MainWindow(BaseWindow):
         self.statusBar().showMessage(self._said)
 
     def handlers(self) -> dict[str, Handler]:
-        """Return the function of each action, by the action's id."""
         return {**self._work_handlers(), **self._view_handlers()}
 
     def _work_handlers(self) -> dict[str, Handler]:
@@ -229,7 +228,6 @@ class MainWindow(BaseWindow):
         return bar
 
     def open_palette(self) -> Palette:
-        """Open the search for everything."""
         entries, views = list(commands(self.commands)), self._explorer
         if views is not None:
             if self.session.exploration.graph is not None:
@@ -301,7 +299,6 @@ class MainWindow(BaseWindow):
         self.selection.select(-1)
 
     def _say_facts(self, graph: Graph) -> None:
-        """Say what is open, and why its costs may be wrong, if so: of a busy machine, or of another one."""
         self._name.setText(graph.name)
         self.setWindowTitle(f"{graph.name} – Checkmate Explorer")
         device = graph.device.name if graph.device is not None and graph.device.kind != "none" else ""
@@ -351,13 +348,11 @@ class MainWindow(BaseWindow):
         self.offer_profile(changed, "The window shows the file as it was before.")
 
     def _on_device_ended(self) -> None:
-        """Show again what was explored before."""
         self._start.show_start()
         if self.session.exploration.graph is not None:
             self.show_explorer()
 
     def install_desktop_entry(self) -> None:
-        """Write the desktop entry, and say where it is."""
         try:
             written = install_entry(data_folder())
         except CheckmateError as error:
@@ -366,7 +361,6 @@ class MainWindow(BaseWindow):
         self.say(f"Wrote {written[-1]}. To remove it, run checkmate desktop --remove.", _NOTICED_MS)
 
     def ask_open(self) -> None:
-        """Ask for a model, a graph, a log or a profile, and open it."""
         if path := ask_source(self, "Open a model or a graph", _OPENED):
             self.open(str(path))
 
@@ -384,7 +378,6 @@ class MainWindow(BaseWindow):
         self._stack.setCurrentWidget(self._start)
 
     def show_doctor(self) -> DoctorDialog:
-        """Open the dialog that says what this machine can do, and what is missing."""
         dialog = DoctorDialog(self.theme, lambda: self.session.device_busy, self)
         dialog.show()
         return dialog
@@ -408,7 +401,6 @@ class MainWindow(BaseWindow):
         return graph is not None
 
     def ask_export(self) -> None:
-        """Ask what to export and where, if the graph comes from a model."""
         if self._export.isEnabled():
             ExportDialog(self.session, self).open()
         else:

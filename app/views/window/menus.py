@@ -45,7 +45,6 @@ def add_commands(
 
 
 def _fill_menu(listed: QMenu, menu: Menu, made: Mapping[str, QAction], recent: QMenu) -> None:
-    """Add the actions of a menu, and a menu in it for each choice."""
     choices: dict[str, tuple[QMenu, QActionGroup]] = {}
     for entry in ACTIONS:
         if entry.menu is not menu:
@@ -63,7 +62,6 @@ def _fill_menu(listed: QMenu, menu: Menu, made: Mapping[str, QAction], recent: Q
 
 
 def _recent_menu(window: BaseWindow, records: RecentRecords) -> QMenu:
-    """Return the menu of what was explored lately; it is filled when it opens."""
     menu = QMenu("Open recent", window)
 
     def fill() -> None:
@@ -103,7 +101,6 @@ def _qt_action(window: BaseWindow, entry: Action, run: Handler) -> QAction:
 
 
 def _refresh(window: BaseWindow, made: Mapping[str, QAction]) -> None:
-    """Enable and check what depends on the selection and on the constraints."""
     what_ifs, constraints = window.what_ifs, window.session.exploration.constraints
     allowed = {
         EnabledIf.CAN_KEEP: what_ifs.can_switch(ConstraintKind.KEEP),

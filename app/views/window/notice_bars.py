@@ -65,7 +65,6 @@ class NoticeBar(QWidget):
         self.show()
 
     def _write(self) -> None:
-        """Write the words, the hint in the colour of all text."""
         # Escaped: they name files and code.
         color, hint = self._theme.now.text, html.escape(self._hint)
         after = f'&nbsp; <span style="font-weight:400; color:{color}">{hint}</span>' if hint else ""

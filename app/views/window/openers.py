@@ -36,7 +36,6 @@ class Batches:
         self.dialog: BatchDialog | None = None
 
     def open(self) -> None:
-        """Open the dialog that searches."""
         window = self._window
         if window.session.exploration.graph is None:
             window.say(_NOTHING)
@@ -50,7 +49,6 @@ class Batches:
         bring_up(self.dialog)
 
     def close(self) -> None:
-        """End the search's process."""
         if self.dialog is not None:
             self.dialog.search.close()
             self.dialog.close()
@@ -69,14 +67,12 @@ class Batches:
         )
 
     def _explore(self, answer: BatchAnswer) -> None:
-        """Explore the scaled graph, with the schedule that was found for it."""
         session, graph = self._window.session, answer.question.graph
         if graph is session.exploration.graph:
             self._window.batch_scale.remember()
         session.open_scaled(answer.graph_and_schedule)
 
     def profile_at(self, batch: int) -> None:
-        """Profile the model of the explored graph at a batch."""
         base = self._window.batch_scale.base
         request = None if base is None else profiled_from(base)
         if request is not None:
@@ -190,7 +186,6 @@ class RecordFiles(QObject):
         self._opening.start(path)
 
     def close(self) -> None:
-        """Give up what is being read."""
         self._opening.stop()
 
     def _on_opened(self, reading: ReadRecord, path: Path) -> None:
@@ -211,7 +206,6 @@ class RecordFiles(QObject):
             self.dialog = None
 
     def _ask_profile(self, budget: int) -> None:
-        """Ask for the model; once it is profiled, its budget is this one."""
         asking = self._window.ask_profile()
 
         def on_asked(request: ModelRequest) -> None:
@@ -226,7 +220,6 @@ class RecordFiles(QObject):
             self._window.explorer.budget.choose(budget)
 
     def _on_graph(self) -> None:
-        """Choose the budget for the model that was asked for. Another graph ends the wish."""
         wanted, self._wanted = self._wanted, None
         request = self._window.request
         if wanted is None or request is None or request.model != wanted[0]:

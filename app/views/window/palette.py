@@ -61,7 +61,6 @@ class Palette(QFrame):
         self._on_text("")
 
     def _fit(self) -> None:
-        """Take the room that the list needs, or the little that a sentence needs."""
         width, height = min(_WIDTH, self._over.width() - 40), _EMPTY_HEIGHT
         if self.found:
             rows = len(self.found) * self.list.sizeHintForRow(0)
@@ -69,7 +68,6 @@ class Palette(QFrame):
         self.setGeometry((self._over.width() - width) // 2, _TOP, width, height)
 
     def open(self) -> None:
-        """Show the palette, ready to type."""
         self._before = QApplication.focusWidget()
         self.show()
         self.raise_()
@@ -120,7 +118,6 @@ class Palette(QFrame):
             run()
 
     def _leave(self) -> None:
-        """Close, and give the keys back to what had them before."""
         self.close()
         if self._before is not None:
             self._before.setFocus()

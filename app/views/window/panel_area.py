@@ -75,11 +75,9 @@ class PanelArea(QMainWindow):
             dock.fold_changed.connect(self._on_folded)
 
     def is_open(self, name: str) -> bool:
-        """Return whether the panel is there, in front or behind a tab."""
         return not self.docks[name].isHidden()
 
     def toggle(self, name: str) -> None:
-        """Close the panel, or open it."""
         dock = self.docks[name]
         dock.setVisible(dock.isHidden())
         if not dock.isHidden():
@@ -88,7 +86,6 @@ class PanelArea(QMainWindow):
         self._on_moved()
 
     def show_panel(self, name: str) -> None:
-        """Bring the panel to the front, open."""
         dock = self.docks[name]
         dock.fold(False)
         if dock.isHidden():
@@ -126,7 +123,6 @@ class PanelArea(QMainWindow):
         self.changed.emit()
 
     def keep(self, settings: QSettings) -> None:
-        """Write the arrangement."""
         settings.setValue("panels/own", self._own)
         settings.setValue("panels/folded", [name for name, dock in self.docks.items() if dock.folded])
         settings.setValue("panels/state", self.saveState(_VERSION))
@@ -171,7 +167,6 @@ class PanelArea(QMainWindow):
 
     @contextlib.contextmanager
     def _by_itself(self) -> Iterator[None]:
-        """Tell what this class moves from what the user moves."""
         self._moving = True
         try:
             yield
@@ -184,7 +179,6 @@ class PanelArea(QMainWindow):
             self.changed.emit()
 
     def _on_folding(self) -> None:
-        """Note the sizes of all docks. Qt gives a column its least sizes when one of them changes."""
         docks = [dock for dock in self.docks.values() if dock.isVisible() and not dock.isFloating()]
         self._sizes = [
             (dock, dock.width(), dock.open_height if dock.folded else dock.height()) for dock in docks
@@ -200,7 +194,6 @@ class PanelArea(QMainWindow):
         self._resize()
 
     def _arrange(self) -> None:
-        """Put the docks into their columns, for the height that there is."""
         self._stacked = self.height() >= _STACKED_FROM
         docks = self.docks
         with self._by_itself():
@@ -222,7 +215,6 @@ class PanelArea(QMainWindow):
         self._resize()
 
     def _lay_out(self) -> None:
-        """Lay the docks out now, so that nothing is painted in between."""
         layout = self.layout()
         assert layout is not None
         layout.activate()

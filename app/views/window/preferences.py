@@ -49,7 +49,6 @@ class Preferences(QObject):
 
     @property
     def seconds(self) -> int:
-        """Return how long a solve may take."""
         return round(self._solving.seconds)
 
     @seconds.setter
@@ -69,7 +68,6 @@ class Preferences(QObject):
 
 
 def _number(kept: object, otherwise: int) -> int:
-    """Return a number from settings, which are text that anyone may edit."""
     return (
         int(kept)
         if isinstance(kept, str | int) and str(kept)[:9].isdecimal() and len(str(kept)) < 9

@@ -64,7 +64,6 @@ def ask_picture(window: BaseWindow) -> None:
 
 
 def _ask(window: BaseWindow, title: str, suggested: str, kinds: str) -> Path | None:
-    """Ask for a file; once there is one, a failure of before is not shown any more."""
     path = ask_target(window, title, suggested, kinds)
     if path is not None:
         window.notice.hide_failure()
@@ -105,7 +104,6 @@ class Certifying:
         self.progress: QProgressDialog | None = None
 
     def ask(self) -> None:
-        """Ask where to save the certificate, and begin."""
         exploration = self._window.session.exploration
         shown = exploration.shown
         if shown is None or not exploration.constraints.is_empty:
@@ -143,7 +141,6 @@ class Certifying:
             self._end("The certificate was cancelled; nothing was written.")
 
     def close(self) -> None:
-        """End the process."""
         self._found = None
         if self.process is not None:
             self.process.close()
@@ -164,7 +161,6 @@ class Certifying:
                 self._window.session.failed.emit(message.message, message.hint)
 
     def _verify(self, found: ListedSchedule) -> None:
-        """Check the file in a thread: what is said of it must be proved."""
         path, proofs, checking = self._path, list[ProvedCost](), Background(self._window)
         if self.process is not None:
             self.process.expect(None)

@@ -86,7 +86,6 @@ class StartPage(QScrollArea):
         self.setWidget(page)
 
     def _make_begin(self, theme: CurrentTheme) -> QWidget:
-        """Return what there is to begin with: samples, files, sample models."""
         begin = QWidget()
         panels = in_row((self._make_own(), 7), (self._recent, 5), (self._make_models(), 9), gap=10)
         begin.setLayout(in_column(self._make_samples(theme), panels, gap=10, edges=NO_EDGES))
@@ -137,7 +136,6 @@ class StartPage(QScrollArea):
         return called(push_button(name, lambda: self.wanted.emit(target), "link"), f"Open {name}")
 
     def show_recent(self, recent: Sequence[Explored]) -> None:
-        """List what was explored lately."""
         while (item := self._recent.body.takeAt(1)) is not None:  # all below the head
             row = item.widget()
             if row is not None:
@@ -157,26 +155,22 @@ class StartPage(QScrollArea):
         self._recent.body.addStretch(1)
 
     def show_work(self, name: str) -> None:
-        """Show that a model is being profiled."""
         self._begin.setVisible(False)
         self._problem.setVisible(False)
         self.work.setVisible(True)
         self.work.begin(name)
 
     def offer_back(self, name: str) -> None:
-        """Offer the way back to the graph that is open."""
         self._back.setText(f"Back to {name}")
         self._back.setAccessibleName(self._back.text())
         self._back.show()
 
     def show_start(self) -> None:
-        """Show the beginning again."""
         self.work.end()
         self.work.setVisible(False)
         self._begin.setVisible(True)
 
     def show_problem(self, sentence: str, hint: str) -> None:
-        """Show one sentence about what went wrong, and what to do."""
         self.show_start()
         self._sentence.setText(as_sentence(sentence))
         self._hint.setText(as_sentence(hint))
@@ -220,7 +214,6 @@ class ProfilingPanel(Panel):
         self.cancel_wanted.emit()
 
     def begin(self, name: str) -> None:
-        """Show that a model is being profiled."""
         self._cancel.setEnabled(True)
         self._cancel.setText("Cancel")
         self.note.setText(Path(name).name)
@@ -232,7 +225,6 @@ class ProfilingPanel(Panel):
         self._clock.stop()
 
     def show_progress(self, stage: str, message: str, done: float, total: float) -> None:
-        """Show how far the profile is."""
         reached = _STAGES.index(stage) if stage in _STAGES else 0
         now = time.monotonic()
         for number in range(len(self._began), reached + 1):
@@ -243,7 +235,6 @@ class ProfilingPanel(Panel):
         self._show_steps()
 
     def _show_steps(self) -> None:
-        """Show each step with the seconds it took or has taken so far."""
         now, reached = time.monotonic(), _STAGES[self._reached]
         for number, (name, (line, seconds)) in enumerate(zip(_STAGES, self._steps, strict=True)):
             mark = "✓" if number < self._reached else "●" if number == self._reached else "○"
@@ -335,7 +326,6 @@ class _TwoCurves(QWidget):
         self._name_curves(painter, budget)
 
     def _name_curves(self, painter: QPainter, budget: float) -> None:
-        """Write beside the budget's line what it is, on the panel's colour."""
         words = f"{round(100 * self._sample.share)} % of the memory"
         font = painter.font()
         font.setPixelSize(11)

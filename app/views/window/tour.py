@@ -107,7 +107,6 @@ class Tour(QObject):
         }
 
     def _watch(self, target: QWidget | None) -> None:
-        """Follow what the stop points at, and the window."""
         for one in (self._target, self._window):
             if one is not None:
                 one.removeEventFilter(self)
@@ -133,7 +132,6 @@ class Tour(QObject):
             self._soon.start()
 
     def _place(self) -> None:
-        """Put the ring around what is pointed at, and the card beside it."""
         target = self._target
         if self.at is None or target is None:
             return
@@ -149,7 +147,6 @@ class Tour(QObject):
 
 
 def _seen(target: QWidget, window: QWidget) -> QRect:
-    """Return what is not scrolled away of a widget, in the window's pixels."""
     place, at, around = target.rect(), target, target.parentWidget()
     while at is not window and around is not None:
         place = place.translated(at.pos()) & around.rect()
@@ -158,7 +155,6 @@ def _seen(target: QWidget, window: QWidget) -> QRect:
 
 
 def _beside(around: QRect, card: QSize, window: QRect) -> QPoint:
-    """Return where a card lies below or beside ``around``. It lies inside it where there is no room."""
     wide, high = card.width(), card.height()
     room = window.adjusted(_GAP, _GAP, -_GAP, -_GAP)
     top = max(room.top(), min(around.top(), room.bottom() - high))
@@ -192,7 +188,6 @@ class _Card(QFrame):
         self.hide()
 
     def show_stop(self, number: int) -> None:
-        """Show the stop's title, and where it is in the tour."""
         self._title.setText(STOPS[number].title)
         self._count.setText(f"{number + 1} of {len(STOPS)}")
         self.back.setEnabled(number > 0)
@@ -202,7 +197,6 @@ class _Card(QFrame):
         self.tried.setVisible(STOPS[number].place is Place.BUDGET)
 
     def say(self, words: str) -> None:
-        """Show what the stop says."""
         self._words.setText(words)
         self.setAccessibleDescription(words)
 
@@ -211,7 +205,6 @@ class _Card(QFrame):
         return f"{self._title.text()}. {self._words.text()}"
 
     def fit(self) -> None:
-        """Be as high as the words need."""
         self._words.setMinimumHeight(0)  # below which it would not say what it needs
         self._words.setFixedHeight(self._words.heightForWidth(_WORDS))
         self.setFixedSize(self.sizeHint())
