@@ -202,11 +202,7 @@ ACTIONS: tuple[Action, ...] = (
         line_above=True,
     ),
     Action(
-        "solve.least",
-        "Least possible memory",
-        ("Shift+M",),
-        Menu.SOLVE,
-        tip="The smallest peak at any cost",
+        "solve.least", "Least possible memory", ("Shift+M",), Menu.SOLVE, tip="The smallest peak at any cost"
     ),
     Action(
         "solve.gradients",

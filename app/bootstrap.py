@@ -210,13 +210,7 @@ def _make_window(theme: CurrentTheme, batch_size: int | None, settings: QSetting
     log = open_log(folder.parent)
     kept = None if log is None else Path(log.name)
     window = MainWindow(
-        session,
-        theme,
-        batch_size=batch_size,
-        recovery=recovery,
-        recent=recent,
-        log=kept,
-        settings=settings,
+        session, theme, batch_size=batch_size, recovery=recovery, recent=recent, log=kept, settings=settings
     )
     if log is not None:
         keep_log(log, lambda sentence: window.notice.say(sentence, ""), session.logged)

@@ -63,11 +63,7 @@ def result_text(report: Mapping[str, Any], directory: Path) -> str:
     problems = _sentences(report["problems"])
     rows = [
         (_peak_name(report), _bytes(peak["predicted"]), _bytes(peak["measured"])),
-        (
-            "peak, as the ops request",
-            _bytes(peak["predicted_requested"]),
-            _bytes(peak["measured_requested"]),
-        ),
+        ("peak, as the ops request", _bytes(peak["predicted_requested"]), _bytes(peak["measured_requested"])),
         ("peak after reloading", _bytes(peak.get("reloaded_predicted")), _bytes(peak["reloaded_measured"])),
         ("a step takes", _seconds(seconds["predicted"]), _seconds(seconds["measured"])),
         ("the plain step", *_plain(report)),

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QPoint, QSize, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import (
-    QDockWidget,
-    QFrame,
-    QHBoxLayout,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QDockWidget, QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.views.common.texts import SteadyLabel
 from app.views.common.widgets import ButtonKeys, label, push_button, scrolling

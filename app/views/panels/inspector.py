@@ -6,12 +6,7 @@ It says why the op's output is in memory now.
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import (
-    QGridLayout,
-    QLabel,
-    QPushButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QWidget
 
 from app.models.clients.hotspot import Hotspot
 from app.models.comparison import Comparison

@@ -147,12 +147,7 @@ class ScheduleTree(QTreeWidget):
         name, detail = row.lines(narrow=self._narrow)
         item.setText(0, name)
         item.setToolTip(0, row.tip)
-        for role, value in (
-            (FIGURE, row.figure),
-            (DETAIL, detail),
-            (PIN, row.pinned),
-            (_KEY, row.found.key),
-        ):
+        for role, value in ((FIGURE, row.figure), (DETAIL, detail), (PIN, row.pinned), (_KEY, row.found.key)):
             item.setData(0, role, value)
 
     def show_schedule(

@@ -24,14 +24,7 @@ from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration, ListedSchedule
 from app.models.span import StepSpan
 from app.presenters.difference import ONLY_A, compared_image, hatched
-from app.presenters.matrix_image import (
-    RECOMPUTED,
-    Cells,
-    computed_image,
-    enlarge,
-    held_strength,
-    thicken,
-)
+from app.presenters.matrix_image import RECOMPUTED, Cells, computed_image, enlarge, held_strength, thicken
 from app.presenters.pointer_words import cell_words, compared_words, crowd_words
 from app.theme import CurrentTheme, Theme
 from app.views.timeline.plot_legend import Entry, legend_lines, legend_metrics, paint_legend
