@@ -24,8 +24,7 @@ from app.theme import CurrentTheme
 from app.views.common.panel import Panel
 from app.views.common.plot_style import ScreenPens, color_plot
 from app.views.common.widgets import NO_EDGES, command_button, every, in_row, label, push_button
-from checkmate.units import byte_unit
-from checkmate.units import format_bytes
+from checkmate.units import byte_unit, format_bytes
 
 _WITHOUT = (BudgetStanding.UNKNOWN, BudgetStanding.IMPOSSIBLE)  # no schedule is known, and none is sought
 

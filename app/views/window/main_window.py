@@ -46,8 +46,8 @@ from app.views.window.savers import (
 from app.views.window.tour import Tour
 from checkmate.errors import CheckmateError
 from checkmate.ir.graph import Graph
+from checkmate.machine.cost_store import default_path
 from checkmate.machine.desktop_entry import data_folder, install_entry
-from checkmate.machine.stores.cost_store import default_path
 from checkmate.records.read import is_record
 
 _ROOMY = 1300  # pixels; a narrower window has no space for all the words
