@@ -68,7 +68,7 @@ def test_another_batch_is_said_at_once_and_then_explored_within_the_same_budget(
         lambda: exploration.solve is not None and not exploration.solve.running, timeout=PATIENCE_MS
     )
     assert exploration.standing.fit is BudgetStanding.BEST and exploration.shown.peak_bytes <= budget
-    assert not window._export.isEnabled() and "scaled" in window.export_button.toolTip()
+    assert not window._export.isEnabled() and "scaled" in window._export.toolTip()
 
 
 @pytest.mark.heavy
