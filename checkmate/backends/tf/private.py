@@ -158,6 +158,28 @@ def create_loop(
         )
 
 
+def copy_op(
+    graph: Any,
+    op: tf.Operation,
+    made: dict[str, tf.Tensor],
+    control_inputs: Sequence[tf.Operation],
+    name: str,
+) -> tf.Operation:
+    """Copy ``op`` into ``graph``. ``made``: what stands for each tensor there, by name; it is filled in."""
+    copied = create_op(graph, op, [made[tensor.name] for tensor in op.inputs], control_inputs, name)
+    stand_for(op.outputs, copied.outputs, made)
+    return copied
+
+
+def stand_for(
+    originals: Sequence[tf.Tensor], copies: Sequence[tf.Tensor], made: dict[str, tf.Tensor]
+) -> None:
+    """Note in ``made`` that ``copies`` stand for ``originals``."""
+    for old, new in zip(originals, copies, strict=True):
+        keep_shape(old, new)
+        made[old.name] = new
+
+
 def placeholder_like(tensor: tf.Tensor, name: str) -> tf.Tensor:
     """Return a new input of the function that is being built."""
     made = tf.compat.v1.placeholder(tensor.dtype, tensor.shape, name=name)
@@ -241,6 +263,19 @@ def captures(graph: Any) -> Iterator[tuple[Any, tf.Tensor]]:
 def capture(graph: Any, external: Any) -> tf.Tensor:
     """Return the tensor that stands for ``external`` inside ``graph``."""
     return graph.capture(external)
+
+
+def given_inputs(function: Any, target: Any, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Return what stands in the graph ``target`` for the inputs of ``function``, captured ones included.
+
+    ``tensors``: its arguments.
+    """
+    outside = {inner.name: external for external, inner in captures(function.graph)}
+    left = iter(tensors)
+    return [
+        target.capture(outside[tensor.name]) if tensor.name in outside else next(left)
+        for tensor in function.graph.inputs
+    ]
 
 
 def copy_functions(source: Any, target: Any) -> None:

@@ -9,8 +9,7 @@ import pytest
 import tensorflow as tf
 
 from checkmate.backends.tf.devices import Kernels
-from checkmate.backends.tf.trace.loops.inside import held_bytes, operations
-from checkmate.backends.tf.trace.loops.tensor_lists import loop_lists, trip_count
+from checkmate.backends.tf.trace.loops import held_bytes, loop_lists, operations, trip_count
 
 SIZE = 4 * 64 * 64  # bytes of a matrix
 N = 64
@@ -24,7 +23,7 @@ def traced(body: Callable[..., Any], kind: str) -> tf.Operation:
 
 
 def held(op: tf.Operation) -> int:
-    lists = loop_lists(op.graph, op, frozenset()) if op.type.endswith("While") else {}
+    lists = loop_lists(op, frozenset()) if op.type.endswith("While") else {}
     return held_bytes(op, Kernels.EIGEN, lists, frozenset())
 
 

@@ -14,8 +14,7 @@ import tensorflow as tf
 from checkmate.backends.tf.emit.emit import step_from_schedule
 from checkmate.backends.tf.models.batch import flatten_arguments
 from checkmate.backends.tf.models.model import ModelLike
-from checkmate.backends.tf.trace.open_shapes import most_elements
-from checkmate.backends.tf.trace.sizes import tensor_bytes
+from checkmate.backends.tf.trace.sizes import most_elements, tensor_bytes
 from checkmate.backends.tf.training.any_step import any_step
 from checkmate.errors import DynamicShapeError
 from tests.tf.schedules import recompute_forward

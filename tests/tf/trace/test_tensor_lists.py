@@ -17,7 +17,7 @@ from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.trace import coarsen
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.dataflow import Key
-from checkmate.backends.tf.trace.loops import tensor_lists
+from checkmate.backends.tf.trace.loops import is_zeros
 from checkmate.backends.tf.trace.op_kinds import LIGHT_BYTES, OpKind
 from checkmate.backends.tf.trace.sizes import tensor_bytes
 from checkmate.ir.graph import Phase
@@ -51,9 +51,7 @@ def test_a_list_made_from_a_tensor_has_the_tensors_bytes(folded: FoldedStep) -> 
 def test_a_list_of_zeros_is_made_in_the_step_of_its_loop(folded: FoldedStep) -> None:
     structure = folded.structure
     zeros = [
-        i
-        for i, op in enumerate(structure.ops)
-        if tensor_lists.is_zeros(op) and structure.kinds[i] is not OpKind.DEAD
+        i for i, op in enumerate(structure.ops) if is_zeros(op) and structure.kinds[i] is not OpKind.DEAD
     ]
     assert zeros and all(structure.kinds[op] is OpKind.HEAVY for op in zeros)
     for op in zeros:

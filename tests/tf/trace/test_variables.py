@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkmate.backends.tf.trace.variables import tracing_once
+from checkmate.backends.tf.trace.trace import tracing_once
 from tests.tf.conftest import dense_model
 
 BATCH = tf.TensorSpec((4, 8))

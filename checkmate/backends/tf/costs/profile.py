@@ -41,7 +41,7 @@ from checkmate.backends.tf.node_times import (
 )
 from checkmate.backends.tf.profiler import StepTrace, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.trace.loops.inside import operations
+from checkmate.backends.tf.trace.loops import operations
 from checkmate.errors import CancelledError, ProfileError
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.ir.schedule import Schedule

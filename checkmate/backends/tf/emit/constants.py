@@ -16,7 +16,8 @@ import tensorflow as tf
 
 from checkmate.backends.tf import private
 from checkmate.backends.tf.trace.dataflow import Structure
-from checkmate.backends.tf.trace.op_kinds import SHAPE_TYPES, OpKind, source
+from checkmate.backends.tf.trace.op_kinds import SHAPE_TYPES, OpKind
+from checkmate.backends.tf.trace.walks import source
 
 _LONG = 256  # captured tensors of up to 128 elements are written into the function as constants
 

@@ -17,8 +17,9 @@ from checkmate.backends.tf import private
 from checkmate.backends.tf.emit.constants import constant_ops, static_shape
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.dataflow import Structure
-from checkmate.backends.tf.trace.op_kinds import SHAPE_TYPES, OpKind, source
+from checkmate.backends.tf.trace.op_kinds import SHAPE_TYPES, OpKind
 from checkmate.backends.tf.trace.replica import this_replica
+from checkmate.backends.tf.trace.walks import source
 from checkmate.errors import ExportError
 
 

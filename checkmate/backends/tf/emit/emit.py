@@ -22,11 +22,11 @@ from checkmate.backends.tf.emit.copies import Copies, EmittedOutputs, let_go
 from checkmate.backends.tf.emit.layout import has_layout, layout_is_chosen
 from checkmate.backends.tf.emit.powers import exponents, power
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.trace.loops.inside import is_branch
-from checkmate.backends.tf.trace.loops.trips import is_loop
-from checkmate.backends.tf.trace.op_kinds import OpKind, source, transposed_inputs
+from checkmate.backends.tf.trace.loops import is_branch, is_loop
+from checkmate.backends.tf.trace.op_kinds import OpKind, transposed_inputs
 from checkmate.backends.tf.trace.over_variables import OverVariable
 from checkmate.backends.tf.trace.replica import exchange, exchange_of
+from checkmate.backends.tf.trace.walks import source
 from checkmate.ir.graph import Phase
 from checkmate.ir.schedule import Schedule
 

@@ -7,7 +7,7 @@ takes what it likes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,17 +71,13 @@ class BatchLayout:
         return keras.tree.map_structure(leaf, self.structure)
 
     def names(self, name: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> tuple[str, ...]:
-        """Return a name for each tensor, all different.
-
-        ``name``: maps the path of a tensor in the structure to the parts of its name.
-        """
+        """Return a name for each tensor. ``name``: maps its path in the structure to parts of the name."""
         found: dict[int, str] = {}
         for path, leaf in keras.tree.flatten_with_path(self.structure):
             if not isinstance(leaf, Constant) and leaf >= 0:
                 said = re.sub(r"\W", "_", "_".join(map(str, name(path))))
-                said = said if said[:1].isalpha() else f"input_{said or leaf}"
-                found[leaf] = f"{said}_{leaf}" if said in found.values() else said
-        return tuple(found[number] for number in range(len(self.specs)))
+                found[leaf] = said if said[:1].isalpha() else f"input_{said or leaf}"
+        return distinct_names(found)
 
     def describe(self) -> str:
         """Return the layout in words: ``batch of 8``, ``batch of 8, length 128``.
@@ -95,6 +91,14 @@ class BatchLayout:
         if first is not None and rank == 3:
             return f"batch of {self.batch_size} × {first.shape[1]} × {first.shape[2]}"
         return f"batch of {self.batch_size}"
+
+
+def distinct_names(wanted: Mapping[int, str]) -> tuple[str, ...]:
+    """Return the names that are ``wanted`` of tensors, by their numbers, made different by a number."""
+    found: dict[int, str] = {}
+    for number, name in wanted.items():
+        found[number] = f"{name}_{number}" if name in found.values() else name
+    return tuple(found[number] for number in sorted(found))
 
 
 def flatten(data: Any) -> tuple[BatchLayout, list[tf.Tensor]]:

@@ -18,9 +18,9 @@ from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.trace.clusters import clusters_of
 from checkmate.backends.tf.trace.dataflow import ARGMAX, TOKEN, Key, Structure, structure_of
 from checkmate.backends.tf.trace.layers import group_names
-from checkmate.backends.tf.trace.loops.rewrite import with_split_loops
-from checkmate.backends.tf.trace.loops.trips import is_loop
+from checkmate.backends.tf.trace.loops import is_loop
 from checkmate.backends.tf.trace.op_kinds import GRADIENT_OVER_LOGITS, recomputable
+from checkmate.backends.tf.trace.split_loops import with_split_loops
 from checkmate.backends.tf.trace.trace import TracedStep
 from checkmate.errors import OnlySmallTensorsError
 from checkmate.ir.graph import CostOrigin, CostUnit, Device, Graph, Op, Value
@@ -28,7 +28,7 @@ from checkmate.ir.graph import CostOrigin, CostUnit, Device, Graph, Op, Value
 
 @dataclass(frozen=True, eq=False)
 class FoldedStep:
-    """Hold a traced step and its graph.
+    """A traced step and its graph.
 
     ``nodes[i]``: trace indices of the heavy ops of op ``i`` of ``graph``, in order. ``values[v]``: the key of
     value ``v``.
@@ -45,7 +45,7 @@ class FoldedStep:
 
     @cached_property
     def node_of(self) -> dict[int, int]:
-        """Return the node of each heavy op, by the op's trace index."""
+        """The node of each heavy op, by the op's trace index."""
         return {op: node for node, members in enumerate(self.nodes) for op in members}
 
 
@@ -106,26 +106,24 @@ def _nodes(
     structure: Structure, nodes: Sequence[tuple[int, ...]], kept: frozenset[Key]
 ) -> tuple[list[Key], tuple[Op, ...]]:
     """Return the keys of values, and the graph's ops, one per node."""
-    keys, reads, writes = _values(structure, nodes, kept)
-    return keys, _ops(structure, nodes, keys, reads, writes, kept)
-
-
-def _values(
-    structure: Structure, nodes: Sequence[tuple[int, ...]], kept: frozenset[Key]
-) -> tuple[list[Key], list[list[Key]], list[list[Key]]]:
-    """Return the keys of values, keys read per node, keys written per node."""
     node_of = {op: node for node, members in enumerate(nodes) for op in members}
     reads: list[list[Key]] = []
-    used: set[Key] = set(kept)
     for node, members in enumerate(nodes):
         wanted = [key for op in members for key in structure.inputs(op)]
-        outside = [key for key in dict.fromkeys(wanted) if node_of[key[0]] != node]
-        reads.append(outside)
-        used.update(outside)
-    by_node: list[list[Key]] = [[] for _ in nodes]
-    for key in sorted(used):
-        by_node[node_of[key[0]]].append(key)
-    return [key for keys in by_node for key in keys], reads, by_node
+        reads.append([key for key in dict.fromkeys(wanted) if node_of[key[0]] != node])
+    readers = Counter(key for found in reads for key in found)
+    writes: list[list[Key]] = [[] for _ in nodes]
+    for key in sorted(readers.keys() | kept):
+        writes[node_of[key[0]]].append(key)
+    keys = [key for found in writes for key in found]
+    ids = {key: value for value, key in enumerate(keys)}
+    groups = group_names(structure.traced)
+    once = frozenset(key for key, count in readers.items() if count == 1 and key not in kept)
+    ops = (
+        _op(structure, members, read, written, ids, groups, once)
+        for members, read, written in zip(nodes, reads, writes, strict=True)
+    )
+    return keys, tuple(ops)
 
 
 def _value(structure: Structure, key: Key, keep: bool) -> Value:
@@ -139,48 +137,19 @@ def _value(structure: Structure, key: Key, keep: bool) -> Value:
     return Value(tensor.name, structure.bytes_of[key], shape=shape, dtype=tensor.dtype.name, keep=keep)
 
 
-def _ops(
-    structure: Structure,
-    nodes: Sequence[tuple[int, ...]],
-    keys: list[Key],
-    reads: list[list[Key]],
-    writes: list[list[Key]],
-    kept: frozenset[Key],
-) -> tuple[Op, ...]:
-    """Return the graph's ops, one per node."""
-    ids = {key: value for value, key in enumerate(keys)}
-    groups = group_names(structure.traced)
-    readers = Counter(key for found in reads for key in found)
-    once = frozenset(key for key, count in readers.items() if count == 1 and key not in kept)
-    return tuple(
-        _op(
-            structure,
-            members,
-            [ids[k] for k in reads[node]],
-            [ids[k] for k in writes[node]],
-            keys,
-            groups,
-            once,
-        )
-        for node, members in enumerate(nodes)
-    )
-
-
 def _op(
     structure: Structure,
     members: tuple[int, ...],
-    inputs: list[int],
-    outputs: list[int],
-    keys: list[Key],
+    read: list[Key],
+    writes: list[Key],
+    ids: dict[Key, int],
     groups: list[str],
     once: frozenset[Key],
 ) -> Op:
     leading = max(members, key=lambda op: _weight(structure, op))
     types = list(dict.fromkeys(structure.ops[op].type for op in members))
-    written = {keys[value] for value in outputs}
-    read = [keys[value] for value in inputs]
+    written = set(writes)
     held, pairs = _replay_members(structure, members, written, read)
-    ids = {keys[value]: value for value in (*inputs, *outputs)}
     again = all(recomputable(structure.ops[op]) for op in members)
     if not again and not pairs:
         # An op that runs once and is the only reader of a value always frees it, so that room is surely free.
@@ -193,14 +162,14 @@ def _op(
         cost=0.0,
         workspace_bytes=max(0, held - sum(structure.bytes_of.get(key, 0) for key in written)),
         recomputable=again,
-        inputs=tuple(inputs),
-        outputs=tuple(outputs),
-        takes_over=tuple((ids[output], ids[read]) for output, read in pairs),
+        inputs=tuple(ids[key] for key in read),
+        outputs=tuple(ids[key] for key in writes),
+        takes_over=tuple((ids[output], ids[over]) for output, over in pairs),
     )
 
 
 def _weight(structure: Structure, op: int) -> tuple[bool, int, int]:
-    """Return how much ``op`` says of its node. A loop says most, then what makes the largest tensor."""
+    # A loop says most of its node, then what makes the largest tensor.
     largest = max((structure.bytes_of[key] for key in structure.outputs(op)), default=0)
     return is_loop(structure.ops[op]), largest, -op
 
@@ -208,10 +177,9 @@ def _weight(structure: Structure, op: int) -> tuple[bool, int, int]:
 def _replay_members(
     structure: Structure, members: tuple[int, ...], written: set[Key], read: list[Key]
 ) -> tuple[int, list[tuple[Key, Key]]]:
-    """Return the bytes a node holds beside its inputs, and its reuse pairs.
+    """Return the most bytes that a node holds at once beside its inputs, and its reuse pairs.
 
-    The bytes are the most that it holds at once. A pair (output, input) says that the output can be written
-    over the input.
+    A pair (output, input) says that the output can be written over the input.
     """
     held = _peak_inside(structure, members, written, frozenset())
     pairs: list[tuple[Key, Key]] = []
@@ -254,22 +222,21 @@ def _peak_inside(
 
 def _reused(structure: Structure, op: int, members: tuple[int, ...], ending: list[Key]) -> int:
     """Return the bytes of ``op`` that it writes over an input in ``ending``."""
-    if structure.ops[op].type in GRADIENT_OVER_LOGITS:
-        size, reusable = structure.bytes_of[op, 1], [k for k in ending if k == _first(structure, op)]
-    elif structure.takes_over(op):
-        first = scaled_next(structure, op, members)
-        size = structure.bytes_of[op, 0]
-        reusable = [k for k in ending if k == _first(structure, op)] if first else ending
-    else:
+    over_logits = structure.ops[op].type in GRADIENT_OVER_LOGITS
+    if not (over_logits or structure.takes_over(op)):
         return 0
-    return next((size for key in reusable if structure.bytes_of[key] == size), 0)
+    size = structure.bytes_of[op, int(over_logits)]
+    if over_logits or scaled_next(structure, op, members):
+        first = structure.root(structure.ops[op].inputs[0])
+        ending = [key for key in ending if key == first]
+    return next((size for key in ending if structure.bytes_of[key] == size), 0)
 
 
 def scaled_next(structure: Structure, op: int, members: tuple[int, ...]) -> bool:
-    """Return whether a product of two tensors is then scaled by a constant.
+    """Return whether a product of two tensors is then scaled by a constant, as in GELU's gradient.
 
-    GELU's gradient does that. TensorFlow then scales the *first* factor before it multiplies, so only the
-    buffer of that factor can be written over.
+    TensorFlow then scales the *first* factor before it multiplies, so only that one's buffer can be written
+    over.
     """
     if structure.ops[op].type != "Mul" or len(structure.direct_inputs(op)) != 2:
         return False
@@ -279,7 +246,3 @@ def scaled_next(structure: Structure, op: int, members: tuple[int, ...]) -> bool
         and structure.ops[readers[0]].type == "Mul"
         and any(tensor.op.type == "Const" for tensor in structure.ops[readers[0]].inputs)
     )
-
-
-def _first(structure: Structure, op: int) -> Key | None:
-    return structure.root(structure.ops[op].inputs[0])

@@ -16,9 +16,14 @@ import tensorflow as tf
 
 from checkmate.backends.tf import private
 from checkmate.backends.tf.devices import Kernels
-from checkmate.backends.tf.trace import sizes
-from checkmate.backends.tf.trace.loops import inside, tensor_lists
-from checkmate.backends.tf.trace.loops.trips import is_loop
+from checkmate.backends.tf.trace.loops import (
+    held_bytes,
+    invariants,
+    is_branch,
+    is_loop,
+    list_bytes,
+    loop_lists,
+)
 from checkmate.backends.tf.trace.op_kinds import (
     FIXED_TYPES,
     LIGHT_BYTES,
@@ -26,12 +31,13 @@ from checkmate.backends.tf.trace.op_kinds import (
     OpKind,
     is_view,
     keeps_argmax,
-    source,
     takes_over_inputs,
 )
 from checkmate.backends.tf.trace.over_variables import OverVariable, over_variables
 from checkmate.backends.tf.trace.placement import in_host_memory
-from checkmate.backends.tf.trace.trace import TracedStep
+from checkmate.backends.tf.trace.sizes import bounded_bytes, tensor_bytes
+from checkmate.backends.tf.trace.trace import TracedStep, needed_ops
+from checkmate.backends.tf.trace.walks import source
 from checkmate.ir.graph import Phase
 
 Key = tuple[int, int]
@@ -41,13 +47,13 @@ TOKEN = 2_000  # output number of "this op has run": zero bytes, an order where 
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """Hold what the scheduler needs to know about a traced step.
+    """What the scheduler needs to know about a traced step.
 
     ``kernels``: whose use of memory this is. ``kinds``: one per op. ``bytes_of``: bytes in the device's
     memory of every heavy output, by key (``ARGMAX`` keys included).
     ``scratch``: heavy op → bytes that it holds only while it runs.
     ``given``: list or state that a loop returns → the one it was given that dies into it
-    (``checkmate.backends.tf.trace.loops.tensor_lists.LoopList``).
+    (``checkmate.backends.tf.trace.loops.LoopList``).
     ``in_variables``: the updates that are computed in their variable's memory; what their ops return takes no
     bytes. ``plain_bytes``: the bytes that it takes in the plain step, which gives the variable a new buffer.
     """
@@ -64,10 +70,7 @@ class Structure:
     plain_bytes: Mapping[Key, int]
 
     def takes_over(self, op: int) -> bool:
-        """Return whether ``op`` writes its output over an input that dies with it.
-
-        The input has the same size as the output.
-        """
+        """Return whether ``op`` writes its output over an input of its size that dies with it."""
         return takes_over_inputs(self.ops[op], self.kernels)
 
     @property
@@ -76,22 +79,13 @@ class Structure:
 
     @cached_property
     def heavy(self) -> tuple[int, ...]:
-        """Return the indices of the heavy ops, in order."""
+        """The indices of the heavy ops, in order."""
         return tuple(i for i, kind in enumerate(self.kinds) if kind is OpKind.HEAVY)
 
     def key(self, tensor: tf.Tensor) -> Key:
         return self.index[tensor.op.name], tensor.value_index
 
-    def source(self, tensor: tf.Tensor) -> tf.Tensor:
-        """Return ``tensor``, or the tensor behind plain identities.
-
-        Keras passes all gradients through one ``IdentityN``. Taken literally it would hold every gradient
-        until the last.
-        """
-        return source(tensor)
-
     def root(self, tensor: tf.Tensor) -> Key | None:
-        """Return the heavy output whose buffer ``tensor`` shares."""
         return self.roots[self.key(source(tensor))]
 
     def direct_inputs(self, op: int) -> list[Key]:
@@ -108,10 +102,7 @@ class Structure:
 
     @cached_property
     def through_light(self) -> tuple[frozenset[Key], ...]:
-        """Return per op the heavy outputs that it needs indirectly.
-
-        It needs them through light ops, the shape inputs of views, or control inputs.
-        """
+        """Per op the heavy outputs that it needs through light ops, shapes of views, or control inputs."""
         needs: list[frozenset[Key]] = []
         for i, op in enumerate(self.ops):
             found: set[Key] = set()
@@ -123,28 +114,24 @@ class Structure:
                     found.add(root)
             for control in op.control_inputs:
                 producer = self.index[control.name]
-                if self.kinds[producer] is OpKind.HEAVY:
-                    found.add((producer, TOKEN))
-                else:
-                    found |= needs[producer]
+                found |= {(producer, TOKEN)} if self.kinds[producer] is OpKind.HEAVY else needs[producer]
             needs.append(frozenset(found))
         return tuple(needs)
 
     def inputs(self, op: int) -> list[Key]:
         """Return every heavy output that heavy ``op`` needs, direct ones first."""
         direct = self.direct_inputs(op)
-        return direct + sorted(
-            (self.through_light[op] | self.update_after.get(op, frozenset())) - set(direct)
-        )
+        others = self.through_light[op] | self.update_after.get(op, frozenset())
+        return direct + sorted(others - set(direct))
 
     @cached_property
     def update_after(self) -> dict[int, frozenset[Key]]:
-        """Return per update op the backward ops that must run before it.
+        """Per update op the backward ops that must run before it, as ``TOKEN`` keys.
 
-        They read a variable that the update overwrites, and are given as ``TOKEN`` keys. TensorFlow only
-        orders the *read* before the write. While the tensor that was read is still in use, the write copies
-        the variable first. With the readers of the backward pass before the update, the update happens in
-        place. Readers that stand behind the update are of another pass; they read what it wrote.
+        They read a variable that the update overwrites. TensorFlow only orders the *read* before the write.
+        While the tensor that was read is still in use, the write copies the variable first. With the readers
+        of the backward pass before the update, the update happens in place. Readers that stand behind the
+        update are of another pass; they read what it wrote.
         """
         readers = self._readers_of_variables
         found: dict[int, frozenset[Key]] = {}
@@ -156,31 +143,26 @@ class Structure:
 
     @cached_property
     def late_updates(self) -> frozenset[int]:
-        """Return light ops that overwrite a variable a backward op reads.
+        """Light ops that overwrite a variable a backward op reads.
 
         They stand in no schedule (``AssignAdd`` of a momentum, say), so ``update_after`` does not order them.
         Where one ran as soon as it could, before the last reader, TensorFlow would copy the variable.
         """
-        light = (i for i, kind in enumerate(self.kinds) if kind is OpKind.LIGHT)
         return frozenset(
             i
-            for i in light
-            if self.phase(i) is Phase.UPDATE
-            and private.is_stateful(self.ops[i])
-            and self.ops[i].type != "ReadVariableOp"
-            and any(
+            for i, (op, kind) in enumerate(zip(self.ops, self.kinds, strict=True))
+            if kind is OpKind.LIGHT and self.phase(i) is Phase.UPDATE
+            if private.is_stateful(op) and op.type != "ReadVariableOp"
+            if any(
                 reader < i
-                for tensor in self.ops[i].inputs
+                for tensor in op.inputs
                 for reader, _ in self._readers_of_variables.get(tensor.name, ())
             )
         )
 
     @cached_property
     def _readers_of_variables(self) -> dict[str, set[Key]]:
-        """Map each variable's resource tensor to its backward readers.
-
-        The tensor is given by its name. The readers are backward ops, as ``TOKEN`` keys.
-        """
+        """By name of a variable's resource its backward readers, as ``TOKEN`` keys."""
         readers: dict[str, set[Key]] = defaultdict(set)
         for op in self.heavy:
             if self.phase(op) is Phase.BACKWARD:
@@ -211,30 +193,7 @@ class Structure:
             yield op, ARGMAX
 
     def phase(self, op: int) -> Phase:
-        """Return the part of the step that ``op`` belongs to."""
         return self.traced.phases[op]
-
-
-def needed_ops(traced: TracedStep) -> set[str]:
-    """Return the names of the ops that an output or a side effect needs.
-
-    The others never run, such as a gradient that nobody asked for.
-    """
-    results = [
-        traced.loss,
-        *traced.predictions,
-        *(t for tensors in traced.gradients.values() for t in tensors),
-    ]
-    stack = [tensor.op for tensor in results]
-    stack += [op for op in traced.ops if private.is_stateful(op) and op.type != "ReadVariableOp"]
-    found: set[str] = set()
-    while stack:
-        op = stack.pop()
-        if op.name not in found:
-            found.add(op.name)
-            stack.extend(source(tensor).op for tensor in op.inputs)
-            stack.extend(op.control_inputs)
-    return found
 
 
 def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
@@ -272,23 +231,22 @@ class _Classifier:
         op, update = self._traced.ops[i], self._traced.phases[i] is Phase.UPDATE
         size_of = partial(_tensor_bytes, bounds=self._bounds if update else None)
         inputs = [(self._index[tensor.op.name], tensor.value_index) for tensor in map(source, op.inputs)]
-        kind = OpKind.DEAD
+        kind, read = OpKind.DEAD, [self._roots[key] for key in inputs]
         if op.name in self._needed:
-            read = [self._roots[key] for key in inputs]
             kind = _kind(op, [self._kinds[producer] for producer, _ in inputs], read, self._bytes, size_of)
         self._kinds.append(kind)
         if kind is OpKind.HEAVY:
-            self._take_heavy(i, op, [self._roots[key] for key in inputs], size_of)
+            self._take_heavy(i, op, read, size_of)
             return
         for number in range(len(op.outputs)):
-            behind = inputs[number if op.type == "IdentityN" else 0] if kind is OpKind.VIEW else None
-            self._roots[i, number] = None if behind is None else self._roots[behind]
+            behind = number if op.type == "IdentityN" else 0
+            self._roots[i, number] = read[behind] if kind is OpKind.VIEW else None
 
     def _take_heavy(
         self, i: int, op: tf.Operation, read: list[Key | None], size_of: Callable[[tf.Tensor], int]
     ) -> None:
         """Note the buffers of heavy op ``i``, which reads the buffers ``read``."""
-        returned = tensor_lists.loop_lists(self._traced.graph, op, self._read)
+        returned = loop_lists(op, self._read)
         for number, tensor in enumerate(op.outputs):
             key, loop_list = (i, number), returned.get(number)
             self._roots[key] = key
@@ -302,12 +260,16 @@ class _Classifier:
         if keeps_argmax(op, self._kernels):
             self._bytes[i, ARGMAX] = int(op.outputs[0].shape.num_elements())
         counted = {n for n, root in enumerate(read) if root is not None and self._bytes[root]}
-        if held := inside.held_bytes(op, self._kernels, returned, counted):
+        if held := held_bytes(op, self._kernels, returned, counted):
             self._scratch[i] = held
 
     def structure(self) -> Structure:
         """Return what was found; all ops are classified."""
-        found = self._in_variables()
+        ops, phases = self._traced.ops, self._traced.phases
+        heavy = (i for i, kind in enumerate(self._kinds) if kind is OpKind.HEAVY)
+        over = {i for i in heavy if takes_over_inputs(ops[i], self._kernels)}
+        updates = over_variables(ops, phases, self._index, self._needed, over)
+        found = tuple(update for update in updates if self._bytes[update.ops[-1], 0] >= LIGHT_BYTES)
         plain_bytes = {(i, 0): self._bytes[i, 0] for update in found for i in update.ops}
         return Structure(
             self._traced,
@@ -322,23 +284,12 @@ class _Classifier:
             plain_bytes,
         )
 
-    def _in_variables(self) -> tuple[OverVariable, ...]:
-        """Return the updates that are computed in their variable's memory."""
-        ops, phases = self._traced.ops, self._traced.phases
-        over = {
-            i
-            for i, op in enumerate(ops)
-            if self._kinds[i] is OpKind.HEAVY and takes_over_inputs(op, self._kernels)
-        }
-        updates = over_variables(ops, phases, self._index, self._needed, over)
-        return tuple(update for update in updates if self._bytes[update.ops[-1], 0] >= LIGHT_BYTES)
-
 
 def _tensor_bytes(tensor: tf.Tensor, *, bounds: dict[str, int] | None) -> int:
     """Return the bytes of a tensor; with ``bounds`` its size may be bounded."""
     if tensor.dtype == tf.variant:
-        return tensor_lists.list_bytes(tensor)
-    return sizes.tensor_bytes(tensor) if bounds is None else sizes.bounded_bytes(tensor, bounds)
+        return list_bytes(tensor)
+    return tensor_bytes(tensor) if bounds is None else bounded_bytes(tensor, bounds)
 
 
 def _given_state(
@@ -352,7 +303,7 @@ def _given_state(
     found: dict[Key, Key] = {}
     if not is_loop(op):
         return found
-    unchanged = inside.invariants(op)
+    unchanged = invariants(op)
     for number, (tensor, root) in enumerate(zip(op.outputs, read, strict=True)):
         key = (index, number)
         if tensor.dtype == tf.variant:
@@ -380,12 +331,9 @@ def _kind(
     if is_view(op):
         if any(root is not None for root in roots):
             return OpKind.VIEW
-        return (
-            OpKind.LIGHT
-            if any(kind is not OpKind.FIXED for kind in sources) or op.control_inputs
-            else OpKind.FIXED
-        )
-    if is_loop(op) or inside.is_branch(op):
+        fixed = all(kind is OpKind.FIXED for kind in sources) and not op.control_inputs
+        return OpKind.FIXED if fixed else OpKind.LIGHT
+    if is_loop(op) or is_branch(op):
         return OpKind.HEAVY
     big_output = any(size_of(tensor) >= LIGHT_BYTES for tensor in op.outputs)
     big_input = any(root is not None and bytes_of[root] >= LIGHT_BYTES for root in roots)

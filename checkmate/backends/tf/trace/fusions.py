@@ -14,8 +14,9 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 
 import tensorflow as tf
+from networkx.utils import UnionFind
 
-from checkmate.backends.tf.trace.clusters import Union, ordered_clusters
+from checkmate.backends.tf.trace.clusters import ordered_clusters
 from checkmate.backends.tf.trace.coarsen import FoldedStep, regrouped
 from checkmate.backends.tf.trace.dataflow import TOKEN, Key, Structure
 from checkmate.backends.tf.trace.op_kinds import (
@@ -36,19 +37,16 @@ _MOVED = frozenset(
 def fused(folded: FoldedStep) -> FoldedStep:
     """Return the step with fusions as ops of its graph, with costs of 0."""
     structure = folded.structure
-    union = Union(structure.heavy)
+    union = UnionFind(structure.heavy)
     for members, last in zip(folded.nodes, _last_of_fusions(folded), strict=True):
         for member in (*members, folded.nodes[last][0]):
-            union.join(members[0], member)
+            union.union(members[0], member)
     return _without_reuse(regrouped(folded, ordered_clusters(structure, union)))
 
 
 def _without_reuse(folded: FoldedStep) -> FoldedStep:
-    """Return the step in which no gradient is written over its logits.
-
-    TensorFlow's kernel does that. XLA reads the logits again, for the loss: a GPT's schedule took all of them
-    more than was planned.
-    """
+    # TensorFlow's kernel writes the gradient over its logits. XLA reads the logits again, for the loss: a
+    # GPT's schedule took all of them more than was planned.
     structure = folded.structure
     changed = tuple(
         dataclasses.replace(op, takes_over=())
@@ -60,11 +58,10 @@ def _without_reuse(folded: FoldedStep) -> FoldedStep:
 
 
 def loose(folded: FoldedStep, graph: Graph) -> Graph | None:
-    """Return ``graph`` without scratch for what passes between loops.
+    """Return ``graph``, that of ``folded`` with costs, without scratch for what passes between loops.
 
     What an op holds by itself was counted as TensorFlow's executor holds it. XLA holds between nothing and
-    that, so what is solved on this graph may take more than it requests. ``graph``: the graph of ``folded``,
-    with costs. None: no op has such scratch.
+    that, so what is solved on this graph may take more than it requests. None: no op has such scratch.
     """
     structure = folded.structure
     passing = dict.fromkeys(_passing(folded), 0)
@@ -112,7 +109,6 @@ def _last_of_fusions(folded: FoldedStep) -> list[int]:
 
 
 def _readers(folded: FoldedStep) -> list[set[int]]:
-    """Return the nodes that read what each node writes."""
     found: list[set[int]] = [set() for _ in folded.nodes]
     for reader, op in enumerate(folded.graph.ops):
         for value in op.inputs:
@@ -121,26 +117,18 @@ def _readers(folded: FoldedStep) -> list[set[int]]:
 
 
 def _joins(folded: FoldedStep, node: int, reader: int, read: set[int]) -> bool:
-    """Return whether XLA puts all that ``node`` writes into its reader's loop.
-
-    ``read``: what the reader's fusion reads.
-    """
+    """Return whether XLA puts all that ``node`` writes into its reader's loop. ``read``: by its fusion."""
     graph, structure = folded.graph, folded.structure
     op, other = graph.ops[node], graph.ops[reader]
     if Phase.UPDATE in (op.phase, other.phase) or op.recomputable is not other.recomputable:
         return False
     if any(graph.values[value].keep for value in op.outputs):
         return False
-    if op.phase is other.phase and _is_small(folded, node):
+    small = all(graph.values[value].bytes < LIGHT_BYTES for value in op.outputs)
+    if op.phase is other.phase and op.outputs and small:  # sums, mostly
         return not read.isdisjoint(op.inputs)
     members = folded.nodes[reader]
     return all(_is_fused_into(structure, folded.values[value], members) for value in op.outputs)
-
-
-def _is_small(folded: FoldedStep, node: int) -> bool:
-    """Return whether all that ``node`` writes is small: sums, mostly."""
-    outputs = folded.graph.ops[node].outputs
-    return bool(outputs) and all(folded.graph.values[value].bytes < LIGHT_BYTES for value in outputs)
 
 
 def _is_fused_into(structure: Structure, key: Key, members: Iterable[int]) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from checkmate.backends.tf import private
-from checkmate.backends.tf.trace.trace import execution_order
+from checkmate.backends.tf.trace.walks import execution_order
 from checkmate.errors import JitCompiledError, TraceError
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
@@ -26,24 +26,19 @@ def has_calls(graph: Any) -> bool:
 
 
 def inlined(function: Any, *, for_xla: bool = False) -> Callable[..., list[tf.Tensor]]:
-    """Return the concrete ``function`` as a Python function without calls.
+    """Return the concrete ``function`` as a Python function without calls, to be traced.
 
-    It takes the arguments of ``function`` in their flat order, and returns its outputs in theirs. It is to be
-    traced. What TensorFlow orders inside a function is ordered in the same way there. ``for_xla``: XLA
-    compiles all of it, and so may compile a part of it.
+    It takes the arguments of ``function`` in their flat order, and returns its outputs in theirs. What
+    TensorFlow orders inside a function is ordered in the same way there. ``for_xla``: XLA compiles all of it,
+    and so may compile a part of it.
 
     Raises:
         JitCompiledError: (when traced) XLA compiles a called function, and not all.
     """
-    outside = {inner.name: external for external, inner in private.captures(function.graph)}
 
     def body(*tensors: tf.Tensor) -> list[tf.Tensor]:
         target = tf.compat.v1.get_default_graph()
-        left = iter(tensors)
-        given = [
-            private.capture(target, outside[tensor.name]) if tensor.name in outside else next(left)
-            for tensor in function.graph.inputs
-        ]
+        given = private.given_inputs(function, target, tensors)
         results, _ = _Inliner(target, for_xla).copied(function.graph, given, "", [])
         return results
 
@@ -72,19 +67,13 @@ class _Inliner:
         for op in (ops[index] for index in execution_order(ops)):
             if op.name in ends:
                 continue
-            inputs = [made[tensor.name] for tensor in op.inputs]
             controls = [each for control in op.control_inputs for each in ends[control.name]]
             if private.is_stateful(op):
                 controls += before
-            name = f"{prefix}{op.name}"
             if op.type in _CALLS:
-                outputs, ends[op.name] = self._called(body, op, inputs, controls, name)
+                ends[op.name] = self._called(body, op, made, controls, f"{prefix}{op.name}")
             else:
-                copy = private.create_op(self.target, op, inputs, controls, name)
-                outputs, ends[op.name] = list(copy.outputs), [copy]
-            for old, new in zip(op.outputs, outputs, strict=True):
-                private.keep_shape(old, new)
-                made[old.name] = new
+                ends[op.name] = [private.copy_op(self.target, op, made, controls, f"{prefix}{op.name}")]
             if private.is_stateful(op):
                 effects += ends[op.name]
         return [made[tensor.name] for tensor in body.outputs], effects
@@ -93,11 +82,11 @@ class _Inliner:
         self,
         outer: Any,
         op: tf.Operation,
-        inputs: Sequence[tf.Tensor],
+        made: dict[str, tf.Tensor],
         controls: Sequence[tf.Operation],
         name: str,
-    ) -> tuple[list[tf.Tensor], list[tf.Operation]]:
-        """Copy the body of the function that ``op`` calls, as ``copied``."""
+    ) -> list[tf.Operation]:
+        """Copy the body of the function that ``op`` calls; return what ends it."""
         attributes = op.node_def.attr
         called = attributes["f"].func.name
         if attributes["_XlaMustCompile"].b and not self.for_xla:
@@ -116,9 +105,10 @@ class _Inliner:
         scope = name.removesuffix(name.rsplit("/", 1)[-1])
         if called.startswith("__backward_"):
             scope = f"gradient_tape/{scope}"
-        outputs, effects = self.copied(body, inputs, scope, before)
+        outputs, effects = self.copied(body, [made[tensor.name] for tensor in op.inputs], scope, before)
+        private.stand_for(op.outputs, outputs, made)
         effects = effects or before
-        return outputs, [_barrier(self.target, effects, f"{name}/end")] if len(effects) > 1 else effects
+        return [_barrier(self.target, effects, f"{name}/end")] if len(effects) > 1 else effects
 
 
 def _barrier(target: Any, controls: Sequence[tf.Operation], name: str) -> tf.Operation:

@@ -1,42 +1,56 @@
 """Trace a step that is any function of tensors, with state in variables.
 
-Nothing is known of it but its graph: how many backward passes it has, what it updates and what it returns.
+Nothing is known of it but its graph: how many backward passes it has, what it updates and what it returns. A
+tape's gradients carry a name scope, and assignments are ops of their own. Everything else follows from what
+reads what.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from checkmate.backends.tf import private
+from checkmate.backends.tf.models.batch import distinct_names
 from checkmate.backends.tf.models.model import LoadedModel, ModelLike
 from checkmate.backends.tf.models.own_step import explained, naming
 from checkmate.backends.tf.trace.inlined import has_calls, inlined
-from checkmate.backends.tf.trace.parts import phases_of
 from checkmate.backends.tf.trace.sizes import total_bytes, variable_bytes
-from checkmate.backends.tf.trace.trace import TracedStep, Unplanned, execution_order
-from checkmate.backends.tf.trace.variables import concrete_step
+from checkmate.backends.tf.trace.trace import TracedStep, Unplanned, concrete_step
+from checkmate.backends.tf.trace.walks import execution_order
 from checkmate.errors import TraceError
+from checkmate.ir.graph import Phase
 
-# Their effects outlive the step, and no variable tells how to undo them after a trial run.
-_PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc", "NumpyFunction"})
-_DATA = frozenset({"IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional"})
-_TABLES = frozenset({"LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2"})
-# Not TensorListStack and its like: a tensor list is a value, and no state.
-_OWN_STATE = re.compile(r"Queue|^Stack|^Barrier|^(Ordered)?Map(Stage|Unstage)|^(Stage|Unstage)")
-_COLLECTIVES = re.compile(r"^Collective|^Nccl")  # a trial run would wait for the others
-_SUMMARIES = re.compile(r"^Write\w*Summary$|^WriteFile$|^Save(V2|Slices)?$")
+# ``tf.GradientTape`` makes the first scope, ``tf.gradients`` the second.
+_GRADIENT_SCOPE = re.compile(r"(^|/)(gradient_tape|gradients)(_\d+)?/")
+_RESOURCE_WRITE = re.compile(
+    r"^(Assign.*VariableOp|Resource(Sparse)?(Apply|Scatter).*|ResourceStridedSlice.*)$"
+)
+# What an op of a type does that outlives the step, where no variable tells how to undo it after a trial run.
+_LASTING = {
+    r"(PyFunc|PyFuncStateless|EagerPyFunc|NumpyFunction)$": (
+        "calls Python code each time (tf.py_function or tf.numpy_function)"
+    ),
+    r"IteratorGetNext(Sync|AsOptional)?$": "takes its data from an iterator itself",
+    # Not TensorListStack and its like: a tensor list is a value, and no state.
+    r"LookupTable(Insert|Remove|Import)V2$|.*Queue|Stack|Barrier|((Ordered)?Map)?(Stage|Unstage)": (
+        "keeps state outside of variables ({})"
+    ),
+    r"Collective|Nccl": "exchanges tensors with other workers ({})",  # a trial run would wait for the others
+    r"Write\w*Summary$|WriteFile$|Save(V2|Slices)?$": "writes to files ({})",
+}
 
 
 @dataclass(frozen=True, eq=False)
 class Returned:
-    """Hold the structure of what a step returns.
+    """The structure of what a step returns.
 
     ``structure``: the number of an output at every leaf, -1 where there is None. ``loss``: the number of the
     loss; None where no output is a number.
@@ -55,10 +69,9 @@ class Returned:
         found: dict[int, str] = {}
         for path, number in keras.tree.flatten_with_path(self.structure):
             said = re.sub(r"\W", "_", "_".join(map(str, path))) or "output"
-            name = f"output_{said}" if said[0].isdigit() else said
             if number >= 0:
-                found[number] = f"{name}_{number}" if name in found.values() else name
-        return tuple(found[number] for number in sorted(found))
+                found[number] = f"output_{said}" if said[0].isdigit() else said
+        return distinct_names(found)
 
 
 def trace_own_step(loaded: LoadedModel) -> TracedStep:
@@ -81,10 +94,7 @@ def trace_own_step(loaded: LoadedModel) -> TracedStep:
 
 
 def fixed_bytes(traced: TracedStep, inputs: int) -> dict[str, int]:
-    """Return the bytes that a step holds from its start to its end.
-
-    They are those of its variables and of its first ``inputs`` arguments.
-    """
+    """Return the bytes that a step holds from its start to its end: its variables, its first ``inputs``."""
     return {
         "variables": variable_bytes(traced.variables),
         "inputs": total_bytes(traced.function.inputs[:inputs]),
@@ -110,27 +120,39 @@ def trace_function(
         ragged tensor.
         JitCompiledError: XLA compiles a part of it, and not the whole.
     """
-    loaded = _loaded(subject, specs, batch_size)
+    name = str(subject.name)
     results: list[Any] = []
 
     def traced(*tensors: tf.Tensor) -> list[tf.Tensor]:
         result = body(*tensors)
-        _require_dense(result, loaded.name)
-        found, leaves = _flattened(result)
+        _require_dense(result, name)
+        flat = tf.nest.flatten(result, expand_composites=True)
+        found = [tf.convert_to_tensor(leaf) for leaf in flat if leaf is not None]
+        numbers = count()
+        leaves = [-1 if leaf is None else next(numbers) for leaf in flat]
         loss = _loss_of(result, found)
-        results[:] = [result, leaves, [tf.zeros(()) if loss is None else found[loss], *found], _count(), loss]
-        return results[2]  # type: ignore[no-any-return]
+        outputs = [tf.zeros(()) if loss is None else found[loss], *found]
+        results[:] = [outputs, _count(), result, leaves, loss]
+        return outputs
 
-    concrete, whole_loops = _concrete(traced, specs, loaded.name, for_xla)
-    _require_one_device(concrete.graph, loaded.name)
-    function, outputs, count = concrete, results[2], results[3]
+    def without_calls(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        outputs = inlined(concrete, for_xla=for_xla)(*tensors)
+        results[:2] = [outputs, _count()]
+        return outputs
+
+    with explained(name):
+        concrete, whole_loops = concrete_step(traced, specs, for_xla=for_xla)
+    _require_one_device(concrete.graph, name)
+    function = concrete
     if has_calls(concrete.graph):
-        function, outputs, count = _without_calls(concrete, outputs, specs, loaded.name, for_xla)
-    created = function.graph.get_operations()[:count]
+        with explained(name):
+            function, _ = concrete_step(without_calls, specs, for_xla=False)
+    outputs, made, result, leaves, loss = results
+    created = function.graph.get_operations()[:made]
     ops = tuple(created[i] for i in execution_order(created))
-    require_repeatable(ops, loaded.name)
+    require_repeatable(ops, name)
     step = TracedStep(
-        loaded=loaded,
+        loaded=LoadedModel(subject, name, batch_size, tuple(specs)),
         function=function,
         ops=ops,
         phases=phases_of(ops),
@@ -140,21 +162,13 @@ def trace_function(
         held=private.captured_variables(concrete),
         whole_loops=whole_loops,
     )
-    return step, Returned(_structure(results[0], results[1]), results[4]), concrete
+    structure = tf.nest.pack_sequence_as(result, leaves, expand_composites=True)
+    return step, Returned(structure, loss), concrete
 
 
-def _flattened(result: Any) -> tuple[list[tf.Tensor], list[int]]:
-    """Return the tensors of ``result``, and the number of one at every leaf.
-
-    The number is -1 where there is None.
-    """
-    flat = [
-        None if leaf is None else tf.convert_to_tensor(leaf)
-        for leaf in tf.nest.flatten(result, expand_composites=True)
-    ]
-    found = [tensor for tensor in flat if tensor is not None]
-    numbers = iter(range(len(found)))
-    return found, [-1 if tensor is None else next(numbers) for tensor in flat]
+def _count() -> int:
+    # What comes later is TensorFlow's own: identities that make the outputs wait for the assignments.
+    return len(tf.compat.v1.get_default_graph().get_operations())
 
 
 def _loss_of(result: Any, found: Sequence[tf.Tensor]) -> int | None:
@@ -167,45 +181,7 @@ def _loss_of(result: Any, found: Sequence[tf.Tensor]) -> int | None:
     return next((i for i in numbers if found[i] is named), numbers[0] if numbers else None)
 
 
-def _concrete(
-    body: Callable[..., Any], specs: Sequence[tf.TensorSpec], name: str, for_xla: bool = False
-) -> tuple[Any, bool]:
-    with explained(name):
-        concrete, whole_loops = concrete_step(body, specs, for_xla=for_xla)
-    private.forget_custom_gradients(concrete.graph)
-    return concrete, whole_loops
-
-
-def _without_calls(
-    concrete: Any, outputs: Sequence[tf.Tensor], specs: Sequence[tf.TensorSpec], name: str, for_xla: bool
-) -> tuple[Any, list[tf.Tensor], int]:
-    found: list[Any] = []
-
-    def traced(*tensors: tf.Tensor) -> list[tf.Tensor]:
-        found[:] = [inlined(concrete, for_xla=for_xla)(*tensors), 0]
-        found[1] = _count()
-        return found[0]  # type: ignore[no-any-return]
-
-    function, _ = _concrete(traced, specs, name)
-    assert len(found[0]) == len(outputs)
-    return function, found[0], found[1]
-
-
-def _count() -> int:
-    # What comes later is TensorFlow's own: identities that make the outputs wait for the assignments.
-    return len(tf.compat.v1.get_default_graph().get_operations())
-
-
-def _structure(result: Any, leaves: Sequence[int]) -> Any:
-    return tf.nest.pack_sequence_as(result, leaves, expand_composites=True)
-
-
 def _require_dense(result: Any, name: str) -> None:
-    """Raise an error if a step returns what is no plain tensor.
-
-    Raises:
-        TraceError: it returns a sparse or ragged tensor, or slices such as an embedding's gradient.
-    """
     for leaf in tf.nest.flatten(result):
         if isinstance(leaf, (tf.IndexedSlices, tf.SparseTensor, tf.RaggedTensor)):
             raise TraceError(
@@ -215,22 +191,16 @@ def _require_dense(result: Any, name: str) -> None:
 
 
 def _require_one_device(graph: Any, name: str) -> None:
-    """Raise an error if a step runs on several devices of one kind at once.
-
-    A schedule is for one device, and so is its budget.
-
-    Raises:
-        TraceError: it does, as what a distribution strategy runs on its replicas.
-    """
+    # A schedule is for one device, and so is its budget.
     devices: dict[str, set[str]] = {}
     for device in _devices(graph):
         spec = tf.DeviceSpec.from_string(device)
         if spec.device_type is not None and spec.device_index is not None:
             devices.setdefault(spec.device_type, set()).add(device)
-    count = max(map(len, devices.values()), default=0)
-    if count > 1:
+    most = max(map(len, devices.values()), default=0)
+    if most > 1:
         raise TraceError(
-            f"the training step of {name!r} runs on {count} devices at once, as strategy.run does, and a "
+            f"the training step of {name!r} runs on {most} devices at once, as strategy.run does, and a "
             "schedule is for one",
             hint="call checkmate.rematerialize_function on the function that each replica runs, inside "
             "strategy.scope(), and call what it returns in strategy.run",
@@ -240,9 +210,7 @@ def _require_one_device(graph: Any, name: str) -> None:
 def _devices(graph: Any) -> set[str]:
     found: set[str] = set()
     for op in graph.get_operations():
-        found.add(op.device)
-        for body in _bodies(op):
-            found |= _devices(body)
+        found |= {op.device, *(device for body in _bodies(op) for device in _devices(body))}
     return found - {""}
 
 
@@ -256,41 +224,55 @@ def require_repeatable(ops: Sequence[tf.Operation], name: str) -> None:
     for op in ops:
         for body in _bodies(op):
             require_repeatable(body.get_operations(), name)
-        if op.type in _PYTHON:
-            what = "calls Python code each time (tf.py_function or tf.numpy_function)"
-        elif op.type in _DATA:
-            what = "takes its data from an iterator itself"
-        elif op.type in _TABLES or _OWN_STATE.search(op.type):
-            what = f"keeps state outside of variables ({op.type})"
-        elif _COLLECTIVES.search(op.type):
-            what = f"exchanges tensors with other workers ({op.type})"
-        elif _SUMMARIES.search(op.type):
-            what = f"writes to files ({op.type})"
-        else:
-            continue
-        raise TraceError(
-            f"the training step of {name!r} {what}, which cannot be undone after a trial run",
-            hint="do that outside of the step, and hand its result in as an argument",
-        )
+        what = next((what for types, what in _LASTING.items() if re.match(types, op.type)), None)
+        if what is not None:
+            raise TraceError(
+                f"the training step of {name!r} {what.format(op.type)}, "
+                "which cannot be undone after a trial run",
+                hint="do that outside of the step, and hand its result in as an argument",
+            )
 
 
-def _bodies(op: tf.Operation) -> Iterator[Any]:
-    """Yield the graphs of the functions that an op calls.
+def _bodies(op: tf.Operation) -> list[Any]:
+    """Return the graphs of the functions that an op calls: bodies of loops and branches of conditions."""
+    names = {name for _, name in private.called_functions(op)}
+    bodies = (private.function_body(op.graph, name) for name in names)
+    return [body for body in bodies if body is not None]
 
-    They are bodies of loops and branches of conditions.
+
+def phases_of(ops: Sequence[tf.Operation]) -> tuple[Phase, ...]:
+    """Return the phase of each of ``ops``, which are in a valid order.
+
+    A gradient, and what is computed from gradients for other gradients (a penalty on their norm), is of the
+    backward pass. An update is what serves assignments and no gradient: optimizers, averages of weights,
+    metrics. What computes from gradients for an output alone is of the backward pass too. The rest is the
+    forward pass, loss included.
     """
-    for attribute in op.node_def.attr.values():
-        called = [attribute.func, *attribute.list.func]
-        for name in {function.name for function in called if function.name}:
-            body = private.function_body(op.graph, name)
-            if body is not None:
-                yield body
+    index = {op.name: i for i, op in enumerate(ops)}
+    sources = [[index[t.op.name] for t in op.inputs if t.op.name in index] for op in ops]
+    gradient = [_GRADIENT_SCOPE.search(op.name) is not None for op in ops]
+    for_gradients = _with_sources((i for i, found in enumerate(gradient) if found), sources)
+    for_writes = _with_sources((i for i, op in enumerate(ops) if _RESOURCE_WRITE.match(op.type)), sources)
+    from_gradients = gradient[:]
+    phases: list[Phase] = []
+    for i in range(len(ops)):
+        from_gradients[i] = from_gradients[i] or any(from_gradients[source] for source in sources[i])
+        if gradient[i]:
+            phases.append(Phase.BACKWARD)
+        elif i in for_writes and i not in for_gradients:
+            phases.append(Phase.UPDATE)
+        else:
+            phases.append(Phase.BACKWARD if from_gradients[i] else Phase.FORWARD)
+    return tuple(phases)
 
 
-def _loaded(subject: Any, specs: Sequence[tf.TensorSpec], batch_size: int) -> LoadedModel:
-    return LoadedModel(
-        model=subject,
-        name=str(subject.name),
-        batch_size=batch_size,
-        input_specs=tuple(specs),
-    )
+def _with_sources(ends: Iterable[int], sources: Sequence[Sequence[int]]) -> set[int]:
+    """Return ``ends`` and all ops that they read, directly or not."""
+    found: set[int] = set()
+    stack = list(ends)
+    while stack:
+        op = stack.pop()
+        if op not in found:
+            found.add(op)
+            stack.extend(sources[op])
+    return found

@@ -20,7 +20,7 @@ LIGHT_BYTES = 16 * 1024  # together such tensors stay under 0.3 % of the peak on
 
 
 class OpKind(Enum):
-    """Name what an op is to the scheduler; the module says what each means."""
+    """What an op is to the scheduler; the module says what each means."""
 
     FIXED = "fixed"
     VIEW = "view"
@@ -29,6 +29,7 @@ class OpKind(Enum):
     DEAD = "dead"
 
 
+HANDLES = (tf.resource, tf.variant)  # dtypes of variables, and of lists of tensors
 FIXED_TYPES = frozenset({"Placeholder", "Const", "PlaceholderWithDefault"})
 VIEW_TYPES = frozenset(
     {
@@ -79,10 +80,7 @@ def kernels_of(op: tf.Operation, kernels: Kernels) -> Kernels:
 
 
 def takes_over_inputs(op: tf.Operation, kernels: Kernels) -> bool:
-    """Return whether this op's output is written over an input.
-
-    The input has the same size, and dies with the op.
-    """
+    """Return whether this op's output is written over an input of its size that dies with it."""
     if op.type == "MaxPoolGrad":
         return kernels_of(op, kernels) is Kernels.EIGEN
     if is_cube(op):
@@ -91,10 +89,7 @@ def takes_over_inputs(op: tf.Operation, kernels: Kernels) -> bool:
 
 
 def is_cube(op: tf.Operation) -> bool:
-    """Return whether ``op`` is a third power, which is computed by products.
-
-    The square comes first, and the input lives on beside it.
-    """
+    """Return whether ``op`` is a third power: a product of the input, which lives on, and its square."""
     if op.type != "Pow" or op.inputs[1].shape.num_elements() != 1:
         return False
     exponent = tf.get_static_value(op.inputs[1])
@@ -102,15 +97,8 @@ def is_cube(op: tf.Operation) -> bool:
 
 
 def keeps_argmax(op: tf.Operation, kernels: Kernels) -> bool:
-    """Return whether the kernel keeps a byte per output for the gradient. The max pooling of oneDNN does."""
+    """Return whether the kernel, oneDNN's max pooling, keeps a byte per output for the gradient."""
     return str(op.type) == "MaxPool" and kernels_of(op, kernels) is Kernels.ONEDNN
-
-
-def source(tensor: tf.Tensor) -> tf.Tensor:
-    """Return ``tensor``, or the tensor behind plain identities."""
-    while tensor.op.type in ("Identity", "IdentityN") and not tensor.op.control_inputs:
-        tensor = tensor.op.inputs[tensor.value_index]
-    return tensor
 
 
 _ALIGNED = 64  # bytes
@@ -120,10 +108,7 @@ _MATRIX_PRODUCTS = {"MatMul": ("transpose_a", "transpose_b"), "BatchMatMulV2": (
 
 
 def is_view(op: tf.Operation) -> bool:
-    """Return whether the outputs of the op share the buffers of its inputs.
-
-    Either they always do, or they do in a copy of the op (``transposed_inputs``).
-    """
+    """Return whether outputs of the op, or of its copy (``transposed_inputs``), share its inputs' buffers."""
     return (
         str(op.type) in VIEW_TYPES
         or _reduces_nothing(op)
@@ -133,10 +118,7 @@ def is_view(op: tf.Operation) -> bool:
 
 
 def _reduces_nothing(op: tf.Operation) -> bool:
-    """Return whether ``op`` reduces dimensions of size 1 only, or none.
-
-    Gradients of broadcasts often do. TensorFlow turns such a reduction into a reshape.
-    """
+    # Gradients of broadcasts often reduce dimensions of size 1 only. TensorFlow makes that a reshape.
     if op.type not in REDUCTIONS:
         return False
     before, after = op.inputs[0].shape, op.outputs[0].shape
@@ -145,10 +127,7 @@ def _reduces_nothing(op: tf.Operation) -> bool:
 
 
 def _takes_aligned_rows(op: tf.Operation) -> bool:
-    """Return whether ``op`` takes whole rows from an aligned address on.
-
-    TensorFlow then shares the buffer. Other slices are copied.
-    """
+    # TensorFlow shares the buffer of whole rows from an aligned address on, and copies other slices.
     if op.type != "Slice" or not (op.inputs[0].shape.is_fully_defined() and op.inputs[0].shape.rank):
         return False
     begin, rest = tf.get_static_value(op.inputs[1]), op.inputs[0].shape[1:]
@@ -159,10 +138,9 @@ def _takes_aligned_rows(op: tf.Operation) -> bool:
 
 
 def _only_transposes_for_products(op: tf.Operation) -> bool:
-    """Return whether ``op`` swaps two dimensions for matrix products only.
+    """Return whether ``op`` swaps the last two dimensions for products, which can read transposed instead.
 
-    They are the last two dimensions, so the products can read the tensor transposed instead. A product of
-    complex numbers would conjugate them too.
+    A product of complex numbers would conjugate them too.
     """
     if op.type != "Transpose" or not op.outputs[0].consumers() or op.outputs[0].dtype.is_complex:
         return False
@@ -174,10 +152,9 @@ def _only_transposes_for_products(op: tf.Operation) -> bool:
 
 
 def transposed_inputs(op: tf.Operation) -> dict[int, str]:
-    """Return the inputs that a product can read without their transposition.
+    """Return the inputs that a product can read transposed, each with the attribute to turn over.
 
-    For the number of each there is the attribute of the product to turn over. TensorFlow's own graph
-    rewriting does so, and scheduled steps run without it.
+    TensorFlow's own graph rewriting does so, and scheduled steps run without it.
     """
     flags = _MATRIX_PRODUCTS.get(str(op.type), ())
     return {
@@ -195,9 +172,7 @@ def _permutation(tensor: tf.Tensor) -> list[int] | None:
     return None if value is None else [int(each) for each in value]
 
 
-_RECURRENT = frozenset(
-    {"CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3"}
-)
+_RECURRENT = frozenset(f"CudnnRNN{way}{version}" for way in ("", "Backprop") for version in ("", "V2", "V3"))
 
 
 def recomputable(op: tf.Operation) -> bool:

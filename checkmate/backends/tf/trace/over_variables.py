@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from checkmate.backends.tf.trace.op_kinds import is_view, source
+from checkmate.backends.tf.trace.op_kinds import is_view
+from checkmate.backends.tf.trace.walks import source
 from checkmate.ir.graph import Phase
 
 _MOST = 64  # ops between the read and the assignment
@@ -25,7 +26,7 @@ _HELD = frozenset({"ReadVariableOp", "Const", "Placeholder"})  # something else 
 
 @dataclass(frozen=True)
 class OverVariable:
-    """Hold one update that is computed in its variable's memory.
+    """One update that is computed in its variable's memory.
 
     ``reads``: the ops that read the variable before. ``ops``: those that compute the new value, in order, by
     their index in the trace. The first one reads the variable last. ``assign``: the op that assigns it.
@@ -94,10 +95,7 @@ class _WrittenOver:
         return None
 
     def _written_over_by(self, op: tf.Operation, handle: tf.Tensor) -> tf.Tensor | None:
-        """Return the input that TensorFlow writes the output of ``op`` over.
-
-        It takes the first one of the output's size that nothing else holds.
-        """
+        # TensorFlow writes over the first input of the output's size that nothing else holds.
         for tensor in map(source, op.inputs):
             if tensor.shape != op.outputs[0].shape or tensor.dtype != op.outputs[0].dtype:
                 continue
@@ -122,7 +120,5 @@ class _WrittenOver:
         return found
 
     def _reads_later(self, tensor: tf.Tensor, last: int) -> bool:
-        """Return whether other ops than updates before ``last`` read ``tensor``."""
-        return any(
-            reader > last or self.phases[reader] is not Phase.UPDATE for reader in self._readers(tensor)
-        )
+        readers = self._readers(tensor)
+        return any(reader > last or self.phases[reader] is not Phase.UPDATE for reader in readers)

@@ -20,18 +20,17 @@ _ANY = "DEFAULT"  # the device type of kernels that serve every device without k
 
 
 def in_host_memory(tensor: tf.Tensor) -> bool:
-    """Return whether ``tensor`` takes no memory of the GPU.
+    """Return whether ``tensor`` lies in the host's memory, and no kernel reads it on the GPU.
 
-    It lies in the host's memory and no op reads it on the GPU. A tensor that a kernel reads on the GPU is
-    copied there, so it counts.
+    A tensor that one reads there is copied there, so it counts.
     """
-    if not _knows_gpus() or not _named(tensor.op, tensor.value_index, outputs=True):
+    if not _knows_gpus() or not _on_host(tensor.op, tensor.op.op_def.output_arg, tensor.value_index):
         return False
-    return not any(_reads_on_gpu(reader, number) for reader, number in _readers(tensor))
+    return all(_on_host(reader, reader.op_def.input_arg, number) for reader, number in _readers(tensor))
 
 
 def _readers(tensor: tf.Tensor) -> Iterator[tuple[tf.Operation, int]]:
-    """Yield (op, number of its input) for all that read ``tensor``. Readers of its views are included."""
+    """Yield (op, number of its input) for all that read ``tensor``, some of them through views."""
     for reader in tensor.consumers():
         for number, read in enumerate(reader.inputs):
             if read is not tensor:
@@ -42,41 +41,18 @@ def _readers(tensor: tf.Tensor) -> Iterator[tuple[tf.Operation, int]]:
                 yield reader, number
 
 
-def _reads_on_gpu(op: tf.Operation, number: int) -> bool:
-    return not _named(op, number, outputs=False)
-
-
-def _named(op: tf.Operation, number: int, *, outputs: bool) -> bool:
-    """Return whether the kernel of ``op`` has this argument in host memory.
-
-    ``outputs``: the argument is output ``number``; else input ``number``.
-    """
-    kernel = _kernel(op)
-    if kernel is None:
-        return _runs_on_cpu(op)
-    arguments = op.op_def.output_arg if outputs else op.op_def.input_arg
-    names = [argument.name for argument in arguments for _ in range(_count(op, argument))]
-    return number < len(names) and names[number] in kernel.host_memory_arg
-
-
-def _kernel(op: tf.Operation) -> Any | None:
-    """Return the kernel for a GPU that runs ``op``; None: there is none."""
+def _on_host(op: tf.Operation, arguments: Any, number: int) -> bool:
+    """Return whether the kernel of ``op`` has tensor ``number`` of its ``arguments`` in host memory."""
     attributes = op.node_def.attr
     fitting = [each for each in _kernels(op.type) if _serves(each, attributes)]
     own = [each for each in fitting if each.device_type == "GPU"]
-    return max(own or fitting, key=lambda each: each.priority, default=None)
-
-
-def _runs_on_cpu(op: tf.Operation) -> bool:
-    """Return whether ``op`` has kernels, none of them for a GPU.
-
-    Calls and loops have no kernels of their own: they are inlined.
-    """
-    return bool(private.registered_kernels(op.type)) and not _calls(op)
-
-
-def _calls(op: tf.Operation) -> bool:
-    return any(value.WhichOneof("value") == "func" for value in op.node_def.attr.values())
+    kernel = max(own or fitting, key=lambda each: each.priority, default=None)
+    if kernel is None:  # it runs on the CPU; but calls and loops, which have no kernels, are inlined
+        return bool(private.registered_kernels(op.type)) and not any(
+            map(private.is_function, attributes.values())
+        )
+    names = [argument.name for argument in arguments for _ in range(_count(op, argument))]
+    return number < len(names) and names[number] in kernel.host_memory_arg
 
 
 def _serves(kernel: Any, attributes: Mapping[str, Any]) -> bool:
@@ -103,8 +79,5 @@ def _kernels(op_type: str) -> tuple[Any, ...]:
 
 @cache
 def _knows_gpus() -> bool:
-    """Return whether this build of TensorFlow has kernels for GPUs at all.
-
-    A build for CPUs only tells nothing about them.
-    """
+    # A build of TensorFlow for CPUs alone tells nothing about GPUs.
     return any(each.device_type == "GPU" for each in _kernels("MatMul"))

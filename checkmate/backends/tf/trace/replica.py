@@ -28,9 +28,7 @@ def number_of_replicas(strategy: Any) -> int:
 
 @contextmanager
 def as_one_replica(strategy: Any, name: str) -> Iterator[None]:
-    """Let what is traced be the step ``name`` on the first replica.
-
-    ``strategy``: None, or one of a single replica, changes nothing.
+    """Let what is traced be the step ``name`` on the first replica of several.
 
     Raises:
         TraceError: the step exchanges what cannot stand in a schedule.
@@ -61,10 +59,8 @@ def as_one_replica(strategy: Any, name: str) -> Iterator[None]:
 def require_one_process(strategy: Any, name: str) -> None:
     """Raise an error if the replicas of the step ``name`` are not all here.
 
-    Each process would plan for itself, and exchange tensors in another order than the others.
-
     Raises:
-        TraceError: they are in several processes, or not mirrored.
+        TraceError: they are in several processes, each of which would plan for itself, or not mirrored.
     """
     if number_of_replicas(strategy) > 1 and not isinstance(strategy, tf.distribute.MirroredStrategy):
         raise TraceError(

@@ -5,24 +5,30 @@ The step is the forward pass, the loss, the backward pass and the optimizer's up
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import wraps
+from typing import Any, Protocol, TypeVar
 
 import tensorflow as tf
 
 from checkmate.backends.tf import private
 from checkmate.backends.tf.models.model import LoadedModel
-from checkmate.backends.tf.trace.variables import concrete_step
+from checkmate.backends.tf.trace.loops import is_loop
+from checkmate.backends.tf.trace.walks import execution_order, needed
 from checkmate.errors import TraceError
 from checkmate.ir.graph import Phase
 from checkmate.models.keras_graph import first_line
 
+Result = TypeVar("Result")
+
+# All ops that Keras's zeros, ones and constants are made of.
+_CONSTANT = frozenset({"Const", "Fill", "Cast", "Reshape", "BroadcastTo", "Identity"})
+
 
 @dataclass(frozen=True, eq=False)
 class Unplanned:
-    """Hold a step that is not Keras's own, as TensorFlow runs it by itself.
+    """A step that is not Keras's own, as TensorFlow runs it by itself.
 
     ``function``: the concrete function; it returns a loss, then all that the step returns. ``names``: of what
     the step returns, by its place there. ``loss``: the number of the loss among these; None: there is none.
@@ -35,16 +41,15 @@ class Unplanned:
 
 @dataclass(frozen=True, eq=False)
 class TracedStep:
-    """Hold one traced training step.
+    """One traced training step.
 
     ``function``: the concrete function (it owns the graph). ``ops``: its ops in a valid execution order, as
     created where possible. ``phases``: the part of the step that each op belongs to.
     ``gradients``: variable path → the tensors of its gradient (two for a sparse gradient: values and
     indices), in the order of the trainable variables. Variables without a gradient are absent.
-    ``held``: the variables, where the function itself does not know them all.
-    ``unplanned``: given for a step that is not Keras's own.
-    ``unsplit``: the function as it was traced, where the loops of this one were rewritten. ``whole_loops``:
-    XLA compiles them, so they are not split.
+    ``held``: the variables, where the function itself does not know them all. ``unplanned``: given for a step
+    that is not Keras's own. ``unsplit``: the function as it was traced, where the loops of this one were
+    rewritten. ``whole_loops``: XLA compiles them, so they are not split.
     """
 
     loaded: LoadedModel
@@ -61,35 +66,40 @@ class TracedStep:
 
     @property
     def graph(self) -> Any:
-        """Return the TensorFlow graph that the ops are in."""
         return self.function.graph
 
     @property
     def as_traced(self) -> Any:
-        """Return the concrete function with the loops that the user wrote."""
+        """The concrete function with the loops that the user wrote."""
         return self.unsplit or self.function
 
     @property
     def variables(self) -> tuple[tf.Variable, ...]:
-        """Return every variable that the step reads or writes.
-
-        These are weights, optimizer slots, moving averages and random seeds.
-        """
+        """All variables that the step uses: weights, slots, moving averages and random seeds."""
         return tuple(self.function.variables) if self.held is None else self.held
 
 
 StepOutputs = tuple[tf.Tensor, list[tf.Tensor], list[list[tf.Tensor]]]
 
 
+def needed_ops(traced: TracedStep) -> set[str]:
+    """Return the names of the ops that an output or a side effect needs.
+
+    The others never run, such as a gradient that nobody asked for.
+    """
+    gradients = (tensor for tensors in traced.gradients.values() for tensor in tensors)
+    return needed([traced.loss, *traced.predictions, *gradients], traced.ops)
+
+
 def step_function(
     loaded: LoadedModel, *, note: Callable[[str], None] | None = None
 ) -> Callable[..., StepOutputs]:
-    """Return the plain training step of ``loaded`` as a Python function.
+    """Return the plain training step of ``loaded`` as a Python function of flat inputs and labels.
 
-    The function takes flat inputs and labels. It does what ``keras.Model.train_step`` does for the weights
-    (the loss with the model's own additions, loss scaling, gradients, the optimizer's update), without
-    metrics. It returns (loss, predictions, gradients per trainable variable), flat. ``note`` is called with
-    ``loss``, ``backward``, ``update`` and ``end`` where those parts begin.
+    It does what ``keras.Model.train_step`` does for the weights (the loss with the model's own additions,
+    loss scaling, gradients, the optimizer's update), without metrics. It returns (loss, predictions,
+    gradients per trainable variable), flat. ``note`` is called with ``loss``, ``backward``, ``update`` and
+    ``end`` where those parts begin.
     """
     model, told = loaded.model, note or (lambda name: None)
 
@@ -112,10 +122,9 @@ def train_on(
 ) -> tuple[tf.Tensor, Any, list[list[tf.Tensor]]]:
     """Train ``model`` on the inputs ``x``, as ``keras.Model.train_step`` does.
 
-    This is the forward pass, the loss, the backward pass and the update. ``loss_of``: maps the predictions to
-    the loss, with the model's own additions. ``note`` is called with ``loss``, ``backward`` and ``update``
-    where those parts begin; what the caller adds is of the update. Returns the loss, the predictions, and per
-    trainable variable the tensors of its gradient.
+    ``loss_of``: maps the predictions to the loss, with the model's own additions. ``note`` is called with
+    ``loss``, ``backward`` and ``update`` where those parts begin; what the caller adds is of the update.
+    Returns the loss, the predictions, and per trainable variable the tensors of its gradient.
     """
     with tf.GradientTape() as tape:
         predictions = model(x, training=True)
@@ -127,11 +136,8 @@ def train_on(
     gradients = tape.gradient(scaled, [variable.value for variable in variables])
     note("update")
     model.optimizer.apply_gradients(zip(gradients, variables, strict=True))
-    return (
-        loss,
-        predictions,
-        [[] if g is None else tf.nest.flatten(g, expand_composites=True) for g in gradients],
-    )
+    flat = [[] if g is None else tf.nest.flatten(g, expand_composites=True) for g in gradients]
+    return loss, predictions, flat
 
 
 class StepMaker(Protocol):
@@ -175,7 +181,6 @@ def trace_step(
             hint="train one batch with Keras itself first; "
             "--loss, --input-shape and -b set what the model leaves open",
         ) from error
-    private.forget_custom_gradients(concrete.graph)
     loss, predictions, gradients = outputs[0]
     paths = [variable.path for variable in loaded.model.trainable_variables]
     # Ops after "end" are TensorFlow's own: identities that make the outputs wait for the assignments.
@@ -201,32 +206,64 @@ def _phase(index: int, borders: Mapping[str, int]) -> Phase:
     return Phase.BACKWARD if index < borders["update"] else Phase.UPDATE
 
 
-def execution_order(ops: Sequence[tf.Operation]) -> list[int]:
-    """Return the indices of ``ops`` in a valid order, by creation if possible.
+def concrete_step(
+    body: Callable[..., Any], specs: Sequence[tf.TensorSpec], *, for_xla: bool
+) -> tuple[Any, bool]:
+    """Return the concrete function of ``body``, and whether XLA has its loops.
 
-    The order of creation is not always valid: the gradient of a loop gives the forward loop new inputs, which
-    are made after it.
+    Where XLA is to compile it, TensorFlow writes loops in another way: their lists have a length that is
+    known. So a step with loops is traced again.
     """
-    index = {op.name: i for i, op in enumerate(ops)}
-    before = [
-        {
-            index[other.name]
-            for other in (*(t.op for t in op.inputs), *op.control_inputs)
-            if other.name in index
-        }
-        for op in ops
-    ]
-    after: list[list[int]] = [[] for _ in ops]
-    for i, sources in enumerate(before):
-        for source in sources:
-            after[source].append(i)
-    waiting = [len(sources) for sources in before]
-    ready = [i for i, count in enumerate(waiting) if count == 0]
-    order: list[int] = []
-    while ready:
-        order.append(i := heapq.heappop(ready))
-        for follower in after[i]:
-            waiting[follower] -= 1
-            if waiting[follower] == 0:
-                heapq.heappush(ready, follower)
-    return order
+    concrete = tf.function(tracing_once(body), autograph=False).get_concrete_function(*specs)
+    whole_loops = for_xla and any(map(is_loop, concrete.graph.get_operations()))
+    if whole_loops:
+        function = tf.function(tracing_once(body), autograph=False, jit_compile=True)
+        concrete = function.get_concrete_function(*specs)
+    private.forget_custom_gradients(concrete.graph)
+    return concrete, whole_loops
+
+
+def tracing_once(body: Callable[..., Result]) -> Callable[..., Result]:
+    """Return ``body`` for a ``tf.function`` that is traced only once though it creates variables.
+
+    TensorFlow traces a function a second time if its first trace created variables, such as an optimizer's
+    slots and the sums of metrics. Those begin with a constant, so they are created outside of the trace.
+    Others, and those of a distribution strategy, are left to TensorFlow, which then traces twice.
+    """
+
+    @wraps(body)
+    def traced(*given: Any, **named: Any) -> Result:
+        with tf.variable_creator_scope(_created_outside):
+            return body(*given, **named)
+
+    return traced
+
+
+def _created_outside(create: Callable[..., Any], **options: Any) -> Any:
+    value = options.get("initial_value")
+    constant = None if value is None or tf.distribute.has_strategy() else _constant(value)
+    if constant is None:
+        return create(**options)
+    with tf.init_scope():
+        return create(**options | {"initial_value": constant, "experimental_enable_variable_lifting": False})
+
+
+def _constant(value: Any) -> Any:
+    """Return the constant that ``value`` is or makes, or what makes it; None if it is something else.
+
+    What makes it is tried in a graph of its own, where it can read nothing of the trace. Where that shows no
+    constant, TensorFlow calls it again: of numbers that Python draws in it, the next ones are taken then.
+    """
+    if not callable(value):
+        return tf.get_static_value(value) if tf.is_symbolic_tensor(value) else value
+    with tf.Graph().as_default() as graph:
+        try:
+            made = value()
+        except Exception:  # it reads the trace, or is the user's code, which may raise what it likes
+            return None
+        if any(op.type not in _CONSTANT for op in graph.get_operations()):
+            return None
+        if not tf.is_tensor(made):
+            return made
+        # Python may have drawn its numbers just now. Zeros of any size are better made on the device.
+        return tf.get_static_value(made) if made.op.type == "Const" else value

@@ -13,8 +13,7 @@ import dataclasses
 import tensorflow as tf
 
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.trace.loops.inside import operations
-from checkmate.backends.tf.trace.loops.trips import is_loop
+from checkmate.backends.tf.trace.loops import is_loop, operations
 from checkmate.backends.tf.xla.kinds import is_product
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 

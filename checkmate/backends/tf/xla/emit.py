@@ -23,7 +23,7 @@ from checkmate.backends.tf import private
 from checkmate.backends.tf.costs.profile import node_operations
 from checkmate.backends.tf.emit.copies import Copies, EmittedOutputs
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.trace.op_kinds import source
+from checkmate.backends.tf.trace.walks import source
 from checkmate.backends.tf.xla.depth import Depths
 from checkmate.backends.tf.xla.gates import Gate
 from checkmate.backends.tf.xla.kinds import is_filter_slope, is_known_early

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import tensorflow as tf
 
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.trace.op_kinds import source
+from checkmate.backends.tf.trace.walks import source
 from checkmate.backends.tf.xla.kinds import is_cheap, is_product, makes_less
 from checkmate.backends.tf.xla.ties import Ties, can_be_tied
 

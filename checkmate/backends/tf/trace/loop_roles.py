@@ -6,25 +6,32 @@ and each iteration of the backward loop takes the last element off. What is not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, auto
 from functools import cached_property
 from typing import Any
 
 import tensorflow as tf
 
-from checkmate.backends.tf import private
-from checkmate.backends.tf.trace.loops.inside import invariants
-from checkmate.backends.tf.trace.loops.trips import constant, is_loop, step_of, value_of, without_identities
-from checkmate.backends.tf.trace.op_kinds import source
+from checkmate.backends.tf.trace.loops import (
+    SUMS,
+    fixed_inputs,
+    invariants,
+    is_loop,
+    loop_function,
+    step_of,
+    value_of,
+)
+from checkmate.backends.tf.trace.walks import constant, source, without_identities
 
 _ASKS = frozenset({"TensorListLength", "TensorListElementShape"})
-_ADDS = frozenset({"AddN", "Add", "AddV2"})
+_GETS = frozenset({"TensorListGetItem"})
+_GETS_AND_SETS = _GETS | {"TensorListSetItem"}
 
 
 class Role(Enum):
-    """Say what a loop and its parts do with one of the loop's inputs.
+    """What a loop and its parts do with one of the loop's inputs.
 
     *Fixed*: the same in each iteration, and in each part. *Appended*: a list that starts empty, in each part,
     and goes to the same part of the backward loop, where it is *taken*. *Read*: a list made of a tensor, of
@@ -34,19 +41,19 @@ class Role(Enum):
     like *written*. *State*: all else; it goes from part to part.
     """
 
-    FIXED = "fixed"
-    APPENDED = "appended"
-    TAKEN = "taken"
-    READ = "read"
-    WRITTEN = "written"
-    REPLACED = "replaced"
-    SUMMED = "summed"
-    STATE = "state"
+    FIXED = auto()
+    APPENDED = auto()
+    TAKEN = auto()
+    READ = auto()
+    WRITTEN = auto()
+    REPLACED = auto()
+    SUMMED = auto()
+    STATE = auto()
 
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """Hold a loop of a traced step with its functions. ``needed``: names of the ops of the step that run."""
+    """A loop of a traced step with its functions. ``needed``: names of the ops of the step that run."""
 
     op: tf.Operation
     body: Any
@@ -55,28 +62,32 @@ class Loop:
 
     @cached_property
     def fixed(self) -> frozenset[int]:
-        """Return the inputs that are the same in each iteration."""
-        return frozenset(
-            number
-            for number, (given, returned) in enumerate(zip(self.body.inputs, self.body.outputs, strict=True))
-            if without_identities(returned) is given
-        )
+        """The inputs that are the same in each iteration."""
+        return fixed_inputs(self.body)
 
     @cached_property
     def indices(self) -> frozenset[int]:
-        """Return the inputs that count the iterations from 0."""
+        """The inputs that count the iterations from 0."""
         return frozenset(
             number
             for number, tensor in enumerate(self.op.inputs)
             if step_of(self.body, number) == 1 and value_of(tensor) == 0
         )
 
+    @cached_property
+    def limit(self) -> int | None:
+        """The input with which a backward loop's counter is compared."""
+        return _place(self.condition, without_identities(self.condition.outputs[0]).op.inputs[1])
+
     def users(self, number: int) -> list[tf.Operation]:
         """Return the ops of the body that use input ``number``, but to hand it on."""
         results = {tensor.op.name for tensor in self.body.outputs}
-        return [
-            op for op in _users(self.body.inputs[number]) if op.name not in results or op.type != "Identity"
-        ]
+        found = _users(self.body.inputs[number])
+        return [op for op in found if op.name not in results or op.type != "Identity"]
+
+    def only_user(self, number: int, op: tf.Operation) -> bool:
+        """Return whether ``op`` alone uses input ``number`` of the body, as its first input."""
+        return self.is_place(op.inputs[0], number) and [u.name for u in self.users(number)] == [op.name]
 
     def readers(self, number: int) -> list[tuple[tf.Operation, int]]:
         """Return the ops that read output ``number``, each with the input."""
@@ -88,6 +99,25 @@ class Loop:
 
     def is_place(self, tensor: tf.Tensor, number: int) -> bool:
         return without_identities(tensor) is self.body.inputs[number]
+
+    def is_stacked(self, number: int, trips: int) -> bool:
+        """Return whether list ``number`` is only read as one tensor of known shape."""
+        return all(
+            op.type == "TensorListStack"
+            and op.outputs[0].shape.is_fully_defined()
+            and op.outputs[0].shape[0] == trips
+            for op, _ in self.readers(number)
+        )
+
+    def only_at(
+        self, is_index: Callable[[tf.Tensor], bool], number: int, types: Set[str], but: str = ""
+    ) -> bool:
+        """Return whether only ops of ``types`` use list ``number``, at the index; ``but`` does not count."""
+        return all(
+            user.type in _ASKS or (user.type in types and is_index(user.inputs[1]))
+            for user in self.users(number)
+            if user.name != but
+        )
 
 
 def _users(tensor: tf.Tensor) -> Iterator[tf.Operation]:
@@ -110,29 +140,26 @@ def loop_of(op: tf.Operation, needed: frozenset[str]) -> Loop | None:
     """Return the loop ``op``. None: it is none, or its functions are not known."""
     if not is_loop(op):
         return None
-    body, condition = (
-        private.function_body(op.graph, op.node_def.attr[name].func.name) for name in ("body", "cond")
-    )
+    body, condition = loop_function(op), loop_function(op, "cond")
     return None if body is None or condition is None else Loop(op, body, condition, needed)
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Say how a loop and those of its gradient are split.
+    """How a loop and those of its gradient are split.
 
     ``roles``: per loop, by the name of its op, one per input. ``taken``: per backward loop and number of an
     input, the output of the forward loop that it is. ``ends``: the iteration before which each part ends.
     """
 
     forward: Loop
-    backward: tuple[Loop, ...]
     roles: Mapping[str, tuple[Role, ...]]
     taken: Mapping[tuple[str, int], int]
     ends: tuple[int, ...]
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """Return the first iteration of each part."""
+        """The first iteration of each part."""
         return (0, *self.ends[:-1])
 
 
@@ -152,13 +179,13 @@ def understood(loop: Loop, others: Mapping[str, Loop], trips: int, ends: tuple[i
                 return None
             appended[number] = readers
     taken = {reader: number for number, readers in appended.items() for reader in readers}
-    backward = tuple(others[name] for name in dict.fromkeys(name for name, _ in taken))
+    backward = [others[name] for name in dict.fromkeys(name for name, _ in taken)]
     if not backward or not all(_undoes(other, loop, taken) for other in backward):
         return None
     roles = {loop.op.name: _forward_roles(loop, appended, trips)}
     for other in backward:
         roles[other.op.name] = _backward_roles(other, loop, taken, trips)
-    return Split(loop, backward, roles, taken, ends)
+    return Split(loop, roles, taken, ends)
 
 
 def _is_appended(loop: Loop, number: int) -> bool:
@@ -166,32 +193,31 @@ def _is_appended(loop: Loop, number: int) -> bool:
     op = loop.result(number)
     return (
         op.type == "TensorListPushBack"
-        and loop.is_place(op.inputs[0], number)
-        and [user.name for user in loop.users(number)] == [op.name]
+        and loop.only_user(number, op)
         and source(loop.op.inputs[number]).op.type == "EmptyTensorList"
         and op.inputs[1].dtype != tf.variant
     )
 
 
+def _is_taken(loop: Loop, number: int) -> bool:
+    """Return whether each iteration takes one element off the list. Nobody may read the rest."""
+    op = loop.result(number)
+    return op.type == "TensorListPopBack" and loop.only_user(number, op) and not loop.readers(number)
+
+
 def _undoes(loop: Loop, forward: Loop, taken: Mapping[tuple[str, int], int]) -> bool:
-    """Return whether ``loop`` undoes ``forward``. It runs as often, and takes all its lists off."""
+    """Return whether ``loop`` undoes ``forward``: it runs as often, and takes all its lists off."""
     if 0 not in loop.indices or any(_is_appended(loop, number) for number in range(len(loop.op.inputs))):
         return False
     less = without_identities(loop.condition.outputs[0]).op
     if less.type != "Less" or _place(loop.condition, less.inputs[0]) != 0:
         return False
-    limit = limit_of(loop)
-    if limit is None or limit not in loop.fixed or loop.users(limit):
+    if loop.limit is None or loop.limit not in loop.fixed or loop.users(loop.limit):
         return False
-    count = source(loop.op.inputs[limit])
+    count = source(loop.op.inputs[loop.limit])
     if count.op.name != forward.op.name or count.value_index != 0:
         return False
     return all(_is_taken(loop, number) for name, number in taken if name == loop.op.name)
-
-
-def limit_of(loop: Loop) -> int | None:
-    """Return the input with which a backward loop's counter is compared."""
-    return _place(loop.condition, without_identities(loop.condition.outputs[0]).op.inputs[1])
 
 
 def _place(function: Any, tensor: tf.Tensor) -> int | None:
@@ -199,49 +225,30 @@ def _place(function: Any, tensor: tf.Tensor) -> int | None:
     return next((number for number, place in enumerate(function.inputs) if place is found), None)
 
 
-def _is_taken(loop: Loop, number: int) -> bool:
-    """Return whether each iteration takes one element off the list. Nobody may read the rest."""
-    op = loop.result(number)
-    return (
-        op.type == "TensorListPopBack"
-        and loop.is_place(op.inputs[0], number)
-        and [user.name for user in loop.users(number)] == [op.name]
-        and not loop.readers(number)
-    )
-
-
 def _forward_roles(loop: Loop, appended: Mapping[int, Any], trips: int) -> tuple[Role, ...]:
-    indices = {id(loop.body.inputs[number]) for number in loop.indices}
-
     def is_index(tensor: tf.Tensor) -> bool:
-        return id(without_identities(tensor)) in indices
+        return any(loop.is_place(tensor, number) for number in loop.indices)
 
-    found: list[Role] = []
-    for number, given in enumerate(loop.op.inputs):
-        role = Role.FIXED if number in loop.fixed else Role.STATE
+    def role_of(number: int, given: tf.Tensor) -> Role:
         if number in appended:
-            role = Role.APPENDED
-        elif given.dtype == tf.variant and role is Role.FIXED:
-            only_read = all(
-                user.type in _ASKS or (user.type == "TensorListGetItem" and is_index(user.inputs[1]))
-                for user in loop.users(number)
-            )
-            if only_read and length_of(given) == trips:
-                role = Role.READ
-        elif given.dtype == tf.variant:
+            return Role.APPENDED
+        if number in loop.fixed:
+            read = given.dtype == tf.variant and loop.only_at(is_index, number, _GETS)
+            return Role.READ if read and length_of(given) == trips else Role.FIXED
+        if given.dtype == tf.variant:
             op, reserved = loop.result(number), source(given).op
             if (
                 op.type == "TensorListSetItem"
-                and loop.is_place(op.inputs[0], number)
+                and loop.only_user(number, op)
                 and is_index(op.inputs[1])
-                and [user.name for user in loop.users(number)] == [op.name]
                 and reserved.type == "TensorListReserve"
                 and constant(reserved.inputs[1]) == trips
-                and _is_stacked(loop, number, trips)
+                and loop.is_stacked(number, trips)
             ):
-                role = Role.WRITTEN
-        found.append(role)
-    return tuple(found)
+                return Role.WRITTEN
+        return Role.STATE
+
+    return tuple(role_of(number, given) for number, given in enumerate(loop.op.inputs))
 
 
 def _backward_roles(
@@ -259,31 +266,27 @@ def _backward_roles(
         pushed = without_identities(forward.result(made).inputs[1])
         return any(pushed is forward.body.inputs[index] for index in forward.indices)
 
-    found: list[Role] = []
-    for number, given in enumerate(loop.op.inputs):
-        role = Role.FIXED if number in loop.fixed else Role.STATE
+    def role_of(number: int, given: tf.Tensor) -> Role:
         if (loop.op.name, number) in taken:
-            role = Role.TAKEN
-        elif given.dtype == tf.variant and role is Role.STATE:
-            op = loop.result(number)
-            by_index = all(
-                user.type in _ASKS
-                or (user.type in ("TensorListGetItem", "TensorListSetItem") and is_index(user.inputs[1]))
-                for user in loop.users(number)
-                if user.name != op.name or op.type == "TensorListSetItem"
-            )
-            unread = not loop.readers(number)
-            if by_index and op.type == "TensorListSetItem" and loop.is_place(op.inputs[0], number) and unread:
-                role = Role.REPLACED if length_of(given) == trips else Role.STATE
-            elif by_index and _sums(loop, op, number, is_index) and _is_stacked(loop, number, trips):
-                role = Role.SUMMED if zeros_like(given) is not None else Role.STATE
-        found.append(role)
-    return tuple(found)
+            return Role.TAKEN
+        if number in loop.fixed:
+            return Role.FIXED
+        op = loop.result(number)
+        replaced = op.type == "TensorListSetItem"
+        but = "" if replaced else op.name
+        if given.dtype != tf.variant or not loop.only_at(is_index, number, _GETS_AND_SETS, but):
+            return Role.STATE
+        if replaced and loop.is_place(op.inputs[0], number) and not loop.readers(number):
+            return Role.REPLACED if length_of(given) == trips else Role.STATE
+        summed = _sums(loop, op, number, is_index) and loop.is_stacked(number, trips)
+        return Role.SUMMED if summed and zeros_like(given) is not None else Role.STATE
+
+    return tuple(role_of(number, given) for number, given in enumerate(loop.op.inputs))
 
 
-def _sums(loop: Loop, op: tf.Operation, number: int, is_index: Any) -> bool:
+def _sums(loop: Loop, op: tf.Operation, number: int, is_index: Callable[[tf.Tensor], bool]) -> bool:
     """Return whether ``op`` adds an element at the iteration's place."""
-    if op.type not in _ADDS or len(op.inputs) != 2 or op.outputs[0].dtype != tf.variant:
+    if op.type not in SUMS | {"AddN"} or len(op.inputs) != 2 or op.outputs[0].dtype != tf.variant:
         return False
     for mine, other in (tuple(op.inputs), tuple(op.inputs)[::-1]):
         added = without_identities(other).op
@@ -291,16 +294,6 @@ def _sums(loop: Loop, op: tf.Operation, number: int, is_index: Any) -> bool:
             empty = without_identities(added.inputs[0]).op.type == "TensorListReserve"
             return bool(empty and is_index(added.inputs[1]))
     return False
-
-
-def _is_stacked(loop: Loop, number: int, trips: int) -> bool:
-    """Return whether the list is only read as one tensor of known shape."""
-    return all(
-        op.type == "TensorListStack"
-        and op.outputs[0].shape.is_fully_defined()
-        and op.outputs[0].shape[0] == trips
-        for op, _ in loop.readers(number)
-    )
 
 
 def tensor_of(given: tf.Tensor) -> tf.Tensor | None:

@@ -1,0 +1,370 @@
+"""Tell how often a loop's body runs, what its lists of tensors hold, and what it allocates inside.
+
+A recurrent layer runs its time steps in a loop. The loop reads its input from a list with one element per
+time step, and hands what its gradient needs to the backward loop, in lists of the same length. The handle of
+a list has no shape, so its size is read off the ops that made it.
+
+The body of a loop or of a condition is a function. Its ops are replayed once, in order: what they hold at
+most at once, beside the loop's lists and the state that the loop returns, is scratch memory of the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from checkmate.backends.tf import private
+from checkmate.backends.tf.devices import Kernels
+from checkmate.backends.tf.trace.op_kinds import (
+    FIXED_TYPES,
+    HANDLES,
+    SHAPE_TYPES,
+    is_view,
+    takes_over_inputs,
+)
+from checkmate.backends.tf.trace.sizes import scratch_bytes, tensor_bytes
+from checkmate.backends.tf.trace.walks import (
+    constant,
+    in_order,
+    needed,
+    sources_of,
+    without_identities,
+)
+from checkmate.errors import DynamicShapeError
+
+TRIPS = "_checkmate_trips"
+"""Attribute of a loop that is a part of another one: how often its body runs at most."""
+
+SUMS = frozenset({"Add", "AddV2"})
+_FILLED_FROM = frozenset({"TensorListFromTensor", "TensorListScatterV2"})
+_ADDED = {"TensorListPushBack": 1, "TensorListSetItem": 2}  # the input that is added to the list
+
+
+def is_loop(op: tf.Operation) -> bool:
+    """Return whether ``op`` runs a function again and again."""
+    return "body" in op.node_def.attr
+
+
+def is_branch(op: tf.Operation) -> bool:
+    """Return whether ``op`` runs one of several functions."""
+    return "then_branch" in op.node_def.attr or "branches" in op.node_def.attr
+
+
+def loop_function(op: tf.Operation, name: str = "body") -> Any:
+    """Return the ``body`` or the ``cond`` of the loop ``op`` as a graph; None: it is not known."""
+    return private.function_body(op.graph, op.node_def.attr[name].func.name)
+
+
+def fixed_inputs(body: Any) -> frozenset[int]:
+    """Return the inputs that a loop's body hands on as they are."""
+    pairs = zip(body.inputs, body.outputs, strict=True)
+    return frozenset(
+        number for number, (given, returned) in enumerate(pairs) if without_identities(returned) is given
+    )
+
+
+def invariants(op: tf.Operation) -> frozenset[int]:
+    """Return the inputs that the loop ``op`` hands on as they are; none for other ops."""
+    body = loop_function(op) if is_loop(op) else None
+    return frozenset() if body is None else fixed_inputs(body)
+
+
+def counted_trips(op: tf.Operation) -> int | None:
+    """Return the trips of the loop ``op`` as its condition counts them.
+
+    None where the condition compares no counter with a known number.
+    """
+    attributes = op.node_def.attr
+    if TRIPS in attributes:
+        return int(attributes[TRIPS].i)
+    body, condition = loop_function(op), loop_function(op, "cond")
+    if body is None or condition is None:
+        return None
+    places = {id(place): number for number, place in enumerate(condition.inputs)}
+    found: list[int] = []
+    for less in _comparisons(condition.outputs[0]):
+        number = places.get(id(without_identities(less.inputs[0])))
+        if number is None:
+            continue
+        step, start = step_of(body, number), value_of(op.inputs[number])
+        bound = without_identities(less.inputs[1])
+        place = places.get(id(bound))
+        end = constant(bound) if place is None else value_of(op.inputs[place])
+        if step and start is not None and end is not None:
+            found.append(max(0, -(-(end + (less.type == "LessEqual") - start) // step)))
+    return min(found, default=None)
+
+
+def _comparisons(tensor: tf.Tensor) -> Iterator[tf.Operation]:
+    """Yield the comparisons that must all hold for ``tensor`` to be true."""
+    op = without_identities(tensor).op
+    if op.type == "LogicalAnd":
+        for part in op.inputs:
+            yield from _comparisons(part)
+    elif op.type in ("Less", "LessEqual"):
+        yield op
+
+
+def step_of(body: Any, number: int) -> int | None:
+    """Return what each iteration adds to input ``number`` of a loop's body. None where it is no counter."""
+    op = without_identities(body.outputs[number]).op
+    for place, other in (tuple(op.inputs), tuple(op.inputs)[::-1]) if op.type in SUMS else ():
+        if without_identities(place) is body.inputs[number]:
+            return constant(other)
+    return None
+
+
+def value_of(tensor: tf.Tensor) -> int | None:
+    """Return the value of an integer, which may be a loop's last count."""
+    tensor = without_identities(tensor)
+    if not is_loop(tensor.op):
+        return constant(tensor)
+    body = loop_function(tensor.op)
+    trips, start = counted_trips(tensor.op), value_of(tensor.op.inputs[tensor.value_index])
+    step = None if body is None else step_of(body, tensor.value_index)
+    return None if trips is None or start is None or step is None else start + trips * step
+
+
+def trip_count(op: tf.Operation) -> int:
+    """Return how often the loop's body runs.
+
+    Where its condition does not tell, it is the length of the longest list that the loop is given, or else
+    the largest constant scalar, or else 1.
+    """
+    counted = counted_trips(op)
+    if counted is not None:
+        return counted
+    lengths = [_elements(tensor) for tensor in op.inputs if tensor.dtype == tf.variant]
+    longest = max((length for length in lengths if length is not None), default=None)
+    if longest is not None:
+        return longest
+    bounds = [constant(tensor) for tensor in op.inputs if tensor.shape.rank == 0]
+    return max([bound for bound in bounds if bound is not None and bound < 2**20], default=1)
+
+
+@dataclass(frozen=True)
+class LoopList:
+    """The size of a list that a loop returns, and where it came from.
+
+    ``bytes``: of its elements, without those that another list of the loop counts. ``given``: the number of
+    the loop's input whose list has the same bytes and dies into this one. Its elements are in both lists, or
+    each is replaced in turn. None: the loop makes the elements itself.
+    """
+
+    bytes: int
+    given: int | None = None
+
+
+def is_zeros(op: tf.Operation) -> bool:
+    """Return whether ``op`` makes a list of zeros like another list: the first value of gradients."""
+    return bool(op.type == "ZerosLike" and op.outputs[0].dtype == tf.variant)
+
+
+def list_bytes(tensor: tf.Tensor) -> int:
+    """Return the bytes of the list ``tensor``, if no loop filled it.
+
+    Such a list is made from a tensor, or zeros like such a list, and may have passed through a loop. 0 for
+    every other list: it is empty, or a loop fills it (``loop_lists``).
+    """
+    tensor = without_identities(tensor)
+    op = tensor.op
+    if op.type in _FILLED_FROM:
+        return tensor_bytes(op.inputs[0])
+    if is_zeros(op):
+        return list_bytes(op.inputs[0])
+    return list_bytes(op.inputs[tensor.value_index]) if is_loop(op) else 0
+
+
+def loop_lists(op: tf.Operation, read: Set[str]) -> dict[int, LoopList]:
+    """Return the tensor lists that the loop ``op`` returns, by output index; none for other ops.
+
+    ``read``: names of the tensors in use. What the loop appends counts as the size of an element times the
+    trip count. The size of an element is read off the op that appends to the list inside the loop's body. The
+    number of elements is read off the op that reserved the list (or the bound of the loop). Lists whose
+    element cannot be found count as 0. So do lists whose elements belong to another: a variable that is read
+    in each iteration, or the state that another list keeps too.
+    """
+    body = loop_function(op) if is_loop(op) else None
+    if body is None:
+        return {}
+    trips = trip_count(op)
+    places = {id(place): number for number, place in enumerate(body.inputs)}
+    found: dict[int, LoopList] = {}
+    kept: set[int] = set()
+    # Lists for the backward loop come last and live longest: of two that share elements, count the later one.
+    for index, output in reversed(list(enumerate(op.outputs))):
+        if output.dtype != tf.variant or index >= len(body.outputs):
+            continue
+        found[index] = LoopList(0)
+        given = list_bytes(op.inputs[index])
+        if given:
+            if output.name in read and id(body.inputs[index]) not in kept:
+                found[index] = LoopList(given, index)
+            continue
+        appended = _appended_tensor(body.outputs[index])
+        if appended is None or not appended.shape.is_fully_defined():
+            continue
+        element = without_identities(appended)
+        if id(element) in places:
+            # The state as the iteration found it; an earlier iteration made it, except for the first.
+            element = without_identities(body.outputs[places[id(element)]])
+        if id(element) in places and element is without_identities(body.outputs[places[id(element)]]):
+            continue  # the loop was given it, and hands it on
+        elements = _elements(op.inputs[index]) or trips
+        size = tensor_bytes(appended) * (min(elements, trips) if TRIPS in op.node_def.attr else elements)
+        # If the element comes from a list that the loop was given, that list's elements are in this one too.
+        taken_off = element.op.type == "TensorListGetItem"
+        origin = without_identities(element.op.inputs[0]) if taken_off else element
+        if element.op.type == "ReadVariableOp" or id(origin) in kept:
+            continue
+        kept.add(id(origin))
+        place = places.get(id(origin))
+        taken = place is not None and list_bytes(op.inputs[place]) == size
+        found[index] = LoopList(size, place if taken else None)
+    return found
+
+
+def _appended_tensor(returned: tf.Tensor) -> tf.Tensor | None:
+    """Return the tensor that a loop's body adds to the list that it returns as ``returned``."""
+    op = without_identities(returned).op
+    return op.inputs[_ADDED[op.type]] if op.type in _ADDED else None
+
+
+def _elements(tensor: tf.Tensor) -> int | None:
+    """Return how many elements the list ``tensor`` has or is reserved for. None where nothing tells."""
+    op = without_identities(tensor).op
+    count: int | None = None
+    if op.type in ("TensorListReserve", "EmptyTensorList"):
+        count = constant(op.inputs[1])
+    elif op.type == "TensorListFromTensor" and op.inputs[0].shape.rank:
+        count = op.inputs[0].shape[0]
+    return count if count is not None and count > 0 else None
+
+
+def held_bytes(op: tf.Operation, kernels: Kernels, lists: Mapping[int, LoopList], counted: Set[int]) -> int:
+    """Return the bytes that ``op`` holds only while it runs, beside inputs, outputs and lists.
+
+    ``lists``: what ``loop_lists`` says of it. ``counted``: numbers of its inputs whose bytes count there: an
+    element that is taken off such a list is freed.
+    """
+    if is_branch(op):
+        outputs = sum(map(_size, op.outputs))
+        return max([0, *(_FunctionReplay(body, kernels).peak() - outputs for body in _branches(op))])
+    body = loop_function(op) if is_loop(op) else None
+    if body is None:
+        return scratch_bytes(op, kernels)
+    state = {n for n, tensor in enumerate(op.inputs) if tensor.dtype not in HANDLES} - fixed_inputs(body)
+    trips = max(1, trip_count(op))
+    added = sum(found.bytes // trips for found in lists.values() if found.given is None)
+    returned = sum(_size(op.outputs[number]) for number in state)
+    return max(0, _FunctionReplay(body, kernels, state, counted).peak() - added - returned)
+
+
+def _branches(op: tf.Operation) -> list[Any]:
+    bodies = (private.function_body(op.graph, name) for _, name in private.called_functions(op))
+    return [body for body in bodies if body is not None]
+
+
+def operations(op: tf.Operation) -> float:
+    """Return TensorFlow's count of operations, a loop's for all its trips; else one per element."""
+    if is_loop(op):
+        body = loop_function(op)
+        return trip_count(op) * (0.0 if body is None else sum(map(operations, body.get_operations())))
+    if is_branch(op):
+        return max((sum(map(operations, body.get_operations())) for body in _branches(op)), default=0.0)
+    counted = private.flops(op.graph, op)
+    if counted is not None:
+        return counted
+    return float(sum(t.shape.num_elements() or 0 for t in op.outputs if t.shape.is_fully_defined()))
+
+
+class _FunctionReplay:
+    """Replay the ops of a function once.
+
+    ``state``: numbers of the inputs that are a loop's state. They count; other inputs are counted outside.
+    ``counted``: numbers of the inputs that are lists, which free what is taken off them.
+    """
+
+    def __init__(
+        self, body: Any, kernels: Kernels, state: Set[int] = frozenset(), counted: Set[int] = frozenset()
+    ) -> None:
+        self.kernels = kernels
+        self.ops = _needed_in_order(body)
+        self.lists = {body.inputs[number].name for number in counted}
+        self.size = {body.inputs[number].name: _size(body.inputs[number]) for number in state}
+        self.root: dict[str, str] = {name: name for name in self.size}  # the buffer of each tensor, by name
+        self.live = sum(self.size.values())
+        self.results = [tensor.name for tensor in body.outputs]
+
+    def peak(self) -> int:
+        """Return the most bytes that the ops hold at once."""
+        for op in self.ops:
+            self._follow(op)
+        last = {name: number for number, op in enumerate(self.ops) for name in self._read(op)}
+        kept = {self.root.get(name) for name in self.results}
+        kept |= {self.root.get(op.inputs[-1].name) for op in self.ops if op.type in _ADDED}
+        peak = live = self.live
+        for number, op in enumerate(self.ops):
+            ending = [name for name in self._read(op) if last[name] == number and name not in kept]
+            made = [t.name for t in op.outputs if self._allocates(t)]
+            live += sum(self.size[name] for name in made)
+            reused = 0
+            if made and takes_over_inputs(op, self.kernels):
+                main = self.size[made[0]]
+                reused = main if any(self.size[name] == main for name in ending) else 0
+            peak = max(peak, live - reused + self._scratch(op))
+            live -= sum(self.size[name] for name in ending)
+            live -= sum(self.size[name] for name in made if name not in last and name not in kept)
+        return peak
+
+    def _follow(self, op: tf.Operation) -> None:
+        """Find the buffers of the outputs of ``op``."""
+        if op.type in FIXED_TYPES or op.type in SHAPE_TYPES or op.type == "ReadVariableOp":
+            return
+        for number, tensor in enumerate(op.outputs):
+            if is_view(op):
+                found = self.root.get(op.inputs[number if op.type == "IdentityN" else 0].name)
+                if found is not None:
+                    self.root[tensor.name] = found
+            elif tensor.dtype not in HANDLES and op.type != "TensorListGetItem":
+                if op.type == "TensorListPopBack" and not self._taken_off(tensor):
+                    continue
+                self.root[tensor.name], self.size[tensor.name] = tensor.name, _size(tensor)
+
+    def _allocates(self, tensor: tf.Tensor) -> bool:
+        own = self.root.get(tensor.name) == tensor.name
+        return own and tensor.op.type not in FIXED_TYPES and not self._taken_off(tensor)
+
+    def _taken_off(self, tensor: tf.Tensor) -> bool:
+        """Return whether ``tensor`` was in a list that counts until now."""
+        op = tensor.op
+        return op.type == "TensorListPopBack" and without_identities(op.inputs[0]).name in self.lists
+
+    def _read(self, op: tf.Operation) -> list[str]:
+        if is_view(op) or op.type in SHAPE_TYPES:
+            return []
+        roots = (self.root.get(tensor.name) for tensor in op.inputs)
+        return [name for name in dict.fromkeys(roots) if name is not None]
+
+    def _scratch(self, op: tf.Operation) -> int:
+        return held_bytes(op, self.kernels, loop_lists(op, frozenset()), frozenset())
+
+
+def _needed_in_order(body: Any) -> list[tf.Operation]:
+    """Return the ops of a function that run, in the order in which they do.
+
+    Nothing orders them but what they read. TensorFlow goes on with what an op has made possible.
+    """
+    names = needed(body.outputs, body.get_operations(), lambda tensor: tensor)
+    ops = [op for op in body.get_operations() if op.name in names]
+    return [ops[i] for i in in_order(sources_of(ops), lambda item, order: (-len(order), item))]
+
+
+def _size(tensor: tf.Tensor) -> int:
+    try:
+        return tensor_bytes(tensor)
+    except DynamicShapeError:  # it counts as nothing
+        return 0

@@ -1,0 +1,409 @@
+"""Copy a traced step with its loops split and free of variables.
+
+A loop reads its variables in each iteration, so TensorFlow takes it for an op with side effects. The copy
+reads them once, before the loop, and the loop can be run again. A loop whose lists hold much for its gradient
+becomes several, one after the other, and so does the loop of its gradient. Each part of the forward loop
+fills lists of its own for one part of the backward loop. The iterations, and what each computes, stay what
+they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from checkmate.backends.tf import private
+from checkmate.backends.tf.trace.loop_roles import (
+    Loop,
+    Role,
+    Split,
+    loop_of,
+    tensor_of,
+    understood,
+    zeros_like,
+)
+from checkmate.backends.tf.trace.loops import TRIPS, loop_lists, trip_count
+from checkmate.backends.tf.trace.op_kinds import FIXED_TYPES, is_view
+from checkmate.backends.tf.trace.sizes import total_bytes
+from checkmate.backends.tf.trace.trace import TracedStep, needed_ops
+from checkmate.backends.tf.trace.walks import execution_order, source, without_identities
+from checkmate.errors import DynamicShapeError
+from checkmate.ir.graph import Phase
+
+_LEAST_TRIPS = 4
+_MOST_PARTS = 16  # more make a graph that takes longer to solve than it saves
+_NOTABLE = 0.05  # of the bytes that the forward pass makes: what a loop's lists must hold to be split
+
+
+def with_split_loops(traced: TracedStep) -> TracedStep:
+    """Return ``traced`` with its loops rewritten; the same if it has none.
+
+    Loops are not split where XLA compiles them: XLA has no lists that are scattered or gathered.
+    """
+    needed = frozenset(needed_ops(traced))
+    loops = {
+        op.name: found
+        for op, phase in zip(traced.ops, traced.phases, strict=True)
+        if op.name in needed and phase is not Phase.UPDATE and (found := loop_of(op, needed)) is not None
+    }
+    if not loops:
+        return traced
+    rewriter = _Rewriter(traced, loops, [] if traced.whole_loops else _splits(traced, loops))
+
+    def step(*tensors: tf.Tensor) -> tf.Tensor:
+        rewriter.run(tf.compat.v1.get_default_graph(), tensors)
+        return made[traced.loss.name]
+
+    made = rewriter.made
+    specs = (*traced.loaded.input_specs, *traced.loaded.label_specs)
+    function = tf.function(step, autograph=False).get_concrete_function(*specs)
+    ops = function.graph.get_operations()[: rewriter.count]
+    return dataclasses.replace(
+        traced,
+        function=function,
+        ops=tuple(ops),
+        phases=tuple(rewriter.phases.get(op.name, Phase.FORWARD) for op in ops),
+        loss=made[traced.loss.name],
+        predictions=tuple(made[tensor.name] for tensor in traced.predictions),
+        gradients={path: tuple(made[t.name] for t in found) for path, found in traced.gradients.items()},
+        held=traced.variables,
+        unsplit=traced.function,
+    )
+
+
+def _splits(traced: TracedStep, loops: Mapping[str, Loop]) -> list[Split]:
+    """Return how to split the loops that are worth it and understood."""
+    used = frozenset(source(tensor).name for op in traced.ops for tensor in op.inputs)
+    made = _forward_bytes(traced, used)
+    found: list[Split] = []
+    taken: set[str] = set()
+    for name, loop in loops.items():
+        trips = trip_count(loop.op)
+        if trips < _LEAST_TRIPS or reads_of(loop.body, loop.fixed) is None or name in taken:
+            continue
+        count = min(_MOST_PARTS, round(trips**0.5))
+        ends = tuple(trips * (number + 1) // count for number in range(count))
+        held = sum(each.bytes for each in loop_lists(loop.op, used).values())
+        split = understood(loop, loops, trips, ends) if held >= _NOTABLE * made else None
+        if split is not None and not taken.intersection(split.roles):
+            found.append(split)
+            taken.update(split.roles)
+    return found
+
+
+def _forward_bytes(traced: TracedStep, used: frozenset[str]) -> int:
+    """Return about how many bytes the forward pass makes."""
+    total = 0
+    for op, phase in zip(traced.ops, traced.phases, strict=True):
+        if phase not in (Phase.FORWARD, Phase.LOSS) or op.type in FIXED_TYPES or op.type == "ReadVariableOp":
+            continue
+        if is_view(op):
+            continue
+        total += sum(each.bytes for each in loop_lists(op, used).values())
+        try:
+            total += total_bytes(op.outputs)
+        except DynamicShapeError:
+            continue
+    return total
+
+
+@dataclass(eq=False)
+class _Rewriter:
+    """The state of one copy.
+
+    ``made``: what stands for each tensor of the trace, by name. ``ends``: what stands for each op, where
+    others wait for it. ``phases``: the part of the step that each new op belongs to, by name.
+    """
+
+    traced: TracedStep
+    loops: Mapping[str, Loop]
+    splits: Sequence[Split]
+    made: dict[str, tf.Tensor] = field(default_factory=dict)
+    ends: dict[str, list[tf.Operation]] = field(default_factory=dict)
+    phases: dict[str, Phase] = field(default_factory=dict)
+    count: int = 0
+
+    def run(self, target: Any, tensors: Sequence[tf.Tensor]) -> None:
+        """Copy the step into ``target``; ``tensors``: its arguments."""
+        function = self.traced.function
+        private.copy_functions(function.graph, target)
+        given = private.given_inputs(function, target, tensors)
+        self.made.update(zip((tensor.name for tensor in function.inputs), given, strict=True))
+        parts = _LoopParts(target, self.made, self.splits)
+        for op, phase in zip(self.traced.ops, self.traced.phases, strict=True):
+            before = len(target.get_operations())
+            if op.type != "Placeholder":
+                self._copy(target, op, parts)
+            for new in target.get_operations()[before:]:
+                self.phases[new.name] = phase
+        self.count = len(target.get_operations())
+
+    def _copy(self, target: Any, op: tf.Operation, parts: _LoopParts) -> None:
+        controls = [end for control in op.control_inputs for end in self.ends.get(control.name, ())]
+        if op.name in self.loops:
+            loop = self.loops[op.name]
+            self.ends[op.name] = parts.copied(loop, controls)
+            for number in loop.fixed:  # read what goes into the loop; nothing of it lives in the loop
+                if op.outputs[number].dtype != tf.variant:
+                    self.made[op.outputs[number].name] = self.made[op.inputs[number].name]
+        elif (joined := parts.joined(op)) is not None:
+            private.stand_for(op.outputs, joined.outputs, self.made)
+            self.ends[op.name] = [joined]
+        else:
+            self.ends[op.name] = [private.copy_op(target, op, self.made, controls, op.name)]
+
+
+@dataclass(eq=False)
+class _LoopParts:
+    """Make the parts of the loops of ``splits`` in the graph ``target``.
+
+    ``made``: what stands for each tensor of the trace, by name; it is filled in. ``lists``: per list of the
+    forward loops, by its name in the trace, those of the parts. ``pieces``: per list that is read as one
+    tensor what each part wrote.
+    """
+
+    target: Any
+    made: dict[str, tf.Tensor]
+    splits: Sequence[Split]
+    lists: dict[str, dict[int, tf.Tensor]] = field(default_factory=dict)
+    pieces: dict[str, dict[int, tf.Tensor]] = field(default_factory=dict)
+
+    def copied(self, loop: Loop, controls: Sequence[tf.Operation]) -> list[tf.Operation]:
+        """Copy ``loop``; return its parts in the order in which they run, or the loop that stays whole."""
+        maker = _LoopMaker(self.target, loop, self.made)
+        split = next((each for each in self.splits if loop.op.name in each.roles), None)
+        if split is None:
+            found = [maker.make(maker.inputs(), controls, loop.op.name)]
+        else:
+            found = self._parts(split, loop, maker, controls)
+        for old, new in zip(loop.op.outputs, found[-1].outputs, strict=True):
+            self.made[old.name] = new
+        return found
+
+    def _parts(
+        self, split: Split, loop: Loop, maker: _LoopMaker, controls: Sequence[tf.Operation]
+    ) -> list[tf.Operation]:
+        backward = loop is not split.forward
+        parts = list(range(len(split.ends)))
+        state = maker.inputs()
+        found: list[tf.Operation] = []
+        for part in reversed(parts) if backward else parts:
+            scope = f"{loop.op.name}_{part + 1}_of_{len(parts)}"
+            start, end = split.starts[part], split.ends[part]
+            inputs = self._inputs(split, loop, part, scope, state)
+            if backward and start and loop.limit is not None:
+                less = self._constant(start, inputs[loop.limit].dtype, f"{scope}/start")
+                inputs[loop.limit] = tf.raw_ops.Sub(x=inputs[loop.limit], y=less, name=f"{scope}/trips")
+            stop = None if backward or part == parts[-1] else end
+            found.append(maker.make(inputs, controls, scope, end=stop, trips=end - start))
+            self._note_outputs(split, loop, part, scope, found[-1])
+            for number, role in enumerate(split.roles[loop.op.name]):
+                if role is Role.STATE:
+                    state[number] = found[-1].outputs[number]
+        return found
+
+    def joined(self, op: tf.Operation) -> tf.Operation | None:
+        """Return what reads a list as one tensor, if parts wrote the list."""
+        pieces = self.pieces.get(source(op.inputs[0]).name) if op.type == "TensorListStack" else None
+        if pieces is None:
+            return None
+        values = [pieces[part] for part in sorted(pieces)]
+        axis = self._constant(0, tf.int32, f"{op.name}/axis")
+        return tf.raw_ops.ConcatV2(values=values, axis=axis, name=op.name).op
+
+    def _inputs(
+        self, split: Split, loop: Loop, part: int, scope: str, state: Sequence[tf.Tensor]
+    ) -> list[tf.Tensor]:
+        """Return the inputs of a part. ``state``: as the part before left it."""
+        found = list(state)
+        for number, role in enumerate(split.roles[loop.op.name]):
+            given = loop.op.inputs[number]
+            if role is Role.TAKEN:
+                made = split.forward.op.outputs[split.taken[loop.op.name, number]]
+                found[number] = self.lists[made.name][part]
+            elif role in (Role.READ, Role.REPLACED):
+                tensor = tensor_of(given)
+                assert tensor is not None
+                name = f"{scope}/given_{number}"
+                found[number] = self._list(
+                    self._rows(self.made[tensor.name], split, part, name), split, part, name
+                )
+            elif role is Role.SUMMED:
+                like = zeros_like(given)
+                assert like is not None
+                name = f"{scope}/zeros_{number}"
+                found[number] = self._list(self._zeros(like, split, part, name), split, part, name)
+        return found
+
+    def _note_outputs(self, split: Split, loop: Loop, part: int, scope: str, copy: tf.Operation) -> None:
+        """Note the lists that a part returns, and what it wrote for others."""
+        for number, role in enumerate(split.roles[loop.op.name]):
+            old, new = loop.op.outputs[number], copy.outputs[number]
+            if role is Role.APPENDED:
+                self.lists.setdefault(old.name, {})[part] = new
+            elif role in (Role.WRITTEN, Role.SUMMED) and (readers := loop.readers(number)):
+                stack = readers[0][0].outputs[0]
+                name = f"{scope}/written_{number}"
+                piece = tf.raw_ops.TensorListGather(
+                    input_handle=new,
+                    indices=self._places(split, part, name),
+                    element_shape=self._constant(stack.shape[1:].as_list(), tf.int32, f"{name}/shape"),
+                    element_dtype=stack.dtype,
+                    name=name,
+                )
+                piece.set_shape([split.ends[part] - split.starts[part], *stack.shape[1:]])
+                self.pieces.setdefault(old.name, {})[part] = piece
+
+    def _rows(self, tensor: tf.Tensor, split: Split, part: int, scope: str) -> tf.Tensor:
+        start, rest = split.starts[part], tensor.shape[1:].as_list()
+        begin = self._constant([start, *(0 for _ in rest)], tf.int32, f"{scope}/begin")
+        size = self._constant([split.ends[part] - start, *rest], tf.int32, f"{scope}/size")
+        return tf.raw_ops.Slice(input=tensor, begin=begin, size=size, name=f"{scope}/rows")
+
+    def _zeros(self, like: tf.Tensor, split: Split, part: int, scope: str) -> tf.Tensor:
+        shape = [split.ends[part] - split.starts[part], *like.shape[1:]]
+        dims = self._constant(shape, tf.int32, f"{scope}/shape")
+        zero = self._constant(0, like.dtype, f"{scope}/zero")
+        return tf.raw_ops.Fill(dims=dims, value=zero, name=f"{scope}/fill")
+
+    def _list(self, rows: tf.Tensor, split: Split, part: int, scope: str) -> tf.Tensor:
+        """Return a list as long as the loop's, with ``rows`` where needed."""
+        return tf.raw_ops.TensorListScatterV2(
+            tensor=rows,
+            indices=self._places(split, part, scope),
+            element_shape=self._constant(rows.shape[1:].as_list(), tf.int32, f"{scope}/element"),
+            num_elements=self._constant(split.ends[-1], tf.int32, f"{scope}/length"),
+            name=scope,
+        )
+
+    def _places(self, split: Split, part: int, scope: str) -> tf.Tensor:
+        places = list(range(split.starts[part], split.ends[part]))
+        return self._constant(places, tf.int32, f"{scope}/places")
+
+    def _constant(self, value: Any, dtype: tf.DType, name: str) -> tf.Tensor:
+        with self.target.control_dependencies(None):
+            return tf.constant(np.asarray(value, dtype.as_numpy_dtype), dtype, name=name)
+
+
+class _LoopMaker:
+    """Make copies of a loop that take values in place of its variables.
+
+    ``made``: what stands for each tensor of the trace, by name.
+    """
+
+    def __init__(self, target: Any, loop: Loop, made: Mapping[str, tf.Tensor]) -> None:
+        self.target, self.loop, self.made = target, loop, made
+        inside = loop.condition.get_operations()
+        free = not any(private.is_stateful(op) and op.type != "Placeholder" for op in inside)
+        found = reads_of(loop.body, loop.fixed) if free else None
+        self.stateless = found is not None
+        self.values = found or {}
+        self.functions: dict[str, str] = {}
+        if self.values:
+            self.functions = {"body": self._function("body"), "cond": self._function("cond")}
+
+    def inputs(self) -> list[tf.Tensor]:
+        """Return the inputs of the loop; variables are read."""
+        found = [self.made[tensor.name] for tensor in self.loop.op.inputs]
+        for number, read in self.values.items():
+            name = f"{self.loop.op.name}/{read.op.name.rsplit('/', 1)[-1]}"
+            copy = private.create_op(self.target, read.op, [found[number]], [], name)
+            private.keep_shape(read, copy.outputs[0])
+            found[number] = copy.outputs[0]
+        return found
+
+    def make(
+        self,
+        inputs: Sequence[tf.Tensor],
+        controls: Sequence[tf.Operation],
+        name: str,
+        *,
+        end: int | None = None,
+        trips: int | None = None,
+    ) -> tf.Operation:
+        """Make a loop that also ends before iteration ``end``. It makes at most ``trips`` iterations."""
+        functions = self.functions if end is None else {**self.functions, "cond": self._function("cond", end)}
+        copy = private.create_loop(
+            self.target,
+            self.loop.op,
+            inputs,
+            controls,
+            name,
+            stateless=self.stateless,
+            functions=functions,
+            numbers={} if trips is None else {TRIPS: trips},
+        )
+        for number, (old, new) in enumerate(zip(self.loop.op.outputs, copy.outputs, strict=True)):
+            if number not in self.values:
+                private.keep_shape(old, new)
+        return copy
+
+    def _function(self, which: str, end: int | None = None) -> str:
+        """Add the loop's ``body`` or ``cond`` that takes values, not variables; return its name.
+
+        With an ``end`` the loop also ends where its first state, a counter, has reached that.
+        """
+        function = self.loop.body if which == "body" else self.loop.condition
+
+        def build(graph: Any) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+            made: dict[str, tf.Tensor] = {}
+            inputs: list[tf.Tensor] = []
+            for number, place in enumerate(function.inputs):
+                inputs.append(private.placeholder_like(self.values.get(number, place), place.op.name))
+                reads = _reads(function, number) if number in self.values else []
+                made |= {tensor.name: inputs[-1] for tensor in (place, *reads)}
+            private.copy_functions(function, graph)
+            _copy_ops(graph, function, made)
+            outputs = [made[tensor.name] for tensor in function.outputs]
+            if end is not None:
+                goes_on = tf.less(inputs[0], tf.constant(end, inputs[0].dtype))
+                outputs = [tf.logical_and(outputs[0], goes_on)]
+            return inputs, outputs
+
+        return private.add_function(self.target, self.loop.op.node_def.attr[which].func.name, build)
+
+
+def reads_of(body: Any, fixed: frozenset[int]) -> dict[int, tf.Tensor] | None:
+    """Return the variables that a loop's body only reads, by input number, each with what is read.
+
+    None where the body has any other side effect or state, or where a variable is not known to be the same in
+    each iteration.
+    """
+    places = {id(place): number for number, place in enumerate(body.inputs)}
+    found: dict[int, tf.Tensor] = {}
+    for op in body.get_operations():
+        if not private.is_stateful(op) or op.type == "Placeholder":
+            continue
+        number = places.get(id(without_identities(op.inputs[0]))) if op.inputs else None
+        if op.type != "ReadVariableOp" or number not in fixed or not op.outputs[0].shape.is_fully_defined():
+            return None
+        found[number] = op.outputs[0]
+    for number in found:
+        others = {reader.type for reader in body.inputs[number].consumers()} - {"ReadVariableOp", "Identity"}
+        if others or any(read.dtype != found[number].dtype for read in _reads(body, number)):
+            return None
+    return found
+
+
+def _reads(body: Any, number: int) -> list[tf.Tensor]:
+    return [
+        op.outputs[0]
+        for op in body.get_operations()
+        if op.type == "ReadVariableOp" and without_identities(op.inputs[0]) is body.inputs[number]
+    ]
+
+
+def _copy_ops(graph: Any, function: Any, made: dict[str, tf.Tensor]) -> None:
+    """Copy into ``graph`` the ops of ``function`` whose outputs are not ``made`` yet."""
+    copies: dict[str, tf.Operation] = {}
+    ops = function.get_operations()
+    for op in (ops[number] for number in execution_order(ops)):
+        if op.type == "Placeholder" or (op.outputs and all(tensor.name in made for tensor in op.outputs)):
+            continue
+        controls = [copies[control.name] for control in op.control_inputs if control.name in copies]
+        copies[op.name] = private.copy_op(graph, op, made, controls, op.name)
