@@ -207,7 +207,7 @@ def sweep(path: Path, data: Any) -> list[Section]:
     Raises:
         FormatError: a line is no finished task.
     """
-    entries = read_entries(path)
+    entries = list(read_entries(path).values())
     solves = [entry for entry in entries if "status" in entry.data]
     others = [entry for entry in entries if "status" not in entry.data]
     columns = ("solve", "status", "budget", "peak, predicted", "extra cost %", "bound %, proved", "seconds")

@@ -13,12 +13,13 @@ from typing import Any
 
 from checkmate.errors import EngineUnavailableError
 from checkmate.progress import Cancelled, stop_if
+from checkmate.sweeps.engine import Pool
 
 _LOUD = ("distributed.client", "distributed.batched", "distributed.comm")  # tracebacks of what is said here
 _CONNECT_S, _WORKERS_S, _POLL_S, _ASK_S = 10, 30.0, 0.1, 0.5
 
 
-class DaskPool:
+class DaskPool(Pool):
     """Run tasks on the cluster whose scheduler is at ``address``.
 
     ``address`` is host:port. The workers need this package, and nothing of the sweep's. The scheduler sends a
@@ -30,9 +31,8 @@ class DaskPool:
         CancelledError: the user cancelled.
     """
 
-    retries = 0
-
-    def __init__(self, address: str, cancelled: Cancelled) -> None:
+    def __init__(self, address: str, jobs: int | None, cancelled: Cancelled) -> None:
+        super().__init__(jobs)
         try:
             import distributed
         except ModuleNotFoundError:
@@ -58,8 +58,7 @@ class DaskPool:
             self.close(at_once=False)
             raise
 
-    def slots(self) -> int:
-        """Return the number of threads of all workers. The scheduler is asked now and then."""
+    def _room(self) -> int:
         self.require_open()
         if time.monotonic() > self._ask_again:
             self._ask_again = time.monotonic() + _ASK_S
@@ -80,10 +79,7 @@ class DaskPool:
         return isinstance(error, self._killed)
 
     def close(self, *, at_once: bool) -> None:
-        """Withdraw what has not started, and leave the cluster.
-
-        A solve that runs on a worker ends by its own time limit; its result is ignored.
-        """
+        # A solve that runs on a worker ends by its own time limit; its result is ignored.
         if at_once and self._client.status == "running":
             self._client.cancel(list(self._futures), force=True)
         self._client.close()
@@ -100,11 +96,6 @@ class DaskPool:
             return self._threads  # the client's status tells whether the connection is lost for good
 
     def require_open(self) -> None:
-        """Raise if the scheduler is gone.
-
-        Raises:
-            EngineUnavailableError: it is.
-        """
         if self._client.status != "running":
             raise EngineUnavailableError(
                 f"the connection to the dask scheduler at {self._address} was lost",
@@ -114,7 +105,7 @@ class DaskPool:
 
     def _wait_for_workers(self, cancelled: Cancelled) -> None:
         pause, waited = threading.Event(), 0.0
-        while self.slots() == 0:
+        while self._room() == 0:
             stop_if(cancelled)
             if waited > _WORKERS_S:
                 raise EngineUnavailableError(

@@ -8,7 +8,13 @@ task that the cluster has given up. So this uses joblib's executor (loky) and th
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,6 +22,7 @@ from typing import Any, Protocol
 from checkmate.progress import Cancelled, never
 
 KINDS = ("processes", "dask")
+_LOOK_S = 0.5  # how often a process looks for its parent
 
 
 @dataclass(frozen=True)
@@ -72,28 +79,38 @@ class Result(Protocol):
         """Return the result, or raise the error."""
 
 
-class Pool(Protocol):
-    """Run tasks on an open engine.
+class Pool:
+    """Run tasks on an open engine, at most ``jobs`` at once.
 
     ``retries``: how often a sweep may send a task again whose worker was lost.
     """
 
-    retries: int
+    retries = 0
+
+    def __init__(self, jobs: int | None) -> None:
+        self._jobs = jobs
 
     def slots(self) -> int:
         """Return how many tasks run at once now; workers come and go."""
+        return self._room() if self._jobs is None else min(self._jobs, self._room())
+
+    def _room(self) -> int:
+        raise NotImplementedError
 
     def submit(self, function: Callable[[Any], Any], argument: Any) -> Result:
         """Start ``function(argument)`` on a free slot. Both travel by pickle, the function by its name."""
+        raise NotImplementedError
 
     def is_loss(self, error: BaseException) -> bool:
         """Return whether ``error`` says that the task's worker was lost. Otherwise the task itself failed."""
+        raise NotImplementedError
 
     def require_open(self) -> None:
         """Raise EngineUnavailableError where the engine as a whole is gone."""
 
     def close(self, *, at_once: bool) -> None:
         """Give the workers back. ``at_once``: do not wait for what still runs."""
+        raise NotImplementedError
 
 
 @contextmanager
@@ -108,33 +125,81 @@ def open_pool(
         EngineUnavailableError: its library is not installed, or nothing answers at its address.
         CancelledError: the user cancelled while waiting for it.
     """
-    pool = _opened(engine, jobs, workers, cancelled)
+    pool: Pool
+    if engine.kind == "dask":
+        from checkmate.sweeps.dask_pool import DaskPool
+
+        pool = DaskPool(engine.address, jobs, cancelled)
+    else:
+        pool = ProcessPool(engine.count or jobs, workers, jobs)
     try:
-        yield pool if jobs is None else _AtMost(pool, jobs)
+        yield pool
     except BaseException:
         pool.close(at_once=True)
         raise
     pool.close(at_once=False)
 
 
-def _opened(engine: Engine, jobs: int | None, workers: int, cancelled: Cancelled) -> Pool:
-    if engine.kind == "dask":
-        from checkmate.sweeps.dask_pool import DaskPool
+class ProcessPool(Pool):
+    """Run tasks on ``count`` processes of this machine, each started when first needed.
 
-        return DaskPool(engine.address, cancelled)
-    from checkmate.sweeps.process_pool import ProcessPool
+    By default there are as many as leave each its ``workers`` cores. Each has an executor of its own, so that
+    a lost process is known by its task.
+    """
 
-    return ProcessPool(engine.count or jobs, workers)
+    retries = 2
+
+    def __init__(self, count: int | None, workers: int, jobs: int | None) -> None:
+        from joblib import cpu_count
+
+        super().__init__(jobs)
+        self._count: int = count or max(1, cpu_count() // workers)
+        self._idle: list[Any] = []
+        self._busy: dict[Future[Any], Any] = {}
+
+    def _room(self) -> int:
+        return self._count
+
+    def submit(self, function: Callable[[Any], Any], argument: Any) -> Future[Any]:
+        self._gather()
+        executor = self._idle.pop() if self._idle else self._start()
+        future: Future[Any] = executor.submit(function, argument)
+        self._busy[future] = executor
+        return future
+
+    def is_loss(self, error: BaseException) -> bool:
+        return isinstance(error, BrokenProcessPool)
+
+    def close(self, *, at_once: bool) -> None:
+        for executor in (*self._idle, *self._busy.values()):
+            executor.shutdown(wait=True, kill_workers=at_once)
+        self._idle, self._busy = [], {}
+
+    def _start(self) -> Any:
+        from joblib.externals.loky import ProcessPoolExecutor
+
+        return ProcessPoolExecutor(max_workers=1, initializer=_stay_while_wanted, initargs=(os.getpid(),))
+
+    def _gather(self) -> None:
+        """Return finished processes to the idle ones; drop lost ones."""
+        for future in [future for future in self._busy if future.done()]:
+            executor = self._busy.pop(future)
+            if isinstance(future.exception(), BrokenProcessPool):
+                executor.shutdown(wait=False, kill_workers=True)
+            else:
+                self._idle.append(executor)
 
 
-class _AtMost:
-    """Use at most ``jobs`` slots of another pool."""
+def _stay_while_wanted(parent: int) -> None:
+    """Ignore Ctrl-C in a new process, and end it with its parent.
 
-    def __init__(self, pool: Pool, jobs: int) -> None:
-        self._pool, self._jobs = pool, jobs
-        self.retries = pool.retries
-        self.submit, self.is_loss = pool.submit, pool.is_loss
-        self.require_open, self.close = pool.require_open, pool.close
+    The process also ends where the parent was killed and could tell nobody.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True, name="parent").start()
 
-    def slots(self) -> int:
-        return min(self._jobs, self._pool.slots())
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOK_S)
+    os._exit(1)

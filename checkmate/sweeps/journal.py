@@ -23,15 +23,23 @@ FORMAT, VERSION = "checkmate-sweep", 1
 _HINT = "give another --journal, or remove this one"
 
 
-class Journal:
-    """Hold an open journal: old entries and what is being added. Use ``open_journal``."""
+@dataclass(frozen=True)
+class JournalEntry:
+    """One finished task: its name and its answer."""
 
-    def __init__(self, file: FileIO, found: dict[str, dict[str, Any]]) -> None:
+    name: str
+    data: dict[str, Any]
+
+
+class Journal:
+    """An open journal: old entries and what is being added. Use ``open_journal``."""
+
+    def __init__(self, file: FileIO, found: dict[str, JournalEntry]) -> None:
         self._file, self._found = file, found
 
     def get(self, key: str) -> dict[str, Any] | None:
         """Return the answer of the task with this key. None where it has not been finished."""
-        return self._found.get(key)
+        return self._found[key].data if key in self._found else None
 
     def __len__(self) -> int:
         return len(self._found)
@@ -43,7 +51,7 @@ class Journal:
             FormatError: the disk is full.
         """
         _append(self._file, _line({"key": key, "name": name, "data": dict(data)}))
-        self._found[key] = dict(data)
+        self._found[key] = JournalEntry(name, dict(data))
 
 
 @contextmanager
@@ -98,11 +106,13 @@ def _append(file: FileIO, line: bytes) -> None:
         ) from error
 
 
-def read_journal(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the answers of the finished tasks of a journal, by key.
+def read_entries(path: Path) -> dict[str, JournalEntry]:
+    """Return the finished tasks of a journal by key, in the order in which they ended.
+
+    The journal may still be being written.
 
     Raises:
-        FormatError, SchemaVersionError: as for ``open_journal``.
+        FormatError: it cannot be read or is no journal. SchemaVersionError: a newer program wrote it.
     """
     try:
         return _parsed(path, path.read_bytes())[0]
@@ -120,33 +130,7 @@ def _line(data: Mapping[str, Any]) -> bytes:
     )
 
 
-@dataclass(frozen=True)
-class JournalEntry:
-    """Describe one finished task: its name and its answer."""
-
-    name: str
-    data: dict[str, Any]
-
-
-def read_entries(path: Path) -> list[JournalEntry]:
-    """Return the finished tasks of a journal, each once.
-
-    They are in the order in which they ended. The journal may still be being written.
-
-    Raises:
-        FormatError: it cannot be read or is no journal. SchemaVersionError: a newer program wrote it.
-    """
-    try:
-        body = path.read_bytes()
-    except OSError as error:
-        raise FormatError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from error
-    found, whole = _parsed(path, body)
-    lines = [_json(line) for line in body[:whole].split(b"\n")[1:-1]]
-    names = {line["key"]: str(line.get("name", "")) for line in lines}
-    return [JournalEntry(names[key], data) for key, data in found.items()]
-
-
-def _parsed(path: Path, body: bytes) -> tuple[dict[str, dict[str, Any]], int]:
+def _parsed(path: Path, body: bytes) -> tuple[dict[str, JournalEntry], int]:
     """Return the finished tasks, and how many bytes are whole lines.
 
     There is no task where not even the header is whole.
@@ -156,7 +140,7 @@ def _parsed(path: Path, body: bytes) -> tuple[dict[str, dict[str, Any]], int]:
         return {}, 0
     lines = body[:whole].split(b"\n")[:-1]
     _require_header(path, _json(lines[0]) if lines else None)
-    found = {}
+    found: dict[str, JournalEntry] = {}
     for number, line in enumerate(lines[1:], start=2):
         entry = _json(line)
         if (
@@ -167,7 +151,7 @@ def _parsed(path: Path, body: bytes) -> tuple[dict[str, dict[str, Any]], int]:
             raise FormatError(
                 f"{path}: line {number} is not a finished task", hint="remove that line, or " + _HINT
             )
-        found[entry["key"]] = entry["data"]
+        found[entry["key"]] = JournalEntry(str(entry.get("name", "")), entry["data"])
     return found, whole
 
 

@@ -150,7 +150,7 @@ def test_several_on_an_engine_and_resumed(
         files = [str(tmp_path / f"{name}-s.graph.json"), str(tmp_path / f"{name}-s.json")]
         assert main(["check", *files, "--budget", "800", "--quiet"]) == 0
     capsys.readouterr()
-    from checkmate.sweeps.process_pool import ProcessPool
+    from checkmate.sweeps.engine import ProcessPool
 
     monkeypatch.setattr(ProcessPool, "submit", lambda *given: pytest.fail("it is in the journal"))
     code, again, _ = call(*graphs, "--budget", 800, *sweep)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from checkmate.formats import write_graph
-from checkmate.sweeps.journal import read_journal
+from checkmate.sweeps.journal import read_entries
 from tests.end2end.test_cli import call, one_object, start
 from tests.generated_graphs import training_dag
 
@@ -40,18 +40,18 @@ def test_ctrl_c_and_the_same_command_again(
     arguments = ("frontier", files[0], *given, "--jobs", "2", "--journal", journal)
     process = start(*arguments)
     end = time.monotonic() + 60
-    while not journal.exists() or len(read_journal(journal)) < 3:
+    while not journal.exists() or len(read_entries(journal)) < 3:
         assert process.poll() is None and time.monotonic() < end
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    kept = read_journal(journal)
+    kept = read_entries(journal)
     assert process.returncode == 130 and "Traceback" not in err
     assert "checkmate: interrupted; what was found so far is kept" in err and 3 <= len(kept) < 13
     code, out, _ = call(capsys, *arguments, "--json")
     curve = one_object(out)
     assert code == 0 and len(curve["budgets"]) == 13
-    assert read_journal(journal).items() >= kept.items()
+    assert read_entries(journal).items() >= kept.items()
     code, out, err = call(capsys, *arguments, "--json")
     assert code == 0 and one_object(out)["budgets"] == curve["budgets"] and "sweep" not in err
 

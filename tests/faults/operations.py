@@ -83,7 +83,7 @@ def _write_journal(path: Path, which: str) -> None:
 
 
 def _read_journal(path: Path) -> str:
-    found = [entry.name for entry in read_entries(path)]
+    found = [entry.name for entry in read_entries(path).values()]
     assert found in ([], [OLD], [OLD, NEW], [NEW]), found
     return found[-1] if found else ""
 

@@ -87,4 +87,4 @@ def test_a_journal_goes_by_the_order_of_its_lines(tmp_path: Path, monkeypatch: p
         for number, now in enumerate((DAY, 0.0, 2 * DAY)):
             monkeypatch.setattr(time, "time", lambda now=now: now)
             journal.add(str(number), str(number), {})
-    assert [entry.name for entry in read_entries(tmp_path / "j")] == ["0", "1", "2"]
+    assert [entry.name for entry in read_entries(tmp_path / "j").values()] == ["0", "1", "2"]

@@ -90,7 +90,7 @@ def _write_journal(folder: Path, record: str) -> bool:
 
 
 def _read_journal(folder: Path) -> set[str]:
-    entries = read_entries(folder / "j.jsonl")
+    entries = read_entries(folder / "j.jsonl").values()
     assert all(entry.data == {"record": entry.name * 100} for entry in entries)
     return {entry.name for entry in entries}
 

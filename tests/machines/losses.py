@@ -11,7 +11,7 @@ from typing import Any
 
 from checkmate.errors import EngineUnavailableError
 from checkmate.sweeps.engine import Engine, open_pool, parse_engine
-from checkmate.sweeps.journal import open_journal, read_journal
+from checkmate.sweeps.journal import open_journal, read_entries
 from checkmate.sweeps.run import SweepResult, Task, run
 from tests.machines.network import Machine, Machines
 from tests.unit.sweeps import counting
@@ -82,7 +82,7 @@ def lose_machine(
     problems = [f"a failure: {why}" for why in swept.failures.values()]
     if answers(swept) != right:
         problems.append("the answers are not those of one machine")
-    if set(read_journal(path)) != set(right):
+    if set(read_entries(path)) != set(right):
         problems.append("the journal does not have them all")
     names = [line.split()[0] for line in counting.marks(ran)]
     if not lost or names.count(lost[0]) < 2:
@@ -97,7 +97,7 @@ def lose_scheduler(machines: Machines, folder: Path, right: dict[str, Any]) -> L
     engine = parse_engine(f"dask://{machines.address}")
 
     def lose_it() -> None:
-        until(lambda: len(read_journal(path)) >= 3)
+        until(lambda: len(read_entries(path)) >= 3)
         machines.scheduler.lose()
 
     thread = threading.Thread(target=lose_it, daemon=True)
@@ -111,7 +111,7 @@ def lose_scheduler(machines: Machines, folder: Path, right: dict[str, Any]) -> L
         if "was lost" not in str(error):
             problems.append(f"it is said that {error}")
     thread.join()
-    kept = read_journal(path)
+    kept = read_entries(path)
     for machine in machines.machines:
         machine.lose()
     machines.start_all()

@@ -21,7 +21,7 @@ from checkmate.memory.check import check
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.engine import Engine, Pool, open_pool
-from checkmate.sweeps.journal import open_journal, read_journal
+from checkmate.sweeps.journal import open_journal, read_entries
 from checkmate.units import Budget
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import tiny_graphs
@@ -79,13 +79,13 @@ def test_one_at_a_time_or_two_and_resumed_is_the_same_curve(pool: Pool, tmp_path
         assert list(map(repeatable, curves(graphs[::-1], alone)))[::-1] == list(map(repeatable, first))
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[: len(lines) // 2]) + lines[-1][:20])  # cut in the middle of a line
-    kept = len(read_journal(path))
+    kept = len(read_entries(path))
     with open_journal(path) as journal:
         resumed = curves(graphs, pool, journal=journal)
     assert list(map(repeatable, resumed)) == list(map(repeatable, first))
     least = len(graphs)  # found, and written down, before the sweep itself
     assert f"{kept - least} answers of the whole sweep came from the journal" in resumed[0].notes
-    assert len(read_journal(path)) == len(lines) - 1
+    assert len(read_entries(path)) == len(lines) - 1
 
 
 def test_the_table_says_how_it_was_made(pool: Pool) -> None:

@@ -18,7 +18,7 @@ import pytest
 from checkmate.errors import EngineUnavailableError
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.sweeps.engine import Engine, open_pool, parse_engine
-from checkmate.sweeps.journal import open_journal, read_journal
+from checkmate.sweeps.journal import open_journal, read_entries
 from checkmate.sweeps.run import SweepResult, run
 from tests.unit.sweeps import counting
 from tests.unit.sweeps.test_run import variant
@@ -74,7 +74,7 @@ def test_the_same_answers_though_a_worker_is_killed_in_the_middle(engine: Engine
     assert names.count(names[0]) == 2 and workers[0] not in workers[1:][-1:], (
         "the lost worker's task ran again elsewhere"
     )
-    assert set(read_journal(path)) == set(swept.answers)
+    assert set(read_entries(path)) == set(swept.answers)
 
 
 def test_a_sweep_begun_here_is_finished_on_the_cluster(engine: Engine, tmp_path: Path) -> None:
@@ -125,4 +125,4 @@ def test_a_scheduler_that_goes_away_is_said_to_be_gone_and_the_journal_stays(tmp
             EngineUnavailableError, match=r"the connection to the dask scheduler at .* was lost"
         ):
             run(counting.sweep_tasks(ran, seeds=(2,), shares=(0.8,)), pool, journal=journal)
-    assert set(read_journal(path)) == {tasks[0].key}
+    assert set(read_entries(path)) == {tasks[0].key}

@@ -24,7 +24,7 @@ from checkmate.frontiers.tasks import result_of, solve_task
 from checkmate.progress import Progress
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.sweeps.engine import Engine, Pool, open_pool
-from checkmate.sweeps.journal import open_journal, read_journal
+from checkmate.sweeps.journal import open_journal, read_entries
 from checkmate.sweeps.run import Task, run
 from tests.unit.sweeps import counting
 
@@ -132,7 +132,7 @@ def test_a_task_that_goes_wrong_is_a_failure_with_its_reason(pool: Pool, tmp_pat
         swept = run([variant(tasks[0], "failing"), variant(tasks[3], "wrong")], pool, journal=journal)
     assert swept.failures[tasks[0].key] == "ValueError: no such thing"
     assert "not" in swept.failures[tasks[3].key] and "cost" in swept.failures[tasks[3].key]
-    assert not swept.answers and read_journal(tmp_path / "sweep.jsonl") == {}
+    assert not swept.answers and read_entries(tmp_path / "sweep.jsonl") == {}
 
 
 def test_a_worker_killed_in_the_middle_costs_nothing_but_its_time(pool: Pool, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_cancelling_stops_at_once_and_leaves_the_journal(tmp_path: Path) -> None
         swept = run([*quick, *endless], pool, journal=journal, cancelled=asked.is_set)
     watcher.join()
     assert swept.cancelled and set(swept.answers) == {quick[0].key} and not swept.failures
-    assert set(read_journal(path)) == {quick[0].key}
+    assert set(read_entries(path)) == {quick[0].key}
 
 
 def test_a_killed_sweep_resumes_without_recomputing(pool: Pool, tmp_path: Path) -> None:
@@ -181,7 +181,8 @@ def test_a_killed_sweep_resumes_without_recomputing(pool: Pool, tmp_path: Path) 
         until(lines=path, count=4)  # the header and three
         sweep.send_signal(signal.SIGKILL)
     until(gone=[int(line.split()[1]) for line in counting.marks(ran)])
-    finished, begun = read_journal(path), len(counting.marks(ran))
+    finished = {key: entry.data for key, entry in read_entries(path).items()}
+    begun = len(counting.marks(ran))
     tasks = counting.sweep_tasks(ran)
     assert 3 <= len(finished) < len(tasks)
     names = {task.key: task.name for task in tasks}
