@@ -1,27 +1,44 @@
-"""The largest batch whose schedule fits a budget at an extra cost.
+"""The largest batch whose schedule fits a budget at a limited extra cost.
 
-The extra cost is limited. The batch is extrapolated, searched for, and bounded. Sizes grow with the batch
-(``checkmate.largest.scaling``). So a schedule that fits at one batch fits at every smaller one, and a proof
-that none fits at one batch holds for every larger one; ``checkmate.largest.search`` narrows the batches in
-between. The default extra cost is the paper's: one extra forward pass (Jain et al. 2020, section 6.4).
+Sizes grow with the batch (``checkmate.largest.scaling``). So a schedule that fits at one batch fits at every
+smaller one, and a proof that none fits at one batch holds for every larger one. The search narrows the
+batches in between: baselines and greedy come first, then the solver ``auto``. It asks at one batch after
+another: "is there a schedule within the cost at this batch?" (``checkmate.solvers.portfolio.least_memory``).
+Every schedule is tried at all batches, and is where later questions start from. The default extra cost is the
+paper's: one extra forward pass (Jain et al. 2020, section 6.4).
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from checkmate.errors import InfeasibleError, NoScheduleError, SolveCancelledError
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.errors import (
+    BudgetBelowMinimumError,
+    InfeasibleError,
+    NoScheduleError,
+    SolveCancelledError,
+    UsageError,
+)
 from checkmate.ir.graph import Graph, Phase
 from checkmate.ir.result import SolveResult
+from checkmate.ir.schedule import Schedule
 from checkmate.largest.scaling import BatchScaling
-from checkmate.largest.search import BatchSearch
-from checkmate.progress import Cancelled, Report, never, silent
+from checkmate.memory.simulate import simulate
+from checkmate.progress import Cancelled, Progress, Report, never, silent
+from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.certify import with_schedule
-from checkmate.solvers.portfolio.least_memory import require_overhead
+from checkmate.solvers.compile.compilation import load_kernels
+from checkmate.solvers.listeners import CostCapListener
+from checkmate.solvers.portfolio.least_memory import LEAST_SLICE_S, narrow, probe, require_overhead
 from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.registry import BASELINES, find_solver
+from checkmate.solvers.tolerances import ROUNDING
 from checkmate.units import format_bytes
 
 
@@ -153,3 +170,256 @@ def _nothing(search: BatchSearch) -> NoScheduleError:
         )
     error.details.update(budget_bytes=search.budget, upper_batch=search.high)
     return error
+
+
+_BASELINE_SHARE, _BASELINE_S = (
+    0.02,
+    1.0,
+)  # of the time limit for each baseline; for each of its solves, at most
+_GREEDY_SHARE = 0.1  # of the time limit
+_POLISH_SHARE = 0.1  # of the time limit, for a cheaper schedule at the batch reached
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A schedule, its cost, and the largest batch that it fits at.
+
+    The cost is at the graph's own batch. Only batches that are still open are counted.
+    """
+
+    steps: NDArray[np.int32]
+    cost: float
+    batch: int
+
+
+@dataclass
+class BatchSearch:
+    """A search for the largest batch.
+
+    Batches up to ``best.batch`` have a schedule; those above ``high`` are proved to have none. ``cost_limit``
+    is at the graph's own batch; every batch's extra cost is the same share of its step.
+
+    Raises:
+        BudgetBelowMinimumError: not even one example fits, by what one op needs. UsageError: any batch that
+        can be stated does.
+    """
+
+    scaling: BatchScaling
+    budget: int
+    cost_limit: float
+    options: SolveOptions
+    report: Report
+    cancelled: Cancelled
+    best: Found = field(init=False)
+    high: int = field(init=False)
+    probes: int = field(init=False, default=0)
+    baselines: dict[str, int | None] = field(init=False, default_factory=dict)
+    unfinished: set[str] = field(
+        init=False, default_factory=set
+    )  # solvers whose bisection was cut by its time
+    plain_batch: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self._cap = self.cost_limit * (1 + ROUNDING)
+        self._pool: list[Found] = []
+        self._cost_bounds: dict[
+            int, float
+        ] = {}  # at the graph's own batch, of schedules that fit at the batch
+        self.high = self._most_by_need()
+        plain = np.arange(self.scaling.graph.n, dtype=np.int32)
+        self.best = Found(plain, math.inf, -1)
+        self.take(plain)
+        self.plain_batch = self.best.batch
+
+    def run(self) -> None:
+        """Search until proved, near enough, out of time or cancelled."""
+        if not self._over():
+            load_kernels(self.cancelled, lambda sentence: self.report(Progress("prepare", message=sentence)))
+        limit, begun = self.options.time_limit_s, time.perf_counter()
+        for name in (name for name in BASELINES if name != "keep-all"):
+            self.baselines[name] = self._largest_by(name, _BASELINE_SHARE * limit)
+        self._largest_by("greedy", _GREEDY_SHARE * limit)
+        self._until = begun + (1 - _POLISH_SHARE) * limit
+        self._bisect()
+        if self.best.batch:
+            self._polish(begun + limit)
+
+    def cost_bound(self) -> float:
+        """Return a bound on the cost, at the graph's own batch.
+
+        No schedule that fits at the best batch costs less.
+        """
+        # A bound for a smaller batch holds too: what fits at the larger one fits there.
+        known = (cost for batch, cost in self._cost_bounds.items() if batch <= self.best.batch)
+        return max(known, default=self.scaling.graph.base_cost)
+
+    def choices(self) -> tuple[tuple[int, float], ...]:
+        """Return pairs of a batch and the least extra cost found for it.
+
+        Costs are fractions of computing everything once. Both rise; the last pair is the best.
+        """
+        base = self.scaling.graph.base_cost
+        found: list[tuple[int, float]] = []
+        for entry in sorted([*self._pool, self.best], key=lambda one: (one.cost, -one.batch)):
+            batch = min(entry.batch, self.best.batch)
+            if batch and entry.cost <= self._cap and (not found or batch > found[-1][0]):
+                found.append((batch, entry.cost / base - 1 if base > 0 else 0.0))
+        return tuple(found)
+
+    def take(self, steps: Sequence[int] | NDArray[np.int32]) -> Found:
+        """Keep a schedule and how large a batch it allows.
+
+        Report where it is the largest yet within the cost.
+        """
+        plan = np.asarray(steps, np.int32)
+        cost = float(self.scaling.graph.cost[plan].sum())
+        found = Found(plan, cost, _largest(lambda batch: self._fits(plan, batch), 0, self.high))
+        if not any(entry.batch >= found.batch and entry.cost <= cost for entry in self._pool):
+            self._pool = [entry for entry in self._pool if entry.batch > found.batch or entry.cost < cost]
+            self._pool.append(found)
+        if cost <= self._cap and (found.batch, -cost) > (self.best.batch, -self.best.cost):
+            grew = found.batch > self.best.batch
+            self.best = found
+            if grew:
+                self._tell()
+        return found
+
+    def _tell(self) -> None:
+        self.report(
+            Progress("solve", message=f"largest batch so far {self.best.batch}; none above {self.high}")
+        )
+
+    def _factor(self, batch: int) -> float:
+        return batch / self.scaling.batch
+
+    def _fits(self, steps: NDArray[np.int32], batch: int) -> bool:
+        graph = self.scaling.at(batch)
+        return simulate(graph, Schedule.of(graph, steps)).peak_bytes <= self.budget
+
+    def _most_by_need(self) -> int:
+        """Return the largest batch at which every op fits by itself.
+
+        No op needs more than the budget by itself there.
+
+        Raises:
+            BudgetBelowMinimumError: there is none. UsageError: it is larger than can be stated.
+        """
+
+        def enough(batch: int) -> bool:
+            return run_once_bound(self.scaling.at(batch)).bytes <= self.budget
+
+        if not enough(1):
+            need = run_once_bound(self.scaling.at(1))
+            names = tuple(self.scaling.graph.values[value].name for value in need.values)
+            raise BudgetBelowMinimumError(
+                budget=self.budget, needed=need.bytes, op=self.scaling.graph.ops[need.op].name, values=names
+            )
+        top, most = 1, self.scaling.largest()
+        while enough(top):
+            if top == most:
+                raise UsageError(
+                    f"a budget of {format_bytes(self.budget)} has room for more examples than can be counted"
+                )
+            top = min(2 * top, most)
+        return _largest(enough, top // 2, top - 1)
+
+    def _over(self) -> bool:
+        """Return whether the search is done: proved, near enough, or cancelled."""
+        room = self.high - self.best.batch
+        return room <= self.options.gap * self.high or self.cancelled()
+
+    def _largest_by(self, name: str, seconds: float) -> int | None:
+        """Return the largest batch that one solver reaches, by bisection.
+
+        It is above the plain step's. None where it reaches none.
+        """
+        until = time.perf_counter() + seconds
+        low, top, found = self.plain_batch, self.high, 0
+        while low < top and time.perf_counter() < until and not self.cancelled():
+            # Far apart, their ratio is halved: the proved limit may be many times what these methods reach.
+            middle = math.isqrt(low * top) if 4 * low < top and low else (low + top + 1) // 2
+            options = replace(self.options, time_limit_s=min(_BASELINE_S, seconds), start=None)
+            problem = Problem(self.scaling.at(middle), self.budget)
+            result = find_solver(name).load().solve(problem, options, CostCapListener(None, self.cancelled))
+            taken = None if result.schedule is None else self.take(result.schedule.steps)
+            if taken is not None and taken.cost <= self._cap:
+                found = max(found, taken.batch)
+                low = max(middle, taken.batch)
+            else:
+                top = middle - 1
+        if low < top:
+            self.unfinished.add(name)
+        return found or None
+
+    def _limit_at(self, batch: int) -> float:
+        return self._cap * self._factor(batch)
+
+    def _bisect(self) -> None:
+        """Probe between the best and the proved limit until they meet.
+
+        It goes downwards, as the larger batch is the harder one.
+        """
+        narrow(
+            lambda: (-self.high, -self.best.batch),
+            lambda level, seconds: self._probe(-level, seconds),
+            limit_s=self.options.time_limit_s,
+            until=self._until,
+            over=self._over,
+        )
+
+    def _probe(self, batch: int, seconds: float) -> bool:
+        """Return whether ``batch`` is settled.
+
+        It is settled if a schedule within the cost fits, or if it is proved that none does.
+        """
+        limit = self._limit_at(batch)
+        bound = self._solve(batch, seconds, CostCapListener(limit, self.cancelled))
+        if self.best.batch >= batch:
+            return True
+        if bound > limit or math.isinf(bound):  # where any cost is allowed, the second only
+            self.high = min(self.high, batch - 1)
+            self._tell()
+            return True
+        return False
+
+    def _solve(self, batch: int, seconds: float, ear: CostCapListener) -> float:
+        """Ask once; return a proved lower bound on the cost at ``batch``.
+
+        It is the least cost that a schedule that fits at ``batch`` is proved to have. It is infinite where
+        none fits.
+        """
+        self.probes += 1
+        graph = self.scaling.at(batch)
+        start = min(
+            (entry for entry in self._pool if entry.batch >= batch),
+            key=lambda entry: entry.cost,
+            default=None,
+        )
+        problem = Problem(graph, self.budget)
+        result, bound = probe(problem, self.options, seconds, None if start is None else start.steps, ear)
+        if result.schedule is not None:
+            self.take(result.schedule.steps)
+        if math.isfinite(bound):
+            self._cost_bounds[batch] = max(self._cost_bounds.get(batch, 0.0), bound / self._factor(batch))
+        return bound
+
+    def _polish(self, until: float) -> None:
+        """Look for the cheapest schedule at the batch that was reached. It looks as far as the time goes."""
+        seconds = until - time.perf_counter()
+        if seconds > LEAST_SLICE_S and self.best.cost > self.scaling.graph.base_cost and not self.cancelled():
+            seconds = min(seconds, _POLISH_SHARE * self.options.time_limit_s)
+            self._solve(self.best.batch, seconds, CostCapListener(None, self.cancelled))
+
+
+def _largest(holds: Callable[[int], bool], low: int, top: int) -> int:
+    """Return the largest number in [low, top] that ``holds``.
+
+    ``low`` holds, and so does every number below one that does.
+    """
+    while low < top:
+        middle = (low + top + 1) // 2
+        if holds(middle):
+            low = middle
+        else:
+            top = middle - 1
+    return low

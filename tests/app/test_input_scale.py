@@ -17,7 +17,7 @@ from app.presenters.sizes import input_coming_words, input_reach_words
 from checkmate.formats.graph import graph_to_json
 from checkmate.graphs.layers import training_graph
 from checkmate.graphs.paper import find_network
-from checkmate.largest.input_levels import InputLevels
+from checkmate.largest.reach import InputLevels
 from checkmate.memory.check import check
 from checkmate.request import ModelRequest
 

@@ -22,8 +22,8 @@ from checkmate.formats.exploration import SavedExploration
 from checkmate.formats.graph import graph_from_json
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.largest.input_levels import NEEDED, InputLevels, InputMemory
 from checkmate.largest.input_size import alike
+from checkmate.largest.reach import NEEDED, InputLevels, InputMemory
 from checkmate.memory.simulate import simulate
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints

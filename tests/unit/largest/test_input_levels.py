@@ -9,7 +9,7 @@ import pytest
 from checkmate.graphs.layers import training_graph
 from checkmate.graphs.paper import find_network
 from checkmate.ir.schedule import Schedule
-from checkmate.largest.input_levels import InputLevels, InputMemory
+from checkmate.largest.reach import InputLevels, InputMemory
 from checkmate.memory.simulate import simulate
 
 

@@ -17,10 +17,9 @@ from checkmate.errors import CancelledError, NoScheduleError, UsageError
 from checkmate.graphs.paper import find_network
 from checkmate.ir import Graph
 from checkmate.largest.batch import MaxBatch, max_batch
-from checkmate.largest.on_engine import max_batches_on
+from checkmate.largest.on_engine import batch_sent, batch_task, max_batches_on
 from checkmate.largest.scaling import BatchScaling
 from checkmate.largest.scaling_traced import TracedScaling
-from checkmate.largest.task import batch_sent, batch_task
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.engine import Engine, Pool, open_pool
