@@ -9,6 +9,7 @@ say what they are at all others.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,47 +20,65 @@ from numpy.typing import NDArray
 from checkmate.catalog.samples import find_sample
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.largest.scaling import BatchScaling
 from checkmate.memory.simulate import simulate
+
+_STEP, _LEAST_STEP = 32, 4  # pixels, or places of a sequence
+_IMAGE = 3  # dimensions: height, width, channels; a sequence has its length, and perhaps features
+NEEDED = 3  # traces, for a curve through them
 
 
 @dataclass(frozen=True, eq=False)
-class GrowingMemory:
-    """Hold the live bytes of a schedule's steps at any batch.
+class MemoryAtSizes:
+    """The live bytes of a schedule's steps at any size, on the polynomial through the replayed ``sizes``.
 
-    They are what stands still, and what each example adds.
+    ``coefficients``: float64[k, steps], of the powers 0 to k - 1 of the size, for k replays.
     """
 
-    standing: NDArray[np.float64]
-    per_example: NDArray[np.float64]
+    sizes: tuple[int, ...]
+    coefficients: NDArray[np.float64]
 
     @classmethod
-    def of(cls, scaling: BatchScaling, steps: Iterable[int]) -> GrowingMemory:
-        """Replay the schedule at the graph's own batch and at twice that."""
-        batch, plan = scaling.batch, list(steps)
-        once, twice = (
-            simulate(graph, Schedule.of(graph, plan)).live_bytes.astype(np.float64)
-            for graph in (scaling.at(batch), scaling.at(2 * batch))
+    def of(cls, graphs: Mapping[int, Graph], steps: Iterable[int]) -> MemoryAtSizes:
+        """Replay the schedule at each size of ``graphs``, whose steps are alike."""
+        plan = list(steps)
+        live = [simulate(graph, Schedule.of(graph, plan)).live_bytes for graph in graphs.values()]
+        powers = np.vander(np.array(list(graphs), np.float64), increasing=True)
+        coefficients = np.linalg.solve(powers, np.array(live, np.float64)).astype(np.float64)
+        return cls(tuple(graphs), coefficients)
+
+    def peak(self, size: int) -> int:
+        """Return the peak in bytes at a size."""
+        powers = float(size) ** np.arange(len(self.coefficients))
+        return max(0, round(float((powers @ self.coefficients).max())))
+
+    def largest(self, budget_bytes: int, most: int) -> int:
+        """Return the largest size up to ``most`` whose peak is within the budget; 0 if none is."""
+        return bisect_right(range(1, most + 1), budget_bytes, key=self.peak)
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """The memory of known schedules at any size up to ``most``; ``plain`` keeps everything."""
+
+    plain: MemoryAtSizes
+    others: tuple[MemoryAtSizes, ...]
+    most: int
+
+    @classmethod
+    def of(cls, graphs: Mapping[int, Graph], plans: Iterable[Iterable[int]], most: int) -> Reach:
+        """Replay the plain schedule and the ``plans`` at each size of ``graphs``."""
+        plain = range(next(iter(graphs.values())).n)
+        return cls(
+            MemoryAtSizes.of(graphs, plain), tuple(MemoryAtSizes.of(graphs, steps) for steps in plans), most
         )
-        per_example = (twice - once) / batch
-        return cls(once - batch * per_example, per_example)
 
-    def peak(self, batch: int) -> int:
-        """Return the peak in bytes at a batch."""
-        return round(float((self.standing + batch * self.per_example).max()))
+    def kept(self, budget_bytes: int) -> int:
+        """Return the largest size at which the budget holds everything."""
+        return self.plain.largest(budget_bytes, self.most)
 
-    def largest(self, budget_bytes: int) -> int:
-        """Return the largest batch whose peak is within the budget; 0 if none is."""
-        room = budget_bytes - self.standing
-        if (room < 0).any():
-            return 0
-        grows = self.per_example > 0
-        return int((room[grows] / self.per_example[grows]).min()) if grows.any() else 0
-
-
-_STEP, _LEAST_STEP = 32, 4  # pixels, or places of a sequence
-_IMAGE, _LONGEST = 3, 2  # dimensions: height, width, channels; or length, and perhaps features
-NEEDED = 3  # traces, for a curve through them
+    def fits(self, budget_bytes: int) -> int:
+        """Return the largest size at which a known schedule keeps the budget."""
+        return max(one.largest(budget_bytes, self.most) for one in (self.plain, *self.others))
 
 
 @dataclass(frozen=True)
@@ -117,35 +136,3 @@ class InputLevels:
         """Return the size in words: ``160 × 160``, ``length 128``."""
         shape = self.at(level)
         return f"{shape[0]:,} × {shape[1]:,}" if len(shape) == _IMAGE else f"length {shape[0]:,}"
-
-
-@dataclass(frozen=True, eq=False)
-class InputMemory:
-    """The live bytes of a schedule's steps at any level.
-
-    ``levels``, three of them, are where they were replayed; ``live``, float64[3, steps], is what they were.
-    """
-
-    levels: tuple[int, ...]
-    live: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, traced: Mapping[int, Graph], steps: Sequence[int]) -> InputMemory:
-        """Replay the schedule at the traced levels, whose steps are alike."""
-        levels = tuple(sorted(traced))[:NEEDED]
-        live = [
-            simulate(traced[level], Schedule.of(traced[level], list(steps))).live_bytes for level in levels
-        ]
-        return cls(levels, np.array(live, np.float64))
-
-    def peak(self, level: int) -> int:
-        """Return the peak in bytes at a level: on the parabola through three."""
-        shares = [
-            math.prod((level - other) / (one - other) for other in self.levels if other != one)
-            for one in self.levels
-        ]
-        return max(0, round(float((np.array(shares) @ self.live).max())))
-
-    def largest(self, budget_bytes: int, most: int) -> int:
-        """Return the largest level up to ``most`` that is within the budget. It is 0 if none is."""
-        return next((level for level in range(most, 0, -1) if self.peak(level) <= budget_bytes), 0)

@@ -6,7 +6,6 @@ It is scaled at once, and solved there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
@@ -17,35 +16,12 @@ from app.state.knowledge import ListedSchedule
 from app.workers.background import Background
 from checkmate.formats.exploration import SavedExploration
 from checkmate.ir.graph import Graph
-from checkmate.largest.reach import GrowingMemory
+from checkmate.largest.reach import Reach
 from checkmate.largest.scaling import BatchScaling
 from checkmate.solvers.constraints import Constraints
 
 _SOON_MS = 400  # schedules come in many at a time
 _CARRIED, _LARGE = 24, 2000  # schedules; of a graph with more ops, the smallest alone
-
-
-@dataclass(frozen=True, eq=False)
-class BatchReach:
-    """Hold the memory of known schedules at any batch.
-
-    One of them keeps everything.
-
-    ``base`` is the graph that is scaled; ``schedules`` tells which schedules the others are.
-    """
-
-    base: Graph
-    schedules: frozenset[bytes]
-    plain: GrowingMemory
-    others: tuple[GrowingMemory, ...]
-
-    def kept(self, budget_bytes: int) -> int:
-        """Return the largest batch at which the budget holds everything."""
-        return self.plain.largest(budget_bytes)
-
-    def fits(self, budget_bytes: int) -> int:
-        """Return the largest batch at which a known schedule keeps the budget."""
-        return max(one.largest(budget_bytes) for one in (self.plain, *self.others))
 
 
 class BatchScale(QObject):
@@ -65,11 +41,12 @@ class BatchScale(QObject):
         super().__init__(parent)
         self._session = session
         self.base: Graph | None = None
-        self.reach: BatchReach | None = None
+        self.reach: Reach | None = None
+        self._replayed = frozenset[bytes]()  # the schedules that it is of
         self.asked = 0
         self._back: Callable[[], None] | None = None
         self._budget = 0, 0  # what was wanted, and what the slider was put on
-        self._found: list[BatchReach] = []
+        self._found: list[tuple[Graph, frozenset[bytes], Reach]] = []
         self._refused: Graph | None = None  # it does not grow with the batch
         self._reading = Background(self)
         self._reading.done.connect(self._on_read)
@@ -168,14 +145,15 @@ class BatchScale(QObject):
             return
         carried = self._carried()
         schedules = frozenset(one.key for one in carried)
-        if self.reach is not None and self.reach.schedules == schedules:
+        if self.reach is not None and self._replayed == schedules:
             return
-        plans = [range(base.n), *(one.schedule.steps.tolist() for one in carried)]
+        plans = [one.schedule.steps.tolist() for one in carried]
 
         def work() -> None:
             scaling = BatchScaling(base)
-            plain, *others = (GrowingMemory.of(scaling, steps) for steps in plans)
-            self._found.append(BatchReach(base, schedules, plain, tuple(others)))
+            graphs = {batch: scaling.at(batch) for batch in (scaling.batch, 2 * scaling.batch)}
+            reach = Reach.of(graphs, plans, scaling.largest())
+            self._found.append((base, schedules, reach))
 
         if not self._reading.start(work):
             self._soon.start()
@@ -185,8 +163,8 @@ class BatchScale(QObject):
         if problem:
             self._refused = self.base
             self.changed.emit()
-        if found is not None and found.base is self.base:
-            self.reach = found
+        if found is not None and found[0] is self.base:
+            _, self._replayed, self.reach = found
             self.changed.emit()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer, Signal
@@ -23,29 +23,13 @@ from checkmate.formats.graph import graph_from_json
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.largest.input_size import alike
-from checkmate.largest.reach import NEEDED, InputLevels, InputMemory
+from checkmate.largest.reach import NEEDED, InputLevels, Reach
 from checkmate.memory.simulate import simulate
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
 
 _CARRIED, _LARGE = 24, 2000  # schedules; of a graph with more ops, the smallest alone
 _MOST_LEVEL = 256
-
-
-@dataclass(frozen=True, eq=False)
-class InputReach:
-    """Hold the memory of known schedules at any input size. One of them keeps everything."""
-
-    plain: InputMemory
-    others: tuple[InputMemory, ...]
-
-    def kept(self, budget_bytes: int) -> int:
-        """Return the largest level at which the budget holds everything."""
-        return self.plain.largest(budget_bytes, _MOST_LEVEL)
-
-    def fits(self, budget_bytes: int) -> int:
-        """Return the largest level at which a known schedule keeps the budget."""
-        return max(one.largest(budget_bytes, _MOST_LEVEL) for one in (self.plain, *self.others))
 
 
 class InputScale(QObject):
@@ -69,14 +53,14 @@ class InputScale(QObject):
         self._session = session
         self.base: Graph | None = None
         self.levels: InputLevels | None = None
-        self.reach: InputReach | None = None
+        self.reach: Reach | None = None
         self.problem = ""
         self._traced: dict[int, Graph] = {}
         self._queue: list[int] = []  # levels to trace; the first is being traced
         self._wanted = 0  # the level to be explored once it is traced
         self._back: Callable[[], None] | None = None
         self._opening: Graph | None = None  # the traced graph that is being opened
-        self._found: list[tuple[int, Graph, InputReach | None]] = []
+        self._found: list[tuple[int, Graph, Reach | None]] = []
         self._tracer = tracer or SizeTracer(self)
         self._tracer.traced.connect(self._on_traced)
         self._tracer.failed.connect(self._on_failed)
@@ -176,7 +160,7 @@ class InputScale(QObject):
             graph = graph_from_json(Path("traced"), json.loads(body))
             traced[level] = graph
             same = {at: one for at, one in traced.items() if alike(base, one)}
-            self._found.append((level, graph, _reach(same, plans, base.n)))
+            self._found.append((level, graph, _reach(same, plans)))
 
         if not self._reading.start(work):
             QTimer.singleShot(100, self, lambda: self._on_traced(body))
@@ -226,12 +210,10 @@ class InputScale(QObject):
         self._session.open_made(lambda: _opened(graph, budget, constraints, carried))
 
 
-def _reach(traced: Mapping[int, Graph], plans: Sequence[list[int]], n: int) -> InputReach | None:
+def _reach(traced: Mapping[int, Graph], plans: Sequence[list[int]]) -> Reach | None:
     if len(traced) < NEEDED:
         return None
-    return InputReach(
-        InputMemory.of(traced, range(n)), tuple(InputMemory.of(traced, steps) for steps in plans)
-    )
+    return Reach.of(dict(sorted(traced.items())[:NEEDED]), plans, _MOST_LEVEL)
 
 
 def _opened(

@@ -144,7 +144,7 @@ class BatchRow(ScaleRow):
             said = coming_words(batch, reach.plain.peak(batch))
         else:
             said = reach_words(batch, reach.kept(budget), reach.fits(budget))
-        self.words.set_whole(said, f"{said}.\n{TIP.format(base=reach.base.batch_size)}")
+        self.words.set_whole(said, f"{said}.\n{TIP.format(base=reach.plain.sizes[0])}")
 
 
 INPUT_DEBOUNCE_MS = 600  # each size that is explored is a trace
@@ -223,7 +223,7 @@ class InputRow(ScaleRow):
         elif reach is None:
             said, tip = ("Tracing other sizes…" if scale.busy else ""), ""
         else:
-            traced = ", ".join(map(levels.words, reach.plain.levels))
+            traced = ", ".join(map(levels.words, reach.plain.sizes))
             tip = INPUT_TIP.format(traced=traced)
             if level != scale.level:
                 said = input_coming_words(levels.words, level, reach.plain.peak(level))

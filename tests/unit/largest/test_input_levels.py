@@ -9,7 +9,7 @@ import pytest
 from checkmate.graphs.layers import training_graph
 from checkmate.graphs.paper import find_network
 from checkmate.ir.schedule import Schedule
-from checkmate.largest.reach import InputLevels, InputMemory
+from checkmate.largest.reach import InputLevels, MemoryAtSizes
 from checkmate.memory.simulate import simulate
 
 
@@ -47,7 +47,7 @@ def test_memory_on_the_parabola_is_that_of_the_step_built_there(recomputes: bool
     plain = list(range(traced[2].n))
     first = next(op for op in plain if traced[2].recomputable[op])
     steps = [*plain[:-1], first, plain[-1]] if recomputes else plain
-    memory = InputMemory.of(traced, steps)
+    memory = MemoryAtSizes.of(traced, steps)
     for level in (6, 8, 10):
         graph = step_at(levels, level)
         assert memory.peak(level) == simulate(graph, Schedule.of(graph, steps)).peak_bytes

@@ -10,7 +10,7 @@ from checkmate.catalog.bundled import find_graph
 from checkmate.formats import read_graph
 from checkmate.graphs.layers import training_chain
 from checkmate.ir.schedule import Schedule
-from checkmate.largest.reach import GrowingMemory
+from checkmate.largest.reach import MemoryAtSizes
 from checkmate.largest.scaling import BatchScaling
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
@@ -18,6 +18,11 @@ from checkmate.solvers.sequence.greedy_solver import GreedySolver
 from tests.generated_graphs import training_dag
 
 BATCH = 4
+
+
+def memory_of(scaling: BatchScaling, steps) -> MemoryAtSizes:
+    batches = (scaling.batch, 2 * scaling.batch)
+    return MemoryAtSizes.of({batch: scaling.at(batch) for batch in batches}, steps)
 
 
 GRAPHS = [
@@ -35,7 +40,7 @@ def test_the_peak_at_any_batch_is_that_of_the_scaled_graph(graph) -> None:
     found = GreedySolver().solve(less, SolveOptions(time_limit_s=2.0), Listener()).require_schedule()
     assert found.recomputations > 0
     for schedule in (plain, found):
-        memory = GrowingMemory.of(scaling, schedule.steps.tolist())
+        memory = memory_of(scaling, schedule.steps.tolist())
         for batch in (1, graph.batch_size, 13, 64):
             scaled = scaling.at(batch)
             peak = simulate(scaled, Schedule.of(scaled, schedule.steps.tolist())).peak_bytes
@@ -44,10 +49,10 @@ def test_the_peak_at_any_batch_is_that_of_the_scaled_graph(graph) -> None:
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
 def test_the_largest_batch_fits_and_the_next_does_not(graph) -> None:
-    memory = GrowingMemory.of(BatchScaling(graph), range(graph.n))
+    memory = memory_of(BatchScaling(graph), range(graph.n))
     for batch in (3, 10, 77):
         budget = memory.peak(batch)
-        assert abs(memory.largest(budget) - batch) <= 1
-        at = memory.largest(budget)
+        assert abs(memory.largest(budget, 10**6) - batch) <= 1
+        at = memory.largest(budget, 10**6)
         assert memory.peak(at) <= budget + 1 and memory.peak(at + 1) > budget - 1
-    assert memory.largest(0) == 0
+    assert memory.largest(0, 10**6) == 0
