@@ -19,7 +19,7 @@ from checkmate.ir.graph import Graph
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.solvers.bounds import below_minimum, working_set_bound
 from checkmate.solvers.highs import silent_highs
-from checkmate.solvers.pathcut.prover import Prover
+from checkmate.solvers.pathcut.prover import CancelledProof, Prover
 from checkmate.solvers.tolerances import PROVED
 
 _COST = 1000.0  # all ops together, in the program
@@ -351,13 +351,7 @@ def certificate_of(
     # CP-SAT gets through programs of more cuts than can be proved case by case.
     prover = Prover(graph, budget_bytes, with_sat=False)
     report(Progress("certify", message="looking for the ops that decide the bound"))
-    prover.run(
-        until=started + _LOOKING * seconds,
-        cancelled=cancelled,
-        on_bound=lambda bound: None,
-        on_steps=lambda steps: None,
-        enough=lambda bound: bound >= known_cost * PROVED,
-    )
+    prover.run(CancelledProof(cancelled, known_cost * PROVED), until=started + _LOOKING * seconds)
     target = None if math.isinf(prover.bound) else min(prover.bound, known_cost)
     report(Progress("certify", message="proving the bound case by case"))
     cuts = list(prover.best_cuts)

@@ -183,7 +183,7 @@ class GivenOrderRun:
 
     def is_proved(self) -> bool:
         """Return whether the bound proves the best, or to the gap asked for."""
-        return (
+        return self.best is not None and (
             self.cost * PROVED_BY_LIBRARY <= self.bound
             or self.cost - self.bound <= self.options.gap * self.cost
         )

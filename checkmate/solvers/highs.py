@@ -1,12 +1,38 @@
-"""Make a HiGHS that prints nothing, and run it in a thread of its own.
+"""Programs in HiGHS: silent, in a thread of their own, streamed and interruptible.
 
 ``startSolve`` of highspy has one lock per process, and raises if another run goes on.
 """
 
 from __future__ import annotations
 
+import math
 import threading
+import time
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.progress import Cancelled
+from checkmate.solvers.tolerances import HIGHS_GAP, HIGHS_INFINITY, HIGHS_RISE
+
+_POLL_S = 0.01
+_LEAVE_S = 0.1  # beyond the time limit, before HiGHS is told to stop: it mostly looks at the clock itself
+
+
+@dataclass(frozen=True, eq=False)
+class PackedRows:
+    """A matrix by rows.
+
+    Row ``i`` has ``columns[starts[i]:starts[i + 1]]`` with ``values``, between ``low[i]`` and ``high[i]``.
+    """
+
+    starts: NDArray[np.int32]
+    columns: NDArray[np.int32]
+    values: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
 
 
 def silent_highs() -> Any:
@@ -28,15 +54,84 @@ def silent_highs() -> Any:
     return Silent()
 
 
-def start_highs(highs: Any, name: str, *, daemon: bool) -> threading.Event:
-    """Begin to solve; return an event that is set when the solve has ended.
+def linear_program(
+    rows: PackedRows,
+    cost: NDArray[np.float64],
+    lower: NDArray[np.float64],
+    upper: NDArray[np.float64],
+    *,
+    offset: float = 0.0,
+    whole: NDArray[np.bool_] | None = None,
+) -> Any:
+    """Return HiGHS's program: minimise ``cost`` · x + ``offset``; ``whole``: the integer columns, if any."""
+    import highspy
 
-    ``cancelSolve`` ends it early. A process that ends under a running HiGHS aborts; it waits for the thread
-    unless ``daemon``.
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = len(cost), len(rows.low)
+    lp.col_cost_, lp.offset_ = cost, offset
+    lp.col_lower_, lp.col_upper_ = lower, upper
+    lp.row_lower_, lp.row_upper_ = rows.low, rows.high
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = rows.starts, rows.columns, rows.values
+    if whole is not None:
+        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+        lp.integrality_ = [kinds[is_whole] for is_whole in whole.tolist()]
+    return lp
+
+
+class HighsListener:
+    """Hears better solutions and bounds, in the program's unit, from HiGHS's thread, until it is closed."""
+
+    def __init__(self) -> None:
+        self.best_bound = -math.inf
+        self.closed = False
+
+    def solution(self, columns: NDArray[np.float64]) -> None:
+        """Take a better solution."""
+
+    def bound(self, bound: float) -> None:
+        """Take a better bound."""
+
+    def subscribe(self, highs: Any) -> None:
+        """Hear what ``highs`` finds in its next run."""
+        highs.cbMipInterrupt.subscribe(self._on_interrupt)
+        highs.cbMipImprovingSolution.subscribe(self._on_solution)
+
+    def _on_interrupt(self, event: Any) -> None:
+        # HiGHS has no event for a better bound, but it often asks whether to stop.
+        bound = float(event.data_out.mip_dual_bound)
+        if not self.closed and abs(bound) < HIGHS_INFINITY and bound > self.best_bound + HIGHS_RISE:
+            self.best_bound = bound
+            self.bound(bound)
+
+    def _on_solution(self, event: Any) -> None:
+        if not self.closed:
+            self.solution(np.array(event.data_out.mip_solution, np.float64))
+
+
+def run_highs(
+    highs: Any, name: str, *, until: float, cancelled: Cancelled, daemon: bool, grace_s: float = math.inf
+) -> bool:
+    """Solve in a thread until the end, ``until`` (``time.perf_counter``) or a cancel.
+
+    Returns False if it did not end within ``grace_s`` after it was told to stop; then it ends later. A
+    process that ends under a running HiGHS aborts; it waits for the thread unless ``daemon``.
     """
     over = threading.Event()
     threading.Thread(target=_solve, args=(highs, over), name=name, daemon=daemon).start()
-    return over
+    told_at: float | None = None
+    try:
+        while not over.wait(_POLL_S):
+            now = time.perf_counter()
+            if told_at is None and (cancelled() or now > until + _LEAVE_S):
+                told_at = now
+                highs.cancelSolve()
+            if told_at is not None and now - told_at > grace_s:
+                return False
+    except BaseException:
+        highs.cancelSolve()  # the process waits for the thread
+        raise
+    return True
 
 
 def _solve(highs: Any, over: threading.Event) -> None:
@@ -45,3 +140,82 @@ def _solve(highs: Any, over: threading.Event) -> None:
         highs.resetGlobalScheduler(False)  # this thread's scheduler; highspy does the same after its own run
     finally:
         over.set()
+
+
+class HighsProgram:
+    """A program in HiGHS. The properties are valid once ``run`` has returned True."""
+
+    def __init__(self, lp: Any, *, workers: int, gap: float = 0.0, **options: Any) -> None:
+        import highspy
+
+        self._kinds = highspy.HighsModelStatus
+        self._feasible = highspy.SolutionStatus.kSolutionStatusFeasible
+        self.highs = silent_highs()
+        options |= {"threads": max(1, workers), "mip_rel_gap": gap, "mip_abs_gap": HIGHS_GAP}
+        for name, value in options.items():
+            self.highs.setOptionValue(name, value)
+        self.highs.passModel(lp)
+        self.highs.HandleUserInterrupt = True
+
+    def run(
+        self,
+        name: str,
+        *,
+        until: float,
+        cancelled: Cancelled,
+        daemon: bool,
+        grace_s: float = math.inf,
+        start: NDArray[np.float64] | None = None,
+        listener: HighsListener | None = None,
+    ) -> bool:
+        """Solve as ``run_highs`` does. ``start``: the first columns of a known solution."""
+        self.highs.setOptionValue("time_limit", max(0.0, until - time.perf_counter()))
+        if start is not None:
+            self.highs.setSolution(len(start), np.arange(len(start), dtype=np.int32), start)
+        if listener is not None:
+            listener.subscribe(self.highs)
+        ended = run_highs(self.highs, name, until=until, cancelled=cancelled, daemon=daemon, grace_s=grace_s)
+        if not ended and listener is not None:
+            listener.closed = True
+        return ended
+
+    @property
+    def engine_status(self) -> str:
+        """Return HiGHS's own word for how it ended."""
+        return str(self.highs.modelStatusToString(self.highs.getModelStatus()))
+
+    @property
+    def solved(self) -> bool:
+        return bool(self.highs.getModelStatus() == self._kinds.kOptimal)
+
+    @property
+    def infeasible(self) -> bool:
+        """Return whether the program is proved to be infeasible; its objective is bounded below."""
+        return self.highs.getModelStatus() in (self._kinds.kInfeasible, self._kinds.kUnboundedOrInfeasible)
+
+    @property
+    def objective(self) -> float:
+        return float(self.highs.getInfo().objective_function_value)
+
+    @property
+    def bound(self) -> float:
+        """Return the lower bound that the search proved; -inf if it has none."""
+        bound = float(self.highs.getInfo().mip_dual_bound)
+        return bound if abs(bound) < HIGHS_INFINITY else -math.inf
+
+    @property
+    def solution(self) -> NDArray[np.float64] | None:
+        """Return the best columns found."""
+        if self.highs.getInfo().primal_solution_status != self._feasible:
+            return None
+        return np.asarray(self.highs.getSolution().col_value, np.float64)
+
+    @property
+    def reduced_costs(self) -> NDArray[np.float64]:
+        """Return, of a relaxation that was solved, what moving a column off its bound costs per unit."""
+        return np.asarray(self.highs.getSolution().col_dual, np.float64)
+
+    @property
+    def row_prices(self) -> NDArray[np.float64]:
+        """Return, of a relaxation that was solved, what each row costs per unit."""
+        return np.abs(np.asarray(self.highs.getSolution().row_dual, np.float64))

@@ -21,6 +21,7 @@ from checkmate.ir.graph import Graph, Op, Value
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled
+from checkmate.solvers.listeners import CancelListener
 from checkmate.solvers.problem import Problem
 from checkmate.solvers.sequence.greedy_solver import QUICK, greedy_steps
 from checkmate.solvers.sequence.kernel_arrays import build_model
@@ -417,13 +418,7 @@ class _Join:
                 return
             end = greedy_steps(scaled, budget, until=until, cancelled=cancelled, start=start, further=QUICK)
             search = SequenceSearch(small, scaled, budget, end.steps, seed=self.seed)
-            search.run(
-                until=until,
-                cancelled=cancelled,
-                incumbent=lambda steps, cost: None,
-                enough=lambda cost: False,
-                moves=moves,
-            )
+            search.run(CancelListener(cancelled), until=until, moves=moves)
             start = end.steps if search.best is None else search.best
             found = self._whole(dropped_ops(small, start))
             self._note(found)

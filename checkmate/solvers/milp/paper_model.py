@@ -61,7 +61,7 @@ class PaperModel:
         )
         return stages, values, [self.S[place] for place in places]
 
-    def shares(self, solution: Sequence[float] | None = None) -> NDArray[np.float64]:
+    def shares(self, solution: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """Return S as float64[n, m].
 
         It is read from the engine's final solution, or from ``solution``, a vector of all its columns.
@@ -71,7 +71,7 @@ class PaperModel:
         if solution is None:
             found[stages, values] = [variable.varValue or 0.0 for variable in variables]
         else:
-            found[stages, values] = np.asarray(solution)[[variable.index for variable in variables]]
+            found[stages, values] = solution[[variable.index for variable in variables]]
         return found
 
     def set_budget(self, budget_bytes: float) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.bounds import below_working_set, working_set_bound
 from checkmate.solvers.certify import GivenOrderRun, without_schedule
+from checkmate.solvers.highs import HighsListener
 from checkmate.solvers.milp.paper_model import PaperModel, assumptions_of, model_size, paper_model
-from checkmate.solvers.milp.pulp_engine import EngineOutcome, Hooks, run_engine
+from checkmate.solvers.milp.pulp_engine import EngineOutcome, run_engine
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.retention import must_run_once, steps_from_stages, without_useless
 
@@ -75,12 +77,26 @@ class MilpSolver:
         return below_working_set(problem, self.name) or _MilpRun(problem, options, listener).result()
 
 
+class _PaperListener(HighsListener):
+    """Gives what HiGHS finds to its run."""
+
+    def __init__(self, run: _MilpRun, model: PaperModel) -> None:
+        super().__init__()
+        self._run, self._model = run, model
+
+    def solution(self, columns: NDArray[np.float64]) -> None:
+        self._run.take_shares(self._model.shares(columns))
+
+    def bound(self, bound: float) -> None:
+        self._run.report_bound(bound * self._model.cost_unit)
+
+
 class _MilpRun(PaperRun):
     """One solve."""
 
     def __init__(self, problem: Problem, options: SolveOptions, listener: Listener) -> None:
         super().__init__(MilpSolver.name, problem, options, listener)
-        self._told_bound = -np.inf
+        self._reported = -math.inf
 
     def result(self) -> SolveResult:
         """Build the model, solve it and decode the solution.
@@ -103,7 +119,7 @@ class _MilpRun(PaperRun):
                 bound = outcome.bound * model.cost_unit  # of the true budget, of which later tries have less
             if outcome.status not in (SolveStatus.OPTIMAL, SolveStatus.FEASIBLE):
                 break
-            over = self._take_shares(model.shares()) - self.problem.budget_bytes
+            over = self.take_shares(model.shares()) - self.problem.budget_bytes
             if over <= 0:
                 break
             budget -= over
@@ -123,20 +139,21 @@ class _MilpRun(PaperRun):
 
     def _run_engine(self, model: PaperModel) -> EngineOutcome:
         """Solve the model, and report what the engine finds."""
-
-        def report_solution(columns: Sequence[float], objective: float) -> None:
-            self._take_shares(model.shares(columns))
-
-        def report_bound(bound: float) -> None:
-            if bound * model.cost_unit > self._told_bound:
-                self._told_bound = bound * model.cost_unit
-                self.listener.bound(self._told_bound, self.assumptions)
-
-        hooks = Hooks(self.listener.cancelled, report_solution, report_bound)
-        start = self._start(model)
         return run_engine(
-            model.problem, self.options, seconds=self.left(), relaxed=False, hooks=hooks, start=start
+            model.problem,
+            self.options,
+            seconds=self.left(),
+            relaxed=False,
+            cancelled=self.listener.cancelled,
+            listener=_PaperListener(self, model),
+            start=self._start(model),
         )
+
+    def report_bound(self, bound: float) -> None:
+        """Report a bound of the true budget's program, or of a smaller one, unless it is no better."""
+        if bound > self._reported:
+            self._reported = bound
+            self.listener.bound(bound, self.assumptions)
 
     def _start(self, model: PaperModel) -> dict[Any, float]:
         """Return the start schedule as values of R, if it has such a form.
@@ -154,7 +171,7 @@ class _MilpRun(PaperRun):
             return {}
         return {variable: float(matrices.R[place]) for place, variable in model.R.items()}
 
-    def _take_shares(self, shares: NDArray[np.float64]) -> int:
+    def take_shares(self, shares: NDArray[np.float64]) -> int:
         """Decode S; return the peak of its schedule in bytes.
 
         The schedule is reported if it is the best so far.
@@ -222,8 +239,13 @@ class _LpRoundingRun(PaperRun):
         """Return the relaxation's value; None if it has none, or time is up."""
         if self.should_stop():
             return None
-        hooks = Hooks(self.listener.cancelled)
-        outcome = run_engine(model.problem, self.options, seconds=self.left(), relaxed=True, hooks=hooks)
+        outcome = run_engine(
+            model.problem,
+            self.options,
+            seconds=self.left(),
+            relaxed=True,
+            cancelled=self.listener.cancelled,
+        )
         if outcome.status is not SolveStatus.OPTIMAL or outcome.bound is None:
             return None
         value = outcome.bound * model.cost_unit

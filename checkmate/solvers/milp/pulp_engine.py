@@ -8,22 +8,20 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from checkmate.errors import SolveFailedError, SolverUnavailableError
 from checkmate.ir.result import SolveStatus
 from checkmate.progress import Cancelled
-from checkmate.solvers.highs import silent_highs, start_highs
+from checkmate.solvers.highs import HighsListener, run_highs, silent_highs
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.tolerances import HIGHS_INFINITY
 
 _POLL_SECONDS = 0.02
 _LEAST_SECONDS = 0.05
-# It receives the columns of a solution by index, and the objective. HiGHS's thread calls it.
-OnSolution = Callable[[Sequence[float], float], None]
-OnBound = Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -41,40 +39,38 @@ class EngineOutcome:
     engine_status: str
 
 
-@dataclass(frozen=True)
-class Hooks:
-    """What to call while the engine runs, and when to stop. Only HiGHS streams solutions and bounds."""
-
-    cancelled: Cancelled
-    on_solution: OnSolution | None = None
-    on_bound: OnBound | None = None
-
-
 def run_engine(
     model: Any,
     options: SolveOptions,
     *,
     seconds: float,
     relaxed: bool,
-    hooks: Hooks,
+    cancelled: Cancelled,
+    listener: HighsListener | None = None,
     start: dict[Any, float] | None = None,
 ) -> EngineOutcome:
     """Solve the PuLP problem ``model`` within ``seconds``.
 
-    Its variables then hold the best solution found. ``start``: values of some variables in a known solution,
-    for engines that take one.
+    Its variables then hold the best solution found. ``listener``: hears solutions and bounds, from HiGHS
+    only. ``start``: values of some variables in a known solution, for engines that take one.
 
     Raises:
         SolverUnavailableError: the engine is unknown or not installed.
     """
     seconds = max(_LEAST_SECONDS, seconds)
     if options.engine.upper() == "HIGHS":
-        return _run_highs(model, options, seconds, relaxed, hooks, start or {})
-    return _run_other(model, options, seconds, hooks)
+        return _run_highs(model, options, seconds, relaxed, cancelled, listener, start or {})
+    return _run_other(model, options, seconds, cancelled)
 
 
 def _run_highs(
-    model: Any, options: SolveOptions, seconds: float, relaxed: bool, hooks: Hooks, start: dict[Any, float]
+    model: Any,
+    options: SolveOptions,
+    seconds: float,
+    relaxed: bool,
+    cancelled: Cancelled,
+    listener: HighsListener | None,
+    start: dict[Any, float],
 ) -> EngineOutcome:
     settings: dict[str, Any] = {
         "time_limit": float(seconds),
@@ -84,11 +80,13 @@ def _run_highs(
     }
     if relaxed:
         settings["solver"] = "ipm"  # simplex takes several times longer on these relaxations
-    model.solve(_interruptible_highs(settings, hooks, start))
-    return _highs_outcome(model.solverModel, relaxed=relaxed, cancelled=hooks.cancelled)
+    model.solve(_interruptible_highs(settings, cancelled, listener, start))
+    return _highs_outcome(model.solverModel, relaxed=relaxed, cancelled=cancelled)
 
 
-def _interruptible_highs(settings: dict[str, Any], hooks: Hooks, start: dict[Any, float]) -> Any:
+def _interruptible_highs(
+    settings: dict[str, Any], cancelled: Cancelled, listener: HighsListener | None, start: dict[Any, float]
+) -> Any:
     """Return PuLP's driver of HiGHS with cancelling, a start and callbacks."""
     import pulp
 
@@ -104,10 +102,8 @@ def _interruptible_highs(settings: dict[str, Any], hooks: Hooks, start: dict[Any
         def callSolver(self, lp: Any) -> None:  # noqa: N802 (PuLP's name)
             """Solve; PuLP calls this hook."""
             highs = lp.solverModel
-            if hooks.on_solution is not None:
-                highs.cbMipImprovingSolution.subscribe(_tell_solution(hooks.on_solution))
-            if hooks.on_bound is not None:
-                highs.cbMipInterrupt.subscribe(_tell_bound(hooks.on_bound))
+            if listener is not None:
+                listener.subscribe(highs)
             if start:
                 columns = {
                     variable.index: value for variable, value in start.items() if hasattr(variable, "index")
@@ -115,14 +111,7 @@ def _interruptible_highs(settings: dict[str, Any], hooks: Hooks, start: dict[Any
                 highs.setSolution(len(columns), list(columns), list(columns.values()))
             highs.HandleUserInterrupt = True
             # HiGHS keeps the count of workers of a thread's first solve, and a new thread may have another.
-            over = start_highs(highs, "milp", daemon=False)
-            try:
-                while not over.wait(_POLL_SECONDS):
-                    if hooks.cancelled():
-                        highs.cancelSolve()
-            except BaseException:
-                highs.cancelSolve()  # the process waits for the thread
-                raise
+            run_highs(highs, "milp", until=math.inf, cancelled=cancelled, daemon=False)
 
     return InterruptibleHighs(msg=False)
 
@@ -159,34 +148,7 @@ def _highs_outcome(highs: Any, *, relaxed: bool, cancelled: Cancelled) -> Engine
     return EngineOutcome(SolveStatus.LIMIT, known, engine_status)
 
 
-def _tell_solution(on_solution: OnSolution) -> Callable[[Any], None]:
-    """Return a HiGHS callback that passes solutions on."""
-
-    def tell(event: Any) -> None:
-        on_solution(event.data_out.mip_solution, float(event.data_out.objective_function_value))
-
-    return tell
-
-
-def _tell_bound(on_bound: OnBound) -> Callable[[Any], None]:
-    """Return a HiGHS callback that passes better bounds on.
-
-    HiGHS has no event for a better bound, and does not report it unless it logs. But it often asks whether to
-    stop.
-    """
-    best = -math.inf
-
-    def tell(event: Any) -> None:
-        nonlocal best
-        bound = float(event.data_out.mip_dual_bound)
-        if best < bound < HIGHS_INFINITY:
-            best = bound
-            on_bound(bound)
-
-    return tell
-
-
-def _run_other(model: Any, options: SolveOptions, seconds: float, hooks: Hooks) -> EngineOutcome:
+def _run_other(model: Any, options: SolveOptions, seconds: float, cancelled: Cancelled) -> EngineOutcome:
     """Solve with any engine that PuLP lists.
 
     It runs as a child process or inside PuLP. Cancelling ends a child process.
@@ -208,17 +170,17 @@ def _run_other(model: Any, options: SolveOptions, seconds: float, hooks: Hooks) 
         )
     began = time.perf_counter()
     try:
-        with _CancelWatcher(hooks.cancelled, lambda: _end_children(str(getattr(engine, "path", "")))):
+        with _ended_if(cancelled, str(getattr(engine, "path", ""))):
             model.solve(engine)
     except pulp.PulpSolverError as error:
-        if hooks.cancelled():
+        if cancelled():
             return EngineOutcome(SolveStatus.CANCELLED, None, "ended")
         raise SolverUnavailableError(
             f"{name} could not be run: {error}", hint="leave --engine out to use HiGHS, which is installed"
         ) from error
     engine_status = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
     # Some drivers call a run that hit its limit optimal. So a proof counts only if time was left.
-    in_time = time.perf_counter() - began < 0.95 * seconds and not hooks.cancelled()
+    in_time = time.perf_counter() - began < 0.95 * seconds and not cancelled()
     if model.sol_status == pulp.LpSolutionOptimal and in_time:
         return EngineOutcome(
             SolveStatus.OPTIMAL, (1 - options.gap) * float(pulp.value(model.objective)), engine_status
@@ -227,32 +189,27 @@ def _run_other(model: Any, options: SolveOptions, seconds: float, hooks: Hooks) 
         return EngineOutcome(SolveStatus.INFEASIBLE, None, engine_status)
     if model.sol_status in (pulp.LpSolutionIntegerFeasible, pulp.LpSolutionOptimal):
         return EngineOutcome(SolveStatus.FEASIBLE, None, engine_status)
-    return EngineOutcome(
-        SolveStatus.CANCELLED if hooks.cancelled() else SolveStatus.LIMIT, None, engine_status
-    )
+    return EngineOutcome(SolveStatus.CANCELLED if cancelled() else SolveStatus.LIMIT, None, engine_status)
 
 
-class _CancelWatcher:
-    """Call ``stop`` from a thread once ``cancelled`` says so. It watches for as long as the block runs."""
+@contextmanager
+def _ended_if(cancelled: Cancelled, program: str) -> Iterator[None]:
+    """End the child processes that run ``program`` once ``cancelled`` says so while the block runs."""
+    over = threading.Event()
 
-    def __init__(self, cancelled: Cancelled, stop: Callable[[], object]) -> None:
-        self._cancelled, self._stop = cancelled, stop
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True, name="cancel-watch")
-
-    def __enter__(self) -> _CancelWatcher:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._over.wait(_POLL_SECONDS):
-            if self._cancelled():
-                self._stop()
+    def watch() -> None:
+        while not over.wait(_POLL_SECONDS):
+            if cancelled():
+                _end_children(program)
                 return
+
+    thread = threading.Thread(target=watch, daemon=True, name="cancel-watch")
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _end_children(program: str) -> None:

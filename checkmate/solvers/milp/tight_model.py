@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 from checkmate.ir.graph import Graph
 from checkmate.progress import never
 from checkmate.solvers.graph_sets import TakeOverGroup, buffer_owners, take_over_groups, touching_ops
+from checkmate.solvers.highs import PackedRows
 from checkmate.solvers.retention import must_run_once
 
 Codes = NDArray[np.int64]  # a column's index, or one of the two below
@@ -103,20 +104,6 @@ class RowBlocks:
         row, column, value = row[there], column[there], value[there]
         starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=self.count))]).astype(np.int32)
         return PackedRows(starts, column.astype(np.int32), value.astype(np.float64), low, high)
-
-
-@dataclass(frozen=True, eq=False)
-class PackedRows:
-    """A matrix by rows.
-
-    Row ``i`` has ``columns[starts[i]:starts[i + 1]]`` with ``values``, between ``low[i]`` and ``high[i]``.
-    """
-
-    starts: NDArray[np.int32]
-    columns: NDArray[np.int32]
-    values: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
 
 
 _LARGEST_ROOM = 1e4  # the most units in the budget; the solver's absolute tolerance is 1e-6 of one

@@ -29,7 +29,7 @@ from checkmate.solvers.pathcut.messages import (
     Prove,
     ProvedBound,
 )
-from checkmate.solvers.pathcut.prover import Prover
+from checkmate.solvers.pathcut.prover import ProofListener, Prover
 
 _REMEMBERED = 6  # the most budgets whose provers are kept, to go on with
 
@@ -65,29 +65,40 @@ def main() -> int:
             _prove(channel, inbox, prover, message, known)
 
 
+class _Sender(ProofListener):
+    """Sends what a job's prover finds, and stops when the parent says so."""
+
+    def __init__(
+        self, channel: Channel, inbox: Inbox, prover: Prover, job: int, known: dict[int, Steps]
+    ) -> None:
+        self._channel, self._inbox, self._prover, self._job = channel, inbox, prover, job
+        self._known = known
+
+    def bound(self, lower_bound: float, assumptions: tuple[str, ...] = ()) -> None:
+        self._channel.send(ProvedBound(self._job, lower_bound, self._prover.cuts, self._prover.rounds))
+
+    def described(self, steps: Steps) -> None:
+        self._channel.send(DescribedSchedule(self._job, pack_steps(steps)))
+
+    def known(self) -> Steps | None:
+        return self._known.get(self._job)
+
+    def cancelled(self) -> bool:
+        return self._inbox.cancelled(self._job)
+
+
 def _prove(channel: Channel, inbox: Inbox, prover: Prover, asked: Prove, known: dict[int, Steps]) -> None:
-    job, rounds = asked.job, asked.rounds
-
-    def tell(bound: float) -> None:
-        channel.send(ProvedBound(job, bound, prover.cuts, prover.rounds))
-
-    channel.send(ProofBegun(job))
+    sender = _Sender(channel, inbox, prover, asked.job, known)
+    channel.send(ProofBegun(asked.job))
     error = ""
     try:
-        tell(prover.bound)
-        prover.run(
-            until=time.perf_counter() + asked.seconds,
-            cancelled=lambda: inbox.cancelled(job),
-            on_bound=tell,
-            on_steps=lambda steps: channel.send(DescribedSchedule(job, pack_steps(steps))),
-            enough=lambda bound: False,  # the parent knows the cost, and stops the job
-            rounds=None if rounds is None else prover.rounds + rounds,
-            known=lambda: known.get(job),
-        )
-        tell(prover.bound)
+        sender.bound(prover.bound)
+        rounds = None if asked.rounds is None else prover.rounds + asked.rounds
+        prover.run(sender, until=time.perf_counter() + asked.seconds, rounds=rounds)
+        sender.bound(prover.bound)
     except Exception as failure:  # the edge of this process
         error = f"the prover failed: {type(failure).__name__}: {str(failure)[:300]}"
-    channel.send(ProofEnded(job, error, prover.cuts, prover.rounds))
+    channel.send(ProofEnded(asked.job, error, prover.cuts, prover.rounds))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +15,11 @@ from numpy.typing import NDArray
 
 from checkmate.ir.graph import Graph
 from checkmate.progress import Cancelled
-from checkmate.solvers.highs import silent_highs, start_highs
+from checkmate.solvers.highs import HighsListener, HighsProgram, PackedRows, linear_program
 from checkmate.solvers.pathcut.cuts import CutProgram
-from checkmate.solvers.tolerances import HIGHS_GAP, HIGHS_RISE, round_up_if_whole
+from checkmate.solvers.problem import Listener
+from checkmate.solvers.tolerances import round_up_if_whole
 
-_POLL_S = 0.01
 _ROOM = 1000.0  # the budget, in HiGHS's program
 _HALF = 0.499  # if costs tie, a run may be split between two intervals: then it is in both
 
@@ -56,67 +55,65 @@ class Relaxation:
 def solve_program(
     graph: Graph,
     program: CutProgram,
+    listener: Listener,
     *,
     time_limit_s: float,
     workers: int,
-    cancelled: Cancelled,
-    on_bound: Callable[[float], None],
     start: NDArray[np.int32] | None = None,
 ) -> CutOutcome:
     """Return the least cost of the program, or what is known of it in time.
 
-    ``start``: a schedule within the budget (every such schedule is a solution).
+    ``listener`` receives the bounds. ``start``: a schedule within the budget (every such schedule is a
+    solution).
     """
-    import highspy
-
     if _is_impossible(program):
         return CutOutcome(math.inf, True, None)
-    highs = _engine(_model(highspy, program, relaxed=False), time_limit_s, workers)
-    if start is not None:
-        columns, values = start_of(graph, program, start)
-        highs.setSolution(len(columns), columns, values)
-    best = -math.inf
-
-    def on_interrupt(event: Any) -> None:
-        nonlocal best
-        bound = float(event.data_out.mip_dual_bound)
-        if math.isfinite(bound) and bound > best + HIGHS_RISE:
-            best = bound
-            on_bound(cost_bound(graph, program, bound))
-
-    highs.cbMipInterrupt += on_interrupt
-    status = _run(highs, time_limit_s, cancelled)
-    if _is_infeasible(highspy, status):
+    solve = HighsProgram(_as_lp(program, relaxed=False), workers=workers)
+    heard = _CutListener(graph, program, listener)
+    solve.run(
+        "path-cut",
+        until=time.perf_counter() + time_limit_s,
+        cancelled=listener.cancelled,
+        daemon=True,
+        start=None if start is None else start_of(graph, program, start),
+        listener=heard,
+    )
+    if solve.infeasible:
         return CutOutcome(math.inf, True, None)
-    info, solution = highs.getInfo(), highs.getSolution()
-    feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    bound = max(best, float(info.mip_dual_bound)) if math.isfinite(info.mip_dual_bound) else best
+    bound, solution = max(heard.best_bound, solve.bound), solve.solution
     return CutOutcome(
         cost_bound(graph, program, bound) if math.isfinite(bound) else graph.base_cost,
-        status == highspy.HighsModelStatus.kOptimal,
-        values_of(program, np.asarray(solution.col_value)) > _HALF if feasible else None,
+        solve.solved,
+        None if solution is None else values_of(program, solution) > _HALF,
     )
+
+
+class _CutListener(HighsListener):
+    def __init__(self, graph: Graph, program: CutProgram, listener: Listener) -> None:
+        super().__init__()
+        self._graph, self._program, self._listener = graph, program, listener
+
+    def bound(self, bound: float) -> None:
+        self._listener.bound(cost_bound(self._graph, self._program, bound), ())
 
 
 def relax_program(
     graph: Graph, program: CutProgram, *, time_limit_s: float, cancelled: Cancelled
 ) -> Relaxation:
     """Return the bound, the prices and y of the linear relaxation."""
-    import highspy
-
     if _is_impossible(program):
         return Relaxation(math.inf)
-    highs = _engine(_model(highspy, program, relaxed=True), time_limit_s, workers=1)
-    status = _run(highs, time_limit_s, cancelled)
-    if _is_infeasible(highspy, status):
+    solve = HighsProgram(_as_lp(program, relaxed=True), workers=1)
+    solve.run("path-cut", until=time.perf_counter() + time_limit_s, cancelled=cancelled, daemon=True)
+    if solve.infeasible:
         return Relaxation(math.inf)
-    if status != highspy.HighsModelStatus.kOptimal:
+    solution = solve.solution
+    if not solve.solved or solution is None:
         return Relaxation(graph.base_cost)
-    solution = highs.getSolution()
     return Relaxation(
-        cost_bound(graph, program, highs.getInfo().objective_function_value),
-        np.append(np.abs(np.asarray(solution.row_dual)), 0.0)[np.array(program.memory)],
-        values_of(program, np.asarray(solution.col_value)),
+        cost_bound(graph, program, solve.objective),
+        np.append(solve.row_prices, 0.0)[np.array(program.memory)],
+        values_of(program, solution),
     )
 
 
@@ -127,69 +124,31 @@ def _is_impossible(program: CutProgram) -> bool:
     return bool(((np.diff(starts) == 0) & (low > 1e-9)).any())
 
 
-def _engine(model: Any, time_limit_s: float, workers: int) -> Any:
-    """Return HiGHS, silent and ready to solve ``model``."""
-    highs = silent_highs()
-    for option, value in (
-        ("threads", max(1, workers)),
-        ("mip_rel_gap", 0.0),
-        ("mip_abs_gap", HIGHS_GAP),
-        ("time_limit", max(0.0, time_limit_s)),
-    ):
-        highs.setOptionValue(option, value)
-    highs.passModel(model)
-    highs.HandleUserInterrupt = True
-    return highs
-
-
-def _run(highs: Any, time_limit_s: float, cancelled: Cancelled) -> Any:
-    """Solve until the end, the time limit or a cancel; return the status."""
-    over = start_highs(highs, "path-cut", daemon=True)
-    deadline = time.perf_counter() + time_limit_s
-    stopping = False
-    while not over.wait(_POLL_S):
-        if not stopping and (cancelled() or time.perf_counter() > deadline + 0.1):
-            stopping = True
-            highs.cancelSolve()
-    return highs.getModelStatus()
-
-
-def _is_infeasible(highspy: Any, status: Any) -> bool:
-    return status in (
-        highspy.HighsModelStatus.kInfeasible,
-        highspy.HighsModelStatus.kUnboundedOrInfeasible,
-    )
-
-
-def _model(highspy: Any, program: CutProgram, *, relaxed: bool) -> Any:
-    """Return the program as HiGHS's linear program."""
+def _as_lp(program: CutProgram, *, relaxed: bool) -> Any:
     rows = program.rows
     starts, low = np.array(rows.starts, np.int32), np.array(rows.low, np.float64)
     scale = np.ones(len(low))
     scale[[row for row in program.memory if row >= 0]] = _ROOM / max(program.room, 1)
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = program.columns, len(low)
-    lp.col_cost_ = program.cost
-    lp.col_lower_, lp.col_upper_ = np.zeros(program.columns), np.ones(program.columns)
-    lp.row_lower_ = low * scale
-    lp.row_upper_ = np.full(len(low), highspy.kHighsInf)
-    lp.offset_ = program.offset
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.start_ = starts
-    lp.a_matrix_.index_ = np.array(rows.columns, np.int32)
-    lp.a_matrix_.value_ = np.array(rows.entries, np.float64) * np.repeat(scale, np.diff(starts))
-    if not relaxed:
-        kinds = [highspy.HighsVarType.kContinuous] * program.columns
-        for column in range(program.first_held, program.end_held):
-            kinds[column] = highspy.HighsVarType.kInteger
-        lp.integrality_ = kinds
-    return lp
+    packed = PackedRows(
+        starts,
+        np.array(rows.columns, np.int32),
+        np.array(rows.entries, np.float64) * np.repeat(scale, np.diff(starts)),
+        low * scale,
+        np.full(len(low), np.inf),
+    )
+    column = np.arange(program.columns)
+    return linear_program(
+        packed,
+        program.cost,
+        np.zeros(program.columns),
+        np.ones(program.columns),
+        offset=program.offset,
+        whole=None if relaxed else (column >= program.first_held) & (column < program.end_held),
+    )
 
 
-def start_of(
-    graph: Graph, program: CutProgram, steps: NDArray[np.int32]
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return y and a of a schedule, as column numbers and values."""
+def start_of(graph: Graph, program: CutProgram, steps: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Return the values of y and a, the first columns, in a schedule."""
     first = np.full(graph.n, -1)
     ops, places = np.unique(steps, return_index=True)
     first[ops] = places
@@ -210,8 +169,7 @@ def start_of(
     values = np.zeros(program.columns)
     values[program.runs[runs & (program.runs >= 0)]] = 1.0
     values[program.held[held & (program.held >= 0)]] = 1.0
-    known = np.arange(program.end_held, dtype=np.int32)
-    return known, values[: program.end_held]
+    return values[: program.end_held]
 
 
 def cost_bound(graph: Graph, program: CutProgram, bound: float) -> float:

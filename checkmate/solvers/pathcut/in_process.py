@@ -100,6 +100,10 @@ class BackgroundProver(ABC):
     def state(self) -> ProverState:
         """Return how far the current job is; raise what the prover failed with."""
 
+    def note_schedule(self, steps: Steps) -> None:
+        """Keep a schedule for ``take_schedules``."""
+        self._schedules.append(steps)
+
     def take_schedules(self) -> list[Steps]:
         """Return the schedules that solved programs described since the last call.
 

@@ -12,7 +12,7 @@ from checkmate.errors import CheckmateError, SolverCrashedError
 from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.solvers.pathcut.in_process import BackgroundProver, ProverProcess, ProverState
-from checkmate.solvers.pathcut.prover import Prover
+from checkmate.solvers.pathcut.prover import ProofListener, Prover
 
 SMALL = 120  # ops
 
@@ -30,7 +30,7 @@ class ProverThread(BackgroundProver):
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._prover: Prover | None = None
-        self._known: Steps | None = None
+        self.known_steps: Steps | None = None
         self._failure: CheckmateError | None = None
 
     def start(self) -> None:
@@ -44,7 +44,7 @@ class ProverThread(BackgroundProver):
         if self._prover is None or self._prover.budget_bytes != budget_bytes:
             self._prover = Prover(self.graph, budget_bytes, workers=workers, reach=self.reach)
         self._stopping = threading.Event()
-        self._known, self._failure = None, None
+        self.known_steps, self._failure = None, None
         self._schedules.clear()
         until = time.perf_counter() + seconds
         most = None if rounds is None else self._prover.rounds + rounds
@@ -55,15 +55,7 @@ class ProverThread(BackgroundProver):
 
     def _run(self, prover: Prover, stopping: threading.Event, until: float, rounds: int | None) -> None:
         try:
-            prover.run(
-                until=until,
-                cancelled=stopping.is_set,
-                on_bound=lambda bound: None,
-                on_steps=self._schedules.append,
-                enough=lambda bound: False,
-                rounds=rounds,
-                known=lambda: self._known,
-            )
+            prover.run(_ThreadListener(self, stopping), until=until, rounds=rounds)
         except Exception as error:  # the edge of this thread: ``state`` raises it again
             self._failure = SolverCrashedError(
                 f"the prover failed: {type(error).__name__}: {str(error)[:300]}"
@@ -71,7 +63,7 @@ class ProverThread(BackgroundProver):
 
     def offer(self, steps: Steps) -> None:
         """Give the current job a schedule within the budget."""
-        self._known = steps
+        self.known_steps = steps
 
     def stop(self) -> None:
         """End the current job. This waits the few milliseconds until HiGHS has stopped."""
@@ -98,3 +90,19 @@ class ProverThread(BackgroundProver):
     def close(self) -> None:
         """Stop the current job."""
         self.stop()
+
+
+class _ThreadListener(ProofListener):
+    """Gives what a thread's prover describes to whoever started it."""
+
+    def __init__(self, prover: ProverThread, stopping: threading.Event) -> None:
+        self._prover, self._stopping = prover, stopping
+
+    def described(self, steps: Steps) -> None:
+        self._prover.note_schedule(steps)
+
+    def known(self) -> Steps | None:
+        return self._prover.known_steps
+
+    def cancelled(self) -> bool:
+        return self._stopping.is_set()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +25,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled
 from checkmate.solvers.certify import concluded
+from checkmate.solvers.listeners import CancelListener, ForwardingListener
 from checkmate.solvers.pathcut.cut_program import relax_program, steps_from
 from checkmate.solvers.pathcut.cuts import Reach, build_program, heaviest_path, own_bytes, tightest_cut
 from checkmate.solvers.pathcut.sat import Engines
@@ -57,30 +58,13 @@ class PathCutSolver:
         There may be no schedule, because this is a prover.
         """
         started = time.perf_counter()
-        best: list[Steps] = []
-        cost = [math.inf if options.start is None else self._start(problem, options, best)]
-
-        def described(steps: Steps) -> None:
-            if len(np.unique(steps)) < problem.graph.n:
-                return  # rounded shares may leave an op out; that is no schedule
-            timeline = simulate(problem.graph, Schedule.of(problem.graph, steps))
-            if timeline.peak_bytes <= problem.budget_bytes and timeline.cost < cost[0]:
-                cost[0] = timeline.cost
-                best[:] = [steps]
-                listener.incumbent(steps.tolist(), timeline.cost)
-
+        heard = _BestDescribed(problem, options, listener)
         prover = Prover(problem.graph, problem.budget_bytes, workers=options.workers)
-        prover.run(
-            until=started + options.time_limit_s,
-            cancelled=listener.cancelled,
-            on_bound=lambda bound: listener.bound(bound, ()),
-            on_steps=described,
-            enough=lambda bound: bound >= cost[0] * PROVED or cost[0] - bound <= options.gap * cost[0],
-        )
+        prover.run(heard, until=started + options.time_limit_s)
         return concluded(
             problem,
             "path-cut",
-            best[0] if best else None,
+            heard.best,
             listener,
             nothing="the prover found a bound but no schedule",
             seconds=time.perf_counter() - started,
@@ -88,31 +72,80 @@ class PathCutSolver:
             statistics={"cuts": prover.cuts, "rounds": prover.rounds},
         )
 
-    @staticmethod
-    def _start(problem: Problem, options: SolveOptions, best: list[Steps]) -> float:
-        """Return the start's cost and note it; infinite if it does not fit."""
+
+class ProofListener(Listener):
+    """Hears what a prover proves, and the schedules that its programs describe."""
+
+    def described(self, steps: Steps) -> None:
+        """Take a schedule; it may not fit the budget, or leave an op out."""
+
+    def enough(self, bound: float) -> bool:
+        """Whether a better bound is of no use."""
+        return False
+
+    def known(self) -> Steps | None:
+        """Return a schedule within the budget, for programs to start from."""
+        return None
+
+
+class CancelledProof(ProofListener, CancelListener):
+    """Ignores what is found, until a function cancels or the bound reaches ``target``."""
+
+    def __init__(self, cancelled: Cancelled, target: float = math.inf) -> None:
+        super().__init__(cancelled)
+        self._target = target
+
+    def enough(self, bound: float) -> bool:
+        return bound >= self._target
+
+
+class _BestDescribed(ProofListener, ForwardingListener):
+    """Keeps the best schedule; ends when the bound proves it to the gap."""
+
+    def __init__(self, problem: Problem, options: SolveOptions, listener: Listener) -> None:
+        super().__init__(listener)
+        self._problem, self._gap = problem, options.gap
+        self.best: Steps | None = None
+        self._cost = math.inf
         start = options.start
-        if start is None or not problem.graph.accepts_fingerprint(start.graph_fingerprint):
-            return math.inf
-        timeline = simulate(problem.graph, start)
-        if timeline.peak_bytes > problem.budget_bytes:
-            return math.inf
-        best.append(np.array(start.steps, np.int32))
-        return timeline.cost
+        if start is not None and problem.graph.accepts_fingerprint(start.graph_fingerprint):
+            self._take(np.array(start.steps, np.int32))
+
+    def described(self, steps: Steps) -> None:
+        if len(np.unique(steps)) == self._problem.graph.n and self._take(steps):
+            self.incumbent(steps.tolist(), self._cost)
+
+    def _take(self, steps: Steps) -> bool:
+        timeline = simulate(self._problem.graph, Schedule.of(self._problem.graph, steps))
+        better = timeline.peak_bytes <= self._problem.budget_bytes and timeline.cost < self._cost
+        if better:
+            self.best, self._cost = steps, timeline.cost
+        return better
+
+    def enough(self, bound: float) -> bool:
+        return bound >= self._cost * PROVED or self._cost - bound <= self._gap * self._cost
 
 
 @dataclass(frozen=True)
 class _Task:
     """The arguments of ``Prover.run``."""
 
+    listener: ProofListener
     until: float
-    cancelled: Cancelled
-    on_bound: Callable[[float], None]
-    on_steps: Callable[[Steps], None]
-    known: Callable[[], Steps | None]
 
     def over(self) -> bool:
-        return self.cancelled() or time.perf_counter() >= self.until
+        return self.listener.cancelled() or time.perf_counter() >= self.until
+
+
+class _CutsListener(CancelListener):
+    """Gives the bounds of one set of cuts to its prover."""
+
+    def __init__(self, prover: Prover, cuts: Sequence[int], listener: ProofListener) -> None:
+        super().__init__(listener.cancelled)
+        self._prover, self._cuts, self._listener = prover, cuts, listener
+
+    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
+        self._prover.raise_bound(lower_bound, self._cuts, self._listener)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,33 +193,20 @@ class Prover:
         self._failed: set[int] = set()  # the cuts that made the base too hard
         self._engines = Engines(self.graph, self.budget_bytes, self.workers, self.with_sat)
 
-    def run(
-        self,
-        *,
-        until: float,
-        cancelled: Cancelled,
-        on_bound: Callable[[float], None],
-        on_steps: Callable[[Steps], None],
-        enough: Callable[[float], bool],
-        rounds: int | None = None,
-        known: Callable[[], Steps | None] = lambda: None,
-    ) -> None:
-        """Work until ``until`` (``time.perf_counter``) or the bound is ``enough``.
+    def run(self, listener: ProofListener, *, until: float, rounds: int | None = None) -> None:
+        """Work until ``until`` (``time.perf_counter``), or the listener has enough, or no cut is left.
 
-        It also ends if no more cuts can be added. ``on_steps`` receives the schedules that solved programs
-        describe; they may not fit the budget. ``rounds``: the number of programs solved when it stops (1: the
-        single cut only). ``known``: a schedule within the budget, for the programs to start from. A second
-        call goes on where the first ended.
+        ``rounds``: the number of programs solved when it stops (1: the single cut only). A second call goes
+        on where the first ended.
         """
-        task = _Task(until, cancelled, on_bound, on_steps, known)
+        task = _Task(listener, until)
         try:
-            self._rounds(task, enough, rounds)
+            self._rounds(task, rounds)
         finally:
             self._engines.stop()
 
-    def _rounds(self, task: _Task, enough: Callable[[float], bool], rounds: int | None) -> None:
-        """Solve one program after another."""
-        while not task.over() and not self.finished and not enough(self.bound):
+    def _rounds(self, task: _Task, rounds: int | None) -> None:
+        while not task.over() and not self.finished and not task.listener.enough(self.bound):
             if rounds is not None and self.rounds >= rounds:
                 return
             early = len(self._path) == 0
@@ -198,7 +218,7 @@ class Prover:
                 return
             attempt = self._solve(cuts, task, share=_FIRST_SHARE if early or self._first else _SHARE)
             if attempt.steps is not None:
-                task.on_steps(attempt.steps)
+                task.listener.described(attempt.steps)
             self.finished = attempt.steps is None and attempt.exact  # infeasible, which is a proof
             self._judge(attempt)
 
@@ -258,11 +278,11 @@ class Prover:
         best, found = self.bound, None
         for op in np.argsort(-self._reach.forced, kind="stable").tolist():
             left = end - time.perf_counter()
-            if left <= 0 or task.cancelled():
+            if left <= 0 or task.listener.cancelled():
                 break
             program = build_program(self.graph, self._reach, self.budget_bytes, [op])
-            outcome = relax_program(self.graph, program, time_limit_s=left, cancelled=task.cancelled)
-            self._raise_bound(outcome.bound, [op], task.on_bound)
+            outcome = relax_program(self.graph, program, time_limit_s=left, cancelled=task.listener.cancelled)
+            self.raise_bound(outcome.bound, [op], task.listener)
             if outcome.bound > best:
                 best, found = outcome.bound, op
         return found
@@ -284,12 +304,12 @@ class Prover:
         best, found = self.graph.base_cost, -1
         for op in heavy:
             left = end - time.perf_counter()
-            if op == first or left <= 0 or task.cancelled():
+            if op == first or left <= 0 or task.listener.cancelled():
                 continue
             cuts = sorted([first, op], key=self._path.index)
             program = build_program(self.graph, self._reach, self.budget_bytes, cuts)
-            outcome = relax_program(self.graph, program, time_limit_s=left, cancelled=task.cancelled)
-            self._raise_bound(outcome.bound, cuts, task.on_bound)
+            outcome = relax_program(self.graph, program, time_limit_s=left, cancelled=task.listener.cancelled)
+            self.raise_bound(outcome.bound, cuts, task.listener)
             if outcome.bound > best:
                 best, found = outcome.bound, op
         return [] if found < 0 else sorted([first, found], key=self._path.index)
@@ -299,17 +319,16 @@ class Prover:
         program = build_program(self.graph, self._reach, self.budget_bytes, cuts)
         left = task.until - time.perf_counter()
         if self.rounds == 0 and self.graph.n > _SLOW:
-            relaxed = relax_program(self.graph, program, time_limit_s=left, cancelled=task.cancelled)
-            self._raise_bound(relaxed.bound, cuts, task.on_bound)
+            relaxed = relax_program(self.graph, program, time_limit_s=left, cancelled=task.listener.cancelled)
+            self.raise_bound(relaxed.bound, cuts, task.listener)
             left = task.until - time.perf_counter()
         outcome = self._engines.solve(
             program,
+            _CutsListener(self, cuts, task.listener),
             seconds=min(left, max(_FIRST_S, share * left)),
-            cancelled=task.cancelled,
-            on_bound=lambda bound: self._raise_bound(bound, cuts, task.on_bound),
-            start=task.known(),
+            start=task.listener.known(),
         )
-        self._raise_bound(outcome.bound, cuts, task.on_bound)
+        self.raise_bound(outcome.bound, cuts, task.listener)
         self.rounds += 1
         self.cuts = len(cuts)
         described = None if outcome.runs is None else steps_from(self.graph, program, outcome.runs)
@@ -320,12 +339,12 @@ class Prover:
         chosen = _spread(self.graph, self._path, max(8, _LARGEST // self.graph.n))
         program = build_program(self.graph, self._reach, self.budget_bytes, chosen)
         limit = task.until - time.perf_counter()
-        outcome = relax_program(self.graph, program, time_limit_s=limit, cancelled=task.cancelled)
-        self._raise_bound(outcome.bound, chosen, task.on_bound)
+        outcome = relax_program(self.graph, program, time_limit_s=limit, cancelled=task.listener.cancelled)
+        self.raise_bound(outcome.bound, chosen, task.listener)
         if outcome.price is None or outcome.shares is None:
             return []
         for share in _ROUNDED:
-            task.on_steps(steps_from(self.graph, program, outcome.shares > share))
+            task.listener.described(steps_from(self.graph, program, outcome.shares > share))
         order = [k for k in np.argsort(-outcome.price).tolist() if outcome.price[k] > 1e-7]
         return [chosen[k] for k in sorted(order[:_PRICED])]
 
@@ -351,12 +370,12 @@ class Prover:
                 break
         return more
 
-    def _raise_bound(self, bound: float, cuts: Sequence[int], on_bound: Callable[[float], None]) -> None:
+    def raise_bound(self, bound: float, cuts: Sequence[int], listener: ProofListener) -> None:
         """Take the bound of ``cuts`` if it is better, and report it."""
         if bound > self.bound:
             self.bound, self.best_cuts = bound, tuple(cuts)
             if not math.isinf(bound):
-                on_bound(bound)
+                listener.bound(bound, ())
 
 
 def _spread(graph: Graph, path: list[int], count: int) -> list[int]:

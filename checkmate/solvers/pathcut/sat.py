@@ -12,7 +12,7 @@ import queue
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
@@ -36,6 +36,7 @@ from checkmate.solvers.pathcut.cut_program import (
     values_of,
 )
 from checkmate.solvers.pathcut.cuts import CutProgram
+from checkmate.solvers.problem import Listener
 
 # Parts of a program's unit of cost. Finer costs take longer: a solution may be better by very little then.
 _PARTS = 1e5
@@ -144,11 +145,10 @@ class SatProcess:
         self,
         graph: Graph,
         program: CutProgram,
+        listener: Listener,
         *,
         time_limit_s: float,
         workers: int,
-        cancelled: Cancelled,
-        on_bound: Callable[[float], None],
         start: NDArray[np.int32] | None,
     ) -> CutOutcome:
         """Return the least cost of the program, or what is known of it in time.
@@ -158,7 +158,7 @@ class SatProcess:
         """
         values, most = None, math.inf
         if start is not None:
-            values = start_of(graph, program, start)[1]
+            values = start_of(graph, program, start)
             most = float(program.cost[: len(values)] @ values) + program.offset
         task = sat_task(program, start=values, most=most, seconds=time_limit_s, workers=workers)
         # Nothing above ``most`` is looked at, so nothing above it is proved.
@@ -170,9 +170,14 @@ class SatProcess:
             if math.isfinite(parts):
                 bound = min(parts, highest) / parts_of(program) + program.offset
                 known = max(known, cost_bound(graph, program, bound))
-                on_bound(known)
+                listener.bound(known, ())
 
-        done = self._ask(task, cancelled, lambda message: take(message["bound"]))
+        done = None
+        for message in self._answers(task, listener.cancelled):
+            if message["type"] == "done":
+                done = message
+            else:
+                take(message["bound"])
         if done is None:
             return CutOutcome(known, False, None)
         if done["status"] == "INFEASIBLE":
@@ -183,10 +188,8 @@ class SatProcess:
         runs = None if done["ones"] is None else _runs_of(program, done["ones"])
         return CutOutcome(known, done["status"] == "OPTIMAL", runs)
 
-    def _ask(
-        self, task: SatTask, cancelled: Cancelled, on_bound: Callable[[dict[str, Any]], None]
-    ) -> dict[str, Any] | None:
-        """Return the child's last message about ``task``; None: there is none."""
+    def _answers(self, task: SatTask, cancelled: Cancelled) -> Iterator[dict[str, Any]]:
+        """Yield the child's messages; the last one is ``done`` unless it was stopped or failed."""
         child = self._child or self._start()
         threading.Thread(target=_tell, args=(child, json.dumps(task.to_json())), daemon=True).start()
         until = time.perf_counter() + task.seconds + _LEAVE_S
@@ -196,15 +199,13 @@ class SatProcess:
             except queue.Empty:
                 continue
             message = _message(line, len(task.cost))
-            if message["type"] == "done":
-                done: dict[str, Any] = message
-                return done
             if message["type"] == "error":
                 self.usable = False
                 break
-            on_bound(message)
+            yield message
+            if message["type"] == "done":
+                return
         self.close()
-        return None
 
     def _start(self) -> subprocess.Popen[str]:
         with beyond_ctrl_c():
@@ -286,10 +287,9 @@ class Engines:
     def solve(
         self,
         program: CutProgram,
+        listener: Listener,
         *,
         seconds: float,
-        cancelled: Cancelled,
-        on_bound: Callable[[float], None],
         start: Steps | None,
     ) -> CutOutcome:
         """Return the least cost of the program, or what is known of it in time.
@@ -300,13 +300,7 @@ class Engines:
 
         def by_highs(seconds: float, start: Steps | None) -> CutOutcome:
             return solve_program(
-                self.graph,
-                program,
-                time_limit_s=seconds,
-                workers=self.workers,
-                cancelled=cancelled,
-                on_bound=on_bound,
-                start=start,
+                self.graph, program, listener, time_limit_s=seconds, workers=self.workers, start=start
             )
 
         if not self._suits_sat(program, seconds):
@@ -314,21 +308,20 @@ class Engines:
         quick: CutOutcome | None = None
         if not self._hard:
             quick = by_highs(min(_QUICK_S, seconds), start)
-            if quick.exact or cancelled():
+            if quick.exact or listener.cancelled():
                 return quick
             self._hard = True
         found = self._sat.solve(
             self.graph,
             program,
+            listener,
             time_limit_s=until - time.perf_counter(),
             workers=self.workers,
-            cancelled=cancelled,
-            on_bound=on_bound,
             start=start,
         )
         fits = self._fitting(program, found)
         left = until - time.perf_counter()
-        if (fits is not None or not self._sat.usable) and left > 0 and not cancelled():
+        if (fits is not None or not self._sat.usable) and left > 0 and not listener.cancelled():
             rest = by_highs(left, start if fits is None else fits)
             found = replace(rest, bound=max(rest.bound, found.bound))
         return found if quick is None else replace(found, bound=max(quick.bound, found.bound))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,7 +28,7 @@ from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.compile.compilation import Compilation, load_kernels
 from checkmate.solvers.pathcut.in_process import BackgroundProver, ProverState
 from checkmate.solvers.pathcut.in_thread import SMALL, background_prover
-from checkmate.solvers.pathcut.prover import Prover
+from checkmate.solvers.pathcut.prover import ProofListener, Prover
 from checkmate.solvers.portfolio.turns import ChainTurn, SecondCore, SecondSearch
 from checkmate.solvers.portfolio.while_compiling import answer_while_compiling, without_search
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
@@ -76,7 +77,8 @@ class Run:
             problem, self._scaled, options, listener, until=self._until, known=self._from_repeats()
         )
         self._chain = ChainTurn(problem, self._scaled, self._begun, self._until)
-        self._second = SecondSearch(self._begin_second)
+        self._second = SecondSearch(self)
+        self._reported = math.inf
         self._core: SecondCore | None = None  # used with two cores, where another search may find more
         self._share_best()
 
@@ -133,7 +135,10 @@ class Run:
         while not self._over() and time.perf_counter() < until:
             self._take_news()
             self._share_second_core()
-            self._run_search(min(until, self._until, time.perf_counter() + _LOOK_S))
+            self._reported = self._search.cost
+            self._search.run(
+                _SearchListener(self), until=min(until, self._until, time.perf_counter() + _LOOK_S)
+            )
 
     def in_turns(self) -> None:
         """Search and prove on one core, in turns that grow longer."""
@@ -156,7 +161,7 @@ class Run:
                 self._share_best()
 
     def _is_settled(self) -> bool:
-        self._raise_bound(self._prover_state().bound)
+        self.raise_bound(self._prover_state().bound)
         return self._over()
 
     def _wait_for_prover(self, seconds: float) -> None:
@@ -180,15 +185,9 @@ class Run:
         if not SMALL < graph.n <= _MEDIUM or self._bound > graph.base_cost or self._over():
             return
         single = Prover(graph, self._problem.budget_bytes, reach=self._prover.reach)
-        single.run(
-            until=min(self._until, time.perf_counter() + _SINGLE_S),
-            cancelled=self._listener.cancelled,
-            on_bound=self._raise_bound,
-            on_steps=self._fit,
-            enough=self._proves,
-            rounds=1,
-        )
-        self._raise_bound(single.bound)
+        until = min(self._until, time.perf_counter() + _SINGLE_S)
+        single.run(_SingleCutListener(self, self._listener), until=until, rounds=1)
+        self.raise_bound(single.bound)
 
     def result(self, seconds: float) -> SolveResult:
         """Return the outcome; it claims nothing that was not proved."""
@@ -205,9 +204,9 @@ class Run:
         )
 
     def _over(self) -> bool:
-        return self._listener.cancelled() or time.perf_counter() > self._until or self._proves(self._bound)
+        return self._listener.cancelled() or time.perf_counter() > self._until or self.proves(self._bound)
 
-    def _proves(self, bound: float) -> bool:
+    def proves(self, bound: float) -> bool:
         """Return whether ``bound`` leaves nothing to look for.
 
         It shows that the best schedule is good enough, or that none exists.
@@ -215,24 +214,17 @@ class Run:
         cost = self._search.cost
         return math.isinf(bound) or (cost < math.inf and close_enough(cost, bound, self._options.gap))
 
-    def _run_search(self, until: float) -> None:
-        """Search until there is news from the prover, or until ``until``."""
-        reported = self._search.cost
+    def note_improvement(self, steps: Sequence[int], cost: float) -> None:
+        """Report what the search found."""
+        if cost < self._reported:
+            self._reported = cost
+            self._chain.note_improvement()
+            self._listener.incumbent(steps, cost)
+            self._prover.offer(np.array(steps, np.int32))
 
-        def improved(steps: list[int], cost: float) -> None:
-            nonlocal reported
-            if cost < reported:
-                reported = cost
-                self._chain.note_improvement()
-                self._listener.incumbent(steps, cost)
-                self._prover.offer(np.array(steps, np.int32))
-
-        self._search.run(
-            until=until,
-            cancelled=lambda: self._over() or self._has_news(),
-            incumbent=improved,
-            enough=lambda cost: self._proves(self._bound),
-        )
+    def has_news(self) -> bool:
+        """Return whether the search should stop: the solve is over, or there is something to take."""
+        return self._over() or self._has_news()
 
     def _ask(self, seconds: float) -> None:
         """Let the prover work on this budget."""
@@ -240,7 +232,7 @@ class Run:
         self._asked = True
         self._prover.prove(self._problem.budget_bytes, seconds=max(0.0, seconds), workers=workers)
 
-    def _begin_second(self, cancelled: Cancelled) -> SequenceSearch:
+    def begin_second(self, cancelled: Cancelled) -> SequenceSearch:
         """Return a search with another seed.
 
         On small graphs it begins with another order, if that needs much less memory, and else with the same
@@ -301,19 +293,19 @@ class Run:
             self._share_best()
         state = self._prover_state()
         self._cuts, self._programs = max(self._cuts, state.cuts), max(self._programs, state.programs)
-        self._raise_bound(state.bound)
+        self.raise_bound(state.bound)
         for steps in self._prover.take_schedules() if self._asked else ():
             if not self._over():
-                self._fit(steps)
+                self.fit(steps)
 
-    def _raise_bound(self, bound: float) -> None:
+    def raise_bound(self, bound: float) -> None:
         """Take the bound if it is better, and report it."""
         if bound > self._bound:
             self._bound = bound
             if not math.isinf(bound):
                 self._listener.bound(bound, ())
 
-    def _fit(self, steps: NDArray[np.int32]) -> None:
+    def fit(self, steps: NDArray[np.int32]) -> None:
         """Fit what the prover's programs describe into the budget. The search goes on from there."""
         if len(np.unique(steps)) < self._problem.graph.n:
             return  # rounded shares may leave an op out
@@ -327,6 +319,38 @@ class Run:
         if self._search.offer(end.steps, follow=True) and self._search.best is not None:
             self._listener.incumbent(self._search.best.tolist(), self._search.cost)
             self._prover.offer(self._search.best)
+
+
+class _SingleCutListener(ProofListener):
+    """Gives what the single cut shows to its run."""
+
+    def __init__(self, run: Run, listener: Listener) -> None:
+        self._run, self._listener = run, listener
+
+    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
+        self._run.raise_bound(lower_bound)
+
+    def described(self, steps: Steps) -> None:
+        self._run.fit(steps)
+
+    def enough(self, bound: float) -> bool:
+        return self._run.proves(bound)
+
+    def cancelled(self) -> bool:
+        return self._listener.cancelled()
+
+
+class _SearchListener(Listener):
+    """Gives what the search finds to its run."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def incumbent(self, steps: Sequence[int], cost: float) -> None:
+        self._run.note_improvement(steps, cost)
+
+    def cancelled(self) -> bool:
+        return self._run.has_news()
 
 
 class AutoSolver:

@@ -33,7 +33,7 @@ from checkmate.solvers.compile.compilation import Compilation, load_kernels
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
 from checkmate.solvers.listeners import CancelListener, ForwardingListener
 from checkmate.solvers.pathcut.in_thread import background_prover
-from checkmate.solvers.pathcut.prover import Prover
+from checkmate.solvers.pathcut.prover import CancelledProof, Prover
 from checkmate.solvers.portfolio.auto import solve_with
 from checkmate.solvers.portfolio.least_memory import LeastMemory, least_memory
 from checkmate.solvers.portfolio.while_compiling import (
@@ -359,14 +359,7 @@ class LiveSolver:
     def _single_cut(self, budget: int) -> None:
         """Prove the single cut's bound for ``budget``."""
         prover = Prover(self.graph, budget, reach=self._prover.reach)
-        prover.run(
-            until=time.perf_counter() + _CUT_S,
-            cancelled=self._busy,
-            on_bound=lambda bound: None,
-            on_steps=lambda steps: None,
-            enough=lambda bound: False,
-            rounds=1,
-        )
+        prover.run(CancelledProof(self._busy), until=time.perf_counter() + _CUT_S, rounds=1)
         self._take_bound(budget, prover.bound)
 
     def _widest(self, budgets: Sequence[int]) -> list[int]:

@@ -9,13 +9,15 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from checkmate.ir.arrays import Steps
 from checkmate.progress import Cancelled
 from checkmate.solvers.chain.chain_solver import SEGMENTS, ChainSearch, rough_cost
 from checkmate.solvers.chain.forward_segments import find_chain
+from checkmate.solvers.listeners import CancelListener
 from checkmate.solvers.problem import Problem
 from checkmate.solvers.sequence.kernel_arrays import ScaledModel
 from checkmate.solvers.sequence.local_search import SequenceSearch
@@ -137,14 +139,20 @@ class SecondCore:
         return now - self._marked_at >= self._patience
 
 
+class SearchBeginner(Protocol):
+    """Whoever makes the search that a thread then runs."""
+
+    def begin_second(self, cancelled: Cancelled) -> SequenceSearch: ...
+
+
 class SecondSearch:
     """A search in a thread of its own.
 
     Its kernels run without Python's global lock, so it does not slow the first search.
     """
 
-    def __init__(self, begin: Callable[[Cancelled], SequenceSearch]) -> None:
-        self._begin = begin
+    def __init__(self, owner: SearchBeginner) -> None:
+        self._owner = owner
         self._search: SequenceSearch | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
@@ -189,14 +197,17 @@ class SecondSearch:
     def _run(self, stopping: threading.Event) -> None:
         """Search, and note what is found or what failed."""
         try:
-            search = self._search = self._search or self._begin(stopping.is_set)
-
-            def improved(steps: list[int], cost: float) -> None:
-                if search.best is not None:
-                    self._news.append(CostedSteps(cost, search.best))
-
-            search.run(
-                until=math.inf, cancelled=stopping.is_set, incumbent=improved, enough=lambda cost: False
-            )
+            search = self._search = self._search or self._owner.begin_second(stopping.is_set)
+            search.run(_SecondListener(search, self._news, stopping), until=math.inf)
         except Exception as failure:  # ``take`` raises it
             self._failure = failure
+
+
+class _SecondListener(CancelListener):
+    def __init__(self, search: SequenceSearch, news: deque[CostedSteps], stopping: threading.Event) -> None:
+        super().__init__(stopping.is_set)
+        self._search, self._news = search, news
+
+    def incumbent(self, steps: Sequence[int], cost: float) -> None:
+        if self._search.best is not None:
+            self._news.append(CostedSteps(cost, self._search.best))

@@ -9,8 +9,8 @@ to stop.
 from __future__ import annotations
 
 import math
+import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +21,6 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.progress import Cancelled
 from checkmate.solvers.certify import cancelled_before, concluded
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
@@ -64,10 +63,9 @@ class LocalSearchSolver:
         search = first_search(problem, scaled, options, listener, until=until)
         base = problem.graph.base_cost
         search.run(
+            listener,
             until=until,
-            cancelled=listener.cancelled,
-            incumbent=listener.incumbent,
-            enough=lambda cost: close_enough(cost, base, options.gap),
+            goal=base / min(PROVED, max(1.0 - options.gap, LEAST_COST)),
             moves=None if options.moves is None else max(0, options.moves - search.moves),
         )
         return concluded(
@@ -145,20 +143,9 @@ def _anneal_a_turn(
     """Lower the cost for a while; without a count of moves, until one fits."""
     if options.moves is not None:
         # A whole turn, even if it finds the first that fits: slices depend on the clock.
-        search.run(
-            until=until,
-            cancelled=listener.cancelled,
-            incumbent=listener.incumbent,
-            enough=lambda cost: False,
-            moves=min(_TURN_MOVES, options.moves - search.moves),
-        )
+        search.run(listener, until=until, moves=min(_TURN_MOVES, options.moves - search.moves))
         return
-    search.run(
-        until=time.perf_counter() + 0.5 * patience,
-        cancelled=listener.cancelled,
-        incumbent=listener.incumbent,
-        enough=lambda cost: cost < math.inf,
-    )
+    search.run(listener, until=time.perf_counter() + 0.5 * patience, goal=sys.float_info.max)
 
 
 def _begun_with(
@@ -231,27 +218,18 @@ class SequenceSearch:
         return better
 
     def run(
-        self,
-        *,
-        until: float,
-        cancelled: Cancelled,
-        incumbent: Callable[[list[int], float], None],
-        enough: Callable[[float], bool],
-        moves: int | None = None,
+        self, listener: Listener, *, until: float, goal: float = -math.inf, moves: int | None = None
     ) -> None:
-        """Search until ``until``, ``enough`` of the cost, or ``moves`` more moves.
-
-        ``until`` is a time of ``time.perf_counter``.
-        """
+        """Search until ``until`` (``time.perf_counter``), a cost of ``goal``, or ``moves`` more moves."""
         slice_moves = 256
         stop_at = None if moves is None else self.moves + moves
-        while not enough(self.cost) and not cancelled() and self._budget >= 0:
+        while self.cost > goal and not listener.cancelled() and self._budget >= 0:
             left = None if stop_at is None else stop_at - self.moves
             before = time.perf_counter()
             if before > until or left == 0:
                 return
             if self._slice(slice_moves if left is None else min(left, slice_moves)):
-                incumbent(self._checked(), self.cost)
+                listener.incumbent(self._checked(), self.cost)
             seconds = time.perf_counter() - before
             slice_moves = max(16, slice_moves // 2) if seconds > _SLICE_S else min(2**16, slice_moves + 64)
 

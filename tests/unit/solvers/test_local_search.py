@@ -17,7 +17,6 @@ import pytest
 from checkmate.ir import Graph, GraphBuilder, Schedule, SolveStatus
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
-from checkmate.progress import never
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
@@ -50,14 +49,7 @@ def peak_of(graph: Graph) -> int:
 def search(graph: Graph, budget: int, moves: int, seed: int = 0) -> SequenceSearch:
     plain = np.arange(graph.n, dtype=np.int32)
     found = SequenceSearch(graph, build_model(graph), budget, plain, seed=seed)
-    base = graph.base_cost
-    found.run(
-        until=math.inf,
-        cancelled=never,
-        incumbent=lambda steps, cost: None,
-        enough=lambda c: c <= base,
-        moves=moves,
-    )
+    found.run(Listener(), until=math.inf, goal=graph.base_cost, moves=moves)
     return found
 
 
@@ -72,13 +64,7 @@ def test_every_incumbent_passes_the_independent_check(seed: int) -> None:
         found = SequenceSearch(
             graph, build_model(graph), budget, np.arange(graph.n, dtype=np.int32), seed=seed
         )
-        found.run(
-            until=math.inf,
-            cancelled=never,
-            incumbent=recorder.incumbent,
-            enough=lambda cost: False,
-            moves=3000,
-        )
+        found.run(recorder, until=math.inf, moves=3000)
         assert recorder.costs == sorted(recorder.costs, reverse=True)
         if found.best is not None:
             assert check(graph, found.best.tolist(), budget_bytes=budget).ok
@@ -120,13 +106,7 @@ def test_same_seed_and_moves_give_the_same_schedule_with_any_slices() -> None:
     assert first.best.tolist() == second.best.tolist()
     sliced = SequenceSearch(graph, build_model(graph), budget, np.arange(graph.n, dtype=np.int32), seed=7)
     for _ in range(50):
-        sliced.run(
-            until=math.inf,
-            cancelled=never,
-            incumbent=lambda steps, cost: None,
-            enough=lambda c: False,
-            moves=100,
-        )
+        sliced.run(Listener(), until=math.inf, moves=100)
     assert sliced.best is not None and sliced.best.tolist() == first.best.tolist()
 
 

@@ -15,10 +15,9 @@ import pytest
 
 from checkmate.ir import Graph, GraphBuilder, Schedule, SolveStatus
 from checkmate.memory.simulate import simulate
-from checkmate.progress import never
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.pathcut.cuts import Reach, heaviest_path
-from checkmate.solvers.pathcut.prover import PathCutSolver, Prover
+from checkmate.solvers.pathcut.prover import PathCutSolver, ProofListener, Prover
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence.kernel_arrays import build_model
 from checkmate.solvers.sequence.local_search import SequenceSearch
@@ -32,14 +31,7 @@ SEEDS = range(15)
 
 def bound_of(graph: Graph, budget: int, rounds: int) -> float:
     prover = Prover(graph, budget)
-    prover.run(
-        until=time.perf_counter() + 20,
-        cancelled=never,
-        on_bound=lambda bound: None,
-        on_steps=lambda steps: None,
-        enough=lambda bound: False,
-        rounds=rounds,
-    )
+    prover.run(ProofListener(), until=time.perf_counter() + 20, rounds=rounds)
     return prover.bound
 
 
@@ -65,13 +57,7 @@ def test_never_above_a_schedule_of_a_graph_with_everything(seed: int) -> None:
         low, high = working_set_bound(graph).bytes, peak_of(graph)
         budget = random.randint(low, max(low, high))
         found = SequenceSearch(graph, build_model(graph), budget, np.arange(graph.n, dtype=np.int32))
-        found.run(
-            until=math.inf,
-            cancelled=never,
-            incumbent=lambda steps, cost: None,
-            enough=lambda c: False,
-            moves=3000,
-        )
+        found.run(Listener(), until=math.inf, moves=3000)
         assert bound_of(graph, budget, 5) <= found.cost * (1 + 1e-9)
 
 

@@ -20,12 +20,11 @@ import pytest
 
 from checkmate.errors import SolverCrashedError, WorkerDiedError
 from checkmate.ir import Graph
-from checkmate.progress import never
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.pathcut import in_thread
 from checkmate.solvers.pathcut.in_process import BackgroundProver, ProverProcess, ProverState
 from checkmate.solvers.pathcut.in_thread import SMALL, ProverThread, background_prover
-from checkmate.solvers.pathcut.prover import Prover
+from checkmate.solvers.pathcut.prover import ProofListener, Prover
 from tests.generated_graphs import random_dag, training_dag
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
@@ -57,14 +56,7 @@ def outcome(prover: BackgroundProver) -> ProverState:
 def prove_here(graph: Graph, budget: int, rounds: int | None = None) -> Prover:
     """Run the prover in this thread to its end."""
     prover = Prover(graph, budget)
-    prover.run(
-        until=time.perf_counter() + STALL_S,
-        cancelled=never,
-        on_bound=lambda bound: None,
-        on_steps=lambda steps: None,
-        enough=lambda bound: False,
-        rounds=rounds,
-    )
+    prover.run(ProofListener(), until=time.perf_counter() + STALL_S, rounds=rounds)
     return prover
 
 

@@ -15,7 +15,7 @@ from checkmate.graphs.layers import training_chain
 from checkmate.ir import Graph, GraphBuilder, Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
-from checkmate.progress import never
+from checkmate.solvers.problem import Listener
 from checkmate.solvers.sequence.kernel_arrays import WEIGHT, build_model
 from checkmate.solvers.sequence.local_search import SequenceSearch
 from checkmate.solvers.sequence.restarts import CostedSteps, LegResult, luby, plan_legs, replay, with_cost
@@ -191,18 +191,11 @@ def test_random_moves_pick_large_values_and_costly_ops_more_often() -> None:
 
 def test_the_same_seed_finds_the_same() -> None:
     graph = training_chain(8)
-    base = graph.base_cost
     peak = simulate(graph, Schedule.plain(graph)).peak_bytes
     ends = []
     for _ in range(2):
         found = SequenceSearch(graph, build_model(graph), int(0.6 * peak), plain_of(graph), seed=3)
-        found.run(
-            until=math.inf,
-            cancelled=never,
-            incumbent=lambda steps, cost: None,
-            enough=lambda cost: cost <= base,
-            moves=150_000,
-        )
+        found.run(Listener(), until=math.inf, goal=graph.base_cost, moves=150_000)
         assert found.best is not None
         ends.append((found.moves, found.cost, found.best.tolist()))
     assert ends[0] == ends[1]

@@ -18,12 +18,12 @@ import pytest
 
 from checkmate.ir import Graph, Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.progress import never
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.pathcut.cut_program import CutOutcome, solve_program
 from checkmate.solvers.pathcut.cuts import CutProgram, Reach, build_program, heaviest_path
-from checkmate.solvers.pathcut.prover import Prover
+from checkmate.solvers.pathcut.prover import ProofListener, Prover
 from checkmate.solvers.pathcut.sat import SatProcess, parts_of, read_answer
+from checkmate.solvers.problem import Listener
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
@@ -32,18 +32,12 @@ from tests.unit.solvers.test_local_search import peak_of, plain_graph
 ROUNDED = 1e-5  # costs that are not whole are rounded down by at most this share
 
 
-def ignore(bound: float) -> None:
-    """Take a bound."""
-
-
 def by_sat(sat: SatProcess, graph: Graph, program: CutProgram, start: np.ndarray | None = None) -> CutOutcome:
-    return sat.solve(
-        graph, program, time_limit_s=60, workers=1, cancelled=never, on_bound=ignore, start=start
-    )
+    return sat.solve(graph, program, Listener(), time_limit_s=60, workers=1, start=start)
 
 
 def by_highs(graph: Graph, program: CutProgram) -> CutOutcome:
-    return solve_program(graph, program, time_limit_s=60, workers=1, cancelled=never, on_bound=ignore)
+    return solve_program(graph, program, Listener(), time_limit_s=60, workers=1)
 
 
 def programs(graph: Graph, budget: int) -> list[CutProgram]:
@@ -99,14 +93,7 @@ def test_only_costs_that_are_not_whole_are_rounded() -> None:
 def run_rounds(prover: Prover) -> None:
     """Solve three programs, those of several cuts without HiGHS if possible."""
     prover._engines._hard = True
-    prover.run(
-        until=time.perf_counter() + 300,
-        cancelled=never,
-        on_bound=ignore,
-        on_steps=lambda steps: None,
-        enough=lambda bound: False,
-        rounds=3,
-    )
+    prover.run(ProofListener(), until=time.perf_counter() + 300, rounds=3)
 
 
 def test_the_process_ends_with_the_prover(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,8 +101,8 @@ def test_the_process_ends_with_the_prover(monkeypatch: pytest.MonkeyPatch) -> No
     running: list[int] = []
     solve = SatProcess.solve
 
-    def noted(self: SatProcess, graph: Graph, program: CutProgram, **how: Any) -> CutOutcome:
-        found = solve(self, graph, program, **how)
+    def noted(self: SatProcess, *given: Any, **how: Any) -> CutOutcome:
+        found = solve(self, *given, **how)
         running.append(len(set(psutil.Process().children()) - before))
         return found
 

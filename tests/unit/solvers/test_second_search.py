@@ -31,7 +31,12 @@ def graph_and_budget(share: float = 0.8) -> tuple[Graph, int]:
 
 def searching(graph: Graph, budget: int) -> SecondSearch:
     start = np.arange(graph.n, dtype=np.int32)
-    return SecondSearch(lambda cancelled: SequenceSearch(graph, build_model(graph), budget, start, seed=5))
+
+    class Owner:
+        def begin_second(self, cancelled: Cancelled) -> SequenceSearch:
+            return SequenceSearch(graph, build_model(graph), budget, start, seed=5)
+
+    return SecondSearch(Owner())
 
 
 def wait_for_news(second: SecondSearch) -> CostedSteps:
@@ -66,10 +71,11 @@ def test_finds_valid_schedules_and_continues_where_it_stopped() -> None:
 
 
 def test_its_error_is_raised_to_the_caller_of_take() -> None:
-    def broken(cancelled: Cancelled) -> SequenceSearch:
-        raise SolverCrashedError("counted wrongly")
+    class Broken:
+        def begin_second(self, cancelled: Cancelled) -> SequenceSearch:
+            raise SolverCrashedError("counted wrongly")
 
-    second = SecondSearch(broken)
+    second = SecondSearch(Broken())
     second.start()
     second.stop()
     assert second.has_news()
