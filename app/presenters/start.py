@@ -10,7 +10,7 @@ from itertools import pairwise
 from app.presenters.solve_text import why_no_export
 from app.state.knowledge import ListedSchedule
 from app.state.solve import Standing
-from checkmate.catalog.shown_samples import ShownSample
+from checkmate.catalog.samples import ShownSample
 from checkmate.units import format_bytes, plural
 
 _COSTS = {"measured": "of the step's time (measured ops)", "analytic": "of the step's operations"}

@@ -134,7 +134,6 @@ def _require_file(request: ModelRequest) -> None:
 
 
 def _functions_hint(file_name: str) -> str:
-    """Return how to name a function of the file, which is read but not run."""
     try:
         body = ast.parse(Path(file_name).read_bytes()).body
     except (OSError, SyntaxError, ValueError):

@@ -105,7 +105,6 @@ def _stairs(corners: Sequence[tuple[float, float]], end: float) -> list[tuple[fl
 
 
 def _curve(chart: Chart, found: Curve, unit: int) -> None:
-    """Draw the band between the proved bound and the curve found. Both edges are drawn too."""
     end = chart.x[1]
     best = _stairs([(p.peak_bytes / unit, found.percent(p.cost)) for p in found.best], end)
     bounds = [(b, low) for b, low in found.bounds if math.isfinite(low)]
@@ -195,7 +194,6 @@ def _inside(chart: Chart, found: Curve, one: _Series) -> list[CurvePoint]:
 
 
 def _baseline(chart: Chart, found: Curve, one: _Series, unit: int, labels: LabelPlacer) -> None:
-    """Draw the baseline's points, joined by a faint line."""
     shown = _inside(chart, found, one)
     places = [(point.peak_bytes / unit, found.percent(point.cost)) for point in shown]
     chart.line(places, one.color, width=0.8, dash="1 3")

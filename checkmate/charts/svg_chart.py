@@ -41,7 +41,6 @@ class Chart:
         self._legend: list[tuple[str, str]] = []
 
     def at(self, x: float, y: float) -> tuple[float, float]:
-        """Return a point's place in pixels."""
         (x0, x1), (y0, y1) = self.x, self.y
         across = self.left + (x - x0) / (x1 - x0 or 1) * (self.right - self.left)
         down = self.bottom - (y - y0) / (y1 - y0 or 1) * (self.bottom - self.top)
@@ -72,7 +71,6 @@ class Chart:
     def line(
         self, points: Sequence[tuple[float, float]], color: str, *, width: float, dash: str = ""
     ) -> None:
-        """Draw a line through the points, given in data coordinates."""
         if len(points) > 1:
             dashes = f' stroke-dasharray="{dash}"' if dash else ""
             shape = f'fill="none" stroke="{color}" stroke-width="{width:g}" stroke-linejoin="round"{dashes}'
@@ -133,7 +131,6 @@ class Chart:
         self._legend.append((mark(kind, 0.0, 0.0, color, name), name))
 
     def svg(self, title: str, subtitle: str) -> str:
-        """Return the whole file."""
         legend, height = self._legend_at(self.bottom + _AXIS + 12)
         head = text(self.left, 28, title, size=17, color=TEXT, more=' font-weight="600"')
         head += text(self.left, 50, subtitle, size=12)
@@ -147,7 +144,6 @@ class Chart:
         )
 
     def _legend_at(self, y: float) -> tuple[list[str], float]:
-        """Return the legend's pieces, in as many lines as needed. Also return the file's height."""
         x, pieces = self.left + 9, []
         for symbol, name in self._legend:
             width = 18 + 24 + _CHARACTER * len(name)

@@ -81,11 +81,6 @@ def fraction(text: str) -> float:
     return value
 
 
-def names(text: str) -> list[str]:
-    """Return the names in ``text``, separated by commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def _whole(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) <= _DIGITS else -1
 

@@ -52,11 +52,6 @@ class Parser(argparse.ArgumentParser):
         return found, extra
 
     def error(self, message: str) -> Any:
-        """Raise the message as an error.
-
-        Raises:
-            UsageError: always.
-        """
         wrong = _CHOICE.search(message)
         meant = ""
         if wrong is not None:
@@ -64,7 +59,6 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, hint=f"{meant}see: {self.prog} --help")
 
     def _unknown(self, given: Sequence[str]) -> list[str]:
-        """Return the long options that this command does not have."""
         options = given[: given.index("--")] if "--" in given else given
         known = tuple(self._option_string_actions)
         return [
@@ -76,7 +70,6 @@ class Parser(argparse.ArgumentParser):
         ]
 
     def _spare_inputs(self, found: argparse.Namespace) -> None:
-        """Raise an error if the file to write is one of those to read."""
         output = getattr(found, "output", None)
         if not isinstance(output, Path) or not output.is_file():
             return
@@ -91,7 +84,6 @@ class Parser(argparse.ArgumentParser):
                     )
 
     def _refuse(self, unknown: Sequence[str]) -> None:
-        """Raise an error if there are unknown arguments."""
         if not unknown:
             return
         name = unknown[0].partition("=")[0]

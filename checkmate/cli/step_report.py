@@ -59,14 +59,12 @@ def profile_text(graph: Graph, path: Path) -> str:
 
 
 def _made_from(graph: Graph) -> str:
-    """Return what the graph was folded from, and how much of it."""
     if "jax_equations" in graph.metadata:
         return f"{graph.metadata['jax_equations']} equations of JAX"
     return f"{graph.metadata.get('tensorflow_ops', '?')} TensorFlow ops"
 
 
 def _cache_lines(cache: Mapping[str, Any]) -> list[str]:
-    """Return a line on how many costs came from the cache. Empty where no cache was used."""
     if not cache:
         return []
     advice = "; --refresh measures all again" if cache["ops"] else ""
@@ -119,7 +117,6 @@ def _python() -> str:
 
 
 def _measured_lines(found: VerificationReport) -> list[str]:
-    """Return the lines of a step of TensorFlow: peak, time, gradients."""
     peak = {name: format_bytes(size, "not measured") for name, size in found.peak_bytes.items()}
     seconds = {name: format_seconds(each, none="not known") for name, each in found.seconds.items()}
     plain, by = peak["plain_measured"], "XLA says" if _for_xla(found) else "predicted"
@@ -191,7 +188,6 @@ def _predicted(seconds: Mapping[str, float | None]) -> str:
 
 
 def _jax_lines(found: VerificationReport) -> list[str]:
-    """Return the lines of a step of JAX: XLA's peak, time, results."""
     peak = {name: format_bytes(size, "not known") for name, size in found.peak_bytes.items()}
     lines = [f"  peak           {peak['predicted']}; plain step {peak['plain_predicted']} ({_XLA})"]
     if found.peak_bytes.get("reloaded_predicted") is not None:
@@ -200,7 +196,6 @@ def _jax_lines(found: VerificationReport) -> list[str]:
 
 
 def _time_lines(found: VerificationReport) -> list[str]:
-    """Return how long a step takes, and how much more was predicted."""
     after, before = found.seconds["measured"], found.seconds["plain_measured"]
     if after is None:
         return []
@@ -214,7 +209,6 @@ def _time_lines(found: VerificationReport) -> list[str]:
 
 
 def _result_lines(found: VerificationReport) -> list[str]:
-    """Return how far what the step returns is from the plain step's."""
     results, loss = found.gradients, found.loss
     if not results["count"]:
         return ["  results        not compared"]

@@ -5,6 +5,7 @@ The moment is when a request failed (from a log), or when most was in use (from 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -167,3 +168,26 @@ def by_bytes(found: Mapping[str, tuple[int, int]]) -> tuple[Allocations, ...]:
     """Return rows of name → (bytes, count), largest first."""
     rows = (Allocations(name, size, count) for name, (size, count) in found.items())
     return tuple(sorted(rows, key=lambda row: (-row.bytes, row.name)))
+
+
+# Scopes that TensorFlow adds around or inside of those of layers.
+_AROUND = re.compile(
+    r"(StatefulPartitionedCall|PartitionedCall|gradient_tape|gradients|cond|while|body|then|else)(_\d+)?"
+)
+NO_LAYER = "outside of layers"
+
+
+def layer_of(op: str) -> str:
+    """Return the scopes of ``op`` that may be layers, joined by ``/``.
+
+    An op of the backward pass has the layer of the op that it belongs to. What is in no scope is outside of
+    layers.
+    """
+    scopes = [part for part in op.split("/")[:-1] if part and not _AROUND.fullmatch(part)]
+    if "gradient_tape" in op and len(scopes) > 1 and _is_op(scopes[-1]):
+        scopes.pop()  # gradient_tape/model/conv/Conv2D/Conv2DBackpropInput: the scope is the op of the pass
+    return "/".join(scopes) or NO_LAYER
+
+
+def _is_op(scope: str) -> bool:
+    return scope[:1].isupper() or scope.rstrip("_0123456789") in ("convolution", "add", "mul", "sub", "mean")

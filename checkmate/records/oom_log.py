@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from checkmate.records.layer_names import layer_of
-from checkmate.records.memory import FailedRequest, MemoryRecord, ReadRecord, Source, by_bytes
+from checkmate.records.memory import FailedRequest, MemoryRecord, ReadRecord, Source, by_bytes, layer_of
 
 MOST_RECORDS = 32
 _MOST_NAMES = 20_000  # layers or sizes of one dump; further ones share a row
@@ -56,8 +55,6 @@ _MARKS = re.compile(
 
 @dataclass
 class _Failure:
-    """What is known so far of one failure."""
-
     record: MemoryRecord
     about_requested: float = 0.0
     bins: int = 0
@@ -84,7 +81,6 @@ class _Failure:
             _add(self.layers, layer_of(op[1]), size)
 
     def finished(self) -> MemoryRecord:
-        """Return the record with everything that was found."""
         record = self.record
         sizes = self.sizes or self.sums
         # Chunks are told to the byte, the allocator's own figure may be rounded.
@@ -109,8 +105,6 @@ class _Failure:
 
 
 class _Log:
-    """The failures of a log, line by line."""
-
     def __init__(self) -> None:
         self.failures: list[_Failure] = []
         self.unread = self.warnings = 0

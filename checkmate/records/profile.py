@@ -7,8 +7,7 @@ from array import array
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.records.layer_names import layer_of
-from checkmate.records.memory import Allocations, MemoryRecord, Source, by_bytes
+from checkmate.records.memory import Allocations, MemoryRecord, Source, by_bytes, layer_of
 from checkmate.records.xplane import Allocators, Events
 
 _MOST_POINTS = 1000  # of a curve; the highest of neighbours stays
@@ -90,7 +89,6 @@ def _alive(events: Events, order: NDArray[np.int64]) -> list[int]:
 
 
 def _limit(events: Events, event: int) -> int | None:
-    """Return the most that the allocator may hand out, if it says so."""
     if events.fetchable[event] <= 0:
         return None
     return events.reserved[event] + events.in_use[event] + events.fetchable[event]

@@ -12,8 +12,7 @@ from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_
 from checkmate.records.memory import ReadRecord
 from checkmate.records.oom_log import read_lines
 from checkmate.records.profile import records_of
-from checkmate.records.wire import WireError
-from checkmate.records.xplane import read_events
+from checkmate.records.xplane import WireError, read_events
 from checkmate.units import plural
 
 PROFILE_ENDING = ".xplane.pb"
@@ -77,8 +76,6 @@ def read_record(path: Path, report: Report = silent, cancelled: Cancelled = neve
 
 
 class _Watch:
-    """Tells how many bytes have been read, and stops when the user does."""
-
     def __init__(self, size: int, report: Report, cancelled: Cancelled) -> None:
         self._size, self._report, self._cancelled = size, report, cancelled
         self._told = 0

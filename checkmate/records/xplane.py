@@ -6,12 +6,77 @@ allocator are looked into.
 
 from __future__ import annotations
 
+import mmap
 import struct
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from checkmate.records.wire import Buffer, WireError, fields, text_at
+Buffer = bytes | mmap.mmap
+# A field: its number, its number of eight bytes or fewer (0 for a nested one), and where nested bytes are.
+Field = tuple[int, int, int, int]
+
+_VARINT, _FIXED64, _NESTED, _FIXED32 = 0, 1, 2, 5
+_MOST_SHIFT = 63  # bits; a longer number is no varint
+
+
+class WireError(ValueError):
+    """The bytes are no protobuf message."""
+
+
+def fields(data: Buffer, start: int, end: int) -> Iterator[Field]:
+    """Yield the fields of the message between ``start`` and ``end``.
+
+    Each is (number, value, start, end). The value of a nested field is 0, and its bytes are between start and
+    end; of others start is end. Fixed numbers are given as unsigned bits.
+
+    Raises:
+        WireError: the bytes are no message.
+    """
+    position = start
+    while position < end:
+        key = data[position]
+        position += 1
+        if key >= 0x80:
+            key, position = _varint(data, position - 1, end)
+        kind = key & 7
+        if kind == _VARINT:
+            value, position = _varint(data, position, end)
+            yield key >> 3, value, position, position
+        elif kind == _NESTED:
+            size, position = _varint(data, position, end)
+            if size > end - position:
+                raise WireError("a part is longer than the whole")
+            yield key >> 3, 0, position, position + size
+            position += size
+        elif kind in (_FIXED64, _FIXED32):
+            size = 8 if kind == _FIXED64 else 4
+            if size > end - position:
+                raise WireError("a number is cut off")
+            yield key >> 3, int.from_bytes(data[position : position + size], "little"), position, position
+            position += size
+        else:
+            raise WireError(f"there is no field of kind {kind}")
+
+
+def text_at(data: Buffer, start: int, end: int, most: int = 4096) -> str:
+    """Return the text between ``start`` and ``end``, cut to ``most`` bytes."""
+    return data[start : min(end, start + most)].decode("utf-8", "replace")
+
+
+def _varint(data: Buffer, position: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while position < end:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+        if shift > _MOST_SHIFT:
+            break
+    raise WireError("a number is cut off or too long")
+
 
 MOST_EVENTS = 2_000_000
 _MOST_NAMES = 1_000_000
@@ -36,8 +101,7 @@ class Events:
 
     ``sign``: 1 for an allocation, -1 for a release. ``op`` is a number of the profile's ``names``.
     ``in_use``: the allocator's own sum after it. ``fetchable``: what it can fetch or hand out beside that, as
-    it says; -1 if it does not say. ``fragmentation``: the share of the free bytes in its pool that is not in
-    the largest free chunk.
+    it says; -1 if it does not say.
     """
 
     time_ps: array[int] = field(default_factory=lambda: array("q"))
@@ -49,7 +113,6 @@ class Events:
     reserved: array[int] = field(default_factory=lambda: array("q"))
     fetchable: array[int] = field(default_factory=lambda: array("q"))
     most: array[int] = field(default_factory=lambda: array("q"))
-    fragmentation: array[float] = field(default_factory=lambda: array("d"))
     op: array[int] = field(default_factory=lambda: array("q"))
 
 
@@ -118,7 +181,6 @@ def _read_plane(
 
 
 def _entry(data: Buffer, start: int, end: int) -> tuple[int, str]:
-    """Return the key and the name of an entry of the plane's tables."""
     key, name = 0, ""
     for number, value, inner, inner_end in fields(data, start, end):
         if number == _ENTRY_KEY:
@@ -157,7 +219,6 @@ def _read_line(
 
 
 def _kind_of(data: Buffer, start: int, end: int, signs: dict[int, int]) -> tuple[int, int]:
-    """Return what an event is (0 if it is not about memory), and its time."""
     sign = offset = 0
     for number, value, _, _ in fields(data, start, end):
         if number == _EVENT_KIND:
@@ -172,7 +233,6 @@ def _kind_of(data: Buffer, start: int, end: int, signs: dict[int, int]) -> tuple
 def _stats(
     data: Buffer, start: int, end: int, names: dict[int, str]
 ) -> Iterator[tuple[str, int | float | str]]:
-    """Yield what the event tells: (name, value)."""
     for number, _, first, last in fields(data, start, end):
         if number != _EVENT_STAT:
             continue
@@ -209,8 +269,6 @@ def _append(told: dict[str, int | float | str], sign: int, offset_ps: int, found
     ):
         column.append(_whole(told.get(name, 0)))
     events.fetchable.append(_whole(told["bytes_available"]) if "bytes_available" in told else -1)
-    share = told.get("fragmentation", 0.0)
-    events.fragmentation.append(min(1.0, max(0.0, share)) if isinstance(share, (int, float)) else 0.0)
     events.op.append(found.number_of(str(told.get("tf_op", ""))))
     return events
 
@@ -226,6 +284,3 @@ def _whole(value: int | float | str) -> int:
     """Return a number of bytes; what is negative counts as 0."""
     bits = _bits(value)
     return min(bits, _LARGEST) if bits <= _MASK else 0
-
-
-__all__ = ["MOST_EVENTS", "Allocators", "Events", "WireError", "read_events"]

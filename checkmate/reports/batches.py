@@ -47,7 +47,6 @@ def _section(fields: Fields) -> Section:
 
 
 def _measured(fields: Fields, unit: str) -> tuple[tuple[str, str], ...]:
-    """Return the card of the largest measured size, if any."""
     told = Fields(fields.path, fields.get("measured", dict, {}), fields.name("measured"))
     size = told.get(unit, (int, list), None)
     if size is None:

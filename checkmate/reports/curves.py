@@ -48,7 +48,6 @@ def frontiers(path: Path, data: Any) -> list[Section]:
 
 
 def _section(curve: Curve) -> Section:
-    """Return the section of one curve."""
     optimal = sum(row.status == "optimal" for row in curve.rows)
     refuted = sum(row.status == "infeasible" for row in curve.rows)
     blocks: list[Block] = [Picture(curve_svg(curve), CAPTION), _budgets(curve), _baselines(curve)]
@@ -81,7 +80,6 @@ def _section(curve: Curve) -> Section:
 
 
 def _budgets(curve: Curve) -> Table:
-    """Return a row per budget."""
     columns = (
         "budget",
         "of keep-all",
@@ -127,7 +125,6 @@ def _cells(curve: Curve, row: CurveRow) -> tuple[str, ...]:
 
 
 def _baselines(curve: Curve) -> Table:
-    """Return a row per known strategy. It has its smallest peak, and the best known schedule there."""
     columns = ("known strategy", "schedules", "smallest peak", "its extra cost", "best at that peak", "")
     return Table.of(
         "Known strategies", columns, [_strategy(curve, entry) for entry in curve.baselines], words=(0, 5)

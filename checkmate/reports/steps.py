@@ -117,13 +117,11 @@ def _report_cards(told: Fields) -> list[tuple[str, str]]:
 
 
 def _at_batch(told: Fields, gradients: dict[str, Any]) -> str:
-    """Return where the gradients were compared. Empty where that was at the step's own batch."""
     batch = gradients.get("batch_size")
     return "" if batch in (None, told.whole("batch_size", None)) else f" at batch {batch}"
 
 
 def _apart(gradients: Mapping[str, Any]) -> str:
-    """Say how far the gradients are apart with default kernels."""
     worst, scaled = gradients["worst"], gradients.get("worst_of_largest")
     what = gradients.get("compared", "gradients")
     most = f"{worst['relative_error']:.1e} ({worst['name']})"  # of a report of an earlier version

@@ -133,7 +133,6 @@ class _TaskSweep:
             self.swept.reused += 1
 
     def work(self) -> None:
-        """Work until all is done or the user cancels."""
         if self._waiting:
             self._tell("start" if not self.swept.reused else f"{self.swept.reused} from the journal")
         while self._waiting or self._out:

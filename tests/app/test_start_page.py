@@ -16,8 +16,7 @@ from app.models.opening.recent import Explored, Recent
 from app.presenters.start import curve_words, outline
 from app.theme import DARK, LIGHT
 from app.views.window.start_page import SampleCard
-from checkmate.catalog.samples import SAMPLES
-from checkmate.catalog.shown_samples import shown_samples
+from checkmate.catalog.samples import SAMPLES, shown_samples
 
 pytestmark = pytest.mark.heavy  # many windows, a second each
 

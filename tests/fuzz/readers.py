@@ -199,7 +199,7 @@ def _read_record(name: str) -> Callable[[Path, bytes], object]:
 
 
 def _profiles(folder: Path) -> list[bytes]:
-    from checkmate.records.wire import fields
+    from checkmate.records.xplane import fields
 
     whole = (DATA / "step.xplane.pb").read_bytes()
     ends = [end for _, _, _, end in fields(whole, 0, len(whole))]
@@ -280,7 +280,7 @@ def reframed(data: bytes) -> bytes:
 
 _VALUES: tuple[Callable[[str], Any], ...] = (
     options.budget, options.size_in_bytes, options.overhead, options.fixed_budget, options.positive,
-    options.seconds, options.fraction, options.shape, options.device, options.window_size, options.names,
+    options.seconds, options.fraction, options.shape, options.device, options.window_size,
     options.typed(parse_engine), options.typed(parse_shape),
 )  # fmt: skip
 

@@ -35,8 +35,7 @@ from app.views.common.widgets import (
     label,
     push_button,
 )
-from checkmate.catalog.samples import SAMPLES
-from checkmate.catalog.shown_samples import ShownSample, shown_samples
+from checkmate.catalog.samples import SAMPLES, ShownSample, shown_samples
 
 _WIDE, _NARROW, _BESIDE = 940, 560, 12  # pixels
 

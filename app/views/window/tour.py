@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QFrame, QPushButton, QWidget
 from app.presenters.start import STOPS, TRIED, Place, words_of
 from app.views.common.widgets import in_column, in_row, label, later
 from app.views.window.base_window import BaseWindow
-from checkmate.catalog.shown_samples import shown_samples
+from checkmate.catalog.samples import shown_samples
 
 _WORDS = 308  # pixels a line of the card's words
 _RING, _GAP = 3, 10  # pixels: of the ring, and between it and the card

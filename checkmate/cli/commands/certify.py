@@ -82,7 +82,7 @@ def _certify(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def no_certificate(seconds: float) -> ExitCode:
-    """Say that no certificate was made in time; return the exit code."""
+    """Say that none was made in time; return the exit code."""
     output.complain(f"no certificate was made in {seconds:g} s", "give it more time: --time-limit 600")
     return ExitCode.NO_SCHEDULE
 

@@ -96,7 +96,6 @@ def _false_claims(result: SolveResult, found: CheckReport) -> list[str]:
 
 
 def _facts(found: CheckReport, claims: Sequence[str]) -> dict[str, Any]:
-    """Return what ``check --json`` prints."""
     return {
         "valid": found.valid and not claims,
         "within_budget": found.within_budget,
@@ -112,7 +111,6 @@ def _facts(found: CheckReport, claims: Sequence[str]) -> dict[str, Any]:
 
 
 def _text(found: CheckReport, claims: Sequence[str]) -> str:
-    """Return what ``check`` prints."""
     problems = [
         *(
             f"  step {v.step}: {v.message}" if v.step is not None else f"  {v.message}"
@@ -137,7 +135,6 @@ def _text(found: CheckReport, claims: Sequence[str]) -> str:
 
 
 def _recomputed_facts(graph: Graph, again: Recomputation) -> dict[str, Any]:
-    """Return a recomputation as ``check --recomputed --json`` prints it."""
     return {
         "op": graph.ops[again.op].name,
         "step": again.step,
@@ -153,7 +150,6 @@ def _recomputed_facts(graph: Graph, again: Recomputation) -> dict[str, Any]:
 
 
 def _recomputed_lines(graph: Graph, again: Sequence[Recomputation]) -> list[str]:
-    """Return a table of recomputations in words, at most ``_LISTED``."""
     if not again:
         return ["nothing is computed again"]
     head = ("at step", "op", "bytes", "gone after", "fullest meanwhile", "extra cost", "read next by")

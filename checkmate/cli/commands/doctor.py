@@ -118,7 +118,6 @@ def _diagnosis(limit_s: float, report: Any, interrupt: Interrupt) -> Diagnosis:
 
 
 def _prove(options: argparse.Namespace, diagnosis: Diagnosis, output: Path, interrupt: Interrupt) -> int:
-    """Show the lines at once, run the networks, write the report."""
     from datetime import datetime
 
     from checkmate.doctor.proofs import prove

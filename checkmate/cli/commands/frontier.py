@@ -40,7 +40,6 @@ def add_frontier(commands: Any, common: Any) -> None:
 
 
 def _add_question(parser: argparse.ArgumentParser) -> None:
-    """Add the graphs, the budgets, the time and the solvers."""
     add = parser.add_argument
     add("graphs", type=Path, metavar="G.json", nargs="+", help=common_options.GRAPH_HELP)
     add(
@@ -69,7 +68,6 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_running(parser: argparse.ArgumentParser) -> None:
-    """Add the resources, the files to write and the engine."""
     common_options.add_resources(parser)
     parser.add_argument(
         "-o",
@@ -205,11 +203,6 @@ def write(path: Path, found: TradeOff) -> None:
 
 
 def _ending(path: Path) -> str:
-    """Return the known ending that ``path`` has.
-
-    Raises:
-        UsageError: it has none.
-    """
     for ending in _ENDINGS:
         if path.name.lower().endswith(ending):
             return ending
@@ -225,8 +218,6 @@ def _output(text: str) -> Path:
 
 
 def _output_as(ending: str) -> Callable[[str], Path]:
-    """Return what reads the name of a file that must end in ``ending``."""
-
     def read(text: str) -> Path:
         if not text.lower().endswith(ending):
             raise argparse.ArgumentTypeError(f"{text!r} does not end in {ending}")

@@ -64,7 +64,6 @@ def _info(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def _listing_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return a table of names, availability and descriptions."""
     cells = [(str(row["name"]), f"{_unavailable(row)}{row['description']}") for row in rows]
     return "\n".join(aligned_lines(cells, left=(0, 1)))
 
@@ -121,12 +120,10 @@ def info_text(graph: Graph, facts: Mapping[str, Any]) -> str:
 
 
 def _pair_facts(a: Facts, b: Facts) -> dict[str, Any]:
-    """Return what ``--json`` prints: the facts of each graph."""
     return {"format": "checkmate-graphs", "version": 1, "graphs": [dict(a), dict(b)]}
 
 
 def _pair_text(graphs: tuple[Graph, Graph], facts: tuple[Facts, Facts]) -> str:
-    """Return the facts of both in a table, and their peaks by layer."""
     a, b = graphs
     head = f"{_name(a)} (A) and {_name(b)} (B); bytes are requested bytes, predicted"
     rows = [("", "A", "B", "B against A"), *_rows(graphs, facts)]

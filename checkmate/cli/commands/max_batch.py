@@ -40,7 +40,6 @@ def add_max_batch(commands: Any, common: Any) -> None:
 
 
 def _add_question(parser: argparse.ArgumentParser) -> None:
-    """Add the models, the budget, the extra cost allowed and the sizes."""
     add = parser.add_argument
     add(
         "models",
@@ -102,7 +101,6 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_search(parser: argparse.ArgumentParser) -> None:
-    """Add how to search, to measure and to use an engine."""
     common_options.add_time_limit(
         parser,
         60.0,
@@ -276,7 +274,6 @@ def _show(
     found: Sequence[MaxBatch | CheckmateError],
     measured: Sequence[MeasuredSize],
 ) -> int:
-    """Write the files, print the answers and return the exit code."""
     told, said = [], []
     for each, one, shown in zip(subjects, found, measured, strict=True):
         if isinstance(one, CheckmateError):

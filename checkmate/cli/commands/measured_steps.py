@@ -146,7 +146,6 @@ def _export(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def _scheduled(options: argparse.Namespace, interrupt: Interrupt) -> dict[str, Any]:
-    """Return the arguments of ``verify`` and ``export``."""
     return {
         "model": options.model,
         "graph": options.graph,

@@ -147,11 +147,6 @@ def _solve(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def _question(graph: Graph, given: argparse.Namespace) -> _Question:
-    """Return what the command line asks about ``graph``.
-
-    Raises:
-        UnknownNameError: a name is not in the graph. UsageError: the solver cannot find the least memory.
-    """
     options = common_options.solve_options(given)
     constraints = Constraints.named(
         graph,
@@ -182,7 +177,6 @@ def _require_certifiable(asked: _Question) -> None:
 
 
 def _certify(asked: _Question, found: _Answer, options: argparse.Namespace, interrupt: Interrupt) -> int:
-    """Certify what was found, and show both."""
     result = found.result
     with progress_line(quiet=options.quiet) as report:
         proof = certified(
@@ -247,7 +241,6 @@ def _least(
 
 
 def _write(found: _Answer, schedule: Path | None, matrices: Path | None) -> None:
-    """Write the requested files; nothing where there is no schedule."""
     from checkmate.formats import write_matrices
     from checkmate.formats.files import write_json
 

@@ -56,12 +56,10 @@ def _status(result: SolveResult) -> str:
 
 
 def _assumption_lines(result: SolveResult) -> list[str]:
-    """Return the line on the bound's assumptions, if it has any."""
     return [f"  assuming  {list_assumptions(result.assumptions)}"] if result.assumptions else []
 
 
 def _advice(result: SolveResult) -> str:
-    """Return what to do about a solve without a schedule."""
     needed = result.statistics.get("needed_bytes")
     drop = "drop a constraint, " if result.assumptions else ""
     if needed is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checkmate.catalog.bundled import find_graph, graph_files, graph_name
-from checkmate.catalog.shown_samples import ShownSample, shown_samples
+from checkmate.catalog.samples import ShownSample, shown_samples
 from checkmate.formats import read_any_graph
 from checkmate.graphs.by_name import read_or_build
 from checkmate.ir.schedule import Schedule
