@@ -1,4 +1,4 @@
-"""Test that a sweep over two machines survives the loss of any of them (``pytest -m heavy tests/machines``)."""
+"""Test that a sweep over two machines survives the loss of any (``pytest -m heavy tests/machines``)."""
 
 from __future__ import annotations
 
