@@ -9,16 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from checkmate.backends.jax.exporting.export import export
-    from checkmate.backends.jax.exporting.report import JaxExport
+    from checkmate.backends.jax.exported import JaxExport, export
     from checkmate.backends.jax.keras_model import report_of
     from checkmate.backends.jax.report import JaxReport
     from checkmate.backends.jax.transform import profile, rematerialize
 
 _HOMES = {
-    "JaxExport": "checkmate.backends.jax.exporting.report",
+    "JaxExport": "checkmate.backends.jax.exported",
     "JaxReport": "checkmate.backends.jax.report",
-    "export": "checkmate.backends.jax.exporting.export",
+    "export": "checkmate.backends.jax.exported",
     "profile": "checkmate.backends.jax.transform",
     "rematerialize": "checkmate.backends.jax.transform",
     "report_of": "checkmate.backends.jax.keras_model",

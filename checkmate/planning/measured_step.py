@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from checkmate.backends.tf.allocator.predict import predicted_allocated
 from checkmate.backends.tf.costs import session
-from checkmate.backends.tf.emit.same_step import for_traced_step
+from checkmate.backends.tf.emit.other_trace import for_traced_step
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement, measure_fresh
 from checkmate.backends.tf.memory_check import first_region
 from checkmate.backends.tf.trace.coarsen import FoldedStep

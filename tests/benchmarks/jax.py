@@ -19,7 +19,7 @@ from typing import Any
 import jax
 
 import checkmate.jax
-from checkmate.backends.jax.memory import memory_of
+from checkmate.backends.jax.compiled import memory_of
 from checkmate.machine.processor import processor_name
 from checkmate.solvers.problem import SolveOptions
 from tests.benchmarks.jax_donated import THRIFTY

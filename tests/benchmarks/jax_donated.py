@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import checkmate.jax
-from checkmate.backends.jax.memory import memory_of
+from checkmate.backends.jax.compiled import memory_of
 from checkmate.machine.processor import processor_name
 from checkmate.solvers.problem import SolveOptions
 

@@ -361,7 +361,7 @@ def _beside(task: Task, folder: Path, network: Any, executable: Any) -> dict[str
     """Keep the text of one step; compile plain ones without tuned kernels."""
     import jax
 
-    from checkmate.backends.jax.memory import memory_of
+    from checkmate.backends.jax.compiled import memory_of
 
     try:
         if (task.network, task.way, task.beyond) == ("gpt", "60 %", False):
@@ -382,7 +382,7 @@ def _compiled(task: Task, network: Any, small: bool) -> tuple[Any, Any, dict[str
     import jax
 
     import checkmate.jax
-    from checkmate.backends.jax.memory import memory_of
+    from checkmate.backends.jax.compiled import memory_of
     from checkmate.solvers.problem import SolveOptions
 
     shapes = (network.state, network.batch)

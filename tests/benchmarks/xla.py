@@ -31,10 +31,10 @@ from checkmate.backends.tf.trace.fusions import fused, loose
 from checkmate.backends.tf.training.measure import restored
 from checkmate.backends.tf.training.trace import KerasStep, step_of_fit
 from checkmate.backends.tf.xla.compiled import StepCompilation, compile_step
-from checkmate.backends.tf.xla.costs import costs_for_xla
-from checkmate.backends.tf.xla.emit import tied_step
 from checkmate.backends.tf.xla.fit import Solving, XlaFit, fit_compiled
-from checkmate.backends.tf.xla.ties import WaitPolicy
+from checkmate.backends.tf.xla.op_costs import costs_for_xla
+from checkmate.backends.tf.xla.tied import tied_step
+from checkmate.backends.xla_policy.waits import WaitPolicy
 from checkmate.errors import CheckmateError
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule

@@ -39,7 +39,7 @@ def test_solved_and_checked_by_name(tmp_path: Path, monkeypatch, capsys: pytest.
 def test_its_schedule_computes_the_same_gradients_here(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     from checkmate.backends.tf.costs import session
-    from checkmate.backends.tf.emit.same_step import for_traced_step
+    from checkmate.backends.tf.emit.other_trace import for_traced_step
 
     path = find_graph("unet-b8.graph")
     assert path is not None

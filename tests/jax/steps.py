@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from checkmate.backends.jax.emit import Emitted, scheduled
-from checkmate.backends.jax.fuse import fusions
+from checkmate.backends.jax.device import speed_of
+from checkmate.backends.jax.emission import Emitted, scheduled
+from checkmate.backends.jax.fusions import fusions
 from checkmate.backends.jax.graph import graph_of
 from checkmate.backends.jax.program import read_program
-from checkmate.backends.jax.speed import speed_of
 from checkmate.ir.schedule import Schedule
 
 

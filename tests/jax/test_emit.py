@@ -16,16 +16,15 @@ pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
 
-from checkmate.backends.jax.emit import Emitted, WaitPolicy, scheduled
-from checkmate.backends.jax.fuse import fusions
+from checkmate.backends.jax.compiled import memory_of
+from checkmate.backends.jax.device import speed_of
+from checkmate.backends.jax.emission import Emitted, scheduled
+from checkmate.backends.jax.fusions import fusions, kernels
 from checkmate.backends.jax.graph import graph_of
-from checkmate.backends.jax.kernels import kernels
-from checkmate.backends.jax.memory import memory_of
-from checkmate.backends.jax.pooling import scattered_late
 from checkmate.backends.jax.program import read_program
-from checkmate.backends.jax.speed import speed_of
-from checkmate.backends.jax.tie import Tie, Waiting
+from checkmate.backends.jax.ties import Tie, scattered_late
 from checkmate.backends.jax.ways import Way
+from checkmate.backends.xla_policy.waits import Waiting, WaitPolicy
 from checkmate.ir.graph import Graph, Phase
 from checkmate.ir.schedule import Schedule
 from checkmate.planning import keep_everything_peak, solve
@@ -90,7 +89,7 @@ def temporaries(step: Any, args: Any, ways: Sequence[Way]) -> list[float]:
 
 def test_ties_keep_recomputations_that_xla_would_merge() -> None:
     args = (weights(), *data())
-    free, tied = temporaries(dense, args, [Way(WaitPolicy.NONE), Way(WaitPolicy.RECOMPUTED)])
+    free, tied = temporaries(dense, args, [Way(WaitPolicy.NONE), Way(WaitPolicy.RUNS)])
     assert free >= 0.95 and tied <= 0.8
 
 
@@ -98,7 +97,7 @@ def test_ties_keep_recomputations_that_xla_would_merge() -> None:
 def test_barriers_hold_recomputations_back_under_the_scheduler_for_memory() -> None:
     """Test that XLA:CPU runs what they separate early, under its usual one."""
     step, args = gpt(lambda block: block)
-    thrifty = Way(WaitPolicy.RECOMPUTED, Waiting.BARRIERS, thrifty=True)
+    thrifty = Way(WaitPolicy.RUNS, Waiting.BARRIERS, thrifty=True)
     free, held = temporaries(step, args, [Way(WaitPolicy.NONE, thrifty=True), thrifty])
     assert free >= 0.95 and held <= 0.85
 
@@ -134,7 +133,7 @@ def barriers(step: Any, *args: Any) -> tuple[Any, list[Any]]:
     last = len(fused) - 1
     again = [index for index in range(last) if graph.ops[index].phase is Phase.FORWARD]
     schedule = Schedule.of(graph, [*range(last), *again, last])
-    run = scheduled(program, fused, schedule, Emitted(WaitPolicy.RECOMPUTED, Waiting.BARRIERS))
+    run = scheduled(program, fused, schedule, Emitted(WaitPolicy.RUNS, Waiting.BARRIERS))
     traced = jax.make_jaxpr(run)(*(program.avals[value] for value in program.arguments)).jaxpr
     return traced, [each for each in traced.eqns if each.primitive.name == "optimization_barrier"]
 
@@ -197,7 +196,7 @@ def test_the_zeros_of_max_pooling_s_slope_wait_for_it() -> None:
     program = read_program(backward)
     fused = kernels(program, GPU)
     graph = graph_of(program, fused, name="step", speed=GPU, fixed={})
-    run = scheduled(program, fused, Schedule.plain(graph), Emitted(WaitPolicy.RECOMPUTED, Waiting.BARRIERS))
+    run = scheduled(program, fused, Schedule.plain(graph), Emitted(WaitPolicy.RUNS, Waiting.BARRIERS))
     assert "select_and_scatter_add" not in str(jax.make_jaxpr(run)(x, slope))
 
 

@@ -19,11 +19,10 @@ import jax.numpy as jnp
 from jax import export as jax_export
 
 import checkmate
-from checkmate.backends.jax.emit import WaitPolicy
-from checkmate.backends.jax.exporting.export import write_step
-from checkmate.backends.jax.exporting.report import REPORT_FILE, STEP_FILE
-from checkmate.backends.jax.memory import memory_of
+from checkmate.backends.jax.compiled import memory_of
+from checkmate.backends.jax.exported import REPORT_FILE, STEP_FILE, write_step
 from checkmate.backends.jax.ways import Way
+from checkmate.backends.xla_policy.waits import WaitPolicy
 from checkmate.errors import ExportError, UsageError
 from checkmate.jax import export, rematerialize
 from checkmate.reports.gather import gather

@@ -12,12 +12,11 @@ pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
 
-from checkmate.backends.jax.emit import WaitPolicy
-from checkmate.backends.jax.fuse import fusions
-from checkmate.backends.jax.gate import Gate, ends
+from checkmate.backends.jax.fusions import fusions
 from checkmate.backends.jax.program import read_program
-from checkmate.backends.jax.tie import Waiting
+from checkmate.backends.jax.ties import ForCpu, OnCpu
 from checkmate.backends.jax.ways import Way
+from checkmate.backends.xla_policy.waits import Waiting, WaitPolicy
 from tests.jax.steps import largest_difference, plain_order
 
 
@@ -45,7 +44,7 @@ def arguments(width: int = 64) -> tuple[Any, Any]:
 def test_ends_are_gradients_of_weights_and_biases() -> None:
     program = read_program(jax.make_jaxpr(biased)(*arguments()))
     fused = fusions(program)
-    found = ends(program, fused)
+    found = ForCpu.of(program, fused).ends
     made = [value for fusion in fused for value in fusion.writes if value in found]
     shapes = [program.avals[value].shape for value in made]
     assert set(shapes) == {(64,), (64, 64)}
@@ -58,10 +57,10 @@ def test_a_gate_waits_for_all_ends_since_the_gate_before() -> None:
     fused = fusions(program)
     values: dict[int, Any] = dict(zip(program.arguments, jax.tree.leaves(args), strict=True))
     values.update(program.constants)
-    gate = Gate(program, ends(program, fused))
+    cpu = OnCpu(ForCpu.of(program, fused), jax.tree.leaves(args), gates=True)
     waited = []
-    for fusion in fused:
-        operands = gate.operands(fusion, values)
+    for index, fusion in enumerate(fused):
+        operands = cpu.operands(index, values)
         for value, operand in operands.items():
             assert program.avals[value].shape == (64, 64) and np.array_equal(operand, values[value])
         waited += list(operands)
@@ -70,7 +69,7 @@ def test_a_gate_waits_for_all_ends_since_the_gate_before() -> None:
             inputs = [atom.val if hasattr(atom, "val") else made[atom] for atom in each.inputs]
             made.update(zip(each.outputs, each.run(inputs), strict=True))
         values.update((value, made[value]) for value in fusion.writes)
-        gate.note(fusion, values)
+        cpu.keep(index, values)
     assert len(waited) == 4  # the slopes pass four layers
 
 
@@ -78,7 +77,7 @@ def test_a_gate_waits_for_all_ends_since_the_gate_before() -> None:
 @pytest.mark.parametrize("waiting", Waiting)
 def test_gates_change_no_gradient(waiting: Waiting) -> None:
     args = arguments()
-    way = Way(WaitPolicy.RECOMPUTED, waiting, thrifty=True)
+    way = Way(WaitPolicy.RUNS, waiting, thrifty=True)
     run, compiled = plain_order(biased, args, way.emitted("cpu"), way.options)
     found = compiled(*jax.tree.leaves(args))
     assert largest_difference(found, jax.tree.leaves(jax.jit(biased)(*args))) <= 1e-6

@@ -13,11 +13,10 @@ pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
 
-from checkmate.backends.jax.fuse import Fusion
+from checkmate.backends.jax.device import speed_of
+from checkmate.backends.jax.fusions import Fusion, kernels
 from checkmate.backends.jax.graph import graph_of
-from checkmate.backends.jax.kernels import kernels
 from checkmate.backends.jax.program import Program, read_program
-from checkmate.backends.jax.speed import speed_of
 
 SPEED = speed_of("gpu", "NVIDIA H200")
 WIDE = (64, 256, 1024)

@@ -13,8 +13,8 @@ pytest.importorskip("jax")
 import jax.numpy as jnp
 
 import checkmate.jax
-from checkmate.backends.jax.lost_gpu import lost_gpu
-from checkmate.jax import lost_gpu as subject
+from checkmate.backends.jax import device as subject
+from checkmate.backends.jax.device import lost_gpu
 from checkmate.solvers.problem import SolveOptions
 
 

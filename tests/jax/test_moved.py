@@ -9,7 +9,7 @@ pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
 
-from checkmate.backends.jax.moved import moved_bytes
+from checkmate.backends.jax.compiled import moved_bytes
 
 TEXT = """\
 HloModule jit_step, is_scheduled=true

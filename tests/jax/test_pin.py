@@ -13,10 +13,10 @@ pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
 
-from checkmate.backends.jax.fuse import fusions
-from checkmate.backends.jax.memory import memory_of
-from checkmate.backends.jax.pin import Pin, small_results, sums
+from checkmate.backends.jax.compiled import memory_of
+from checkmate.backends.jax.fusions import fusions
 from checkmate.backends.jax.program import Program, read_program
+from checkmate.backends.jax.ties import ForCpu, Pin
 from checkmate.backends.jax.ways import ways_on
 from tests.jax.steps import largest_difference, plain_order
 
@@ -42,14 +42,19 @@ def arguments(width: int = 256) -> tuple[Any, ...]:
     return ws, jnp.asarray(draw.normal(0, 1, (4 * width, width)), jnp.float32), jax.random.key(4)
 
 
+def kept(program: Program) -> frozenset[int]:
+    return ForCpu.of(program, fusions(program)).kept
+
+
 def shapes_kept(program: Program) -> list[tuple[str, tuple[int, ...]]]:
-    avals = [program.avals[value] for value in small_results(program, fusions(program))]
+    avals = [program.avals[value] for value in kept(program)]
     return sorted((str(aval.dtype), aval.shape) for aval in avals)
 
 
 def test_what_is_kept_is_smaller_than_what_it_is_made_of() -> None:
-    program = read_program(jax.make_jaxpr(dropping)(*arguments()))
-    masks = [("bool", (1024, 256))] * 5  # the last layer's is read where it is made
+    ws, x, key = arguments()
+    program = read_program(jax.make_jaxpr(dropping)(ws, x[:512], key))
+    masks = [("bool", (512, 256))] * 5  # the last layer's is read where it is made
     assert shapes_kept(program) == masks
 
 
@@ -85,7 +90,7 @@ def test_the_sums_of_a_residual_stream_are_kept() -> None:
     ws, x, _ = arguments()
     program = read_program(jax.make_jaxpr(residual)(ws, x))
     fused = fusions(program)
-    found = sums(program, fused)
+    found = kept(program)
     shapes = [program.avals[value].shape for value in found]
     assert len(found) >= 5 and set(shapes) == {x.shape}  # each stream has a MiB
     made = {value: fusion for fusion in fused for value in fusion.writes}
@@ -93,9 +98,9 @@ def test_the_sums_of_a_residual_stream_are_kept() -> None:
     # The slope of tanh is an equation of its own from JAX 0.12 on, and a sum before.
     assert all({"add", "add_any", "one_minus_square"}.intersection(each) for each in kinds), kinds
     halved = read_program(jax.make_jaxpr(residual)(ws, x[:512]))
-    assert not sums(halved, fusions(halved))
+    assert not kept(halved)
     chain = read_program(jax.make_jaxpr(lambda x, w: (jnp.tanh(jnp.sin(x @ w)) @ w).sum())(x, ws[0]))
-    assert not sums(chain, fusions(chain))  # one value after another: nothing is added up
+    assert not kept(chain)  # one value after another: nothing is added up
 
 
 @pytest.mark.heavy

@@ -14,11 +14,12 @@ import jax.numpy as jnp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkmate.backends.jax.fuse import fusions
-from checkmate.backends.jax.memory import memory_of
-from checkmate.backends.jax.pooling import can_compare, compared
+from checkmate.backends.jax.compiled import memory_of
+from checkmate.backends.jax.fusions import fusions
 from checkmate.backends.jax.program import read_program
+from checkmate.backends.jax.ties import Pin, pooling_slope
 from checkmate.backends.jax.ways import ways_on
+from checkmate.backends.xla_policy.pooling import can_compare
 from tests.jax.steps import plain_order
 
 
@@ -56,8 +57,8 @@ def test_comparing_gives_the_bits_of_the_scatter(
     pooled = pooling(window, stride, padding, least)
     slope = jnp.asarray(draw.normal(size=pooled(x).shape), dtype)
     params = slope_equation(pooled, x).params
-    found = compared(slope, x, params, lambda places: places)
-    assert can_compare(params) and found.dtype == x.dtype
+    found = pooling_slope(slope, x, params, Pin([]))
+    assert can_compare(params["window_dimensions"]) and found.dtype == x.dtype
     assert np.array_equal(found, jax.vjp(pooled, x)[1](slope)[0])
 
 
@@ -70,14 +71,14 @@ def test_infinite_and_absent_numbers_are_chosen_as_by_the_scatter() -> None:
         x = jnp.asarray([[-np.inf, -np.inf, last, 1.0, np.inf, last]]).reshape(1, 2, 3, 1)
         pooled = pooling((2, 2), (1, 1), padding)
         slope = 1.0 + jnp.arange(pooled(x).size, dtype=x.dtype).reshape(pooled(x).shape)
-        found = compared(slope, x, slope_equation(pooled, x).params, lambda places: places)
+        found = pooling_slope(slope, x, slope_equation(pooled, x).params, Pin([]))
         assert np.array_equal(found, jax.vjp(pooled, x)[1](slope)[0])
 
 
 def test_a_large_window_is_left_to_xla() -> None:
     x = jnp.ones((1, 20, 20, 1))
     equation = slope_equation(pooling((9, 9), (9, 9), "VALID"), x)
-    assert not can_compare(equation.params)
+    assert not can_compare(equation.params["window_dimensions"])
     program = read_program(
         jax.make_jaxpr(lambda x, g: jax.vjp(pooling((9, 9), (9, 9), "VALID"), x)[1](g)[0])(
             x, jnp.ones((1, 2, 2, 1))

@@ -13,11 +13,10 @@ pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
 
-from checkmate.backends.jax.fuse import fusions
+from checkmate.backends.jax.device import speed_of
+from checkmate.backends.jax.fusions import fusions
 from checkmate.backends.jax.graph import graph_of, layer_of, phase_of
-from checkmate.backends.jax.primitives import body_bytes, operations
-from checkmate.backends.jax.program import Program, read_program
-from checkmate.backends.jax.speed import speed_of
+from checkmate.backends.jax.program import Program, body_bytes, operations, read_program
 from checkmate.ir.graph import Graph, Phase
 from tests.jax.steps import data, dense, scanned, weights
 

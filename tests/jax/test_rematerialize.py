@@ -16,13 +16,12 @@ import jax
 import jax.numpy as jnp
 
 import checkmate.jax
-from checkmate.backends.jax.emit import WaitPolicy
-from checkmate.backends.jax.memory import memory_of
+from checkmate.backends.jax import ways
+from checkmate.backends.jax.compiled import memory_of
 from checkmate.backends.jax.search import Search
-from checkmate.backends.jax.tie import Waiting
 from checkmate.backends.jax.ways import holds_order, usual_ways, ways_on
+from checkmate.backends.xla_policy.waits import Waiting, WaitPolicy
 from checkmate.errors import InfeasibleError, NoScheduleError, PlanningError, TraceError, UsageError
-from checkmate.jax import ways
 from checkmate.solvers.problem import SolveOptions
 from checkmate.units import format_bytes_up
 from tests.benchmarks.jax_networks import dense as dense_blocks
@@ -101,7 +100,7 @@ def test_the_first_call_of_a_plan_waits_for_its_results(monkeypatch: pytest.Monk
 
 def test_a_program_of_its_own_is_first_left_to_xlas_scheduler_for_memory() -> None:
     first, second = ways_on("cpu", alone=True)
-    assert {(way.ties, way.thrifty) for way in first} == {(WaitPolicy.RECOMPUTED, True)}
+    assert {(way.ties, way.thrifty) for way in first} == {(WaitPolicy.RUNS, True)}
     assert first[0].waiting is Waiting.BARRIERS and usual_ways(first, "cpu") == len(first)
     assert first[0].options and holds_order(first[0], "cpu")
     assert set(second) > set(ways_on("cpu", alone=False)[0])
@@ -114,7 +113,7 @@ def test_only_a_cpu_needs_the_order_held() -> None:
     (part,) = ways_on("cpu", alone=False)
     assert any(holds_order(way, "cpu") for way in part)
     assert not any(way.options or way.emitted("cpu").barriers for way in part)
-    assert usual_ways(on_gpu, "gpu") == 1 and on_gpu[0].ties is WaitPolicy.RECOMPUTED
+    assert usual_ways(on_gpu, "gpu") == 1 and on_gpu[0].ties is WaitPolicy.RUNS
 
 
 def test_what_is_compiled_for_its_memory_alone_is_compiled_quickly() -> None:

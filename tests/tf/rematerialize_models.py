@@ -20,12 +20,7 @@ from keras import layers
 
 import checkmate
 from checkmate import training
-from checkmate.errors import (
-    CheckmateError,
-    DynamicShapeError,
-    TraceError,
-    UsageError,
-)
+from checkmate.errors import CheckmateError, DynamicShapeError, TraceError, UsageError
 from tests.quick_start import QUICK
 from tests.tf.rematerialized import FAST, assert_close, conv_model, data, plans, recomputations, within
 

@@ -13,7 +13,7 @@ import pytest
 from checkmate.backends.tf.allocator.learn import step_fingerprint
 from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.devices import Kernels
-from checkmate.backends.tf.emit.same_step import for_traced_step
+from checkmate.backends.tf.emit.other_trace import for_traced_step
 from checkmate.catalog.bundled import find_graph, graph_files
 from checkmate.errors import OtherStepError
 from checkmate.formats import read_any_graph

@@ -12,7 +12,7 @@ FLOORS = (
     "ir progress fallback catalog ipc",
     "formats memory records terminal app.layout app.theme",
     "graphs machine sweeps",
-    "arguments models solvers app.workers",
+    "arguments models solvers backends.xla_policy app.workers",
     "backends.tf app.state",
     "planning backends.jax",
     "backends jax training frontiers doctor listing",

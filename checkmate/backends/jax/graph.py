@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from checkmate.backends.jax.fuse import Fusion
-from checkmate.backends.jax.primitives import PRODUCTS, bodies, body_bytes, operations
-from checkmate.backends.jax.program import Equation, Program
-from checkmate.backends.jax.speed import Speed
+from checkmate.backends.jax.device import Speed
+from checkmate.backends.jax.fusions import Fusion
+from checkmate.backends.jax.program import PRODUCTS, Equation, Program, bodies, body_bytes, operations
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph, GraphBuilder, Phase
 
 

@@ -11,19 +11,17 @@ from typing import Any
 import jax
 from jax.extend.core import jaxpr_as_fun
 
-from checkmate.backends.jax.emit import WaitPolicy
-from checkmate.backends.jax.fuse import fusions
+from checkmate.backends.jax.compiled import StepMemory, memory_of
+from checkmate.backends.jax.device import lost_gpu, speed_of
+from checkmate.backends.jax.fusions import fusions, kernels
 from checkmate.backends.jax.graph import graph_of
-from checkmate.backends.jax.kernels import kernels
-from checkmate.backends.jax.lost_gpu import lost_gpu
-from checkmate.backends.jax.memory import StepMemory, memory_of
 from checkmate.backends.jax.models.shapes import shape_of
 from checkmate.backends.jax.program import read_program
 from checkmate.backends.jax.report import JaxReport
 from checkmate.backends.jax.search import CompiledStep, Search, first_compiled
 from checkmate.backends.jax.solve import solve_for_xla
-from checkmate.backends.jax.speed import speed_of
 from checkmate.backends.jax.ways import Way, ways_on
+from checkmate.backends.xla_policy.waits import WaitPolicy
 from checkmate.errors import CheckmateError, NoScheduleError, NotCompiledError, TraceError, UsageError
 from checkmate.fallback import planned, unplanned
 from checkmate.ir.graph import Graph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checkmate.backends.jax.memory import StepMemory
+from checkmate.backends.jax.compiled import StepMemory
 from checkmate.ir.result import SolveStatus
 from checkmate.units import format_bytes, format_bytes_apart, format_bytes_up, plural
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import jax
 
-from checkmate.backends.jax.emit import WaitPolicy, scheduled
-from checkmate.backends.jax.fuse import Fusion
+from checkmate.backends.jax.compiled import StepMemory, memory_of, moved_bytes
+from checkmate.backends.jax.device import Speed
+from checkmate.backends.jax.emission import scheduled
+from checkmate.backends.jax.fusions import Fusion
 from checkmate.backends.jax.graph import product_seconds
-from checkmate.backends.jax.memory import StepMemory, memory_of
-from checkmate.backends.jax.moved import moved_bytes
 from checkmate.backends.jax.program import Program
-from checkmate.backends.jax.speed import Speed
 from checkmate.backends.jax.ways import Way, holds_order, near, usual_ways
+from checkmate.backends.xla_policy.waits import WaitPolicy
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule

@@ -5,7 +5,7 @@ compiles slower and holds more.
 
 XLA:CPU orders for speed. It has a scheduler for memory as well, which is chosen for a whole program. With it
 recomputations alone have to wait, and steps take about as long as plainly. But it is not made for copies, and
-no way of waiting is best everywhere: barriers in an Equinox decoder, gates (``backends.jax.gate``) where
+no way of waiting is best everywhere: barriers in an Equinox decoder, gates (``xla_policy.for_cpu``) where
 biases are summed, selects where most is computed again. Where all steps are tied XLA keeps to the order,
 whatever its scheduler, for 20 % less to 30 % more time: selects copy what they pass on.
 """
@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checkmate.backends.jax.emit import Emitted, WaitPolicy
-from checkmate.backends.jax.tie import Waiting
+from checkmate.backends.jax.emission import Emitted
+from checkmate.backends.xla_policy.waits import Waiting, WaitPolicy
 from checkmate.memory.compiling import NEAR
 
 _THRIFTY = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
@@ -69,12 +69,12 @@ def ways_on(platform: str, *, alone: bool) -> tuple[tuple[Way, ...], ...]:
     its own, not a part of one.
     """
     if platform != "cpu":
-        return (tuple(Way(ties, Waiting.BARRIERS) for ties in (WaitPolicy.RECOMPUTED, WaitPolicy.ALL)),)
-    recomputed, everything = Way(WaitPolicy.RECOMPUTED), Way(WaitPolicy.ALL)
+        return (tuple(Way(ties, Waiting.BARRIERS) for ties in (WaitPolicy.RUNS, WaitPolicy.ALL)),)
+    recomputed, everything = Way(WaitPolicy.RUNS), Way(WaitPolicy.ALL)
     if not alone:
         return ((everything, recomputed),)
     first = (Waiting.BARRIERS, Waiting.GATES, Waiting.MIXED)
-    thrifty = tuple(Way(WaitPolicy.RECOMPUTED, waiting, thrifty=True) for waiting in first)
+    thrifty = tuple(Way(WaitPolicy.RUNS, waiting, thrifty=True) for waiting in first)
     return thrifty, (everything, Way(WaitPolicy.ALL, thrifty=True), recomputed)
 
 

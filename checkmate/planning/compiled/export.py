@@ -14,7 +14,7 @@ from pathlib import Path
 
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.xla.compiled import save_compiled_step
-from checkmate.backends.tf.xla.costs import costs_for_xla
+from checkmate.backends.tf.xla.op_costs import costs_for_xla
 from checkmate.errors import NoScheduleError
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult

@@ -14,7 +14,7 @@ from checkmate.backends.tf.xla.fit import (
     none_fits,
     smallest_remedy,
 )
-from checkmate.backends.tf.xla.ties import ways_to_tie
+from checkmate.backends.xla_policy.waits import ways_to_tie
 from checkmate.errors import BudgetBelowMinimumError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus

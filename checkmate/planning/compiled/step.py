@@ -13,10 +13,9 @@ from checkmate.backends.tf.measure.compiled_memory import compiled_memory
 from checkmate.backends.tf.memory_check import free_room
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.fusions import loose
-from checkmate.backends.tf.xla.compiled import StepCompilation
-from checkmate.backends.tf.xla.emission import XlaEmission
-from checkmate.backends.tf.xla.memory import XlaMemory
-from checkmate.backends.tf.xla.ties import WaitPolicy
+from checkmate.backends.tf.xla.compiled import StepCompilation, XlaMemory
+from checkmate.backends.tf.xla.tied import XlaEmission
+from checkmate.backends.xla_policy.waits import WaitPolicy
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.planning.verification.plain import Plain, measure_plain

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from checkmate.backends.tf.measure.fresh_step import measure_fresh
-from checkmate.backends.tf.xla.emission import XlaEmission
 from checkmate.backends.tf.xla.fit import XlaFit
-from checkmate.backends.tf.xla.ties import WaitPolicy, why_less
+from checkmate.backends.tf.xla.tied import XlaEmission
+from checkmate.backends.xla_policy.waits import WaitPolicy, why_less
 from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.planning.compiled.search import CompiledSearch, FittedStep

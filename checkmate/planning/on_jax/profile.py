@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from checkmate.backends.jax.models.device import device_here
+from checkmate.backends.jax.device import device_here
 from checkmate.backends.jax.models.load import LoadedStep, load_step
 from checkmate.backends.jax.models.plan_step import graph_of_step
 from checkmate.errors import OtherStepError, UsageError

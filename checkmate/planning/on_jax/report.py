@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkmate.backends.jax.exporting.report import JaxExport, versions
+from checkmate.backends.jax.device import device_here
+from checkmate.backends.jax.exported import JaxExport, versions
 from checkmate.backends.jax.models.compare import Apart, Compared
-from checkmate.backends.jax.models.device import device_here
 from checkmate.backends.jax.report import JaxReport
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkmate.backends.jax.exporting.export import write_step
+from checkmate.backends.jax.exported import write_step
 from checkmate.backends.jax.models.load import LoadedStep
 from checkmate.backends.jax.models.plan_step import compare_with_plain, graph_of_step, plan_of_step
 from checkmate.backends.jax.plan import JaxPlan, StepRequest

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from checkmate.backends.tf.emit.moved import op_types
+from checkmate.backends.tf.emit.other_trace import op_types
 from checkmate.backends.tf.measure.fresh_step import compare_fresh
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.xla.emission import XlaEmission
+from checkmate.backends.tf.xla.tied import XlaEmission
 from checkmate.errors import StepTooLargeError, TraceError
 from checkmate.ir.schedule import Schedule
 from checkmate.planning.verification.plain import Plain, share_of, smaller_batches
@@ -56,8 +56,8 @@ def compare_where_it_fits(
     Gradients are compared; of a step that is not Keras's own, what it returns and its variables. Compare at
     the request's own batch if it fits there. Where memory is short for the own batch, compare at the largest
     one that fits; else on the CPU. At another batch the schedule's order is that of the same ops
-    (``backends.tf.emit.moved``). ``usual``: what was found with default kernels where the step was measured.
-    ``xla``: how the step is emitted for XLA; None: it is for the executor.
+    (``backends.tf.emit.other_trace``). ``usual``: what was found with default kernels where the step was
+    measured. ``xla``: how the step is emitted for XLA; None: it is for the executor.
 
     Raises:
         CheckmateError: a comparison failed for another reason than memory. CancelledError: the user

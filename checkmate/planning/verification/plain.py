@@ -12,7 +12,7 @@ from typing import Any
 from checkmate.backends.tf.allocator.predict import predicted_allocated
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement, measure_fresh
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.xla.emission import XlaEmission
+from checkmate.backends.tf.xla.tied import XlaEmission
 from checkmate.errors import StepTooLargeError
 from checkmate.ir.graph import Graph
 from checkmate.planning.fitting.try_size import MeterHistory

@@ -15,7 +15,7 @@ import sys
 import tensorflow as tf
 
 from checkmate.backends.tf.devices import held_bytes
-from checkmate.backends.tf.emit.region import fetch_region
+from checkmate.backends.tf.emit.set_aside import fetch_region
 from checkmate.graphs.layers import training_chain
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule

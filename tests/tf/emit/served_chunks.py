@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from checkmate.backends.tf.allocator.predict import CHUNK, small_chunk_sizes
 from checkmate.backends.tf.costs import session
-from checkmate.backends.tf.emit.small_chunks import SmallChunks
+from checkmate.backends.tf.emit.set_aside import SmallChunks
 from checkmate.backends.tf.profiler import MemoryEvent, trace_run
 from checkmate.progress import never, silent
 

@@ -11,7 +11,7 @@ import pytest
 
 from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.costs.profile import analytic_costs
-from checkmate.backends.tf.emit.moved import moved_steps, op_types
+from checkmate.backends.tf.emit.other_trace import moved_steps, op_types
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.errors import TraceError
 from checkmate.memory.check import check

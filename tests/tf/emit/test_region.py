@@ -13,8 +13,7 @@ import pytest
 import tensorflow as tf
 
 from checkmate.backends.tf import memory_check
-from checkmate.backends.tf.emit.region import fetch_region
-from checkmate.backends.tf.emit.small_chunks import SmallChunks
+from checkmate.backends.tf.emit.set_aside import SmallChunks, fetch_region
 from checkmate.backends.tf.environment import METERED
 from checkmate.graphs.layers import training_chain
 from checkmate.ir.graph import Device

@@ -11,14 +11,7 @@ import weakref
 import keras
 from keras import layers
 
-from checkmate.models.keras_graph import (
-    forget_unused,
-    inputs_of,
-    outputs_of,
-    producer,
-    readers,
-    walk_layers,
-)
+from checkmate.models.keras_graph import forget_unused, inputs_of, outputs_of, producer, readers, walk_layers
 
 
 def test_producer_looks_inside_nested_models() -> None:

@@ -21,7 +21,7 @@ import tensorflow as tf
 from checkmate.backends.tf import private
 from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.devices import Kernels, kernels_here
-from checkmate.backends.tf.emit.barriers import PAIRED_TYPES, StepGates
+from checkmate.backends.tf.emit.ordered import PAIRED_TYPES, StepGates
 from checkmate.backends.tf.emit.saved_model import save_step
 from checkmate.backends.tf.measure.differences import relative_error, sum_rounding, total_norm
 from checkmate.backends.tf.measure.step import compiled_step, run_step

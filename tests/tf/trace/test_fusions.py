@@ -18,8 +18,8 @@ from checkmate.backends.tf.trace.fusions import fused, loose
 from checkmate.backends.tf.trace.op_kinds import LIGHT_BYTES
 from checkmate.backends.tf.training.trace import live_step, step_of_fit
 from checkmate.backends.tf.xla.compiled import compile_step
-from checkmate.backends.tf.xla.emit import tied_step
-from checkmate.backends.tf.xla.ties import WaitPolicy
+from checkmate.backends.tf.xla.tied import tied_step
+from checkmate.backends.xla_policy.waits import WaitPolicy
 from checkmate.ir.graph import Phase
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate

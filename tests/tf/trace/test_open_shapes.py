@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkmate.backends.tf.emit.emit import step_from_schedule
+from checkmate.backends.tf.emit.ordered import step_from_schedule
 from checkmate.backends.tf.models.batch import flatten_arguments
 from checkmate.backends.tf.models.model import ModelLike
 from checkmate.backends.tf.trace.sizes import most_elements, tensor_bytes

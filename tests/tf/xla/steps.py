@@ -14,8 +14,8 @@ from checkmate.backends.tf.trace.fusions import fused
 from checkmate.backends.tf.training.measure import restored
 from checkmate.backends.tf.training.trace import KerasStep, live_step
 from checkmate.backends.tf.xla.compiled import compile_step
-from checkmate.backends.tf.xla.emit import tied_step
-from checkmate.backends.tf.xla.ties import WaitPolicy
+from checkmate.backends.tf.xla.tied import tied_step
+from checkmate.backends.xla_policy.waits import WaitPolicy
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.planning.deterministic_solve import solve_counted

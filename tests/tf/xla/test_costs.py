@@ -8,7 +8,7 @@ from keras import layers
 
 from checkmate.backends.tf.models.batch import flatten
 from checkmate.backends.tf.training.trace import live_step
-from checkmate.backends.tf.xla.costs import costs_for_xla
+from checkmate.backends.tf.xla.op_costs import costs_for_xla
 from checkmate.ir.graph import CostOrigin
 
 

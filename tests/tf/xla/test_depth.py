@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from checkmate.backends.tf.xla.depth import Depths
+from checkmate.backends.tf.xla.tied import Depths
 
 
 def test_the_longest_path_counts_and_what_was_not_added_costs_nothing() -> None:

@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from checkmate.backends.tf.costs import session
-from checkmate.backends.tf.xla.emission import XlaEmission
-from checkmate.backends.tf.xla.ties import WaitPolicy, ways_to_tie
+from checkmate.backends.tf.xla.tied import XlaEmission
+from checkmate.backends.xla_policy.waits import WaitPolicy, ways_to_tie
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest, Target
 from tests.benchmarks import xla_networks

@@ -10,7 +10,7 @@ import pytest
 
 from checkmate import planning
 from checkmate.backends.tf.costs import session
-from checkmate.backends.tf.xla.emission import XlaEmission
+from checkmate.backends.tf.xla.tied import XlaEmission
 from checkmate.cli.step_report import report_text
 from checkmate.graphs.layers import training_chain
 from checkmate.planning.compiled.step import TracedForXla

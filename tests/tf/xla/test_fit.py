@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 from checkmate import planning
-from checkmate.backends.tf.xla.compiled import StepCompilation
+from checkmate.backends.tf.xla.compiled import StepCompilation, XlaMemory
 from checkmate.backends.tf.xla.fit import Solving, XlaFit, fit_compiled
-from checkmate.backends.tf.xla.memory import XlaMemory
-from checkmate.backends.tf.xla.ties import WaitPolicy, ways_to_order
+from checkmate.backends.xla_policy.waits import WaitPolicy, ways_to_order
 from checkmate.ir.graph import Graph, GraphBuilder
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkmate.backends.tf.xla.compiled import compile_step
-from checkmate.backends.tf.xla.memory import XlaMemory
+from checkmate.backends.tf.xla.compiled import XlaMemory, compile_step
 from checkmate.errors import NotCompiledError
 
 KIB = 2**10

@@ -11,12 +11,11 @@ import pytest
 import tensorflow as tf
 
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.xla.emit import tied_step
-from checkmate.backends.tf.xla.gates import ends, ends_first
-from checkmate.backends.tf.xla.kinds import is_filter_slope, is_product
-from checkmate.backends.tf.xla.on_cpu import help_for
-from checkmate.backends.tf.xla.pins import held_results, small_results
-from checkmate.backends.tf.xla.ties import WaitPolicy, ways_to_order, ways_to_tie
+from checkmate.backends.tf.xla.cpu_help import help_for, small_values, stages_of
+from checkmate.backends.tf.xla.op_costs import is_filter_slope, is_product
+from checkmate.backends.tf.xla.tied import tied_step
+from checkmate.backends.xla_policy.for_cpu import ends_first, ends_of_graph, held_results
+from checkmate.backends.xla_policy.waits import WaitPolicy, ways_to_order, ways_to_tie
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
 from tests.graphs_strategies import random_steps
@@ -42,15 +41,15 @@ def _emitted(folded: FoldedStep, specs: Any, tied: WaitPolicy) -> list[str]:
 
 def test_masks_are_small_results_and_random_numbers_are_not() -> None:
     folded = traced("transformer")[0].folded
-    found = {folded.structure.ops[folded.values[value][0]].type for value in small_results(folded)}
+    found = {folded.structure.ops[folded.values[value][0]].type for value in small_values(folded)}
     assert found == {"GreaterEqual"}
-    assert len(small_results(folded)) == 2 + 2  # of attention, and behind each block
-    assert not small_results(traced("dense")[0].folded)
+    assert len(small_values(folded)) == 2 + 2  # of attention, and behind each block
+    assert not small_values(traced("dense")[0].folded)
 
 
 def test_gradients_by_weights_are_ends_and_those_by_values_are_not() -> None:
     folded = traced("convolved")[0].folded
-    last = ends(folded.graph)
+    last = ends_of_graph(folded.graph)
     for node in range(folded.graph.n):
         types = _types(folded, node)
         if "Conv2DBackpropFilter" in types:
@@ -65,7 +64,7 @@ def test_with_gradients_first_each_step_still_finds_what_it_reads(name: str, see
     folded = traced(name)[0].folded
     graph = folded.graph
     steps = random_steps(Random(seed), graph)
-    order = ends_first(folded, ends(graph), steps)
+    order = ends_first(stages_of(folded), ends_of_graph(graph), steps)
     assert sorted(order) == list(range(len(steps)))
     made: set[int] = set()
     for position in order:
@@ -78,7 +77,7 @@ def test_a_filters_gradient_comes_before_the_product_of_its_slope(share: float) 
     folded = traced("convolved")[0].folded
     graph = folded.graph
     steps = list(range(graph.n)) if share == 1.0 else solved("convolved", share).steps.tolist()
-    order = [steps[position] for position in ends_first(folded, ends(graph), steps)]
+    order = [steps[position] for position in ends_first(stages_of(folded), ends_of_graph(graph), steps)]
     found = 0
     for node in range(graph.n):
         if "Conv2DBackpropFilter" not in _types(folded, node):
@@ -144,7 +143,7 @@ def _held_by_hand(folded: FoldedStep, steps: list[int]) -> set[tuple[int, int]]:
 def test_what_stands_for_more_than_it_takes_is_held() -> None:
     folded = traced("convolved")[0].folded
     steps = solved("convolved", 0.5).steps.tolist()
-    found = held_results(folded, steps)
+    found = held_results(stages_of(folded), [value.bytes for value in folded.graph.values], steps)
     assert found == _held_by_hand(folded, steps)
     assert any("AddV2" in _types(folded, steps[place]) for _, place in found)
 

@@ -11,7 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from checkmate.backends.tf.xla.compiled import compile_step
-from checkmate.backends.tf.xla.pooling import compared_slope, windows_of
+from checkmate.backends.tf.xla.cpu_help import Ties, pooling_slope, windows_of
 
 _SAME, _VALID = "SAME", "VALID"
 
@@ -31,7 +31,7 @@ def _slopes(
         usual = tape.gradient(y, x, output_gradients=dy)
         windows = windows_of(usual.op)
         assert windows is not None
-        return [usual, compared_slope(windows, x, dy, tf.identity)]
+        return [usual, pooling_slope(windows, x, dy, Ties(tf.compat.v1.get_default_graph()), "test")]
 
     body = tf.function(both, autograph=False, jit_compile=True)
     return [each.numpy() for each in body(tf.constant(value), tf.constant(slope))]
@@ -82,7 +82,7 @@ def test_comparing_takes_a_fraction_of_the_memory() -> None:
     def compared(x: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
         windows = windows_of(usual(x, dy).op)
         assert windows is not None
-        return compared_slope(windows, x, dy, tf.identity)
+        return pooling_slope(windows, x, dy, Ties(tf.compat.v1.get_default_graph()), "test")
 
     specs = [spec, tf.TensorSpec((8, 32, 32, 32))]
     before, after = (compile_step(body, specs).memory.temp_bytes for body in (usual, compared))

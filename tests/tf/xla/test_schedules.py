@@ -14,8 +14,8 @@ import pytest
 import tensorflow as tf
 
 from checkmate.backends.tf.xla.compiled import compile_step
-from checkmate.backends.tf.xla.emit import tied_step
-from checkmate.backends.tf.xla.ties import WaitPolicy, ways_to_tie
+from checkmate.backends.tf.xla.tied import tied_step
+from checkmate.backends.xla_policy.waits import WaitPolicy, ways_to_tie
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate

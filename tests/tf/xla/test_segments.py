@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from checkmate.backends.tf.models.batch import flatten
 from checkmate.backends.tf.training.trace import live_step
-from checkmate.backends.tf.xla.emit import tied_step
-from checkmate.backends.tf.xla.on_cpu import added_late, can_add_late
-from checkmate.backends.tf.xla.ties import Ties
+from checkmate.backends.tf.xla.cpu_help import Ties, added_late, can_add_late
+from checkmate.backends.tf.xla.tied import tied_step
 from checkmate.ir.schedule import Schedule
 from tests.tf.xla.networks import NETWORKS
 

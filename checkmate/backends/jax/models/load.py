@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
+from checkmate.backends.jax.device import lost_gpu
 from checkmate.backends.jax.keras_model import state_of, without_missing
-from checkmate.backends.jax.lost_gpu import lost_gpu
 from checkmate.backends.jax.models.shapes import shape_of, with_values
 from checkmate.errors import CheckmateError, LoadError, TraceError, UsageError
 from checkmate.models.arrays import ArraySpec, random_input, random_label

@@ -137,7 +137,7 @@ def _requests_in_order(
 def small_chunk_sizes(structure: Structure) -> tuple[int, ...]:
     """Return the bytes of each chunk to set aside for the step's small buffers, rising.
 
-    ``checkmate.backends.tf.emit.small_chunks`` sets them aside, and says why.
+    ``checkmate.backends.tf.emit.set_aside`` sets them aside, and says why.
     """
     found: Counter[int] = Counter()
     for op, kind in zip(structure.ops, structure.kinds, strict=True):

@@ -1,7 +1,7 @@
 """Replay every request and release of the emitted step, op by op.
 
 ``simulate`` counts bytes, but an allocator also cares which tensor comes and goes when. The replay follows
-the emission (``backends.tf.emit.emit``) copy by copy, with the same rules for taking over, viewing and
+the emission (``backends.tf.emit.ordered``) copy by copy, with the same rules for taking over, viewing and
 keeping buffers as the folding (``backends.tf.trace.coarsen``). The replica of the allocator is fed with it,
 and traced steps are compared with it per op.
 """

@@ -31,7 +31,7 @@ from checkmate.backends.tf.allocator.learn import (
 from checkmate.backends.tf.costs.known import KnownCosts, NodeCosts
 from checkmate.backends.tf.devices import peak_bytes, reset_peak, settings_here
 from checkmate.backends.tf.emit.copies import EmittedOutputs
-from checkmate.backends.tf.emit.emit import step_from_schedule
+from checkmate.backends.tf.emit.ordered import step_from_schedule
 from checkmate.backends.tf.memory_check import explain_exhausted_memory, first_line_of, require_room
 from checkmate.backends.tf.node_times import (
     NO_KERNEL_TIMES,

@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 from checkmate.backends.tf.emit.copies import EmittedOutputs
-from checkmate.backends.tf.emit.emit import step_from_schedule
-from checkmate.backends.tf.emit.small_chunks import SmallChunks
+from checkmate.backends.tf.emit.ordered import step_from_schedule
+from checkmate.backends.tf.emit.set_aside import SmallChunks
 from checkmate.backends.tf.environment import only_device
 from checkmate.backends.tf.fresh import error_without_answer, run_to_end
 from checkmate.backends.tf.memory_check import first_region

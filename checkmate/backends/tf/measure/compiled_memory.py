@@ -9,7 +9,7 @@ from checkmate.backends.tf.costs.session import prepare
 from checkmate.backends.tf.measure.step import step_body
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.xla.compiled import StepCompilation, compile_step
-from checkmate.backends.tf.xla.emission import XlaEmission, emission_of
+from checkmate.backends.tf.xla.tied import XlaEmission, emission_of
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 

@@ -28,11 +28,10 @@ from checkmate.backends.tf.devices import (
     settings_here,
     warms_up,
 )
-from checkmate.backends.tf.emit.emit import step_from_schedule
-from checkmate.backends.tf.emit.moved import moved_steps
-from checkmate.backends.tf.emit.region import fetch_bytes
+from checkmate.backends.tf.emit.ordered import step_from_schedule
+from checkmate.backends.tf.emit.other_trace import moved_steps
 from checkmate.backends.tf.emit.reload_probe import settled
-from checkmate.backends.tf.emit.small_chunks import SmallChunks
+from checkmate.backends.tf.emit.set_aside import SmallChunks, fetch_bytes
 from checkmate.backends.tf.measure.curve import measured_curve
 from checkmate.backends.tf.measure.differences import sum_rounding
 from checkmate.backends.tf.measure.outcomes import Outcome, compared, outcome_of_step, outcome_of_steps
@@ -40,8 +39,7 @@ from checkmate.backends.tf.memory_check import explain_exhausted_memory, require
 from checkmate.backends.tf.profiler import MemoryEvent, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.trace import step_function
-from checkmate.backends.tf.xla.emission import XlaEmission, emission_of
-from checkmate.backends.tf.xla.emit import tied_step
+from checkmate.backends.tf.xla.tied import XlaEmission, emission_of, tied_step
 from checkmate.errors import CheckmateError, CycleError, StepTooLargeError
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.load import LoadMeter
@@ -250,7 +248,7 @@ def compare(task: Mapping[str, Any]) -> dict[str, Any]:
     is not Keras's own, what it returns and its variables are, after a few steps. ``task``:
     ``request``, ``steps``, ``seed``, ``exact`` (TensorFlow's graph rewriting off, so that both run the same
     kernels; the caller also chooses Eigen kernels by the process's environment), ``nodes`` (of the trace at
-    another size, where the steps are not of this one: see ``backends.tf.emit.moved``), ``xla`` (as for
+    another size, where the steps are not of this one: see ``backends.tf.emit.other_trace``), ``xla`` (as for
     ``measure``). Per gradient the error is ‖difference‖ / ‖plain‖ (``relative_error``). The plain step is
     run twice for its own spread.
 

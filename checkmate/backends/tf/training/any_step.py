@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from checkmate.backends.tf import private
-from checkmate.backends.tf.emit.emit import step_from_schedule
+from checkmate.backends.tf.emit.ordered import step_from_schedule
 from checkmate.backends.tf.models.batch import BatchLayout, flatten_arguments
 from checkmate.backends.tf.models.model import ModelLike
 from checkmate.backends.tf.models.own_step import as_function, explained

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from checkmate.backends.tf import private
 from checkmate.backends.tf.devices import emitted
-from checkmate.backends.tf.emit.emit import step_from_schedule
+from checkmate.backends.tf.emit.ordered import step_from_schedule
 from checkmate.backends.tf.training.trace import LiveStep
 from checkmate.ir.schedule import Schedule
 

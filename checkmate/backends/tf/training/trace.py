@@ -20,7 +20,7 @@ import tensorflow as tf
 from checkmate.backends.tf.costs.profile import analytic_costs
 from checkmate.backends.tf.devices import kernels_here
 from checkmate.backends.tf.emit.copies import EmittedOutputs
-from checkmate.backends.tf.emit.emit import step_from_schedule
+from checkmate.backends.tf.emit.ordered import step_from_schedule
 from checkmate.backends.tf.models.batch import BatchLayout
 from checkmate.backends.tf.models.model import LoadedModel
 from checkmate.backends.tf.trace.coarsen import FoldedStep, fold

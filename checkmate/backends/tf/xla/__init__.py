@@ -1,4 +1,1 @@
-"""Compile scheduled steps with XLA: emission with ties, and XLA's memory.
-
-Others may import ``memory``, ``emit``, ``emission``, ``compiled``, ``saved_model`` and ``fit``.
-"""
+"""Compile scheduled steps with XLA: emission with ties, and XLA's memory."""

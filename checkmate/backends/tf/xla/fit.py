@@ -13,9 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from checkmate.backends.tf.xla.compiled import StepCompilation
-from checkmate.backends.tf.xla.memory import XlaMemory
-from checkmate.backends.tf.xla.ties import WaitPolicy, usual_ways, ways_to_order, ways_to_tie
+from checkmate.backends.tf.xla.compiled import StepCompilation, XlaMemory
+from checkmate.backends.xla_policy.waits import WaitPolicy, usual_ways, ways_to_order, ways_to_tie
 from checkmate.errors import NoScheduleError
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule

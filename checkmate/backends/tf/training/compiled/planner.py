@@ -16,9 +16,9 @@ from checkmate.backends.tf.training.plans.plan import PlanRequest, SolveRequest
 from checkmate.backends.tf.training.trace import LiveStep
 from checkmate.backends.tf.training.wording import tell_plan
 from checkmate.backends.tf.xla.compiled import StepCompilation, compile_step
-from checkmate.backends.tf.xla.costs import costs_for_xla
 from checkmate.backends.tf.xla.fit import Solving, XlaFit, fit_compiled, none_fits, smallest_remedy
-from checkmate.backends.tf.xla.ties import WaitPolicy, why_less
+from checkmate.backends.tf.xla.op_costs import costs_for_xla
+from checkmate.backends.xla_policy.waits import WaitPolicy, why_less
 from checkmate.errors import CheckmateError, NotCompiledError, OnlySmallTensorsError
 from checkmate.fallback import planned, unplanned
 from checkmate.ir.graph import Graph

@@ -15,8 +15,8 @@ from checkmate.backends.tf.training.keras_step import logs_of
 from checkmate.backends.tf.training.plans.plan import PlanRequest
 from checkmate.backends.tf.training.trace import LiveStep
 from checkmate.backends.tf.training.wording import not_planned
-from checkmate.backends.tf.xla.emit import tied_step
-from checkmate.backends.tf.xla.ties import WaitPolicy
+from checkmate.backends.tf.xla.tied import tied_step
+from checkmate.backends.xla_policy.waits import WaitPolicy
 from checkmate.errors import NotCompiledError
 from checkmate.ir.schedule import Schedule
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkmate.backends.tf.devices import has_meter, held_bytes
-from checkmate.backends.tf.emit.small_chunks import SmallChunks
+from checkmate.backends.tf.emit.set_aside import SmallChunks
 from checkmate.backends.tf.models.batch import BatchLayout
 from checkmate.backends.tf.trace.sizes import tensor_bytes
 from checkmate.backends.tf.training.ready import ReadyStep

@@ -13,8 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from checkmate.backends.tf.devices import warms_up
-from checkmate.backends.tf.emit.region import fetch_region
-from checkmate.backends.tf.emit.small_chunks import SmallChunks
+from checkmate.backends.tf.emit.set_aside import SmallChunks, fetch_region
 from checkmate.backends.tf.models.batch import BatchLayout, Key
 from checkmate.backends.tf.training.mark import Mark
 from checkmate.backends.tf.training.measure import settle

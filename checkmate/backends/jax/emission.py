@@ -5,34 +5,19 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from typing import Any
 
 from jax.extend.core import Literal
 
-from checkmate.backends.jax.fuse import Fusion
+from checkmate.backends.jax.fusions import Fusion
 from checkmate.backends.jax.graph import phase_of
-from checkmate.backends.jax.on_cpu import ForCpu, OnCpu
-from checkmate.backends.jax.pooling import scattered_late
-from checkmate.backends.jax.primitives import DEAR, FUSIBLE, PRODUCTS, REDUCTIONS
-from checkmate.backends.jax.program import Equation, Program, aval_bytes
-from checkmate.backends.jax.tie import Tie, Waiting, can_anchor
+from checkmate.backends.jax.program import DEAR, FUSIBLE, PRODUCTS, REDUCTIONS, Equation, Program, aval_bytes
+from checkmate.backends.jax.ties import ForCpu, OnCpu, Tie, can_anchor, scattered_late
+from checkmate.backends.xla_policy.waits import Waiting, WaitPolicy
 from checkmate.ir.graph import Phase
 from checkmate.ir.schedule import Schedule
 
 _KEY_BYTES = 1024  # at most; a select copies them in no time
-
-
-class WaitPolicy(Enum):
-    """Which steps wait for the step before them.
-
-    Recomputations do, or XLA would merge them away. Where all do, XLA keeps nearer to the schedule's order,
-    but fuses less.
-    """
-
-    NONE = auto()
-    RECOMPUTED = auto()
-    ALL = auto()
 
 
 @dataclass(frozen=True)
@@ -69,7 +54,7 @@ def scheduled(
     def run(*arguments: Any) -> list[Any]:
         values = dict(zip(program.arguments, arguments, strict=True))
         values.update(program.constants)
-        on_cpu = None if for_cpu is None else for_cpu.traced(arguments, gates=emitted.gates)
+        on_cpu = None if for_cpu is None else OnCpu(for_cpu, arguments, gates=emitted.gates)
         emission = _Emission(values, emitted, needed, depths, convolved, on_cpu)
         for position, step in enumerate(steps):
             emission.step(position, step, fused[step])
@@ -141,7 +126,7 @@ class _Emission:
         tie = self.tie if tied else None
         if tie is not None and self.emitted.barriers:
             self._pass(fusion, [value for value in fusion.reads if again or value not in self.scattered], tie)
-        made = self._run(fusion, again, None if self.emitted.barriers else tie)
+        made = self._run(index, fusion, again, None if self.emitted.barriers else tie)
         self.values.update((value, made[value]) for value in fusion.writes)
         if again:
             self.fresh.update(fusion.writes)
@@ -163,10 +148,8 @@ class _Emission:
 
     def _is_tied(self, again: bool, fusion: Fusion) -> bool:
         """Return whether a step waits for what came before."""
-        late = self._repeats_dear(fusion)
-        if self.emitted.ties is not WaitPolicy.RECOMPUTED:
-            return self.emitted.ties is WaitPolicy.ALL
-        return again or (late and self.emitted.barriers)
+        late = self._repeats_dear(fusion) and self.emitted.barriers
+        return self.emitted.ties.holds(again=again or late)
 
     def _repeats_dear(self, fusion: Fusion) -> bool:
         """Return whether dear equations of the forward pass run here again.
@@ -202,11 +185,11 @@ class _Emission:
             self.values.update(zip(others, tie.behind([self.values[each] for each in others]), strict=True))
         self.fresh.update(late)
 
-    def _run(self, fusion: Fusion, again: bool, tie: Tie | None) -> dict[int, Any]:
-        made = {} if again or self.cpu is None else self.cpu.operands(fusion, self.values)
+    def _run(self, index: int, fusion: Fusion, again: bool, tie: Tie | None) -> dict[int, Any]:
+        made = {} if again or self.cpu is None else self.cpu.operands(index, self.values)
         found = self._equations(fusion, made, tie)
         if self.cpu is not None:
-            self.cpu.keep(fusion, found)
+            self.cpu.keep(index, found)
         return found
 
     def _equations(self, fusion: Fusion, made: dict[int, Any], tie: Tie | None) -> dict[int, Any]:

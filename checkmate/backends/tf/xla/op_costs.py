@@ -1,4 +1,4 @@
-"""Estimate what ops cost where XLA compiles the step.
+"""What XLA:CPU does with an op of TensorFlow, and what it costs there.
 
 TensorFlow counts one operation for each element, whatever is computed of it. But a product does a hundred
 operations in the time in which memory is read for one element, and an error function is a polynomial of sixty
@@ -14,9 +14,31 @@ import tensorflow as tf
 
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.loops import is_loop, operations
-from checkmate.backends.tf.xla.kinds import is_product
+from checkmate.backends.tf.trace.op_kinds import ELEMENTWISE_TYPES
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 
+_PRODUCTS = ("MatMul", "BatchMatMul", "Conv2D", "Conv3D", "DepthwiseConv2d", "Einsum")
+_SUMS = ("Sum", "Mean", "BiasAddGrad", "UnsortedSegmentSum")
+_FILTER_SLOPES = frozenset(
+    {"Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter"}
+)
+_COMPARED = frozenset(
+    {
+        "Greater", "GreaterEqual", "Less", "LessEqual", "Equal", "NotEqual", "IsNan", "IsInf", "IsFinite",
+        "LogicalNot", "Cast",
+    }
+)  # fmt: skip
+# Their inputs, by number, that XLA has to know when it compiles: shapes and lengths.
+_KNOWN = {
+    "Fill": (0,), "Reshape": (1,), "BroadcastTo": (1,), "Tile": (1,), "EmptyTensorList": (0, 1),
+    "TensorListReserve": (0, 1),
+}  # fmt: skip
+_DEAR = frozenset(
+    {
+        "Exp", "Expm1", "Log", "Log1p", "Sin", "Cos", "Tanh", "Sigmoid", "Softplus", "Elu", "Selu", "Erf",
+        "Erfc", "Pow", "Sqrt", "Rsqrt", "RealDiv", "Div",
+    }
+)  # fmt: skip
 # In operations of a product, of which two cores of an AMD EPYC do a hundred in a nanosecond. The steps of a
 # dense network and of a GPT took about so long there. A GPU is slower yet at what is no product.
 _OPERATION = 7.0
@@ -33,6 +55,39 @@ _HEAVY = {
     **dict.fromkeys(("StatelessRandomUniformV2", "StatelessRandomUniform", "RandomUniform"), 60),
     **dict.fromkeys(("StatelessRandomNormalV2", "StatelessTruncatedNormalV2", "RandomStandardNormal"), 100),
 }
+
+
+def is_product(op: tf.Operation) -> bool:
+    """Return whether ``op`` multiplies matrices or convolves."""
+    return bool(op.type.startswith(_PRODUCTS))
+
+
+def is_sum(op: tf.Operation) -> bool:
+    """Return whether ``op`` adds up what it reads."""
+    return op.type in _SUMS
+
+
+def is_filter_slope(op: tf.Operation) -> bool:
+    """Return whether ``op`` is a convolution's gradient by its filter.
+
+    It reads what was convolved, and as its third operand the slope.
+    """
+    return op.type in _FILTER_SLOPES
+
+
+def is_cheap(op: tf.Operation) -> bool:
+    """Return whether XLA:CPU computes ``op`` again in each of its readers."""
+    return op.type in _COMPARED or (op.type in ELEMENTWISE_TYPES and op.type not in _DEAR)
+
+
+def makes_less(op: tf.Operation) -> bool:
+    """Return whether ``op`` makes smaller elements of large ones."""
+    return op.type in _COMPARED
+
+
+def is_known_early(op: tf.Operation, number: int) -> bool:
+    """Return whether XLA has to know an input of ``op`` when it compiles."""
+    return number in _KNOWN.get(op.type, ())
 
 
 def costs_for_xla(folded: FoldedStep) -> Graph:

@@ -1,14 +1,46 @@
-"""Read from XLA's text of a compiled step what its kernels move.
-
-Which values XLA writes, and which it makes again in each kernel that reads them, only the compiled step says.
-So two schedules that cost as much in the graph may differ by a tenth. The text is for people and may change;
-what cannot be read says nothing.
-"""
+"""What XLA holds and moves for a compiled step, read without running it."""
 
 from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class StepMemory:
+    """Bytes of one compiled step, by XLA's own buffer assignment.
+
+    ``arguments`` and ``results`` are there before and after the step; ``shared`` of them are both, where
+    arguments are donated. ``temporary`` is what it holds in between.
+    """
+
+    arguments: int
+    results: int
+    shared: int
+    temporary: int
+
+    @property
+    def fixed(self) -> int:
+        """Return the bytes that no schedule changes."""
+        return self.arguments + self.results - self.shared
+
+    @property
+    def whole(self) -> int:
+        return self.fixed + self.temporary
+
+
+def memory_of(compiled: Any) -> StepMemory:
+    """Return the memory of what ``jitted.lower(…).compile()`` gave."""
+    found = compiled.memory_analysis()
+    return StepMemory(
+        int(found.argument_size_in_bytes),
+        int(found.output_size_in_bytes),
+        int(found.alias_size_in_bytes),
+        int(found.temp_size_in_bytes),
+    )
+
 
 # What takes no time of its own: names for a value, or for a part of it.
 _FREE = frozenset(
@@ -19,6 +51,9 @@ _SHAPE = re.compile(r"\b([a-z]+)(\d*)(?:e\d\w*)?\[([\d,]*)\]")
 _NAME = re.compile(r"%[\w.\-]+")
 
 
+# Which values XLA writes, and which it makes again in each kernel that reads them, only the compiled step
+# says. So two schedules that cost as much in the graph may differ by a tenth. The text is for people and may
+# change; what cannot be read says nothing.
 def moved_bytes(text: str) -> int | None:
     """Return the bytes that the kernels of a compiled program read and write.
 

@@ -1,4 +1,4 @@
-"""What JAX's devices get through in a second, roughly.
+"""The device that JAX runs on: why it is no GPU, its name, what it gets through in a second.
 
 A GPU is looked up among the common cards (``checkmate.catalog.cards``). There an op takes the longer of two
 times: its operations, and its bytes. On other devices it takes both.
@@ -6,18 +6,56 @@ times: its operations, and its bytes. On other devices it takes both.
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from checkmate.backends.jax.primitives import PRODUCTS
-from checkmate.catalog.cards import Card, card_models
+import jax
+import psutil
 
+from checkmate.backends.jax.program import PRODUCTS
+from checkmate.catalog.cards import Card, card_models
+from checkmate.ir.graph import Device
+from checkmate.machine.processor import processor_name
+
+_CARDS = (Path("/dev/nvidiactl"), Path("/dev/dxg"))  # NVIDIA's driver, and the same in WSL
+_PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")
 # Of a card's peak, that products reach. On an H200 the products that ``nothing_saveable`` computes again, and
 # ``dots_with_no_batch_dims_saveable`` does not, took 4.2 ms (GPT) and 5.9 ms (ViT): 3.3 and 3.8 at the peak.
 OF_PRODUCTS = 0.7
 OF_BANDWIDTH = 0.75  # that is reached: assumed, as in ``checkmate.largest.roofline``
 _UNKNOWN = "A100 40 GB"  # what a GPU is taken for that is not in the table: a card from its middle
+
+
+# TensorFlow answers for cuBLAS in its whole process; where it found none of its own, with an error. If it is
+# imported before JAX looks for a card, JAX reads that as a version that is too old, and goes on without the
+# card. Keras imports TensorFlow for ``keras.utils.set_random_seed``, on any backend.
+def lost_gpu() -> str | None:
+    """Return a sentence if JAX could use a GPU that is there, and does not."""
+    wanted = jax.config.jax_platforms or ""
+    chosen = wanted.startswith("cpu") or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    there = any(path.exists() for path in _CARDS) and any(find_spec(name) for name in _PLUGINS)
+    if chosen or not there or jax.default_backend() != "cpu":
+        return None
+    if "tensorflow" in sys.modules:
+        return (
+            "JAX runs on the CPU, though there is a GPU: TensorFlow was imported before JAX looked for it; "
+            "call jax.devices() first, before keras.utils.set_random_seed, which imports TensorFlow"
+        )
+    return "JAX runs on the CPU, though there is a GPU; what JAX printed above says why"
+
+
+def device_here() -> Device:
+    """Return JAX's first device."""
+    device = jax.local_devices()[0]
+    if device.platform == "cpu":
+        return Device(processor_name(), "cpu", int(psutil.virtual_memory().total))
+    held = device.memory_stats() or {}
+    return Device(str(device.device_kind), device.platform, int(held.get("bytes_limit", 0)))
 
 
 @dataclass(frozen=True)

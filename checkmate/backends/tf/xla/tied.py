@@ -1,21 +1,20 @@
 """Emit a schedule as a TensorFlow function for XLA to compile.
 
 XLA orders the ops of a step itself, by their data alone. So there are no control edges; recomputations are
-*tied* (``backends.tf.xla.ties``): they read through a select that waits for a value of the steps before
-them. That is the value with the longest path of computation behind it
-(``backends.tf.xla.depth``): what is computed early would hold nothing back. A recomputation that reads one
-of the same run waits by that already. A select of its own keeps XLA from fusing the two: a dense network's
-smallest schedule takes 25 MiB without, and 40 with it. But an MLP-Mixer's took 17 MiB without, and 13 with
-it, where XLA would run ahead. So both are tried. What runs once is left to XLA, unless all steps are tied.
-Light ops are copied once, when first needed; views once per buffer that they look at. What XLA:CPU
-needs beside ties is in ``checkmate.backends.tf.xla.on_cpu``.
+*tied* (``backends.tf.xla.cpu_help``): they read through a select that waits for a value of the steps before
+them. That is the value with the longest path of computation behind it: what is computed early would hold
+nothing back. A recomputation that reads one of the same run waits by that already. A select of its own keeps
+XLA from fusing the two: a dense network's smallest schedule takes 25 MiB without, and 40 with it. But an
+MLP-Mixer's took 17 MiB without, and 13 with it, where XLA would run ahead. So both are tried. What runs once
+is left to XLA, unless all steps are tied. Light ops are copied once, when first needed; views once per buffer
+that they look at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import tensorflow as tf
 
@@ -24,13 +23,62 @@ from checkmate.backends.tf.costs.profile import node_operations
 from checkmate.backends.tf.emit.copies import Copies, EmittedOutputs
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.walks import source
-from checkmate.backends.tf.xla.depth import Depths
-from checkmate.backends.tf.xla.gates import Gate
-from checkmate.backends.tf.xla.kinds import is_filter_slope, is_known_early
-from checkmate.backends.tf.xla.on_cpu import ForCpu, help_for, instead_of
-from checkmate.backends.tf.xla.pins import Pins
-from checkmate.backends.tf.xla.ties import Ties, WaitPolicy, can_be_tied
+from checkmate.backends.tf.xla.cpu_help import ForCpu, Ties, can_be_tied, help_for, instead_of, tensor_bytes
+from checkmate.backends.tf.xla.op_costs import is_filter_slope, is_known_early, is_product, is_sum
+from checkmate.backends.xla_policy.for_cpu import Gate
+from checkmate.backends.xla_policy.waits import WaitPolicy
 from checkmate.ir.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class XlaEmission:
+    """How a step is emitted for XLA.
+
+    ``tied``: which steps of a schedule wait. ``compiled``: False: the same ops run one after the other, to
+    compare bits. ``region``: bytes that a CPU's allocator fetches in one piece before the first step.
+    """
+
+    tied: WaitPolicy = WaitPolicy.RUNS
+    compiled: bool = True
+    region: int = 0
+
+    def op_by_op(self) -> XlaEmission:
+        return replace(self, compiled=False)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"tied": self.tied.name, "compiled": self.compiled, "region": self.region}
+
+
+def emission_of(task: Mapping[str, Any]) -> XlaEmission | None:
+    """Return how the step of a task is emitted; None: for the executor."""
+    said = task.get("xla")
+    if said is None:
+        return None
+    return XlaEmission(WaitPolicy[said["tied"]], bool(said["compiled"]), int(said["region"]))
+
+
+@dataclass(eq=False)
+class Depths:
+    """The longest path of computation to each op seen so far, in operations."""
+
+    known: dict[str, float] = field(default_factory=dict)
+
+    def add(self, op: tf.Operation, cost: float) -> None:
+        self.known[op.name] = cost + max((self.of(tensor) for tensor in op.inputs), default=0.0)
+
+    def of(self, tensor: tf.Tensor) -> float:
+        """Return the cost of the longest path to ``tensor``; ops that were not added cost nothing."""
+        waiting = [tensor.op]
+        while waiting:
+            this = waiting[-1]
+            unknown = [each.op for each in this.inputs if each.op.name not in self.known]
+            if this.name not in self.known and unknown:
+                waiting += unknown
+                continue
+            waiting.pop()
+            if this.name not in self.known:
+                self.known[this.name] = max((self.known[each.op.name] for each in this.inputs), default=0.0)
+        return self.known[tensor.op.name]
 
 
 def tied_step(
@@ -60,8 +108,9 @@ def tied_step(
         emitter = _TiedEmitter(folded, tf.compat.v1.get_default_graph(), tensors, tied, operations, for_cpu)
         for position in for_cpu.order:
             emitter.emit_node(position, steps[position])
+        emitter.scope = "end"
         emitter.emit_side_effects()
-        return emitter.outputs(with_gradients)
+        return emitter.outputs(with_gradients=with_gradients)
 
     return step
 
@@ -82,9 +131,8 @@ class _TiedEmitter(Copies):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._ties = Ties(self.graph)
-        self._depths = Depths()
-        self._pins, self._gate = Pins(self._ties, self.arguments), Gate(self._ties, self.cpu.ends)
+        self._ties, self._depths = Ties(self.graph, self.arguments), Depths()
+        self._gate: Gate[tf.Tensor] = Gate()
 
     def emit_node(self, position: int, node: int) -> None:
         """Copy the ops of ``node``, tied to the step before if they run again."""
@@ -93,7 +141,7 @@ class _TiedEmitter(Copies):
         self.scope = f"step{position}/{leaf}"
         again = self.runs.get(node, 0) > 0
         self.runs[node] = self.runs.get(node, 0) + 1
-        waits = self.tied is WaitPolicy.ALL or (self.tied is not WaitPolicy.NONE and again)
+        waits = self.tied.holds(again=again)
         copies: list[tf.Operation] = []
         for member in members:
             inputs = self._inputs(member)
@@ -103,7 +151,7 @@ class _TiedEmitter(Copies):
             self.waiting.add(copy.name)
             self.current[member] = copy
             copies.append(copy)
-            self._gate.note(node, self.structure.ops[member], copy)
+            self._note(node, self.structure.ops[member], copy)
         self._pin(position, node)
         for copy in copies:
             self._depths.add(copy, self.operations[node] / len(copies))
@@ -116,7 +164,7 @@ class _TiedEmitter(Copies):
         op, controls = self.structure.ops[member], self._controls(member)
         if self.cpu.rewrites:
             with tf.control_dependencies(controls or None), tf.name_scope(f"{self.scope}/instead"):
-                made = instead_of(op, inputs, self._ties, partial(self._pins.pinned, scope=self.scope))
+                made = instead_of(op, inputs, self._ties, self.scope)
             if made is not None:
                 return made
         return self._copy(member, inputs, controls)
@@ -129,12 +177,18 @@ class _TiedEmitter(Copies):
             inputs[0] = self._ties.tie(first, [slope], self.scope)  # it is transposed: a copy anyhow
             if self.tied is WaitPolicy.HELD:  # or its copy is made while the value is still computed again
                 inputs[2] = self._ties.tie(slope, [first], self.scope)
-        if self._gate.waits(node, op):
+        if self._gate.waits(product=is_product(op), end=node in self.cpu.ends):
             number = self._operand(member, inputs, largest=False)
             if number is not None:
-                most = max(_bytes(tensor) for tensor in inputs if can_be_tied(tensor))
-                inputs[number] = self._gate.tied(inputs[number], most, self.scope)
+                most = max(tensor_bytes(tensor) for tensor in inputs if can_be_tied(tensor))
+                if passed := self._gate.opened(tensor_bytes(inputs[number]), most):
+                    inputs[number] = self._ties.tie(inputs[number], passed, self.scope)
         return inputs
+
+    def _note(self, node: int, op: tf.Operation, copy: tf.Operation) -> None:
+        if node in self.cpu.ends:
+            made = [tensor for tensor in copy.outputs[:1] if can_be_tied(tensor)]
+            self._gate.note(made, product=is_product(op), sums=is_sum(op))
 
     def _pin(self, position: int, node: int) -> None:
         """Keep what this step has made, where XLA:CPU would not."""
@@ -142,7 +196,7 @@ class _TiedEmitter(Copies):
             index, output = self.folded.values[value]
             if self.cpu.pins(value, position) and output < len(self.current[index].outputs):
                 made = self.current[index].outputs[output]
-                self.late[made.name] = kept = self._pins.pinned(made, self.scope)
+                self.late[made.name] = kept = self._ties.pin(made, self.scope)
                 self.original[kept.name] = made.name
                 self.waiting.add(kept.op.name)
 
@@ -186,19 +240,9 @@ class _TiedEmitter(Copies):
                 continue
             if is_known_early(self.structure.ops[member], number):
                 continue
-            size = -_bytes(tensor) if largest else _bytes(tensor)
+            size = -tensor_bytes(tensor) if largest else tensor_bytes(tensor)
             found.append((not tensor.dtype.is_floating, size, number))
         return min(found)[2] if found else None
-
-    def emit_side_effects(self) -> None:
-        """Copy the light stateful ops that nothing has asked for yet."""
-        self.scope = "end"
-        for index in self._light_stateful():
-            self._operation(self.structure.ops[index])
-
-    def outputs(self, with_gradients: bool) -> EmittedOutputs:
-        """Return the tensors that leave the step, read from the newest copies."""
-        return self._outputs(with_gradients=with_gradients)
 
     def _copy(
         self, index: int, inputs: Sequence[tf.Tensor], controls: Sequence[tf.Operation]
@@ -206,10 +250,6 @@ class _TiedEmitter(Copies):
         original = self.structure.ops[index]
         name = f"{self.scope}/{original.name.rsplit('/', 1)[-1]}"
         return private.create_op(self.graph, original, inputs, list(controls), name)
-
-
-def _bytes(tensor: tf.Tensor) -> int:
-    return int(tensor.shape.num_elements() * tensor.dtype.size)
 
 
 def _behind_views(tensor: tf.Tensor, names: set[str]) -> bool:

@@ -1,0 +1,273 @@
+"""Write a scheduled step by ``jax.export``, and read it again.
+
+What is in the file is StableHLO, with the schedule's ties. A program that loads it needs JAX alone.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jaxlib.version
+from jax import export as jax_export
+
+from checkmate import __version__
+from checkmate.backends.jax.compiled import StepMemory, memory_of
+from checkmate.backends.jax.plan import JaxPlan
+from checkmate.backends.jax.report import JaxReport
+from checkmate.backends.jax.transform import Rematerialized
+from checkmate.errors import ExportError, UsageError
+from checkmate.formats.files import write_json
+from checkmate.formats.folder import put_in_place, staging
+from checkmate.models.keras_graph import first_line
+from checkmate.units import format_bytes, format_bytes_apart
+
+STEP_FILE, REPORT_FILE = "step.jax-export", "export.json"
+
+
+@dataclass(frozen=True, eq=False)
+class JaxExport:
+    """An exported step: its folder, and what XLA says of it.
+
+    ``report``: of the schedule, as it was compiled before. ``reloaded``: what the step takes that was read
+    from the file again and compiled with JAX's defaults; no step was run. ``donate_argnums``: what to donate,
+    since a file cannot say it. ``leaves``: the step takes and returns flat arrays. ``platform``: what it was
+    exported for. ``arguments`` and ``results``: path, shape and type of each array.
+    """
+
+    folder: Path
+    name: str
+    report: JaxReport
+    reloaded: StepMemory
+    donate_argnums: tuple[int, ...]
+    leaves: bool
+    platform: str
+    arguments: tuple[dict[str, Any], ...]
+    results: tuple[dict[str, Any], ...]
+
+    @property
+    def over_bytes(self) -> int:
+        """Return by how much the reloaded step is over the budget."""
+        return max(0, self.reloaded.whole - self.report.budget_bytes)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Return what is not as promised, one sentence each."""
+        if not self.over_bytes:
+            return ()
+        whole, budget = format_bytes_apart(self.reloaded.whole, self.report.budget_bytes)
+        return (f"the reloaded step takes {whole}, which is over the budget of {budget}",)
+
+    @property
+    def sentence(self) -> str:
+        whole, budget = format_bytes_apart(self.reloaded.whole, self.report.budget_bytes)
+        over = f", over the budget of {budget} by {format_bytes(self.over_bytes)}" if self.over_bytes else ""
+        within = over or f" of {budget}"
+        return f"wrote {self.folder}: read again, the step takes {whole}{within} (compiled, not run)"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the file's content."""
+        report = self.report
+        return {
+            "format": "checkmate-jax-export",
+            "version": 1,
+            "step": self.name,
+            "file": STEP_FILE,
+            "platform": self.platform,
+            "call": "leaves" if self.leaves else "tree",
+            "donate_argnums": list(self.donate_argnums),
+            "budget_bytes": report.budget_bytes,
+            "plain_bytes": _bytes(report.plain),
+            "reached_bytes": _bytes(report.reached),
+            "reloaded_bytes": _bytes(self.reloaded),
+            "predicted_overhead": report.predicted_overhead,
+            "recomputations": report.recomputations,
+            "ops": report.ops,
+            "status": None if report.status is None else report.status.value,
+            "gap": report.gap,
+            "ok": not self.problems,
+            "problems": list(self.problems),
+            "arguments": list(self.arguments),
+            "results": list(self.results),
+            "versions": versions(),
+        }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a step was exported with."""
+    return {
+        "checkmate": __version__,
+        "jax": jax.__version__,
+        "jaxlib": jaxlib.version.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _bytes(memory: StepMemory) -> dict[str, int]:
+    return {**asdict(memory), "whole": memory.whole}
+
+
+@dataclass(frozen=True, eq=False)
+class Calling:
+    """A plan's step as a function that JAX can export.
+
+    ``function``: of ``arguments``, which are shapes. ``donated``: the numbers of arguments that it may take
+    over. ``leaves``: it takes and returns flat arrays, since a file cannot name the types of their trees.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    donated: tuple[int, ...]
+    leaves: bool
+
+
+def as_called(plan: JaxPlan) -> Calling:
+    """Return the step as it is called, without its static arguments.
+
+    An argument is donated where all of it is.
+    """
+    arguments = tuple(plan.arguments)
+    counts = [len(jax.tree.leaves(each)) for each in arguments]
+    firsts = [sum(counts[:number]) for number in range(len(counts))]
+    given = set(plan.donated)
+    donated = tuple(
+        number
+        for number, (first, count) in enumerate(zip(firsts, counts, strict=True))
+        if count and given.issuperset(range(first, first + count))
+    )
+
+    def step(*args: Any) -> Any:
+        return jax.tree.unflatten(plan.results, plan.jitted(*jax.tree.leaves(args)))
+
+    return Calling(step, arguments, donated, leaves=False)
+
+
+def by_leaves(plan: JaxPlan) -> Calling:
+    """Return the step as a function of the flat arrays of its arguments."""
+    arguments = tuple(jax.tree.leaves(plan.arguments))
+
+    def step(*leaves: Any) -> Any:
+        return plan.jitted(*leaves)
+
+    return Calling(step, arguments, plan.donated, leaves=True)
+
+
+def described(tree: Any, donated: Sequence[int] | None) -> list[dict[str, Any]]:
+    """Return the arrays of a tree of shapes, as JSON-able data.
+
+    ``donated``: numbers of flat arrays that a step may take over; None for results.
+    """
+    found = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return [
+        {
+            "path": jax.tree_util.keystr(path),
+            "shape": list(leaf.shape),
+            "dtype": str(leaf.dtype),
+            **({} if donated is None else {"donated": number in donated}),
+        }
+        for number, (path, leaf) in enumerate(found)
+    ]
+
+
+def export(step: Rematerialized, folder: str | Path, *args: Any) -> JaxExport:
+    """Write a scheduled step into a folder, for programs with JAX alone.
+
+    ``step`` is what ``checkmate.jax.rematerialize`` returned. ``args`` are what it is called with, or
+    ``jax.ShapeDtypeStruct``; without any it is written for the arguments of its last plan. The folder has the
+    step as ``jax.export`` serializes it (``step.jax-export``), and ``export.json``, which says what it takes
+    and returns. It appears whole or not at all.
+
+    >>> checkmate.jax.export(step, "out", state, batch)
+    >>> read = jax.export.deserialize(Path("out/step.jax-export").read_bytes())
+    >>> step = jax.jit(read.call, donate_argnums=0)
+
+    A file keeps no donation and no compiler's options. So ``jax.jit`` is told again what is donated
+    (``donate_argnums`` of what is returned), and a plan that XLA's options are needed for is made anew
+    without. Static arguments are constants of the file: they are left out of calls. The file is for one
+    layout of arguments and for the platform that JAX runs on here.
+
+    The file is read and compiled again, not run; ``reloaded`` of what is returned is what XLA then says.
+    Where that is over the budget, ``problems`` and one sentence on standard error say so.
+
+    A tree with types of its own (``optax``'s states, ``flax.struct``) can be in a file only if they are
+    registered, with ``jax.export.register_namedtuple_serialization`` for example. Where they are not, the
+    step takes and returns flat arrays (``leaves``), in the order of ``jax.tree.leaves``.
+
+    Raises:
+        UsageError: ``step`` is not scheduled, or there is no plan yet. ExportError: JAX cannot export it, or
+        the folder cannot be written. Others as ``rematerialize``.
+    """
+    if not isinstance(step, Rematerialized):
+        raise UsageError(
+            f"{getattr(step, '__name__', step)!s} is no scheduled step",
+            hint='export what checkmate.jax.rematerialize(step, "60%") returns',
+        )
+    plan = step.portable_plan(*args)
+    with staging(Path(folder)) as staged:
+        found = write_step(plan, step.__name__, staged, Path(folder))
+        put_in_place(staged, Path(folder))
+    step.tell(found.sentence)
+    return found
+
+
+def write_step(plan: JaxPlan, name: str, staged: Path, folder: Path) -> JaxExport:
+    """Write a plan's step and its report.
+
+    ``staged`` is where it is written; it will be ``folder``.
+
+    Raises:
+        ExportError: JAX cannot export it. OSError: a file cannot be written.
+    """
+    if plan.alone:
+        raise ExportError(
+            "the plan needs XLA's options, which no file keeps", hint="make the plan for a part of a program"
+        )
+    calling, data = _serialized(plan, name)
+    (staged / STEP_FILE).write_bytes(data)
+    found = JaxExport(
+        folder=folder,
+        name=name,
+        report=plan.report,
+        reloaded=_reloaded(data, calling),
+        donate_argnums=calling.donated,
+        leaves=calling.leaves,
+        platform=jax_export.default_export_platform(),
+        arguments=tuple(described(tuple(plan.arguments), plan.donated)),
+        results=tuple(described(jax.eval_shape(calling.function, *calling.arguments), None)),
+    )
+    write_json(staged / REPORT_FILE, found.to_json())
+    return found
+
+
+def _serialized(plan: JaxPlan, name: str) -> tuple[Calling, bytes]:
+    """Return how the step is called, and the bytes of its file."""
+    calling = as_called(plan)
+    exported = _exported(calling, name)
+    try:
+        return calling, bytes(exported.serialize())
+    except (ValueError, TypeError):  # a type of the trees has no name in a file
+        calling = by_leaves(plan)
+        return calling, bytes(_exported(calling, name).serialize())
+
+
+def _exported(calling: Calling, name: str) -> Any:
+    jitted = jax.jit(calling.function, donate_argnums=calling.donated)
+    try:
+        return jax_export.export(jitted)(*calling.arguments)
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise ExportError(
+            f"JAX cannot export the step {name!r}: {first_line(error)}",
+            hint="callbacks (jax.debug, pure_callback) and some kernels cannot be exported; train with "
+            "the scheduled step itself",
+        ) from error
+
+
+def _reloaded(data: bytes, calling: Calling) -> StepMemory:
+    """Return what the step of a file takes, compiled by JAX's defaults."""
+    read = jax_export.deserialize(bytearray(data))
+    jitted = jax.jit(read.call, donate_argnums=calling.donated)
+    return memory_of(jitted.lower(*calling.arguments).compile())

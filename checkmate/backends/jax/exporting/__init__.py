@@ -1,1 +1,0 @@
-"""Scheduled steps in files, by ``jax.export``."""
