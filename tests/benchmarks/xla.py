@@ -27,7 +27,7 @@ import tensorflow as tf
 
 from checkmate.backends.tf.models.batch import flatten
 from checkmate.backends.tf.models.load import load_model
-from checkmate.backends.tf.trace.fusions import fused, loose
+from checkmate.backends.tf.trace.coarsen import fused, loose
 from checkmate.backends.tf.training.measure import restored
 from checkmate.backends.tf.training.trace import KerasStep, step_of_fit
 from checkmate.backends.tf.xla.compiled import StepCompilation, compile_step

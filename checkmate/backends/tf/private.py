@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.framework import attr_value_pb2
+from tensorflow.core.framework.attr_value_pb2 import AttrValue, NameAttrList
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import atomic_function, tf_method_target
@@ -44,10 +44,9 @@ def is_jit_compiled(function: Any) -> bool:
 
 
 def forget_custom_gradients(graph: Any) -> None:
-    """Drop the custom gradients that were registered for ops of ``graph``.
+    """Drop the custom gradients registered for ops of ``graph``, of which no gradient is taken any more.
 
-    No gradient of it must be taken any more. TensorFlow keeps each of them for good, and with it the whole
-    graph and every variable that it captured, such as those of an optimizer that was replaced.
+    TensorFlow keeps each of them for good, and with it the whole graph and every variable that it captured.
     """
     registered = ops.gradient_registry._registry
     for op in graph.get_operations():
@@ -58,10 +57,7 @@ def forget_custom_gradients(graph: Any) -> None:
 
 
 def letting_go(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``body`` for a ``tf.function`` that can be freed later.
-
-    See ``forget_custom_gradients``: what ``body`` returns must not be differentiated.
-    """
+    """Return ``body`` with ``forget_custom_gradients``, for a ``tf.function`` that can be freed later."""
 
     def traced(*given: Any) -> Any:
         found = body(*given)
@@ -83,35 +79,21 @@ def create_op(
     any_shape: bool = False,
     turned: Iterable[str] = (),
 ) -> tf.Operation:
-    """Copy ``original`` into ``graph`` with other inputs.
+    """Copy ``original`` into ``graph`` with other inputs, to run after ``control_inputs``.
 
-    The copy runs after ``control_inputs``. ``preserved``: TensorFlow's graph rewriting must leave the op as
-    it is. ``any_shape``: it assigns a variable, whatever shape that has then. ``turned``: attributes that are
-    true in the copy where they are false in the original, and the other way round.
+    ``preserved``: TensorFlow's graph rewriting must leave the op as it is. ``any_shape``: it assigns a
+    variable, whatever shape that has then. ``turned``: attributes that are true in the copy where they are
+    false in the original, and the other way round.
     """
-    attributes = {
-        key: value for key, value in original.node_def.attr.items() if key not in _DROPPED_ATTRIBUTES
-    }
-    if "parallel_iterations" in attributes:
-        # A loop that runs ahead of its own accumulations holds the intermediates of many iterations at once
-        # (measured on an LSTM: 43 MB instead of 3), by chance. One iteration at a time uses the memory that
-        # the graph says.
-        attributes["parallel_iterations"] = attr_value_pb2.AttrValue(i=1)
+    attributes = _attributes(original)
     if any_shape:
-        attributes["validate_shape"] = attr_value_pb2.AttrValue(b=False)
+        attributes["validate_shape"] = AttrValue(b=False)
     for flag in turned:
-        attributes[flag] = attr_value_pb2.AttrValue(b=not attributes[flag].b)
+        attributes[flag] = AttrValue(b=not attributes[flag].b)
     if preserved:
-        attributes[_PRESERVED] = attr_value_pb2.AttrValue(b=True)
-    with graph.control_dependencies(None), graph.control_dependencies(list(control_inputs)):
-        return graph._create_op_internal(
-            original.type,
-            list(inputs),
-            dtypes=[output.dtype for output in original.outputs],
-            name=name,
-            attrs=attributes,
-            op_def=original.op_def,
-        )
+        attributes[_PRESERVED] = AttrValue(b=True)
+    dtypes = [output.dtype for output in original.outputs]
+    return _created(graph, original.type, inputs, control_inputs, name, dtypes, attributes)
 
 
 def create_loop(
@@ -125,37 +107,49 @@ def create_loop(
     functions: Mapping[str, str] = {},
     numbers: Mapping[str, int] = {},
 ) -> tf.Operation:
-    """Copy the loop ``original`` into ``graph`` with other inputs.
+    """Copy the loop ``original`` into ``graph`` as ``create_op`` does.
 
     ``stateless``: the copy has no side effects, and takes no variables. ``functions``: names of its
     ``body`` and ``cond``, where they are others. ``numbers``: attributes to add.
     """
-    attributes = {
-        key: value for key, value in original.node_def.attr.items() if key not in _DROPPED_ATTRIBUTES
-    }
+    attributes = _attributes(original)
     dtypes = [tensor.dtype for tensor in inputs]
     shapes = [
-        new.shape if new.dtype != output.dtype else output.shape
+        (new if new.dtype != output.dtype else output).shape.as_proto()
         for new, output in zip(inputs, original.outputs, strict=True)
     ]
-    lists = attr_value_pb2.AttrValue.ListValue
-    attributes["T"] = attr_value_pb2.AttrValue(list=lists(type=[each.as_datatype_enum for each in dtypes]))
-    attributes["output_shapes"] = attr_value_pb2.AttrValue(list=lists(shape=[s.as_proto() for s in shapes]))
-    attributes["parallel_iterations"] = attr_value_pb2.AttrValue(i=1)
+    types = [each.as_datatype_enum for each in dtypes]
+    attributes["T"] = AttrValue(list=AttrValue.ListValue(type=types))
+    attributes["output_shapes"] = AttrValue(list=AttrValue.ListValue(shape=shapes))
     if stateless:
         attributes.pop("_read_only_resource_inputs", None)
-    for key, function in functions.items():
-        attributes[key] = attr_value_pb2.AttrValue(func=attr_value_pb2.NameAttrList(name=function))
-    for key, number in numbers.items():
-        attributes[key] = attr_value_pb2.AttrValue(i=number)
+    attributes |= {key: AttrValue(func=NameAttrList(name=each)) for key, each in functions.items()}
+    attributes |= {key: AttrValue(i=number) for key, number in numbers.items()}
+    kind = "StatelessWhile" if stateless else original.type
+    return _created(graph, kind, inputs, control_inputs, name, dtypes, attributes)
+
+
+def _attributes(op: tf.Operation) -> dict[str, Any]:
+    attributes = {key: value for key, value in op.node_def.attr.items() if key not in _DROPPED_ATTRIBUTES}
+    if "parallel_iterations" in attributes:
+        # A loop that runs ahead of its own accumulations holds the intermediates of many iterations at once
+        # (measured on an LSTM: 43 MB instead of 3), by chance. One iteration at a time uses the memory that
+        # the graph says.
+        attributes["parallel_iterations"] = AttrValue(i=1)
+    return attributes
+
+
+def _created(
+    graph: Any,
+    kind: str,
+    inputs: Sequence[tf.Tensor],
+    control_inputs: Sequence[tf.Operation],
+    name: str,
+    dtypes: Sequence[tf.DType],
+    attributes: dict[str, Any],
+) -> tf.Operation:
     with graph.control_dependencies(None), graph.control_dependencies(list(control_inputs)):
-        return graph._create_op_internal(
-            "StatelessWhile" if stateless else original.type,
-            list(inputs),
-            dtypes=dtypes,
-            name=name,
-            attrs=attributes,
-        )
+        return graph._create_op_internal(kind, list(inputs), dtypes=dtypes, name=name, attrs=attributes)
 
 
 def copy_op(
@@ -190,9 +184,9 @@ def placeholder_like(tensor: tf.Tensor, name: str) -> tf.Tensor:
 def add_function(
     target: Any, name: str, build: Callable[[Any], tuple[list[tf.Tensor], list[tf.Tensor]]]
 ) -> str:
-    """Add a function to the graph ``target`` and return its name.
+    """Add a function to the graph ``target``; return its name, which begins with ``name``.
 
-    ``build``: fills a graph, and returns its inputs and outputs. ``name``: how the function's name begins.
+    ``build``: fills a graph, and returns its inputs and outputs.
     """
     with target.as_default():
         inner = func_graph.FuncGraph(f"{name}_{ops.uid()}")
@@ -203,22 +197,13 @@ def add_function(
 
 
 def registered_kernels(op_type: str) -> Sequence[Any]:
-    """Return the ``KernelDef`` of every kernel of ``op_type``, for any device.
-
-    Only the kernels that this build of TensorFlow has are listed.
-    """
+    """Return the ``KernelDef`` of every kernel of ``op_type`` in this build of TensorFlow, for any device."""
     return list(kernels.get_registered_kernels_for_op(op_type).kernel)
 
 
 def forbid_nondeterminism(forbidden: bool) -> None:
-    """Choose whether an op without a deterministic kernel is an error.
-
-    ``False`` lets such ops run again; TensorFlow's public API cannot switch back.
-    """
-    if forbidden:
-        config.enable_op_determinism()
-    else:
-        config.disable_op_determinism()
+    """Choose whether an op without a deterministic kernel is an error; the public API cannot switch back."""
+    (config.enable_op_determinism if forbidden else config.disable_op_determinism)()
 
 
 def is_deterministic() -> bool:
@@ -227,19 +212,13 @@ def is_deterministic() -> bool:
 
 
 def onednn_enabled() -> bool:
-    """Return whether this process runs oneDNN's kernels.
-
-    TensorFlow decides that by the CPU and ``TF_ENABLE_ONEDNN_OPTS``.
-    """
+    """Return whether this process runs oneDNN's kernels, by the CPU and ``TF_ENABLE_ONEDNN_OPTS``."""
     return bool(_pywrap_util_port.IsMklEnabled())
 
 
 @contextmanager
 def keras_sees_gpu() -> Iterator[None]:
-    """Let Keras build what it builds for a GPU: cuDNN's recurrent layers.
-
-    The process may have no GPU. Keras would ask TensorFlow for its devices, and that would start a GPU.
-    """
+    """Let Keras build cuDNN's recurrent layers, without asking TensorFlow for a GPU, which would start it."""
     # "from … import rnn" would import the function: the package has one of that name.
     keras_rnn: Any = import_module("keras.src.backend.tensorflow.rnn")
     asked = keras_rnn._is_gpu_available
@@ -279,10 +258,7 @@ def given_inputs(function: Any, target: Any, tensors: Sequence[tf.Tensor]) -> li
 
 
 def copy_functions(source: Any, target: Any) -> None:
-    """Add the functions that ``source``'s ops call to ``target``.
-
-    Such functions are the bodies of loops and the branches of conditions.
-    """
+    """Add the functions that ``source``'s ops call to ``target``: bodies of loops, branches of conditions."""
     for function in source._functions.values():
         target._add_function(function)
 
@@ -303,10 +279,10 @@ def called_functions(op: tf.Operation) -> Iterator[tuple[str, str]]:
 
 
 def function_body(graph: Any, name: str) -> Any:
-    """Return the body of function ``name`` in ``graph``'s library as a graph.
+    """Return the body of function ``name`` in ``graph``'s library as a graph; None: it is unknown.
 
-    None where the function is unknown. The graph that it was traced into is preferred: rebuilt from a
-    definition, variables have lost their shapes.
+    The graph that it was traced into is preferred: rebuilt from a definition, variables have lost their
+    shapes.
     """
     found = graph._functions.get(name)
     if found is None:
@@ -332,10 +308,7 @@ def _from_definition(function: Any) -> Any:
 
 
 def keep_shape(original: tf.Tensor, copy: tf.Tensor) -> None:
-    """Give ``copy`` what is known of the shape of ``original`` too.
-
-    For the handle of a variable that is the variable's shape and dtype.
-    """
+    """Give ``copy`` what is known of the shape of ``original``, or of the variable behind its handle."""
     copy.set_shape(original.shape)
     data = getattr(original, "_handle_data", None)
     if data is not None and data.is_set and not getattr(getattr(copy, "_handle_data", None), "is_set", False):
@@ -358,10 +331,7 @@ class HandledVariable:
 
 
 def captured_variables(function: Any) -> tuple[Any, ...]:
-    """Return every variable that the concrete ``function`` reads or writes.
-
-    TensorFlow itself lists only those that are read.
-    """
+    """Return every variable that the concrete ``function`` reads or writes; TensorFlow lists the former."""
     known = {id(variable.handle): variable for variable in function.variables}
     unknown: list[Any] = []
     for external, inner in captures(function.graph):
@@ -376,9 +346,8 @@ def captured_variables(function: Any) -> tuple[Any, ...]:
 def _variables_by_handle(handles: list[Any]) -> dict[int, Any]:
     """Return the variables that have these handles, by the handle's identity.
 
-    A function does not tell which variables it writes without reading them. An export has to. The collector
-    is asked for what refers to a handle, and not for all objects: another thread's tuple that is not finished
-    yet would be among these, and that thread would end with a SystemError.
+    The collector is asked for what refers to a handle, and not for all objects: another thread's tuple that
+    is not finished yet would be among these, and that thread would end with a SystemError.
     """
     kind = resource_variable_ops.BaseResourceVariable
     holders = gc.get_referrers(*handles) if handles else []
@@ -389,10 +358,7 @@ def _variables_by_handle(handles: list[Any]) -> dict[int, Any]:
 
 
 def method_owner(function: Any) -> tuple[bool, Any]:
-    """Return whether a ``tf.function`` is a method, and of which object.
-
-    TensorFlow does not keep that object alive: None where it is gone.
-    """
+    """Return whether a ``tf.function`` is a method, and of which object; None where that is gone."""
     method = getattr(getattr(function, "python_function", None), "__wrapped__", None)
     target = getattr(method, "__self__", None)
     if not isinstance(target, tf_method_target.TfMethodTarget):
@@ -423,29 +389,19 @@ def _channels_first_flops(op: tf.Operation) -> float | None:
 
 
 def without_retracing_warning(function: Any) -> Any:
-    """Return the ``tf.function``, silenced about retracing.
-
-    A plan for each layout of batches is a function of its own, and traced once.
-    """
+    """Return the ``tf.function``, silenced about retracing: each layout of batches has one of its own."""
     function._omit_frequent_tracing_warning = True
     return function
 
 
 def rewrites_graphs() -> bool:
-    """Return whether TensorFlow rewrites the graphs of plain steps here.
-
-    Where it does not, as to compare bits, a schedule's kernels are those of the trace.
-    """
+    """Return whether TensorFlow rewrites the graphs of plain steps here; it does not to compare bits."""
     return not tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer", False)
 
 
 @contextmanager
 def without_rewriting() -> Iterator[None]:
-    """Let this thread call functions without rewriting their graphs.
-
-    The public option is the whole process's, so functions that other threads call meanwhile would be called
-    without as well.
-    """
+    """Let this thread call functions without rewriting their graphs; the public option is the process's."""
     running: Any = context.context()
     before = running.function_call_options
     options = config_pb2.ConfigProto.FromString(before.config_proto_serialized)
@@ -463,8 +419,8 @@ def without_rewriting() -> Iterator[None]:
 def first_replica(strategy: Any, exchanged: Callable[[str, Any], Any]) -> Iterator[None]:
     """Let what is traced be what ``strategy`` runs on its first replica alone.
 
-    ``exchanged``: stands for each exchange with the others. It takes what is done (``sum``, ``mean``,
-    ``first`` or the name of a method) and a tensor. TensorFlow would wait for the other replicas.
+    ``exchanged``: stands for each exchange with the others, for which TensorFlow would wait. It takes what is
+    done (``sum``, ``mean``, ``first`` or the name of a method) and a tensor.
     """
     extended = strategy.extended
 
@@ -518,10 +474,7 @@ class _Merged:
 
 
 def local_handle(handle: Any, replica: int) -> Any:
-    """Return what ``replica`` has of the variable behind ``handle``.
-
-    It is ``handle`` itself where each replica has the same.
-    """
+    """Return what ``replica`` has of the variable behind ``handle``, which may be the same on all."""
     container = getattr(handle, "_distributed_container", None)
     found = None if container is None else container()
     return handle if found is None else found.values[replica].handle
@@ -535,10 +488,7 @@ def number_of(context: Any) -> int:
 
 @contextmanager
 def without_notes() -> Iterator[None]:
-    """Keep TensorFlow from printing notes of its own; warnings stay.
-
-    Its profiler prints five lines per trace. Where the library does not offer the level, they are printed.
-    """
+    """Keep TensorFlow from printing notes, such as its profiler's five lines per trace; warnings stay."""
     found = _log_level()
     if found is None:
         yield

@@ -21,27 +21,25 @@ from checkmate.backends.tf import private
 _CPU_ALLOCATORS = frozenset({"cpu", "mklcpu", "bfc_cpu_allocator_for_gpu"})
 # The allocator of the GPU in use; each process sees one GPU. gpu_host_bfc hands out the host's memory.
 _GPU_ALLOCATORS = frozenset({"GPU_0_bfc"})
+_WANTED = frozenset(
+    {
+        "requested_bytes", "allocation_bytes", "bytes_allocated", "addr", "allocator_name", "tf_op",
+        "region_type",
+    }
+)  # fmt: skip
 _SIGNS = {"MemoryAllocation": 1, "MemoryDeallocation": -1}
-_NUMBERS = frozenset({"requested_bytes", "allocation_bytes", "bytes_allocated", "addr"})
-_TEXTS = frozenset({"allocator_name", "tf_op", "region_type"})
 # Lines that sum kernels up; the kernels themselves are in one line per stream.
 _SUMMARIES = frozenset(
     {
-        "Steps",
-        "TensorFlow Ops",
-        "TensorFlow Name Scope",
-        "Framework Ops",
-        "Framework Name Scope",
-        "XLA Modules",
-        "XLA Ops",
-        "Source code",
+        "Steps", "TensorFlow Ops", "TensorFlow Name Scope", "Framework Ops", "Framework Name Scope",
+        "XLA Modules", "XLA Ops", "Source code",
     }
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class MemoryEvent:
-    """Hold one allocation (positive) or release (negative) at ``time_ps``.
+    """One allocation (positive) or release (negative) at ``time_ps``.
 
     ``in_use``: the allocator's own total after it. ``op``: the emitted op that asked (empty for a release).
     ``temporary``: the op asked for scratch memory, not for an output.
@@ -58,10 +56,7 @@ class MemoryEvent:
 
 @dataclass(frozen=True)
 class OpRun:
-    """Hold one execution of the op ``name`` of type ``type``.
-
-    Its times are picoseconds on the trace's clock.
-    """
+    """One execution of the op ``name`` of type ``type``; picoseconds on the trace's clock."""
 
     name: str
     start_ps: int
@@ -71,18 +66,14 @@ class OpRun:
 
 @dataclass(frozen=True)
 class StepTrace:
-    """Hold what ran in a step, and its memory events.
-
-    ``runs``: every op that ran, ordered by start. ``memory``: events of the device's allocator, ordered by
-    time.
-    """
+    """The ops that ran in a step, ordered by start, and the events of the device's allocator, by time."""
 
     runs: tuple[OpRun, ...]
     memory: tuple[MemoryEvent, ...]
 
     @property
     def seconds_by_op(self) -> Mapping[str, float]:
-        """Return how many seconds each emitted op ran, by its name."""
+        """How many seconds each emitted op ran, by its name."""
         found: dict[str, float] = {}
         for run in self.runs:
             found[run.name] = found.get(run.name, 0.0) + (run.end_ps - run.start_ps) * 1e-12
@@ -90,10 +81,7 @@ class StepTrace:
 
     @property
     def requested_peak(self) -> int:
-        """Return the most bytes that the step had requested at once.
-
-        Bytes held before the step do not count.
-        """
+        """The most bytes that the step had requested at once, beside those held before it."""
         total = peak = 0
         for event in self.memory:
             total += event.requested_bytes
@@ -130,11 +118,11 @@ def _runs(space: Any, device: str) -> tuple[OpRun, ...]:
         if on_gpu != (device == "gpu") or not (on_gpu or plane.name.startswith("/host:CPU")):
             continue
         names = {key: entry.name for key, entry in plane.event_metadata.items()}
-        stats = _names_of_stats(plane)
+        facts = _Facts(plane)
         for line in plane.lines:
             for event in () if line.name in _SUMMARIES else line.events:
-                label = _stats(stats, event).get("tf_op") if on_gpu else names[event.metadata_id]
-                name, separator, kind = str(label or "").rpartition(":")
+                label = facts.of(event).get("tf_op", "") if on_gpu else names[event.metadata_id]
+                name, separator, kind = str(label).rpartition(":")
                 if separator and not name.endswith(":"):
                     start = line.timestamp_ns * 1000 + event.offset_ps
                     found.append(OpRun(name, start, start + event.duration_ps, kind))
@@ -148,25 +136,22 @@ def _memory(space: Any, device: str) -> tuple[MemoryEvent, ...]:
         signs = {
             key: _SIGNS[entry.name] for key, entry in plane.event_metadata.items() if entry.name in _SIGNS
         }
-        names = _names_of_stats(plane) if signs else {}
-        wanted = {key: name for key, name in names.items() if name in _NUMBERS or name in _TEXTS}
+        facts = _Facts(plane)
         for line in plane.lines if signs else ():
             for event in line.events:
                 sign = signs.get(event.metadata_id)
-                if sign is None:
-                    continue
-                stats = _facts(names, wanted, event)
-                if stats.get("allocator_name") not in allocators:
+                told = {} if sign is None else facts.of(event)
+                if sign is None or told.get("allocator_name") not in allocators:
                     continue
                 events.append(
                     MemoryEvent(
                         time_ps=line.timestamp_ns * 1000 + event.offset_ps,
-                        requested_bytes=sign * int(stats.get("requested_bytes", 0)),
-                        allocated_bytes=sign * int(stats.get("allocation_bytes", 0)),
-                        in_use=int(stats.get("bytes_allocated", 0)),
-                        op=str(stats.get("tf_op", "")),
-                        address=int(stats.get("addr", 0)),
-                        temporary=stats.get("region_type") == "temp",
+                        requested_bytes=sign * int(told.get("requested_bytes", 0)),
+                        allocated_bytes=sign * int(told.get("allocation_bytes", 0)),
+                        in_use=int(told.get("bytes_allocated", 0)),
+                        op=str(told.get("tf_op", "")),
+                        address=int(told.get("addr", 0)),
+                        temporary=told.get("region_type") == "temp",
                     )
                 )
     # The allocator's lock orders the events. At equal times releases come first: chunks are reused after
@@ -174,33 +159,19 @@ def _memory(space: Any, device: str) -> tuple[MemoryEvent, ...]:
     return tuple(sorted(events, key=lambda event: (event.time_ps, event.requested_bytes)))
 
 
-def _names_of_stats(plane: Any) -> dict[int, str]:
-    return {key: entry.name for key, entry in plane.stat_metadata.items()}
+class _Facts:
+    """Read the wanted facts of a plane's events; a step has ten thousands, each with a dozen facts."""
 
+    def __init__(self, plane: Any) -> None:
+        self._names = {key: entry.name for key, entry in plane.stat_metadata.items()}
+        self._wanted = {key: name for key, name in self._names.items() if name in _WANTED}
 
-def _facts(names: Mapping[int, str], wanted: Mapping[int, str], event: Any) -> dict[str, Any]:
-    """Return the wanted facts of a memory event.
-
-    A step has ten thousands of events, each with a dozen facts.
-    """
-    found: dict[str, Any] = {}
-    for stat in event.stats:
-        name = wanted.get(stat.metadata_id)
-        if name is None:
-            continue
-        if name in _NUMBERS:
-            found[name] = stat.int64_value or stat.uint64_value
-        else:
-            found[name] = stat.str_value or names.get(stat.ref_value, "")
-    return found
-
-
-def _stats(names: Mapping[int, str], event: Any) -> dict[str, Any]:
-    return {names.get(stat.metadata_id, ""): _value(names, stat) for stat in event.stats}
-
-
-def _value(names: Mapping[int, str], stat: Any) -> Any:
-    kind = stat.WhichOneof("value")
-    if kind == "ref_value":
-        return names.get(stat.ref_value, "")
-    return getattr(stat, kind) if kind else 0
+    def of(self, event: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for stat in event.stats:
+            name = self._wanted.get(stat.metadata_id)
+            if name is not None:
+                kind = stat.WhichOneof("value")
+                value = getattr(stat, kind) if kind else 0
+                found[name] = self._names.get(value, "") if kind == "ref_value" else value
+        return found

@@ -10,8 +10,7 @@ import pytest
 import tensorflow as tf
 
 from checkmate.backends.tf.models.model import ModelLike
-from checkmate.backends.tf.trace.inlined import has_calls
-from checkmate.backends.tf.trace.of_function import trace_function
+from checkmate.backends.tf.trace.of_function import has_calls, trace_function
 from checkmate.errors import TraceError
 from checkmate.ir.graph import Phase
 

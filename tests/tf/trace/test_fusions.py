@@ -13,8 +13,7 @@ import tensorflow as tf
 from keras import layers
 
 from checkmate.backends.tf.models.batch import flatten
-from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.trace.fusions import fused, loose
+from checkmate.backends.tf.trace.coarsen import FoldedStep, fused, loose
 from checkmate.backends.tf.trace.op_kinds import LIGHT_BYTES
 from checkmate.backends.tf.training.trace import live_step, step_of_fit
 from checkmate.backends.tf.xla.compiled import compile_step

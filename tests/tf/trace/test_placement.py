@@ -15,7 +15,7 @@ from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.trace.clusters import clusters_of
 from checkmate.backends.tf.trace.dataflow import ARGMAX, structure_of
-from checkmate.backends.tf.trace.placement import in_host_memory
+from checkmate.backends.tf.trace.op_kinds import in_host_memory
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from tests.tf.fake_gpu import folded_for_gpu

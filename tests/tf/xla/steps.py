@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from checkmate.backends.tf.models.batch import flatten
-from checkmate.backends.tf.trace.fusions import fused
+from checkmate.backends.tf.trace.coarsen import fused
 from checkmate.backends.tf.training.measure import restored
 from checkmate.backends.tf.training.trace import KerasStep, live_step
 from checkmate.backends.tf.xla.compiled import compile_step

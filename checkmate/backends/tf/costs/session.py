@@ -21,8 +21,7 @@ from checkmate.backends.tf.environment import allocator_note
 from checkmate.backends.tf.models.load import load_model
 from checkmate.backends.tf.models.model import LoadedModel
 from checkmate.backends.tf.models.own_step import naming
-from checkmate.backends.tf.trace.coarsen import FoldedStep, fold
-from checkmate.backends.tf.trace.fusions import fused
+from checkmate.backends.tf.trace.coarsen import FoldedStep, fold, fused
 from checkmate.backends.tf.trace.of_function import fixed_bytes, trace_own_step
 from checkmate.backends.tf.trace.sizes import total_bytes, variable_bytes
 from checkmate.backends.tf.trace.trace import TracedStep, trace_step

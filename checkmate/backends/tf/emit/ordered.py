@@ -26,10 +26,9 @@ from checkmate.backends.tf.emit.copies import (
     value_of_constant,
 )
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.trace.dataflow import Structure
+from checkmate.backends.tf.trace.dataflow import OverVariable, Structure
 from checkmate.backends.tf.trace.loops import is_branch, is_loop
 from checkmate.backends.tf.trace.op_kinds import OpKind, is_cube, transposed_inputs
-from checkmate.backends.tf.trace.over_variables import OverVariable
 from checkmate.backends.tf.trace.replica import exchange, exchange_of
 from checkmate.backends.tf.trace.walks import source
 from checkmate.ir.graph import Device, Phase

@@ -22,19 +22,18 @@ Key = tuple[tuple[tuple[Any, ...], tuple[int, ...], str], ...]
 
 @dataclass(frozen=True)
 class Constant:
-    """Hold an argument that is no tensor: a number, a text, an object."""
+    """An argument that is no tensor: a number, a text, an object."""
 
     value: Any
 
 
 @dataclass(frozen=True, eq=False)
 class BatchLayout:
-    """Hold the structure, shapes and dtypes of a batch.
+    """The structure, shapes and dtypes of a batch.
 
-    ``structure``: that of the batch, such as (x, y, sample weights), with the number of a tensor at every
-    leaf, -1 where there is None.
-    ``specs``: shape and dtype per tensor. ``key``: the same in a form that can be looked up; two batches with
-    equal keys run the same traced step. ``problem``: why no step can be planned for it, if that is so.
+    ``structure``: such as (x, y, sample weights), with the number of a tensor at every leaf, -1 where there
+    is None. ``specs``: shape and dtype per tensor. ``key``: the same in a form that can be looked up; two
+    batches with equal keys run the same traced step. ``problem``: why no step can be planned for it.
     """
 
     structure: Any
@@ -55,10 +54,7 @@ class BatchLayout:
 
     @property
     def batch_size(self) -> int:
-        """Return the examples per batch.
-
-        It is the first dimension of the first tensor, 1 where it has none.
-        """
+        """The first dimension of the first tensor; 1 where it has none."""
         first = (spec.shape[0] for spec in self.specs if spec.shape.rank)
         return next((size for size in first if size is not None), 1)
 
@@ -80,17 +76,14 @@ class BatchLayout:
         return distinct_names(found)
 
     def describe(self) -> str:
-        """Return the layout in words: ``batch of 8``, ``batch of 8, length 128``.
-
-        Token ids have a length. Of sequences of features both sizes are told.
-        """
+        """Return the layout in words: ``batch of 8``; with token ids ``batch of 8, length 128``."""
+        said = f"batch of {self.batch_size}"
         first = next((spec for spec in self.specs if spec.shape.rank), None)
-        rank = first.shape.rank if first is not None and first.shape.is_fully_defined() else 0
-        if first is not None and rank == 2 and first.dtype.is_integer:
-            return f"batch of {self.batch_size}, length {first.shape[1]}"
-        if first is not None and rank == 3:
-            return f"batch of {self.batch_size} × {first.shape[1]} × {first.shape[2]}"
-        return f"batch of {self.batch_size}"
+        if first is None or not first.shape.is_fully_defined():
+            return said
+        if first.shape.rank == 2 and first.dtype.is_integer:
+            return f"{said}, length {first.shape[1]}"
+        return f"{said} × {first.shape[1]} × {first.shape[2]}" if first.shape.rank == 3 else said
 
 
 def distinct_names(wanted: Mapping[int, str]) -> tuple[str, ...]:
@@ -102,10 +95,9 @@ def distinct_names(wanted: Mapping[int, str]) -> tuple[str, ...]:
 
 
 def flatten(data: Any) -> tuple[BatchLayout, list[tf.Tensor]]:
-    """Return the layout and the tensors of ``data``.
+    """Return the layout and the tensors of ``data``, a batch as Keras hands it to ``train_step``.
 
-    ``data`` is a batch as Keras hands it to ``train_step``. Arrays become tensors. Where no step can be
-    planned for it, its layout says why.
+    Arrays become tensors. Where no step can be planned for it, its layout says why.
     """
     try:
         parts = keras.utils.unpack_x_y_sample_weight(data)
@@ -120,20 +112,13 @@ def flatten(data: Any) -> tuple[BatchLayout, list[tf.Tensor]]:
 
 
 def require_examples(layout: BatchLayout) -> None:
-    """Raise an error if a batch of ``layout`` is empty.
-
-    Raises:
-        TraceError: it has no examples.
-    """
+    """Raise a ``TraceError`` if a batch of ``layout`` has no examples."""
     if not layout.batch_size:
         raise TraceError("the batch has no examples", hint="give one with as many as fit will have")
 
 
 def flatten_data(data: Any) -> tuple[BatchLayout, list[tf.Tensor]]:
-    """Return the layout and the tensors of ``data`` as it is.
-
-    That is how a ``train_step`` of a model's own takes it. Else as ``flatten``.
-    """
+    """Return as ``flatten`` the layout of ``data`` as it is, for a ``train_step`` of a model's own."""
     layout, tensors = _flattened(data, lambda leaf: True)
     if tensors or layout.problem is not None:
         return layout, tensors
@@ -142,9 +127,9 @@ def flatten_data(data: Any) -> tuple[BatchLayout, list[tf.Tensor]]:
 
 
 def flatten_arguments(data: Any) -> tuple[BatchLayout, list[tf.Tensor]]:
-    """Return the layout and the tensors of a function's arguments.
+    """Return as ``flatten`` the layout of a function's arguments.
 
-    Tensors and arrays count as tensors. Everything else is a part of the layout. Else as ``flatten``.
+    Tensors and arrays count as tensors. Everything else is a part of the layout.
     """
     return _flattened(data, lambda leaf: isinstance(leaf, (np.ndarray, np.generic)) or _is_tensor(leaf))
 

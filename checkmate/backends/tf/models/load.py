@@ -1,7 +1,4 @@
-"""Load a model from a file, an application, a sample or a function.
-
-The kind of a file is told by its content.
-"""
+"""Load a model from a file, an application, a sample or a function."""
 
 from __future__ import annotations
 
@@ -10,13 +7,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from checkmate.backends.tf.models.model import LoadedModel, tensor_specs
+from checkmate.backends.tf import private
+from checkmate.backends.tf.models.model import LoadedModel, keras_model
 from checkmate.backends.tf.models.own_step import is_own_step, load_own_step
-from checkmate.backends.tf.models.step_rules import step_rules
 from checkmate.catalog.model_names import require_named
-from checkmate.errors import CheckmateError
+from checkmate.errors import CheckmateError, LoadError
 from checkmate.models.builtin import dtype_policy
 from checkmate.models.ready import find_model, make_ready
+from checkmate.models.user_code import StepRules, no_maker
 from checkmate.request import ModelRequest, Target
 
 
@@ -32,38 +30,28 @@ def load_model(request: ModelRequest) -> LoadedModel:
         TraceError: it has no training step that could be scheduled.
         UsageError: an option does not fit the model.
     """
-    _require_backend()
-    require_named(request)
-    with dtype_policy(None):
-        found = find_model(request, step_rules())
-        if is_own_step(found.code):
-            with dtype_policy(request.mixed_precision):  # its first trace may make layers
-                return load_own_step(found.code, request, list(found.notes))
-        ready = make_ready(found, request)
-    model, inputs, labels = ready.model, ready.inputs, ready.labels
-    jit_compiled, jit_notes = _jit(model, request)
-    return LoadedModel(
-        model=model,
-        name=ready.name,
-        batch_size=request.batch_size,
-        input_specs=tensor_specs(inputs.specs),
-        label_specs=tensor_specs(labels.specs),
-        input_structure=inputs.structure,
-        label_structure=labels.structure,
-        vocabularies=inputs.vocabularies,
-        label_kinds=labels.kinds,
-        label_classes=labels.classes,
-        notes=(*ready.notes, *jit_notes),
-        jit_compiled=jit_compiled,
-    )
-
-
-def _require_backend() -> None:
     if keras.config.backend() != "tensorflow":
         raise CheckmateError(
             f"Keras is set up for the backend {keras.config.backend()!r} on this machine",
             hint="set KERAS_BACKEND=tensorflow; with JAX, models are for profile, run, export and verify",
         )
+    require_named(request)
+    with dtype_policy(None):
+        found = find_model(request, StepRules(_require_maker, _require_step))
+        if is_own_step(found.code):
+            with dtype_policy(request.mixed_precision):  # its first trace may make layers
+                return load_own_step(found.code, request, list(found.notes))
+        ready = make_ready(found, request)
+    jit_compiled, notes = _jit(ready.model, request)
+    return keras_model(
+        ready.model,
+        ready.name,
+        request.batch_size,
+        ready.inputs,
+        ready.labels,
+        notes=(*ready.notes, *notes),
+        jit_compiled=jit_compiled,
+    )
 
 
 def _jit(model: Any, request: ModelRequest) -> tuple[bool, tuple[str, ...]]:
@@ -79,3 +67,23 @@ def _jit(model: Any, request: ModelRequest) -> tuple[bool, tuple[str, ...]]:
     if any(device.device_type != "CPU" for device in tf.config.list_physical_devices()):
         return False, ("the step is traced and scheduled without XLA, which Keras would use on this machine",)
     return True, ()
+
+
+def _require_maker(named: Any, spec: str) -> None:
+    # A step must come from a function that makes it, so that it can be traced again.
+    compiled = (tf.types.experimental.PolymorphicFunction, tf.types.experimental.ConcreteFunction)
+    if isinstance(named, compiled):
+        raise no_maker(spec)
+
+
+def _require_step(subject: Any, spec: str) -> None:
+    if isinstance(subject, tf.types.experimental.ConcreteFunction):
+        raise LoadError(
+            f"{spec} returned a concrete function, which is traced for one layout already",
+            hint="return the tf.function that it came from",
+        )
+    if private.method_owner(subject) == (True, None):
+        raise LoadError(
+            f"{spec} returned a method of an object that is gone: a tf.function does not keep its object",
+            hint="keep the object outside of the function, or return a function that calls the method",
+        )

@@ -1,4 +1,4 @@
-"""Hold a model that is ready to be traced: compiled, with random data."""
+"""A model that is ready to be traced: compiled, with random data."""
 
 from __future__ import annotations
 
@@ -12,27 +12,25 @@ import tensorflow as tf
 
 from checkmate.backends.tf.models.batch import BatchLayout
 from checkmate.models.arrays import ArraySpec, random_input, random_label
+from checkmate.models.inputs import Inputs
+from checkmate.models.losses import Labels
 
 
 @dataclass(frozen=True, eq=False)
 class ModelLike:
-    """Stand where the Keras model is, for a step without one.
-
-    ``layers``: Keras's layers that the step calls, as far as they are known.
-    """
+    """Stand where the Keras model is, for a step without one. ``layers``: Keras's, as far as known."""
 
     name: str
     layers: tuple[Any, ...] = ()
 
     @property
     def trainable_variables(self) -> list[Any]:
-        """Return the weights that the known layers train."""
         return [variable for layer in self.layers for variable in layer.trainable_variables]
 
 
 @dataclass(frozen=True, eq=False)
 class OwnStep:
-    """Hold a training step that is not Keras's own, and an example for it.
+    """A training step that is not Keras's own, and an example for it.
 
     ``spec``: what errors call it. ``call``: the step as a function of the flat tensors of ``layout``.
     ``names``: of these tensors. ``values``: the example, an array for each of them. ``sized``: it can be made
@@ -49,7 +47,7 @@ class OwnStep:
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """Hold a compiled Keras model and the description of one batch.
+    """A compiled Keras model and the description of one batch.
 
     ``input_specs``, ``label_specs``: flat, in the order in which the step takes them. ``input_structure``,
     ``label_structure``: the structures that the model's call and loss take, with the index of a spec at every
@@ -77,7 +75,7 @@ class LoadedModel:
 
     @property
     def any_batch(self) -> bool:
-        """Return whether the step can be traced for another batch size."""
+        """Whether the step can be traced for another batch size."""
         return self.own is None or self.own.sized
 
     def pack_inputs(self, tensors: Sequence[tf.Tensor]) -> Any:
@@ -85,10 +83,7 @@ class LoadedModel:
         return _pack(self.input_structure, tensors)
 
     def pack_labels(self, tensors: Sequence[tf.Tensor]) -> Any:
-        """Return flat labels in the structure of the model's outputs.
-
-        None stands where an output has no loss.
-        """
+        """Return flat labels in the structure of the model's outputs; None where an output has no loss."""
         return _pack(self.label_structure, tensors)
 
     def make_batch(self, seed: int = 0) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
@@ -99,33 +94,49 @@ class LoadedModel:
         its example, whatever the seed.
         """
         if self.own is not None:
-            own = zip(self.own.values, self.input_specs, strict=True)
-            return [_tensor(values, spec) for values, spec in own], []
+            return [_tensor(*pair) for pair in zip(self.own.values, self.input_specs, strict=True)], []
         random = np.random.default_rng(seed)
         inputs = [
-            _tensor(random_input(random, _array(spec), size), spec)
+            _tensor(random_input(random, ArraySpec(tuple(spec.shape), spec.dtype.name), size), spec)
             for spec, size in zip(self.input_specs, self.vocabularies, strict=True)
         ]
+        kinds = zip(self.label_specs, self.label_kinds, self.label_classes, strict=True)
         labels = [
             _tensor(random_label(random, tuple(spec.shape), kind, classes), spec)
-            for spec, kind, classes in zip(
-                self.label_specs, self.label_kinds, self.label_classes, strict=True
-            )
+            for spec, kind, classes in kinds
         ]
         return inputs, labels
 
 
+def keras_model(
+    model: Any,
+    name: str,
+    batch_size: int,
+    inputs: Inputs,
+    labels: Labels,
+    *,
+    notes: tuple[str, ...] = (),
+    jit_compiled: bool = False,
+) -> LoadedModel:
+    """Return the compiled Keras ``model`` with its batch as described."""
+    return LoadedModel(
+        model,
+        name,
+        batch_size,
+        tuple(tf.TensorSpec(spec.shape, spec.dtype) for spec in inputs.specs),
+        tuple(tf.TensorSpec(spec.shape, spec.dtype) for spec in labels.specs),
+        inputs.structure,
+        labels.structure,
+        inputs.vocabularies,
+        labels.kinds,
+        labels.classes,
+        notes,
+        jit_compiled,
+    )
+
+
 def _pack(structure: Any, tensors: Sequence[tf.Tensor]) -> Any:
     return keras.tree.map_structure(lambda index: None if index < 0 else tensors[index], structure)
-
-
-def tensor_specs(specs: Sequence[ArraySpec]) -> tuple[tf.TensorSpec, ...]:
-    """Return specs of arrays as TensorFlow's."""
-    return tuple(tf.TensorSpec(spec.shape, spec.dtype) for spec in specs)
-
-
-def _array(spec: tf.TensorSpec) -> ArraySpec:
-    return ArraySpec(tuple(spec.shape), spec.dtype.name)
 
 
 def _tensor(values: np.ndarray, spec: tf.TensorSpec) -> tf.Tensor:

@@ -6,29 +6,34 @@ brings along. Such a model may come with a batch too; if not, one is made that f
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from checkmate.backends.tf import private
 from checkmate.backends.tf.models.batch import BatchLayout, flatten_arguments, flatten_data
-from checkmate.backends.tf.models.closures import layers_of
-from checkmate.backends.tf.models.model import LoadedModel, ModelLike, OwnStep, tensor_specs
+from checkmate.backends.tf.models.model import LoadedModel, ModelLike, OwnStep, keras_model
 from checkmate.errors import CheckmateError, DynamicShapeError, JitCompiledError, TraceError, UsageError
 from checkmate.models.arrays import ArraySpec
 from checkmate.models.inputs import Inputs, build_subclassed, describe_inputs
-from checkmate.models.keras_graph import first_line, inputs_of, reason
+from checkmate.models.keras_graph import first_line, inputs_of, reason, walk_layers
 from checkmate.models.losses import Labels, describe_labels
 from checkmate.models.user_code import FromCode, require_no_options
 from checkmate.request import ModelRequest, Target
 
 _UNBOUND = re.compile(r"Binding inputs to tf.function failed due to `(.+?)`")
+_MOST_ITEMS = 10_000  # of one list or dictionary that may lead to layers
+_PLAIN = (bool, int, float, complex, str, bytes, np.ndarray, np.generic, tf.Tensor)
 _NO_LABELS = Labels((), (), (), None)
 
 
@@ -38,17 +43,14 @@ def has_own_step(model: Any) -> bool:
 
 
 def as_function(step: Any) -> Any:
-    """Return ``step`` as a ``tf.function``, which it may be already.
-
-    A method of an object that is one has this type too.
-    """
+    """Return ``step`` as a ``tf.function``, which it (or the method of an object) may be already."""
     return step if isinstance(step, tf.types.experimental.PolymorphicFunction) else tf.function(step)
 
 
 def is_own_step(found: FromCode) -> bool:
-    """Return whether what was found has a step that is not Keras's own.
+    """Return whether what was found has a step that is not Keras's own, or a model that came with a batch.
 
-    A model that came with a batch counts too: its ``train_step`` is traced as it is, on that batch.
+    Its ``train_step`` is traced as it is, on that batch.
     """
     return found.has_example or has_own_step(found.subject)
 
@@ -71,11 +73,7 @@ def load_own_step(found: FromCode, request: ModelRequest, notes: list[str]) -> L
 
 @contextmanager
 def naming(spec: str) -> Iterator[None]:
-    """Let errors of tracing a step say where it comes from.
-
-    Raises:
-        CheckmateError: the same, with ``spec`` in its sentence.
-    """
+    """Let errors of tracing a step say where it comes from: ``spec`` begins their sentence."""
     try:
         yield
     except (TraceError, JitCompiledError) as error:
@@ -144,7 +142,6 @@ def _load_function(found: FromCode, request: ModelRequest, notes: list[str]) -> 
 
 
 def _parameters(function: Any) -> list[str]:
-    """Return the names of a ``tf.function``'s arguments; none if not known."""
     try:
         found = list(inspect.signature(function.python_function).parameters.values())
     except (TypeError, ValueError):
@@ -164,11 +161,7 @@ def _load_train_step(found: FromCode, request: ModelRequest, notes: list[str]) -
 
 
 def _fitting(model: Any, request: ModelRequest) -> tuple[OwnStep, list[str]]:
-    """Return the step with the first batch that it takes, and notes.
-
-    Raises:
-        TraceError: it takes none.
-    """
+    """Return the step with the first batch that it takes, and notes."""
     failed: list[BaseException] = []
     for data, notes in _likely_batches(model, request):
         own = _train_step(model, request, data, sized=True)
@@ -193,11 +186,7 @@ def _likely_batches(model: Any, request: ModelRequest) -> Iterator[tuple[Any, li
     inputs, where = _inputs(model, request)
     labels = _labels(model, inputs, request.batch_size)
     for wanted in (labels, _NO_LABELS) if labels.specs else (_NO_LABELS,):
-        plain = LoadedModel(
-            model, model.name, request.batch_size, tensor_specs(inputs.specs), tensor_specs(wanted.specs),
-            inputs.structure,
-            wanted.structure, inputs.vocabularies, wanted.kinds, wanted.classes, (),
-        )  # fmt: skip
+        plain = keras_model(model, model.name, request.batch_size, inputs, wanted)
         x, y = plain.make_batch()
         data = plain.pack_inputs(x)
         if wanted.specs:
@@ -247,29 +236,22 @@ def _train_step(model: Any, request: ModelRequest, data: Any, *, sized: bool) ->
 
 
 def _loaded(subject: Any, own: OwnStep, request: ModelRequest, notes: list[str]) -> LoadedModel:
-    if own.sized and request.batch_size != own.layout.batch_size:
+    size, specs = own.layout.batch_size, own.layout.specs
+    if own.sized and request.batch_size != size:
         raise UsageError(
             f"{request.model} was asked for a batch of {request.batch_size}, and returns an example whose "
-            f"first dimension is {own.layout.batch_size}",
+            f"first dimension is {size}",
             hint="let the first tensor of the example have batch_size as its first dimension; a step that "
             "joins views of a batch can take each as an argument",
         )
-    if request.batch_chosen and request.batch_size != own.layout.batch_size:
+    if request.batch_chosen and request.batch_size != size:
         function = _short(request)
         raise UsageError(
-            f"{request.model} returns an example of {own.layout.batch_size}, "
-            f"so its step has no batch of {request.batch_size}",
+            f"{request.model} returns an example of {size}, so its step has no batch of {request.batch_size}",
             hint=f"leave the batch size out, or let {function} take it: def {function}(batch_size), "
             "and make the example of that size",
         )
-    return LoadedModel(
-        model=subject,
-        name=_short(request),
-        batch_size=own.layout.batch_size,
-        input_specs=own.layout.specs,
-        notes=tuple(notes),
-        own=own,
-    )
+    return LoadedModel(subject, _short(request), size, specs, notes=tuple(notes), own=own)
 
 
 def _example_notes(found: FromCode, request: ModelRequest, layout: BatchLayout) -> list[str]:
@@ -291,10 +273,9 @@ def _require_compiled(model: Any, request: ModelRequest) -> None:
             f"the model of {request.model} runs eagerly, and only a traced step can be scheduled",
             hint="compile it with run_eagerly=False",
         )
+    # Where there is a GPU, it may be Keras's own choice.
     on_cpu = all(device.device_type == "CPU" for device in tf.config.list_physical_devices())
-    if (
-        model.jit_compile and on_cpu and request.target != Target.EXECUTOR
-    ):  # elsewhere it may be Keras's own choice
+    if model.jit_compile and on_cpu and request.target != Target.EXECUTOR:
         raise JitCompiledError(
             f"the model of {request.model} is compiled with jit_compile=True, "
             "and its own train_step is scheduled for XLA by checkmate.rematerialize alone",
@@ -303,11 +284,7 @@ def _require_compiled(model: Any, request: ModelRequest) -> None:
 
 
 def _with_values(example: Any) -> Any:
-    """Return ``example`` with arrays where it gives shapes alone.
-
-    Raises:
-        DynamicShapeError: a shape is open.
-    """
+    """Return ``example`` with arrays where it gives shapes alone."""
     random = np.random.default_rng(0)
 
     def leaf(found: Any) -> Any:
@@ -344,3 +321,67 @@ def _short(request: ModelRequest) -> str:
 
 def _show(spec: ArraySpec) -> str:
     return "×".join(map(str, tuple(spec.shape))) or "a number"
+
+
+def layers_of(function: Any) -> tuple[Any, ...]:
+    """Return the layers and models that ``function`` refers to, each once.
+
+    Those are its globals, its closure and the object that it is a method of, and what the functions and
+    modules among these refer to. Layers inside layers are left out.
+    """
+    found: list[Any] = []
+    seen: set[int] = set()
+    stack = [function]
+    while stack:
+        item = stack.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, keras.layers.Layer):
+            found.append(item)
+        elif isinstance(item, tf.types.experimental.PolymorphicFunction):
+            stack += [item.python_function, private.method_owner(item)[1]]
+        elif isinstance(item, MethodType):
+            stack += [item.__func__, item.__self__]
+        elif isinstance(item, FunctionType):
+            stack += _referred(item)
+        elif isinstance(item, functools.partial):
+            stack += [item.func, item.args, item.keywords]
+        elif isinstance(item, dict):
+            stack += _worth(item.values())
+        elif isinstance(item, (list, tuple, set)):
+            stack += _worth(item)
+        elif isinstance(item, tf.Module) or type(item).__module__.startswith("checkmate_user_"):
+            stack += getattr(item, "__dict__", {}).values()
+    inside = {id(inner) for layer in found for inner in walk_layers(layer) if inner is not layer}
+    return tuple(layer for layer in reversed(found) if id(layer) not in inside)
+
+
+def _worth(items: Iterable[Any]) -> Iterator[Any]:
+    # A step may refer to a whole data set of numbers and texts.
+    return islice((item for item in items if not isinstance(item, _PLAIN)), _MOST_ITEMS)
+
+
+def _referred(function: FunctionType) -> Iterator[Any]:
+    """Yield the values that the code of ``function`` names."""
+    inner = inspect.unwrap(function)
+    if not isinstance(inner, FunctionType):  # such as a functools.partial that was wrapped
+        yield inner
+        return
+    function = inner
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # it is not filled yet
+            continue
+    for name in _names(function.__code__):
+        if name in function.__globals__:
+            yield function.__globals__[name]
+    yield from function.__defaults__ or ()
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from checkmate.backends.tf.models.batch import BatchLayout, Key
-from checkmate.backends.tf.trace.fusions import fused, loose
+from checkmate.backends.tf.trace.coarsen import fused, loose
 from checkmate.backends.tf.training.plans.plan import PlanRequest, SolveRequest
 from checkmate.backends.tf.training.trace import LiveStep
 from checkmate.backends.tf.training.wording import tell_plan
