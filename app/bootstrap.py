@@ -13,14 +13,12 @@ from app.look import draw_offscreen
 from checkmate.catalog.bundled import find_graph, graph_files, graph_name
 from checkmate.catalog.model_names import require_code
 from checkmate.catalog.samples import SAMPLES, find_sample
-from checkmate.doctor.child import probe
 from checkmate.doctor.diagnosis import Line, PartState
-from checkmate.doctor.facts import Probe
 from checkmate.doctor.lines import window_line
-from checkmate.doctor.tell import sentence_of
 from checkmate.errors import CheckmateError, LoadError, UsageError
 from checkmate.formats.files import require_writable
 from checkmate.machine.desktop_entry import APPLICATION_ID
+from checkmate.processes.stages import Probe, probe, sentence_of
 from checkmate.progress import never
 from checkmate.records.read import is_record
 from checkmate.units import Budget
@@ -169,7 +167,7 @@ def _unavailable(line: Line) -> WindowUnavailableError:
 def _settings() -> QSettings:
     from PySide6.QtCore import QSettings
 
-    from app.models.opening.recovery import sessions_folder
+    from app.models.recovery import sessions_folder
 
     return QSettings(str(sessions_folder().parent / "window.ini"), QSettings.Format.IniFormat)
 
@@ -196,8 +194,7 @@ def _make_window(theme: CurrentTheme, batch_size: int | None, settings: QSetting
     With ``settings`` it also keeps what it explores: it has a recovery, recent explorations and a log.
     """
     from app.crash_log import keep_log, open_log
-    from app.models.opening.recent import Recent
-    from app.models.opening.recovery import Recovery, sessions_folder
+    from app.models.recovery import Recent, Recovery, sessions_folder
     from app.models.session import Session
     from app.views.window.main_window import MainWindow
 

@@ -2,7 +2,7 @@
 
 ``checkmate doctor`` runs it with ``python -m app.look``, and ``checkmate explore`` with ``python -m app.look
 screen``, which looks at the display alone. The check may crash, so it has a process of its own. It writes
-what it finds to standard output (``checkmate.doctor.tell``).
+what it finds to standard output (``checkmate.processes.stages``).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from checkmate.doctor.tell import Teller
-from checkmate.ipc.child import end_with_parent
+from checkmate.processes.own import end_with_parent
+from checkmate.processes.stages import Teller
 
 _LDD_S = 5.0
 
@@ -90,7 +90,7 @@ def _screen() -> dict[str, Any]:
 
 
 def _state() -> str:
-    from app.models.opening.recovery import sessions_folder
+    from app.models.recovery import sessions_folder
 
     return os.fspath(sessions_folder())
 

@@ -6,7 +6,7 @@ Each has a sentence, a hint, machine-readable details and an exit code.
 
     CheckmateError
     ├─ UsageError: UnknownNameError
-    ├─ ContentError: those below that are marked with *, and ``checkmate.ipc``'s ProtocolError
+    ├─ ContentError: those below that are marked with *, and ``checkmate.processes``' MessageError
     ├─ LoadError*: UnsupportedFormatError, ModelReadError, UnsafeModelError
     ├─ TraceError: DynamicShapeError, OnlySmallTensorsError
     ├─ ProfileError: StepTooLargeError, MeterMissingError

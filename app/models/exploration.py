@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from PySide6.QtCore import QObject, Signal
 
-from app.models.clients.display_queue import DisplayQueue
-from app.models.opening.listing import Listing
+from app.models.listing import DisplayQueue, Listing
 from app.presenters.report_page import ReportContent
 from app.state.knowledge import ListedSchedule, WhatIf, steps_key
 from app.state.saved import (
@@ -35,7 +34,7 @@ from checkmate.ir.report import MeasuredSchedule
 from checkmate.ir.result import SolveResult
 from checkmate.solvers.constraints import Constraints, constrained
 from checkmate.solvers.known_frontier import Frontier
-from checkmate.workers.messages.checker import Checked
+from checkmate.workers.messages import Checked
 
 _LOOKED_AT_S = 2.0  # a solve that ran for longer was wanted, also if the next one takes its place
 

@@ -3,58 +3,44 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
+import math
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, Signal
 
-from app.models.clients.solver_client import SolverClient
 from app.models.exploration import Exploration
-from app.models.opening.opening import Opened, Opening, is_large, read_opened
+from app.models.opening import Opened, Opening, is_large, read_opened
+from app.models.solving import SolverClient
 from app.presenters.commands import OnScreen
 from app.presenters.report_page import html_report
 from app.state.knowledge import ListedSchedule
 from app.state.solve import SliderTarget
 from app.workers.background import Background
-from app.workers.process import WorkerProcess
-from checkmate.errors import CheckmateError
+from app.workers.client import DIED, Client
+from checkmate.errors import CheckmateError, OtherStepError
 from checkmate.formats.exploration import SavedExploration, write_exploration
 from checkmate.formats.files import write_bytes
 from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.formats.schedule import result_from_json, result_to_json, write_schedule
-from checkmate.ipc.messages import Cancel, Message
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import MeasuredSchedule
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
+from checkmate.processes.messages import JobFailed, Message
+from checkmate.progress import Progress
 from checkmate.request import ModelRequest
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.constraints import Constraints
 from checkmate.units import Budget
-from checkmate.workers.messages.device import (
-    DeviceCancelled,
-    DeviceFailed,
-    DeviceProgress,
-    EstimatedGraph,
-    Export,
-    Exported,
-    Profile,
-    ProfiledGraph,
-    StepChanged,
-)
-from checkmate.workers.messages.table import WINDOW_MESSAGES
+from checkmate.workers.messages import Export, Exported, Profile, ProfiledGraph
 
 _LAST_S = 5.0  # for what is being written when the window closes
-
-FromDevice = (
-    DeviceProgress | EstimatedGraph | ProfiledGraph | Exported | DeviceCancelled | DeviceFailed | StepChanged
-)
 
 
 class _Source(Enum):
@@ -94,13 +80,15 @@ class Session(QObject):
         self.exploration = Exploration(self)
         self.solving = SolverClient(self.exploration, self)
         self.solver = self.solving.process
-        self.device = WorkerProcess("checkmate.workers.device", WINDOW_MESSAGES, self)
+        self.device = Client("device", "checkmate.workers.device", self, silent_s=math.inf)
+        self.device.progressed.connect(self._on_device_progress)
+        self.device.answered.connect(self._on_device)
+        self.device.failed.connect(self._on_device_failed)
+        self.device.cancelled.connect(self._end_device)
         self.solving.failed.connect(self.failed)
         self.solving.noticed.connect(self.noticed)
         self.solving.settled.connect(self.settled)
-        self.device.received.connect(self._on_device)
-        self.device.died.connect(self._on_device_died)
-        for process in (self.device, self.solver, self.solving.checking.process):
+        for process in (self.device.process, self.solver, self.solving.checking.process):
             process.logged.connect(self.logged)
         self.opening = Opening(self)
         self.opening.opened.connect(self._on_opened)
@@ -108,8 +96,7 @@ class Session(QObject):
         self._reporting = Background(self)
         self._reporting.done.connect(self._on_reported)
         self._report_to = Path()
-        self._jobs = itertools.count(1)
-        self._device_job = 0
+        self._working = False  # the device process, on a job
         self._exporting: Graph | None = None
         self._source = _Source.FILE
         self.file: Path | None = None  # where the graph is; None if it is in no file
@@ -117,7 +104,7 @@ class Session(QObject):
     @property
     def device_busy(self) -> bool:
         """Return whether a model is being profiled or exported."""
-        return bool(self._device_job) or self._source is _Source.PROFILE
+        return self._working or self._source is _Source.PROFILE
 
     def open_file(self, path: Path, *, at_once: bool = False) -> None:
         """Open a graph file or a saved exploration.
@@ -191,8 +178,8 @@ class Session(QObject):
             self._source = _Source.FILE
             self.exploration.set_passing(True)
             return
-        if self._device_job:
-            self.device.stop()
+        if self.device.busy:
+            self.device.process.stop()
         if not self._end_device():
             self.solving.send_graph()
         if again:
@@ -206,8 +193,9 @@ class Session(QObject):
         What is explored stays. ``failure``: a sentence and a hint to show, where it failed. Returns whether
         the solver was sent the graph.
         """
-        busy, self._device_job, self._source = self.device_busy, 0, _Source.FILE
-        self._exporting = None
+        busy, self._working = self.device_busy, False
+        self._source, self._exporting = _Source.FILE, None
+        self.device.end()
         waited = self.exploration.passing and self.exploration.asked != self.exploration.opened_at
         if failure is not None:
             self.failed.emit(*failure)
@@ -318,14 +306,14 @@ class Session(QObject):
         Before it is measured, it can be explored with estimated costs. ``costs``: ``measured`` or
         ``analytic``.
         """
-        if self._device_job:
-            self.device.stop()  # with the profile that it is busy with
+        if self.device.busy:
+            self.device.process.stop()  # with the profile that it is busy with
         self.opening.forget()
         self._source = _Source.FILE
         self.exploration.set_passing(False)
         self.solving.hold()
-        self._device_job = next(self._jobs)
-        self.device.send(Profile(self._device_job, request, costs))
+        self._working = True
+        self.device.send(Profile(self.device.next_job(), request, costs))
 
     def export(self, found: ListedSchedule, directory: Path, budget: Budget) -> None:
         """Export ``found`` into ``directory``, verified and measured.
@@ -339,10 +327,10 @@ class Session(QObject):
         ).encode("utf-8")
         self.solving.hold()
         self._exporting = graph
-        self._device_job = next(self._jobs)
         constraints = found.constrained.constraints
         kept = None if constraints.is_empty else constraints
-        self.device.send(Export(self._device_job, directory, budget, kept, body))
+        self._working = True
+        self.device.send(Export(self.device.next_job(), directory, budget, kept, body))
 
     def _on_exported(self, report: Mapping[str, Any], body: bytes) -> None:
         """Put the written schedule on screen, with its measurement.
@@ -360,43 +348,31 @@ class Session(QObject):
         self.exported.emit(report)
 
     def cancel_device(self) -> None:
-        """Stop the device job. The process is ended where it does not answer in two seconds."""
-        job = self._device_job
+        """Stop the device job."""
         if self._source is not _Source.FILE:
             self.opening.forget()  # what it sent and is being read
-        if job:
+        if self.device.busy:
             self._source = _Source.FILE
-            self.device.send(Cancel(job))
-            QTimer.singleShot(2000, lambda: self._end_stubborn(job))
+            self.device.cancel()
         else:
             self._end_device()
 
-    def _end_stubborn(self, job: int) -> None:
-        if self._device_job == job:
-            self.device.stop()
-            self._end_device()
+    def _on_device_progress(self, progress: Progress) -> None:
+        self.progressed.emit(progress.stage, progress.message, progress.done, progress.total or 0.0)
 
     def _on_device(self, message: Message) -> None:
-        if not isinstance(message, FromDevice) or message.job != self._device_job:
-            return  # of a job that was given up
         match message:
-            case DeviceProgress(progress=progress):
-                total = progress.total or 0.0
-                self.progressed.emit(progress.stage, progress.message, progress.done, total)
-            case EstimatedGraph(graph=body):
-                self._open_sent(_Source.ESTIMATES, body)
-            case ProfiledGraph(graph=body):
-                self._open_sent(_Source.PROFILE, body)
+            case ProfiledGraph(estimated=estimated, graph=body):
+                self._open_sent(_Source.ESTIMATES if estimated else _Source.PROFILE, body)
             case Exported(report=report, schedule=body):
                 self._on_exported(report, body)
                 self._end_device()
-            case DeviceCancelled():
-                self._end_device()
-            case DeviceFailed(message=sentence, hint=hint):
-                self._end_device((sentence, hint))
-            case StepChanged(message=sentence, hint=hint):
-                self._end_device((sentence, hint))
-                self.step_changed.emit(sentence)
+
+    def _on_device_failed(self, failed: JobFailed) -> None:
+        too_large = "The model may not fit this machine's memory; try a smaller batch."
+        self._end_device((failed.message, too_large if failed.error == DIED else failed.hint))
+        if failed.is_a(OtherStepError):
+            self.step_changed.emit(failed.message)
 
     def _open_sent(self, source: _Source, body: bytes) -> None:
         """Open a graph that the device process sent.
@@ -408,14 +384,11 @@ class Session(QObject):
             if not wanted:
                 self._end_device()
                 return
-            self._device_job = 0
+            self._working = False
+            self.device.end()
         if wanted:
             self._source = source
             self.opening.start(lambda: _sent(body))
-
-    def _on_device_died(self, sentence: str) -> None:
-        if self._device_job:
-            self._end_device((sentence, "The model may not fit this machine's memory; try a smaller batch."))
 
     def close(self) -> None:
         """End all processes."""

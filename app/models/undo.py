@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QUndoCommand, QUndoStack
 
-from app.models.comparison import Comparison
-from app.models.cursors import Selection
+from app.models.cursors import Comparison, Selection
 from app.models.exploration import Exploration
 from app.models.session import Session
 from app.presenters.wording import short_name

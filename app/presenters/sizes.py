@@ -49,7 +49,7 @@ class BatchQuestion:
 class BatchAnswer:
     """The largest batch found for a question.
 
-    It is as ``checkmate.workers.messages.batches`` says it. ``batch`` is 0 where none was found; then
+    It is as ``checkmate.workers.messages`` says it. ``batch`` is 0 where none was found; then
     ``problem`` says why, and ``proved_none`` whether there is none.
     """
 

@@ -1,9 +1,11 @@
-"""Work in a thread, watched from the window without waiting for it."""
+"""Work in threads, watched from the window without waiting for them."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
@@ -65,3 +67,81 @@ class Background(QObject):
             self._thread = None
             self._poll.stop()
             self.done.emit(self._problem)
+
+
+class Finding(QObject):
+    """Finds one thing after the other in a thread, which holds the interpreter for milliseconds at a time.
+
+    ``pause_ms``: how long it waits before it begins, as other things may be asked for meanwhile.
+
+    Attributes:
+        found: what was found so far.
+
+    Signals: ``changed``: more was found, or it has ended.
+    """
+
+    changed = Signal()
+
+    def __init__(self, pause_ms: int, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.found: list[Any] = []
+        self._find: Callable[[], Iterable[Any]] | None = None
+        self._thread: threading.Thread | None = None
+        self._stopped = threading.Event()
+        self._arrived: deque[Any] = deque()
+        self._pause, self._poll = QTimer(self), QTimer(self)
+        self._pause.setSingleShot(True)
+        self._pause.setInterval(pause_ms)
+        self._pause.timeout.connect(self._begin)
+        self._poll.setInterval(_POLL_MS)
+        self._poll.timeout.connect(self._collect)
+
+    @property
+    def busy(self) -> bool:
+        """Whether more may be found."""
+        return self._pause.isActive() or self._thread is not None
+
+    def start(self, find: Callable[[], Iterable[Any]]) -> None:
+        """Begin anew: call ``find`` after the pause, and go through what it returns in a thread."""
+        self.clear()
+        self._find = find
+        self._pause.start()
+
+    def clear(self) -> None:
+        """End the work, and forget what was found."""
+        self.stop()
+        self.found = []
+
+    def stop(self) -> None:
+        """End the work; what was found stays."""
+        self._pause.stop()
+        self._poll.stop()
+        self._stopped.set()
+        self._thread = None
+
+    def _begin(self) -> None:
+        assert self._find is not None
+        self._stopped, self._arrived = threading.Event(), deque()
+        given = iter(self._find()), self._arrived, self._stopped
+        self._thread = threading.Thread(target=_gather, args=given, daemon=True, name="finding")
+        self._thread.start()
+        self._poll.start()
+
+    def _collect(self) -> None:
+        thread = self._thread
+        if thread is None:
+            return
+        over, before = not thread.is_alive(), len(self.found)
+        while self._arrived:
+            self.found.append(self._arrived.popleft())
+        if over:
+            self.stop()
+        if over or len(self.found) != before:
+            self.changed.emit()
+
+
+def _gather(found: Iterator[Any], arrived: deque[Any], stopped: threading.Event) -> None:
+    for one in found:
+        if stopped.is_set():
+            return
+        arrived.append(one)

@@ -7,10 +7,10 @@ from collections import deque
 
 from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signal
 
-from checkmate.ipc.messages import Hello, Message, MessageTable
-from checkmate.ipc.protocol import ProtocolError
 from checkmate.machine.load import seconds_computed
-from checkmate.machine.own_modules import module_command
+from checkmate.processes.children import module_command
+from checkmate.processes.messages import Hello, Message, MessageError
+from checkmate.workers.messages import WINDOW_MESSAGES
 
 _MOST_RESTARTS = 3
 _LONGEST_S = 10**6  # that is waited for an answer; Qt's timers count milliseconds in 32 bits
@@ -21,10 +21,10 @@ _TURN_S = 0.008  # of handling messages at a time; many at once must not hold up
 
 
 class WorkerProcess(QObject):
-    """One child process that runs ``module``; its messages are ``table``'s.
+    """One child process that runs ``module``.
 
-    It is restarted after a death, at most three times in a row. ``at_death``: what its death means, for the
-    sentence.
+    It is restarted after a death, at most three times in a row. ``name``, ``at_death``: what it is and what
+    its death means, for the sentence.
 
     Signals: ``received(message)`` per message, but for ``Hello``; ``died(sentence)`` when it ended by itself;
     ``logged(text)``: what it wrote to stderr.
@@ -36,16 +36,16 @@ class WorkerProcess(QObject):
 
     def __init__(
         self,
+        name: str,
         module: str,
-        table: MessageTable,
         parent: QObject | None = None,
         *,
         at_death: str = "Nothing was lost.",
     ) -> None:
         super().__init__(parent)
-        self._module, self._table, self._at_death = module, table, at_death
+        self._name, self._module, self._at_death = name, module, at_death
         self._process: QProcess | None = None
-        self._reader = table.reader()
+        self._reader = WINDOW_MESSAGES.reader()
         self._waiting: deque[Message] = deque()
         self._turn = QTimer(self)
         self._turn.setSingleShot(True)
@@ -76,7 +76,7 @@ class WorkerProcess(QObject):
         """Start the process if it is not running."""
         if self.running or self._closed:
             return
-        self._reader = self._table.reader()
+        self._reader = WINDOW_MESSAGES.reader()
         process = QProcess(self)
         environment = QProcessEnvironment.systemEnvironment()
         environment.insert("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -92,7 +92,7 @@ class WorkerProcess(QObject):
         """Send one message, starting the process where needed."""
         self.start()
         if self._process is not None:
-            self._process.write(self._table.encode(message))
+            self._process.write(WINDOW_MESSAGES.encode(message))
 
     def expect(self, seconds: float | None) -> None:
         """Take the process for dead unless this is called again in time.
@@ -136,7 +136,7 @@ class WorkerProcess(QObject):
             return
         try:
             self._waiting.extend(self._reader.feed(bytes(process.readAllStandardOutput().data())))
-        except ProtocolError as error:
+        except MessageError as error:
             self._end(f"The worker sent a message that cannot be read ({error}).")
             return
         if not self._turn.isActive():
@@ -187,7 +187,3 @@ class WorkerProcess(QObject):
         self.stop()
         self._restarts += 1
         self.died.emit(sentence)
-
-    @property
-    def _name(self) -> str:
-        return self._module.rsplit(".", 1)[-1]

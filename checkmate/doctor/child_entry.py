@@ -1,7 +1,7 @@
 """Look at libraries in a child process that may crash.
 
 Started by ``checkmate doctor`` as ``python -m checkmate.doctor.child_entry WHAT``. WHAT is ``tensorflow``, or
-``import NAME…``. Results go to standard output (see ``checkmate.doctor.tell``).
+``import NAME…``. Results go to standard output (see ``checkmate.processes.stages``).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import importlib
 import sys
 from functools import partial
 
-from checkmate.doctor.tell import Teller
-from checkmate.ipc.child import end_with_parent
 from checkmate.machine.garbage import hide_all
+from checkmate.processes.own import end_with_parent
+from checkmate.processes.stages import Teller
 
 
 def main(arguments: list[str]) -> int:

@@ -2,52 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
-_SIGNALS = {
-    "SIGILL": "illegal instruction",
-    "SIGSEGV": "segmentation fault",
-    "SIGABRT": "abort",
-    "SIGBUS": "bus error",
-    "SIGKILL": "killed, often because memory ran out",
-}
-
-
-@dataclass(frozen=True)
-class Probe:
-    """Hold what one child process found, and how it ended.
-
-    ``found``: the value of each stage that succeeded. ``errors``: the sentence of each that failed.
-    ``stage``: the stage in which the child ended; empty where it reached its end. ``code``: its exit code, or
-    minus the number of the signal that ended it; None where it was stopped at its time limit. ``log``: its
-    standard error.
-    """
-
-    found: Mapping[str, Any] = field(default_factory=dict)
-    errors: Mapping[str, str] = field(default_factory=dict)
-    stage: str = ""
-    code: int | None = 0
-    log: str = ""
-    seconds: float = 0.0
-
-    @property
-    def crashed(self) -> bool:
-        return self.code != 0
-
-    def why(self) -> str:
-        """Return how the child ended, as the end of a sentence. Empty where it did not crash."""
-        if self.code is None:
-            return f"no answer within {self.seconds:.0f} s"
-        if self.code >= 0:
-            return f"exit code {self.code}" if self.code else ""
-        try:
-            name = signal.Signals(-self.code).name
-        except ValueError:
-            return f"signal {-self.code}"
-        return f"{name}, {_SIGNALS[name]}" if name in _SIGNALS else name
+from checkmate.processes.stages import Probe
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from checkmate.doctor.diagnosis import Diagnosis, Line, Part
-from checkmate.doctor.facts import Facts, Folder, Host, Library, Probe
+from checkmate.doctor.facts import Facts, Folder, Host, Library
 from checkmate.doctor.tensorflow_lines import gpu_line, keras_line, step_lines, tensorflow_line
+from checkmate.processes.stages import Probe
 from checkmate.units import format_bytes
 
 _LEAST_FREE = 2**30  # a trace and an exported step take tens of megabytes, now and then hundreds

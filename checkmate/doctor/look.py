@@ -22,14 +22,14 @@ from typing import Any
 import psutil
 
 from checkmate import __version__
-from checkmate.doctor.child import probe
-from checkmate.doctor.facts import Facts, Folder, Host, Library, ListedCard, Nvidia, Probe
+from checkmate.doctor.facts import Facts, Folder, Host, Library, ListedCard, Nvidia
 from checkmate.errors import CancelledError
 from checkmate.machine.cost_store import default_path, plans_folder
 from checkmate.machine.device_memory import ask_for_table, ask_nvidia_smi, mebibytes, table_rows
 from checkmate.machine.load import usable_cores
 from checkmate.machine.processor import this_processor
 from checkmate.machine.supported import versions
+from checkmate.processes.stages import Probe, probe
 from checkmate.progress import Cancelled, Progress, Report
 
 LIMIT_S = 90.0  # for a child; importing TensorFlow takes seconds, or a minute on a busy machine

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkmate.doctor.child import probe
 from checkmate.errors import CancelledError
+from checkmate.processes.stages import probe
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.request import ModelRequest
 

@@ -2,8 +2,8 @@
 
 Started by ``doctor --prove`` as ``python -m checkmate.doctor.prove_child TASK.json PROGRESS.json FOLDER``.
 The task has a ``request`` and a ``share`` of the plain step's measured peak. The result goes to standard
-output as the stage ``run`` (see ``checkmate.doctor.tell``): ``{"report": …}``, or ``{"error": …, "trace":
-…}``. PROGRESS.json holds the current activity.
+output as the stage ``run`` (see ``checkmate.processes.stages``): ``{"report": …}``, or ``{"error": …,
+"trace": …}``. PROGRESS.json holds the current activity.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from checkmate.backends.tf.environment import prepare_own_process
-from checkmate.doctor.tell import Teller, sentence_of
 from checkmate.errors import CheckmateError
-from checkmate.ipc.child import end_with_parent
+from checkmate.processes.own import end_with_parent
+from checkmate.processes.stages import Teller, sentence_of
 from checkmate.progress import Progress
 
 _SOLVE_S = 5.0

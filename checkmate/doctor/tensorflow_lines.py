@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from checkmate.doctor.diagnosis import Line, Part
-from checkmate.doctor.facts import Facts, Nvidia, Probe
+from checkmate.doctor.facts import Facts, Nvidia
+from checkmate.processes.stages import Probe
 from checkmate.units import format_bytes
 
 TENSORFLOW = Part("tensorflow", "TensorFlow", needed=True)

@@ -19,7 +19,7 @@ from typing import Any
 
 from checkmate.catalog.file_kind import HDF5, MOST_TIMES, MOST_UNPACKED
 from checkmate.errors import ModelReadError, UnsafeModelError
-from checkmate.machine.own_modules import module_command
+from checkmate.processes.children import module_command
 
 _CPU_S, _MEMORY = 10, 4 * 2**30
 _UNREADABLE = (OSError, ValueError, RuntimeError, LookupError, TypeError, NotImplementedError, EOFError)

@@ -11,7 +11,7 @@ from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.costs.fresh import with_costs_in_child, with_costs_of_scheduled_step
 from checkmate.backends.tf.costs.known import CostOptions
 from checkmate.backends.tf.environment import EXACT
-from checkmate.backends.tf.fresh import expect_tasks
+from checkmate.backends.tf.tasks import expect_tasks
 from checkmate.errors import NoScheduleError, SolveCancelledError, StepTooLargeError, VerificationError
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport

@@ -1,4 +1,1 @@
-"""The window's processes and their messages.
-
-Each process is started with ``python -m``.
-"""
+"""The window's processes; each is started with ``python -m``."""

@@ -1,83 +1,59 @@
-"""Make one animated picture out of frames, and end.
+"""Make one animated picture out of frames: ``python -m checkmate.workers.animation``.
 
-This is the process ``python -m checkmate.workers.animation``.
-
-In: ``BeginAnimation``, then as many ``AnimationSample`` and ``AnimationFrame`` as were announced. Out:
-``FrameTaken`` after each frame; ``AnimationSaved`` or ``AnimationFailed``. Nothing is written before all
-frames are there.
+In: ``BeginAnimation``, then the pictures that it announced. Out: ``FrameTaken`` after each frame, then
+``AnimationSaved``. Nothing is written before all frames are there.
 """
 
 from __future__ import annotations
 
-import sys
-from typing import TypeVar
-
-from checkmate.errors import CheckmateError
+from checkmate.errors import UsageError
 from checkmate.formats.animation import Animation
-from checkmate.ipc.child import Channel, Inbox, begin
-from checkmate.ipc.messages import Message, MessageError
-from checkmate.workers.messages.animation import (
-    AnimationFailed,
-    AnimationFrame,
-    AnimationSample,
+from checkmate.processes.messages import Message, MessageError
+from checkmate.processes.serve import Server
+from checkmate.workers.messages import (
+    WINDOW_MESSAGES,
     AnimationSaved,
     BeginAnimation,
     FrameTaken,
+    Picture,
 )
-from checkmate.workers.messages.table import WINDOW_MESSAGES
-
-_M = TypeVar("_M", bound=Message)
-_P = TypeVar("_P", AnimationSample, AnimationFrame)
 
 
-def main() -> int:
-    """Make one picture."""
-    channel, inbox = begin("animation", WINDOW_MESSAGES), Inbox()
-    channel.listen(inbox.put)
-    try:
-        channel.send(AnimationSaved(_make(channel, inbox)))
-    except CheckmateError as error:
-        channel.send(AnimationFailed(str(error), error.hint))
-    except ImportError:
-        channel.send(AnimationFailed("animated pictures need Pillow", "pip install pillow"))
-    inbox.tasks.get()  # the window ends the process by closing its end, once it has read the answer
-    return 0
+class AnimationServer(Server):
+    """Puts the pictures together."""
 
+    kind, table = "animation", WINDOW_MESSAGES
+    _begun: BeginAnimation | None = None
+    _animation: Animation | None = None
 
-def _make(channel: Channel, inbox: Inbox) -> int:
-    """Return the bytes of the file that was written."""
-    asked = _next(inbox, BeginAnimation)
-    samples = [_next_picture(inbox, AnimationSample, number) for number in range(asked.samples)]
-    animation = Animation((asked.width, asked.height), samples, asked.colors)
-    while len(animation) < len(asked.milliseconds):
-        animation.add(_next_picture(inbox, AnimationFrame, len(animation)))
-        channel.send(FrameTaken(len(animation)))
-    return animation.save(asked.path, asked.milliseconds)
+    def work(self, asked: Message) -> Message | None:
+        """Take in the beginning or the next picture; write the file after the last one."""
+        if isinstance(asked, BeginAnimation):
+            self._begun, self._samples = asked, list[bytes]()
+            return None
+        begun = self._begun
+        if begun is None or not isinstance(asked, Picture):
+            raise MessageError(f"expected BeginAnimation, not {type(asked).__name__}")
+        taken = len(self._samples) + (0 if self._animation is None else len(self._animation))
+        if asked.number != taken:  # one was lost, or came twice
+            raise MessageError(f"expected picture {taken}, not {asked.number}")
+        if self._animation is not None:
+            self._animation.add(asked.pixels)
+            self.channel.send(FrameTaken(len(self._animation)))
+        else:
+            self._samples.append(asked.pixels)
+            if len(self._samples) == begun.samples:
+                self._animation = self._started(begun)
+        if self._animation is None or len(self._animation) < len(begun.milliseconds):
+            return None
+        return AnimationSaved(self._animation.save(begun.path, begun.milliseconds))
 
-
-def _next_picture(inbox: Inbox, kind: type[_P], number: int) -> bytes:
-    """Return the pixels of the next picture.
-
-    Raises:
-        MessageError: it has another number: one was lost, or came twice.
-    """
-    message = _next(inbox, kind)
-    if message.number != number:
-        raise MessageError(f"expected picture {number}, not {message.number}")
-    return message.pixels
-
-
-def _next(inbox: Inbox, kind: type[_M]) -> _M:
-    """Return the next message.
-
-    Raises:
-        MessageError: it is of another type than ``kind``.
-    """
-    message = inbox.tasks.get()
-    if not isinstance(message, kind):
-        raise MessageError(f"expected {kind.__name__}, not {type(message).__name__}")
-    return message
+    def _started(self, begun: BeginAnimation) -> Animation:
+        try:
+            return Animation((begun.width, begun.height), self._samples, begun.colors)
+        except ImportError as error:
+            raise UsageError("animated pictures need Pillow", hint="pip install pillow") from error
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    AnimationServer.main()

@@ -15,11 +15,10 @@ from app.models.exploration import Exploration
 from app.presenters.wording import least_text
 from app.state.solve import Aim, SliderTarget
 from checkmate import planning
-from checkmate.ipc.messages import NewestJob
 from checkmate.memory.check import check
+from checkmate.processes.messages import NewestJob
 from checkmate.solvers.constraints import Constraints
-from checkmate.workers.messages.solver import FindLeastMemory
-from checkmate.workers.messages.table import WINDOW_MESSAGES
+from checkmate.workers.messages import WINDOW_MESSAGES, FindLeastMemory
 from tests.app.windows import open_chain, training_chain
 
 pytestmark = pytest.mark.heavy  # each solves in a process of its own

@@ -17,8 +17,10 @@ from app.models.exploration import Exploration
 from app.models.span import Scale
 from app.presenters.bands import NOTHING, Bands, Grouping
 from app.presenters.placed import ON_CPU, ORIGIN, PlacedBlocks
+from app.workers.client import DIED
 from checkmate.ir.graph import Device, GraphBuilder
 from checkmate.memory.placement import FIXED, place
+from checkmate.processes.messages import JobFailed
 from checkmate.units import format_bytes
 from tests.app.test_timeline import drag, drawn, move, on_curve, opened, turn
 from tests.generated_graphs import training_dag
@@ -284,7 +286,7 @@ def test_what_went_wrong_with_a_schedule_is_not_said_of_the_next(window, qtbot) 
     exploration, explorer = with_addresses(window, qtbot)
     placing, view = explorer.placing, explorer.allocator
     exploration.show(exploration.plain)
-    placing._on_died("the placer process ended")
+    placing._on_failed(JobFailed(1, DIED, "the placer process ended", ""))
     view._draw()
     assert view._words.toPlainText() == "the placer process ended\nof the schedule before"
     told: list[str] = []
@@ -383,8 +385,8 @@ def test_a_killed_process_is_told_and_the_next_schedule_is_placed(window, qtbot)
     exploration.set_graph(training_dag(3, 15_000))
     drawn(window, qtbot)
     qtbot.keyClick(explorer.graph_view, Qt.Key.Key_V, Qt.KeyboardModifier.ShiftModifier)
-    qtbot.waitUntil(lambda: explorer.placing.process.pid > 0)
-    os.kill(explorer.placing.process.pid, signal.SIGKILL)
+    qtbot.waitUntil(lambda: explorer.placing.client.process.pid > 0)
+    os.kill(explorer.placing.client.process.pid, signal.SIGKILL)
     qtbot.waitUntil(lambda: bool(explorer.placing.problem), timeout=20000)
     drawn(window, qtbot)
     qtbot.waitUntil(lambda: "placer process ended" in explorer.allocator._words.toPlainText())
@@ -396,8 +398,8 @@ def test_a_killed_process_is_told_and_the_next_schedule_is_placed(window, qtbot)
 def test_nothing_is_placed_for_a_view_that_is_hidden(window, qtbot) -> None:
     exploration, explorer = with_addresses(window, qtbot)
     placing = explorer.placing
-    assert placing.process.running
+    assert placing.client.process.running
     qtbot.keyClick(explorer.graph_view, Qt.Key.Key_V, Qt.KeyboardModifier.ShiftModifier)
-    assert not placing.process.running
+    assert not placing.client.process.running
     exploration.set_graph(training_dag(4, 40))
-    assert not placing.busy and placing.found is None and not placing.process.running
+    assert not placing.busy and placing.found is None and not placing.client.process.running

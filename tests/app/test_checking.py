@@ -12,14 +12,14 @@ import numpy as np
 import psutil
 import pytest
 
-from app.models.clients import solver_client
-from app.models.clients.checker_client import Checking
+from app.models import solving
+from app.models.solving import Checking
 from app.state.knowledge import WhatIf
 from app.state.solve import Aim
 from checkmate.memory.check import check
+from checkmate.processes.messages import JobCancelled
 from checkmate.solvers.constraints import Constraints
-from checkmate.workers.messages.checker import Checked
-from checkmate.workers.messages.solver import FrontierSchedule, SolveEnded, SolveSkipped
+from checkmate.workers.messages import Checked, FrontierSchedule, SolveEnded
 from tests.app.windows import open_chain, training_chain
 
 pytestmark = pytest.mark.heavy  # each solves and checks in processes of its own
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.heavy  # each solves and checks in processes of its own
 
 @pytest.fixture
 def every_schedule_elsewhere(monkeypatch):
-    monkeypatch.setattr(solver_client, "_AT_ONCE", 0)
+    monkeypatch.setattr(solving, "_AT_ONCE", 0)
 
 
 def shuffled(graph, seed: int) -> np.ndarray:
@@ -39,7 +39,7 @@ def test_the_process_finds_what_the_check_finds(window, qtbot) -> None:
     window.session.exploration.set_graph(graph)
     limited = WhatIf(graph, Constraints(keep=("a3",), recompute_gradients=False))
     checking, found = Checking(window.session.solving.graph_body), {}
-    checking.checked.connect(lambda checked: found.update({checked.ticket: checked}))
+    checking.checked.connect(lambda checked: found.update({checked.job: checked}))
     wanted = {}
     for seed in range(4):
         steps = np.arange(graph.n, dtype=np.int32) if seed == 0 else shuffled(graph, seed)
@@ -87,7 +87,7 @@ def test_invalid_schedules_are_dropped(window, qtbot, every_schedule_elsewhere) 
     session.noticed.connect(said.append)
     question, graph = next(reversed(session.solving._questions)), session.exploration.graph
     known = list(session.exploration.known)
-    liar = FrontierSchedule(question, 2**40, "liar", 0.0, shuffled(graph, 1).tobytes())
+    liar = FrontierSchedule(question, 2**40, "liar", 0.0, False, shuffled(graph, 1).tobytes())
     session.solving._on_received(liar)
     qtbot.waitUntil(lambda: any("failed the independent check" in text for text in said), timeout=20000)
     assert not any(found.solver == "liar" for found in session.exploration.known)
@@ -148,14 +148,14 @@ def test_a_solver_that_has_answered_is_not_ended_while_its_check_is_pending(
     session.exploration.set_budget(int(session.exploration.plain.peak_bytes * 0.75))
     monkeypatch.setattr(session.solving.checking, "ask", lambda what_if, body: 10**9)  # never answered
     solver = session.solver.pid
-    monkeypatch.setattr(solver_client, "_CANCEL_PATIENCE_MS", 2000)
+    monkeypatch.setattr(solving, "_CANCEL_PATIENCE_MS", 2000)
     session.solving._asked.clear()
     session.solve(30.0)
     qtbot.waitUntil(lambda: len(session.solving._arrived) > 0, timeout=10000)
     session.stop_solve()
     qtbot.waitUntil(
         lambda: any(
-            isinstance(arrived.message, SolveEnded | SolveSkipped) for arrived in session.solving._arrived
+            isinstance(arrived.message, SolveEnded | JobCancelled) for arrived in session.solving._arrived
         ),
         timeout=10000,
     )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 
-from app.models.comparison import Comparison
+from app.models.cursors import Comparison
 from app.models.exploration import Exploration
 from app.presenters.difference import (
     BOTH,

@@ -23,13 +23,13 @@ from checkmate.errors import FormatError
 from checkmate.formats import read_schedule
 from checkmate.formats.exploration import SavedExploration, read_exploration, write_exploration
 from checkmate.formats.schedule import result_to_json
-from checkmate.ipc.messages import Cancel
 from checkmate.ir.report import MeasuredSchedule
 from checkmate.ir.result import SolveResult
 from checkmate.planning import solve
+from checkmate.processes.messages import Cancel, JobCancelled
 from checkmate.request import ModelRequest
 from checkmate.units import Budget
-from checkmate.workers.messages.device import DeviceCancelled, Export, Exported
+from checkmate.workers.messages import Export, Exported
 from tests.app.windows import open_chain, training_chain
 
 pytest.importorskip("tensorflow")
@@ -89,7 +89,7 @@ def test_device_process_killed_while_it_exports(
         messages.clear()
         button(dialog, "Export and verify").click()
         qtbot.waitUntil(lambda doing=doing: any(doing in message for message in messages), timeout=240000)
-        own = psutil.Process(session.device.pid)
+        own = psutil.Process(session.device.process.pid)
         helpers = own.children(recursive=True)
         os.kill(own.pid, signal.SIGKILL)
         qtbot.waitUntil(
@@ -209,7 +209,7 @@ def exporting(window, qtbot, monkeypatch):
 
     def answer(result: SolveResult, report: dict) -> None:
         written = json.dumps(result_to_json(graph, result)).encode()
-        window.session._on_device(Exported(sent[-1].job, report, written))
+        window.session.device._on_received(Exported(sent[-1].job, report, written))
 
     return window.session, sent, answer
 
@@ -239,7 +239,7 @@ def test_the_budget_is_sent_to_the_byte(exporting, qtbot, tmp_path: Path) -> Non
         button(dialog, "Export and verify").click()
         assert sent[-1].budget == told and sent[-1].constraints is None
         assert not budget.isEnabled() and button(dialog, "Cancel").isEnabled()
-        session._on_device(DeviceCancelled(sent[-1].job))
+        session.device._on_received(JobCancelled(sent[-1].job))
         assert budget.isEnabled()
     dialog.close()
     exploration = session.exploration
@@ -268,7 +268,7 @@ def test_a_graph_for_xla_says_so_and_is_exported_for_a_share(exporting, qtbot, w
     button(dialog, "Export and verify").click()
     wanted = max(exploration.budget_bytes, exploration.shown.peak_bytes) / exploration.plain.peak_bytes
     assert sent[-1].budget == Budget(share=min(1.0, wanted))
-    session._on_device(DeviceCancelled(sent[-1].job))
+    session.device._on_received(JobCancelled(sent[-1].job))
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints")
@@ -281,7 +281,7 @@ def test_return_in_a_field_begins_the_export(exporting, qtbot, tmp_path: Path) -
     folder.setText(str(tmp_path / "out"))
     qtbot.keyClick(folder, Qt.Key.Key_Return)  # opened the folder chooser before
     assert len(sent) == 1
-    session._on_device(DeviceCancelled(sent[-1].job))
+    session.device._on_received(JobCancelled(sent[-1].job))
 
 
 def named(curve) -> set[str]:

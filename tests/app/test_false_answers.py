@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from app.models.clients.solver_client import SolverClient
 from app.models.exploration import Exploration
+from app.models.solving import SolverClient
 from app.presenters.solve_text import of_solve
 from app.state.solve import Aim
-from checkmate.ipc.steps import pack_steps
 from checkmate.ir import SolveStatus
-from checkmate.workers.messages.solver import CostBound, Incumbent, LeastMemoryEnded, MemoryBound, SolveEnded
+from checkmate.processes.messages import pack_steps
+from checkmate.workers.messages import Incumbent, SolveBound, SolveEnded
 from tests.graphs_strategies import training_chain
 
 BUDGET = 90  # of the plain step, which costs 16
@@ -32,7 +32,7 @@ def client(qapp) -> SolverClient:
 
 
 def ended(client: SolverClient, **claims: Any) -> SolveEnded:
-    facts = {"status": SolveStatus.OPTIMAL, "cost": 16.0, "lower_bound": 16.0, "assumptions": (), **claims}
+    facts = {"status": SolveStatus.OPTIMAL, "bound": 16.0, "assumptions": (), **claims}
     exploration = client._exploration
     return SolveEnded(
         job=exploration.solve.job,
@@ -50,10 +50,10 @@ def ended(client: SolverClient, **claims: Any) -> SolveEnded:
     "lie",
     [
         {"status": SolveStatus.INFEASIBLE},
-        {"lower_bound": 17.0},
-        {"lower_bound": math.inf},
-        {"lower_bound": 8.0},
-        {"lower_bound": None},
+        {"bound": 17.0},
+        {"bound": math.inf},
+        {"bound": 8.0},
+        {"bound": None},
     ],
     ids=str,
 )
@@ -67,7 +67,7 @@ def test_a_false_answer_is_refused(client: SolverClient, lie: dict[str, Any]) ->
     client.close()
 
 
-@pytest.mark.parametrize("claims", [{}, {"assumptions": ("given order",), "lower_bound": 99.0}], ids=str)
+@pytest.mark.parametrize("claims", [{}, {"assumptions": ("given order",), "bound": 99.0}], ids=str)
 def test_a_true_answer_is_not(client: SolverClient, claims: dict[str, Any]) -> None:
     client._on_received(ended(client, **claims))
     assert client._exploration.solve.status == "optimal"
@@ -78,23 +78,15 @@ def test_a_false_bound_on_the_way_is_dropped(client: SolverClient) -> None:
     said: list[str] = []
     client.noticed.connect(said.append)
     job = client._exploration.solve.job
-    client._on_received(CostBound(job, 170.0, ()))
+    client._on_received(SolveBound(job, 170.0, ()))
     assert "contradicts" in said[0] and (client._exploration.solve.lower_bound or 0.0) <= 16.0
     client.close()
 
 
-def least_ended(client: SolverClient, **claims: Any) -> LeastMemoryEnded:
-    facts = {"status": SolveStatus.OPTIMAL, "peak_bytes": 0, "lower_bound_bytes": 0, **claims}
-    return LeastMemoryEnded(
-        job=client._exploration.solve.job,
-        solver="auto",
-        solve_seconds=0.1,
-        assumptions=(),
-        message="",
-        probes=1,
-        steps=pack_steps(range(16)),
-        **facts,
-    )
+def least_ended(client: SolverClient, peak_bytes: int) -> SolveEnded:
+    """Claim that no schedule needs less than ``peak_bytes``."""
+    claims = {"bound": float(peak_bytes), "statistics": {"probes": 1}, "budget_bytes": peak_bytes}
+    return dataclasses.replace(ended(client), **claims)
 
 
 @pytest.mark.parametrize("less", [1, 40, -1, -(10**6)])
@@ -104,9 +96,9 @@ def test_a_false_answer_to_a_search_for_less_memory_is_refused(client: SolverCli
     client.solve()
     client.failed.connect(lambda sentence, hint: said.append(sentence))
     peak = exploration.plain.peak_bytes
-    client._on_received(MemoryBound(exploration.solve.job, 10 * peak))
+    client._on_received(SolveBound(exploration.solve.job, 10.0 * peak, ()))
     assert (exploration.solve.lower_bound or 0.0) <= peak
-    client._on_received(least_ended(client, peak_bytes=peak - less, lower_bound_bytes=peak - less))
+    client._on_received(least_ended(client, peak - less))
     assert exploration.solve.status == "failed" and "contradicts" in said[0]
     assert exploration.solve.best[-1][1] == peak and exploration.what_if.least_bound(0.0) <= peak
     client.close()
@@ -117,15 +109,15 @@ def test_a_true_answer_to_a_search_for_less_memory_is_not(client: SolverClient) 
     exploration.set_aim(Aim(0.0))
     client.solve()
     peak = exploration.plain.peak_bytes
-    client._on_received(least_ended(client, peak_bytes=peak, lower_bound_bytes=peak))
+    client._on_received(least_ended(client, peak))
     assert exploration.solve.status == "optimal" and exploration.what_if.least_bound(0.0) == peak
     client.close()
 
 
 def test_a_schedule_is_noted_at_its_own_cost(client: SolverClient) -> None:
     exploration = client._exploration
-    client._on_received(Incumbent(exploration.solve.job, 1.0, pack_steps(range(16))))
-    client._on_received(Incumbent(exploration.solve.job, 1.0, pack_steps(range(8))))  # it does not hold
+    client._on_received(Incumbent(exploration.solve.job, BUDGET, pack_steps(range(16))))
+    client._on_received(Incumbent(exploration.solve.job, BUDGET, pack_steps(range(8))))  # it does not hold
     assert [cost for _, cost in exploration.solve.best] == [16.0]
     client.close()
 
@@ -134,7 +126,7 @@ def test_a_bound_is_for_the_budget_that_was_asked(client: SolverClient) -> None:
     exploration = client._exploration
     exploration.set_budget(60)
     client.solve()
-    claims = {"status": SolveStatus.LIMIT, "cost": None, "lower_bound": 18.0}
+    claims = {"status": SolveStatus.LIMIT, "bound": 18.0}
     client._on_received(dataclasses.replace(ended(client, **claims), budget_bytes=10**9, steps=b""))
     assert exploration.frontier.bound(60) == 18.0 and exploration.frontier.bound(10**9) == 16.0
     client.close()

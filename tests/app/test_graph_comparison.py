@@ -16,7 +16,7 @@ import pytest
 from PySide6.QtCore import QEvent, QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 
-from app.models.opening.other_graph import side_of
+from app.models.opening import side_of
 from app.presenters.graph_comparison import (
     COLUMNS,
     Side,

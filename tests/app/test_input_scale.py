@@ -12,7 +12,7 @@ import json
 import pytest
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from app.models.clients.input_scale import InputScale
+from app.models.sizes import InputScale
 from app.presenters.sizes import input_coming_words, input_reach_words
 from checkmate.formats.graph import graph_to_json
 from checkmate.graphs.layers import training_graph

@@ -183,6 +183,6 @@ def test_the_model_is_profiled_at_that_batch(window, qtbot, dialog, monkeypatch)
 def test_closing_the_window_ends_the_search(window, qtbot, dialog) -> None:
     dialog.seconds.setValue(600)
     qtbot.mouseClick(dialog.start, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: dialog.search.process.running, timeout=20_000)
+    qtbot.waitUntil(lambda: dialog.search.client.process.running, timeout=20_000)
     window.batches.close()
-    assert not dialog.search.process.running and dialog.search.asked is None
+    assert not dialog.search.client.process.running and dialog.search.asked is None

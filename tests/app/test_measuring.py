@@ -13,23 +13,16 @@ from typing import Any
 import pytest
 from PySide6.QtWidgets import QPushButton
 
-from app.models.opening import opening
-from app.models.opening.recent import Recent
-from app.models.opening.recovery import Recovery
+from app.models import opening
+from app.models.recovery import Recent, Recovery
 from checkmate.formats import write_graph
 from checkmate.formats.graph import graph_to_json
-from checkmate.ipc.messages import Cancel, Message
 from checkmate.ir.graph import Graph
+from checkmate.processes.messages import Cancel, JobCancelled, JobFailed, JobProgress, Message
 from checkmate.progress import Progress
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
-from checkmate.workers.messages.device import (
-    DeviceCancelled,
-    DeviceFailed,
-    DeviceProgress,
-    EstimatedGraph,
-    ProfiledGraph,
-)
+from checkmate.workers.messages import ProfiledGraph
 from tests.app.windows import open_chain, training_chain
 
 pytestmark = pytest.mark.heavy  # costs are measured in processes
@@ -50,15 +43,15 @@ class Device:
     def __init__(self, window: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.session, self.sent, self.stops = window.session, [], 0
         monkeypatch.setattr(self.session.device, "send", self.sent.append)
-        monkeypatch.setattr(self.session.device, "stop", self._stop)
+        monkeypatch.setattr(self.session.device.process, "stop", self._stop)
 
     def _stop(self) -> None:
         self.stops += 1
 
     def says(self, kind: type[Message], graph: Graph | None = None, **facts: Any) -> None:
         if graph is not None:
-            facts["graph"] = json.dumps(graph_to_json(graph)).encode()
-        self.session._on_device(kind(job=self.sent[-1].job, **facts))
+            facts = {"estimated": False, **facts, "graph": json.dumps(graph_to_json(graph)).encode()}
+        self.session.device._on_received(kind(job=self.sent[-1].job, **facts))
 
 
 @pytest.fixture
@@ -70,7 +63,7 @@ def estimated(window, qtbot, device: Device) -> None:
     """Wait until the estimates of a profile are on screen."""
     window.open("unet")
     with qtbot.waitSignal(window.session.exploration.passing_changed, timeout=20000):
-        device.says(EstimatedGraph, model())
+        device.says(ProfiledGraph, model(), estimated=True)
 
 
 def test_estimates_are_explored_until_the_measured_costs_come(window, qtbot, device: Device) -> None:
@@ -78,7 +71,7 @@ def test_estimates_are_explored_until_the_measured_costs_come(window, qtbot, dev
     estimated(window, qtbot, device)
     assert window.explorer.isVisible() and window.measuring.isVisible() and not window._export.isEnabled()
     assert "estimates" in window.measuring.text and "wait" in window.explorer.solving._status.text()
-    device.says(DeviceProgress, progress=Progress("measure", 3.0, 11.0, "run 2"))
+    device.says(JobProgress, progress=Progress("measure", 3.0, 11.0, "run 2"))
     assert "run 2" in window.measuring.text
     with qtbot.waitSignal(exploration.graph_changed, timeout=20000):
         device.says(ProfiledGraph, model(2.0))
@@ -95,7 +88,7 @@ def test_questions_during_a_measurement_are_solved_after_it(window, qtbot, devic
     window.open("unet")
     assert not exploration.solve.running and not window.session.solver.running
     with qtbot.waitSignal(exploration.passing_changed, timeout=20000):
-        device.says(EstimatedGraph, model())
+        device.says(ProfiledGraph, model(), estimated=True)
     budget = int(0.7 * exploration.plain.peak_bytes)
     window.explorer.budget.choose(budget)
     window.session.constrain(Constraints(recompute_gradients=False))
@@ -115,7 +108,7 @@ def test_estimates_can_be_kept(window, qtbot, device: Device) -> None:
     window.measuring.keep.click()
     assert isinstance(device.sent[-1], Cancel)
     with qtbot.waitSignal(window.session.settled, timeout=60000):  # of what was asked meanwhile
-        device.says(DeviceCancelled)
+        device.says(JobCancelled)
     assert exploration.graph.name == "model" and not exploration.passing and window.measuring.isHidden()
     assert exploration.shown.peak_bytes <= exploration.budget_bytes < exploration.plain.peak_bytes
     assert window._export.isEnabled()
@@ -133,14 +126,14 @@ def test_reading_of_measured_costs_can_be_abandoned(window, qtbot, device: Devic
 
 def test_a_measurement_that_fails_leaves_the_estimates(window, qtbot, device: Device) -> None:
     estimated(window, qtbot, device)
-    device.says(DeviceFailed, message="that op cannot run", hint="use --costs analytic")
+    device.says(JobFailed, error="LoadError", message="that op cannot run", hint="use --costs analytic")
     assert window.explorer.isVisible() and window.session.exploration.graph.name == "model"
     assert window.notice.text == "That op cannot run. Use --costs analytic." and window.measuring.isHidden()
 
 
 def test_a_device_process_that_dies_leaves_the_estimates(window, qtbot, device: Device) -> None:
     estimated(window, qtbot, device)
-    window.session._on_device_died("The worker process ended (signal 9). Nothing was lost.")
+    window.session.device._on_died("The worker process ended (signal 9). Nothing was lost.")
     assert window.explorer.isVisible() and not window.session.exploration.passing
     assert "signal 9" in window.notice.text and not window.session.device_busy
 
@@ -155,7 +148,7 @@ def test_a_file_that_is_opened_takes_the_place_of_a_profile(
     window.open(str(tmp_path / "other.json"))
     assert exploration.graph.n == training_chain(5).n and not exploration.passing and device.stops == 1
     body = json.dumps(graph_to_json(model(2.0))).encode()
-    window.session._on_device(ProfiledGraph(job, body))  # sent before it was stopped
+    window.session.device._on_received(ProfiledGraph(job, False, body))  # sent before it was stopped
     qtbot.wait(200)
     assert exploration.graph.n == training_chain(5).n and window.measuring.isHidden()
 
@@ -193,7 +186,7 @@ def test_a_second_profile_ends_the_first(window, qtbot, device: Device) -> None:
     window.open("resnet")
     assert device.stops == 1 and not window.session.exploration.passing and window._start.isVisible()
     with qtbot.waitSignal(window.session.exploration.passing_changed, timeout=20000):
-        device.says(EstimatedGraph, model(layers=5))
+        device.says(ProfiledGraph, model(layers=5), estimated=True)
     assert window.session.exploration.graph.n == model(layers=5).n
 
 
@@ -230,10 +223,10 @@ def test_a_slow_cancel_is_shown(window, qtbot, device: Device) -> None:
     button.click()
     assert button.text() == "Cancelling…" and not button.isEnabled() and isinstance(device.sent[-1], Cancel)
     device.sent.pop()
-    device.says(DeviceCancelled)
+    device.says(JobCancelled)
     window.open("unet")
     assert button.text() == "Cancel" and button.isEnabled()
     with qtbot.waitSignal(window.session.exploration.passing_changed, timeout=20000):
-        device.says(EstimatedGraph, model())
+        device.says(ProfiledGraph, model(), estimated=True)
     window.measuring.keep.click()
     assert not window.measuring.keep.isEnabled()

@@ -167,12 +167,12 @@ def test_lines_are_chosen_in_the_menu_by_keys(window, qtbot) -> None:
 def test_the_allocated_peak_is_placed_only_while_it_is_wanted(window, qtbot) -> None:
     open_chain(window, qtbot)
     explorer = window.explorer
-    assert not explorer.placing.process.running
+    assert not explorer.placing.client.process.running
     explorer.lines.choice.switch(LineKind.ALLOCATED)
     qtbot.waitUntil(lambda: LineKind.ALLOCATED in by_kind(explorer.curve.edge_lines.lines), timeout=30_000)
     assert by_kind(explorer.curve.edge_lines.lines)[LineKind.ALLOCATED].words.endswith("estimated")
     explorer.lines.choice.switch(LineKind.ALLOCATED)
-    assert not explorer.placing.process.running
+    assert not explorer.placing.client.process.running
     explorer.span.toggle_addresses()
     explorer.lines.choice.switch(LineKind.ALLOCATED)
     explorer.lines.choice.switch(LineKind.ALLOCATED)

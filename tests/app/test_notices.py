@@ -18,7 +18,7 @@ from app.views.window.start_page import ProfilingPanel
 from checkmate.formats import write_graph
 from checkmate.ir.graph import CostOrigin, CostUnit
 from checkmate.request import ModelRequest
-from checkmate.workers.messages.device import ProfiledGraph
+from checkmate.workers.messages import ProfiledGraph
 from tests.app.windows import open_chain, training_chain
 
 pytestmark = pytest.mark.heavy  # each opens a window, and a solver with it
@@ -118,8 +118,8 @@ def profiled(window, body: bytes = b"{}") -> None:
     """Act as if the device process had profiled something and sent ``body``."""
     window._stack.setCurrentWidget(window._start)
     window._start.show_work("unet")
-    window.session._device_job = 7
-    window.session._on_device(ProfiledGraph(7, body))
+    window.session._working, window.session.device.job = True, 7
+    window.session.device._on_received(ProfiledGraph(7, False, body))
     assert window.session.device_busy
 
 
@@ -142,7 +142,7 @@ def test_a_profile_that_is_being_opened_can_be_cancelled(window, qtbot) -> None:
 def test_a_solver_that_dies_does_not_hide_a_first_profile(window, qtbot) -> None:
     window._stack.setCurrentWidget(window._start)
     window._start.show_work("unet")
-    window.session._device_job = 7
+    window.session._working = True
     window.session.solver.start()
     qtbot.waitUntil(lambda: window.session.solver.pid > 0, timeout=20000)
     with qtbot.waitSignal(window.session.noticed, timeout=20000):

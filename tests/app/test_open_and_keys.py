@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QPushButton, QTre
 
 from app.actions import ACTIONS
 from app.bootstrap import explore
-from app.models.opening.recent import Recent
+from app.models.recovery import Recent
 from app.models.session import Session
 from app.theme import CurrentTheme, ThemeChoice
 from app.views.dialogs.model_dialog import ModelDialog

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from app.layout.grouping import visible_groups
-from app.models.opening import opening
-from app.models.opening.opening import Opened
+from app.models import opening
+from app.models.opening import Opened
 from app.views.dialogs.export_dialog import ExportDialog
 from checkmate.errors import FormatError
 from checkmate.formats import write_graph

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QPushButton
 
-from app.models.opening.recent import Recent
-from app.models.opening.recovery import Recovery
+from app.models.recovery import Recent, Recovery
 from app.models.session import Session
 from app.theme import CurrentTheme, ThemeChoice
 from app.views.window.main_window import MainWindow

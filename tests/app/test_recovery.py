@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.models.opening.recovery import Recovery
+from app.models.recovery import Recovery
 from app.models.session import Session
 from app.state.knowledge import is_baseline
 from app.theme import CurrentTheme, ThemeChoice
@@ -76,7 +76,7 @@ import sys, os
 from pathlib import Path
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
-from app.models.opening.recovery import Recovery
+from app.models.recovery import Recovery
 from app.models.session import Session
 from app.theme import CurrentTheme, ThemeChoice
 from app.views.window.main_window import MainWindow

@@ -21,7 +21,6 @@ from app.crash_log import open_log
 from app.state.solve import Aim
 from app.workers.process import WorkerProcess
 from checkmate.request import ModelRequest
-from checkmate.workers.messages.table import WINDOW_MESSAGES
 from tests.app.windows import open_chain
 
 pytestmark = pytest.mark.heavy  # processes are killed and start again
@@ -75,7 +74,7 @@ def test_device_process_killed_while_it_starts_and_at_every_stage_of_a_profile(w
             ):  # every stage has had its kill; this profile went through
                 break
             killed.add(next(stage for stage in stages if stage not in killed))
-        os.kill(session.device.pid, signal.SIGKILL)
+        os.kill(session.device.process.pid, signal.SIGKILL)
         qtbot.waitUntil(lambda ended=ended: bool(ended), timeout=20000)
         session.failed.disconnect(note)
         assert ended == ["The device process ended (signal 9). Nothing was lost."]
@@ -153,8 +152,7 @@ def test_everything_that_takes_the_focus_has_a_name(window, qtbot) -> None:
 
 CHATTY = """
 import sys, time
-from checkmate.workers.messages.animation import FrameTaken
-from checkmate.workers.messages.table import WINDOW_MESSAGES
+from checkmate.workers.messages import WINDOW_MESSAGES, FrameTaken
 for number in range(200):
     sys.stdout.buffer.write(WINDOW_MESSAGES.encode(FrameTaken(number)))
 sys.stdout.buffer.flush()
@@ -165,7 +163,7 @@ time.sleep(1.5)
 def test_many_messages_at_once_do_not_block_the_window(qtbot, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "chatty.py").write_text(CHATTY)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    worker, heard, beats, ended = WorkerProcess("chatty", WINDOW_MESSAGES), [], [time.perf_counter()], []
+    worker, heard, beats, ended = WorkerProcess("chatty", "chatty"), [], [time.perf_counter()], []
     worker.received.connect(lambda message: (time.sleep(0.003), heard.append(message.frames)))
     worker.died.connect(lambda sentence: (ended.append(len(heard)), worker.close()))
     timer = QTimer()
@@ -183,13 +181,13 @@ def test_many_messages_at_once_do_not_block_the_window(qtbot, tmp_path: Path, mo
 def test_a_worker_that_sends_garbage_is_ended_and_reported(qtbot, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "odd.py").write_text(
         "import sys, time\n"
-        "from checkmate.ipc.protocol import encode_frame\n"
+        "from checkmate.processes.messages import encode_frame\n"
         "sys.stdout.buffer.write(encode_frame({'type': 'Riddle'}))\n"
         "sys.stdout.buffer.flush()\n"
         "time.sleep(60)\n"
     )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    worker = WorkerProcess("odd", WINDOW_MESSAGES)
+    worker = WorkerProcess("odd", "odd")
     with qtbot.waitSignal(worker.died, timeout=20000) as told:
         worker.start()
     assert "cannot be read" in told.args[0] and "'Riddle'" in told.args[0] and not worker.running

@@ -9,25 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from app.models.clients import checker_client, largest_batch, placing, size_tracer, solver_client
-from app.models.clients.checker_client import Checking
-from app.models.clients.largest_batch import BatchFinder
-from app.models.clients.placing import Placing
-from app.models.clients.size_tracer import SizeTracer
-from app.models.clients.solver_client import SolverClient
+from app.models import solving
 from app.models.exploration import Exploration
+from app.models.placements import Placing
+from app.models.searches import BatchFinder
+from app.models.sizes import SizeTracer
+from app.models.solving import Checking, SolverClient
 from app.presenters.sizes import BatchQuestion
 from app.theme import CurrentTheme, ThemeChoice
 from app.views.pictures import film
+from app.workers import client as clients
 from app.workers import process
 from app.workers.process import WorkerProcess
 from checkmate.ir import SolveStatus
 from checkmate.memory.check import check
 from checkmate.request import ModelRequest
-from checkmate.workers.messages.checker import Checked
-from checkmate.workers.messages.placer import Placed
-from checkmate.workers.messages.solver import Preparing, SolveEnded
-from checkmate.workers.messages.table import WINDOW_MESSAGES
+from checkmate.workers.messages import Checked, Placed, Preparing, SolveEnded
 from tests.graphs_strategies import training_chain
 
 pytestmark = pytest.mark.heavy  # many tests of a second or two
@@ -66,7 +63,7 @@ def exploration(qapp) -> Exploration:
 
 
 def test_a_process_that_does_not_answer_is_ended_and_reported(qtbot, module) -> None:
-    worker = WorkerProcess(module(SILENT), WINDOW_MESSAGES)
+    worker = WorkerProcess("odd", module(SILENT))
     worker.start()
     with qtbot.waitSignal(worker.died, timeout=20000) as told:
         worker.expect(0.1)
@@ -83,7 +80,7 @@ def test_a_process_that_computes_is_waited_for_and_then_ended(
     qtbot, module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "_LOOK_S", 0.5)
-    worker = WorkerProcess(module(BUSY), WINDOW_MESSAGES)
+    worker = WorkerProcess("odd", module(BUSY))
     worker.start()
     begun = time.monotonic()
     with qtbot.waitSignal(worker.died, timeout=40000) as told:
@@ -95,14 +92,14 @@ def test_a_process_that_computes_is_waited_for_and_then_ended(
 def test_a_process_that_computes_for_ever_is_ended(qtbot, module, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_LOOK_S", 0.2)
     monkeypatch.setattr(process, "_MOST_LOOKS", 4)
-    worker = WorkerProcess(module("while True: pass"), WINDOW_MESSAGES)
+    worker = WorkerProcess("odd", module("while True: pass"))
     worker.start()
     with qtbot.waitSignal(worker.died, timeout=20000):
         worker.expect(0.1)
 
 
 def test_a_solve_that_is_never_answered_ends(qtbot, module, exploration, monkeypatch) -> None:
-    monkeypatch.setattr(solver_client, "_SILENT_S", 0.1)
+    monkeypatch.setattr(solving, "_SILENT_S", 0.1)
     client, said = SolverClient(exploration), []
     client.process._module = module(SILENT)
     client.failed.connect(lambda sentence, hint: said.append(sentence))
@@ -132,21 +129,21 @@ def test_news_of_a_solve_is_waited_for_until_it_ends(exploration) -> None:
     client.process.send = lambda message: None
     client.solve()
     silence = client.process._silence
-    assert silence.isActive() and silence.interval() == 1000 * (client.seconds + solver_client._SILENT_S)
-    client._on_received(Preparing("compiling"))
+    assert silence.isActive() and silence.interval() == 1000 * (client.seconds + solving._SILENT_S)
+    client._on_received(Preparing("compiling", False))
     assert silence.isActive()
     job = exploration.solve.job
-    ended = SolveEnded(job, SolveStatus.LIMIT, "auto", 60, None, None, 1.0, (), "", {}, b"")
+    ended = SolveEnded(job, SolveStatus.LIMIT, "auto", 60, None, 1.0, (), "", {}, b"")
     client._on_received(ended)
     assert not silence.isActive() and not exploration.solve.running
     client._on_received(ended)  # twice
-    client._on_received(Preparing("compiling"))
+    client._on_received(Preparing("compiling", False))
     assert not silence.isActive()
     client.close()
 
 
 def test_a_check_that_is_never_answered_is_given_up(qtbot, module, exploration, monkeypatch) -> None:
-    monkeypatch.setattr(checker_client, "_SILENT_S", 0.1)
+    monkeypatch.setattr(solving, "SILENT_S", 0.1)
     checking = Checking(lambda: b"{}")
     checking.process._module = module(SILENT)
     with qtbot.waitSignal(checking.died, timeout=20000):
@@ -155,7 +152,7 @@ def test_a_check_that_is_never_answered_is_given_up(qtbot, module, exploration, 
 
 
 def test_one_lost_check_of_several_is_noticed(qtbot, module, exploration, monkeypatch) -> None:
-    monkeypatch.setattr(checker_client, "_SILENT_S", 0.1)
+    monkeypatch.setattr(solving, "SILENT_S", 0.1)
     checking, steps = Checking(lambda: b"{}"), exploration.plain.schedule.steps.tolist()
     checking.process._module = module(SILENT)
     checking.ask(exploration.what_if, b"")
@@ -170,34 +167,34 @@ def test_one_lost_check_of_several_is_noticed(qtbot, module, exploration, monkey
 def test_a_placement_that_never_comes_or_is_none_is_a_problem(
     qtbot, module, exploration, monkeypatch, answer: bytes | None
 ) -> None:
-    monkeypatch.setattr(placing, "_SILENT_S", 0.1 if answer is None else 60.0)
+    monkeypatch.setattr(clients, "SILENT_S", 0.1 if answer is None else 60.0)
     places = Placing(exploration, lambda: b"{}")
-    places.process._module = module(SILENT)
+    places.client.process._module = module(SILENT)
     exploration.add(exploration.plain.schedule.steps, budget_bytes=99, solver="", seconds=0.0)
     exploration.show_now()
     places.want(True, "test")
     assert places.busy
     if answer is not None:
-        places._on_received(Placed(places._job, answer))
+        places.client._on_received(Placed(places.client.job, answer))
     qtbot.waitUntil(lambda: not places.busy, timeout=20000)
     assert places.problem and places.found is None
     places.close()
 
 
 def test_a_search_for_a_batch_that_is_never_answered_ends(qtbot, module, monkeypatch) -> None:
-    monkeypatch.setattr(largest_batch, "_SILENT_S", 0.1)
+    monkeypatch.setattr(clients, "SILENT_S", 0.1)
     finder = BatchFinder(1)
-    finder.process._module = module(SILENT)
+    finder.client.process._module = module(SILENT)
     finder.ask(BatchQuestion(training_chain(4), 99, None, 0.0), b"{}")
     qtbot.waitUntil(lambda: finder.asked is None, timeout=20000)
     assert "did not answer" in finder.sentence
     finder.close()
 
 
-def test_a_trace_at_another_size_that_is_never_answered_fails(qtbot, module, monkeypatch) -> None:
-    monkeypatch.setattr(size_tracer, "_SILENT_S", 0.1)
+def test_a_trace_at_another_size_that_is_never_answered_fails(qtbot, module) -> None:
     tracer, said = SizeTracer(), []
-    tracer._process._module = module(SILENT)
+    tracer._client._silent_s = 0.1
+    tracer._client.process._module = module(SILENT)
     tracer.failed.connect(said.append)
     with qtbot.waitSignal(tracer.failed, timeout=20000):
         tracer.ask(ModelRequest("unet"))
@@ -209,7 +206,7 @@ def test_a_trace_at_another_size_that_is_never_answered_fails(qtbot, module, mon
 def test_a_film_whose_end_is_lost_says_what_became_of_the_file(
     qtbot, module, exploration, monkeypatch, tmp_path: Path, written: bool
 ) -> None:
-    monkeypatch.setattr(film, "_SILENT_S", 0.3)
+    monkeypatch.setattr(film, "SILENT_S", 0.3)
     path, said = tmp_path / "film.gif", []
     path.write_bytes(b"an older picture")
     save = f"open({str(path)!r}, 'wb').write(b'a new one'); raise SystemExit(3)"

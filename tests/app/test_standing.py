@@ -15,7 +15,7 @@ from checkmate.solvers.bounds import op_need, run_once_bound, working_set_bound
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.units import format_bytes
-from checkmate.workers.messages.solver import Preparing
+from checkmate.workers.messages import Preparing
 from tests.app.windows import open_chain, training_chain
 from tests.generated_graphs import training_dag
 
@@ -150,7 +150,7 @@ def test_the_first_solve_says_what_happens_and_what_is_on_screen(window, qtbot) 
     exploration.set_graph(training_chain(12))  # without a solver process, so that nothing else happens
     exploration.set_budget(exploration.plain.peak_bytes // 2)
     exploration.begin_solve(1)
-    window.session.solving._on_received(Preparing(COMPILING))
+    window.session.solving._on_received(Preparing(COMPILING, False))
     assert exploration.standing.fit is BudgetStanding.SOUGHT
     assert "no schedule known yet" in panel._status.text()
     assert (

@@ -12,7 +12,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QLabel, QPushButton
 
-from app.models.opening.recent import Explored, Recent
+from app.models.recovery import Explored, Recent
 from app.presenters.start import curve_words, outline
 from app.theme import DARK, LIGHT
 from app.views.window.start_page import SampleCard

@@ -13,7 +13,7 @@ from PySide6.QtCore import QPoint, QRect
 from PySide6.QtGui import QColor, QImage, QPainter, QRegion
 from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 
-from app.models.clients import display_queue
+from app.models import listing
 from app.state.knowledge import ListedSchedule
 from app.theme import LIGHT
 from app.views.common.paint_turns import PaintTurns
@@ -215,7 +215,7 @@ def test_the_window_saves_pictures_of_what_is_drawn(window, qtbot, tmp_path) -> 
 def test_a_large_schedule_is_worked_out_before_it_is_shown(window, qtbot, monkeypatch) -> None:
     open_chain(window, qtbot)
     exploration = window.session.exploration
-    monkeypatch.setattr(display_queue, "_AT_ONCE", 0)
+    monkeypatch.setattr(listing, "_AT_ONCE", 0)
     threads, known = set(), []
     prepare = ListedSchedule.prepare
     monkeypatch.setattr(
@@ -239,7 +239,7 @@ def test_a_schedule_chosen_by_hand_is_not_replaced_by_a_pending_one(window, qtbo
     qtbot.waitUntil(lambda: not exploration.solve.running, timeout=20000)
     window.session.solving.close()  # which would find more while nothing is asked
     qtbot.wait(50)
-    monkeypatch.setattr(display_queue, "_AT_ONCE", 0)
+    monkeypatch.setattr(listing, "_AT_ONCE", 0)
     best = exploration.best_for(exploration.budget_bytes)
     assert best is not exploration.plain
     exploration.show(exploration.plain)

@@ -31,7 +31,7 @@ import psutil
 from PySide6.QtCore import QEvent, QEventLoop, QObject, QTimer
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.models.opening.recovery import Recovery
+from app.models.recovery import Recovery
 from app.models.session import Session
 from app.presenters.op_page import NeedRow, OpLink, facts
 from app.state.constraint_targets import ConstraintKind

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from checkmate.backends.tf.environment import EXACT
-from checkmate.backends.tf.fresh import run_task
+from checkmate.backends.tf.tasks import run_task
 from checkmate.catalog.bundled import find_graph
 from checkmate.cli.main import main
 from checkmate.formats import read_any_graph, read_schedule, write_graph

@@ -6,20 +6,24 @@ from tests.faults.devices import certify, export, make_films, profile, trace_siz
 from tests.faults.protocols import Protocol, auto, prove
 from tests.faults.windows import check_elsewhere, explore, find_batch, look_for_less, place_buffers
 
-_CUTS, _WINDOW = "checkmate.solvers.pathcut", "app.workers.process"
-_ASK, _DEVICE = "app.models.clients", "checkmate.workers.device"
+_PROVER = "checkmate.solvers.pathcut.child", "checkmate.processes.conversation"
+_PROVER_WAITS = "checkmate.solvers.pathcut.in_process:_SILENT_S"
+_WINDOW, _WAITS = "app.workers.process", "app.workers.client:SILENT_S"
+_SOLVING, _WORKERS = "app.models.solving", "checkmate.workers"
 
 PROTOCOLS: dict[str, Protocol] = {
-    "prover": Protocol(f"{_CUTS}.child", f"{_CUTS}.in_process", f"{_CUTS}.in_process", prove),
-    "auto": Protocol(f"{_CUTS}.child", f"{_CUTS}.in_process", f"{_CUTS}.in_process", auto),
-    "solver": Protocol("checkmate.workers.solver", _WINDOW, f"{_ASK}.solver_client", explore),
-    "checker": Protocol("checkmate.workers.checker", _WINDOW, f"{_ASK}.checker_client", check_elsewhere),
-    "placer": Protocol("checkmate.workers.placer", _WINDOW, f"{_ASK}.placing", place_buffers),
-    "batches": Protocol("checkmate.workers.batches", _WINDOW, f"{_ASK}.largest_batch", find_batch),
-    "least memory": Protocol("checkmate.workers.solver", _WINDOW, f"{_ASK}.solver_client", look_for_less),
-    "certifier": Protocol("checkmate.workers.certifier", _WINDOW, "app.views.window.savers", certify),
-    "animation": Protocol("checkmate.workers.animation", _WINDOW, "app.views.pictures.film", make_films),
-    "sizes": Protocol(_DEVICE, _WINDOW, f"{_ASK}.size_tracer", trace_sizes, silent_s=40.0),
-    "profile": Protocol(_DEVICE, _WINDOW, "", profile),
-    "export": Protocol(_DEVICE, _WINDOW, "", export),
+    "prover": Protocol(*_PROVER, _PROVER_WAITS, prove),
+    "auto": Protocol(*_PROVER, _PROVER_WAITS, auto),
+    "solver": Protocol(f"{_WORKERS}.solver", _WINDOW, f"{_SOLVING}:_SILENT_S", explore),
+    "checker": Protocol(f"{_WORKERS}.replays", _WINDOW, f"{_SOLVING}:SILENT_S", check_elsewhere),
+    "placer": Protocol(f"{_WORKERS}.replays", _WINDOW, _WAITS, place_buffers),
+    "batches": Protocol(f"{_WORKERS}.searches", _WINDOW, _WAITS, find_batch),
+    "least memory": Protocol(f"{_WORKERS}.solver", _WINDOW, f"{_SOLVING}:_SILENT_S", look_for_less),
+    "certifier": Protocol(f"{_WORKERS}.searches", _WINDOW, _WAITS, certify),
+    "animation": Protocol(f"{_WORKERS}.animation", _WINDOW, "app.views.pictures.film:SILENT_S", make_films),
+    "sizes": Protocol(
+        f"{_WORKERS}.device", _WINDOW, "app.models.sizes:_SILENT_S", trace_sizes, silent_s=40.0
+    ),
+    "profile": Protocol(f"{_WORKERS}.device", _WINDOW, "", profile),
+    "export": Protocol(f"{_WORKERS}.device", _WINDOW, "", export),
 }

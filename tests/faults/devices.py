@@ -20,8 +20,8 @@ from checkmate.errors import CheckmateError
 from checkmate.formats.graph import graph_from_json, read_graph
 from checkmate.formats.schedule import read_certificate, read_schedule
 from checkmate.ir import Graph
-from checkmate.machine.own_modules import module_command
 from checkmate.memory.check import check
+from checkmate.processes.children import module_command
 from checkmate.request import ModelRequest
 from checkmate.units import Budget
 from tests.faults.protocols import ROUNDING, least_cost, small, truth, until
@@ -155,7 +155,7 @@ def trace_sizes(patience: float) -> str:
     for batch in (2, 3):
         profiled(batch)
     kept = application()
-    from app.models.clients.size_tracer import SizeTracer
+    from app.models.sizes import SizeTracer
 
     tracer, said = SizeTracer(), list[bytes | str]()
     tracer.traced.connect(said.append)
@@ -182,17 +182,18 @@ def certify(patience: float) -> str:
     kept = application()
     from PySide6.QtWidgets import QMainWindow
 
+    from app.models import searches
     from app.models.session import Session
-    from app.views.window import savers as command
+    from app.views.window.savers import Certifying
 
     host: Any = QMainWindow()
     session = host.session = Session()
-    certifying, told = command.Certifying(host), list[str]()
+    certifying, told = Certifying(host), list[str]()
     session.noticed.connect(told.append)
     session.exploration.set_graph(small())
     try:
         # Two small graphs take no minute; a lost answer would.
-        with mock.patch.object(command, "_SECONDS", 10.0), tempfile.TemporaryDirectory() as folder:
+        with mock.patch.object(searches, "CERTIFY_S", 10.0), tempfile.TemporaryDirectory() as folder:
             for budget in (60, 70):
                 path, found = Path(folder) / str(budget), truth(8, budget)
                 steps = found.require_schedule().steps

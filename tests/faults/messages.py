@@ -25,9 +25,9 @@ from unittest import mock
 import psutil
 
 from checkmate.errors import CheckmateError
-from checkmate.machine.own_modules import module_command
+from checkmate.processes.children import module_command
 from checkmate.solvers.pathcut.messages import PROVER_MESSAGES
-from checkmate.workers.messages.table import WINDOW_MESSAGES
+from checkmate.workers.messages import WINDOW_MESSAGES
 from tests.faults.conversations import PROTOCOLS
 from tests.faults.protocols import Protocol
 from tests.faults.relay import CLAIMS, DIRECTIONS, FAULTS, LIE, STEPS
@@ -63,7 +63,8 @@ def relayed(
         stack.enter_context(mock.patch.object(import_module(protocol.starter), "module_command", command))
         if protocol.waits and fault != _NONE:
             silent_s = _PLAYED_SILENT_S if instead else protocol.silent_s  # a player answers at once
-            stack.enter_context(mock.patch.object(import_module(protocol.waits), "_SILENT_S", silent_s))
+            module, _, name = protocol.waits.partition(":")
+            stack.enter_context(mock.patch.object(import_module(module), name, silent_s))
         yield
 
 

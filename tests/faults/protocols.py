@@ -33,8 +33,8 @@ ROUNDING = 1 + 1e-9
 class Protocol:
     """A conversation.
 
-    ``module`` is the child's; ``starter`` starts it; ``waits`` says how long a silence may last. ``silent_s``
-    takes the place of that, so that a lost message does not take a minute each.
+    ``module`` is the child's; ``starter`` starts it; ``waits`` (``module:name``) says how long a silence may
+    last. ``silent_s`` takes the place of that, so that a lost message does not take a minute each.
     """
 
     module: str

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from checkmate.errors import CancelledError, UsageError
-from checkmate.ipc.child import Channel
-from checkmate.ipc.messages import Message
+from checkmate.processes.messages import JobProgress, Message
+from checkmate.processes.serve import Channel
 from checkmate.progress import Cancelled
 from checkmate.workers import device
-from checkmate.workers.messages.device import DeviceProgress, Export, Exported, Profile
-from checkmate.workers.messages.table import WINDOW_MESSAGES
+from checkmate.workers.device import DeviceServer
+from checkmate.workers.messages import WINDOW_MESSAGES, Export, Exported, Profile
 
 Asked = Profile | Export
 Serve = Callable[[Channel, Asked, Cancelled], Message]
@@ -94,19 +94,24 @@ def kept(messages: Iterable[Message]) -> Iterator[Message]:
 
 
 def _stage(message: Message) -> str | None:
-    return message.progress.stage if isinstance(message, DeviceProgress) else None
+    return message.progress.stage if isinstance(message, JobProgress) else None
 
 
-def main() -> int:
-    """Record or play."""
-    what, folder = sys.argv[1], Path(sys.argv[2])
-    if what == "record":
-        device._serve = recording(folder, device._serve)
-    else:
-        device._serve = playing(folder)
-        device.why_unsupported = lambda: "TensorFlow is not needed here"
-    return device.main()
+class RecordedServer(DeviceServer):
+    """The device's process, whose work is recorded, or played."""
+
+    def work(self, asked: Message) -> Message | None:
+        """Record the real work, or say what was recorded."""
+        assert isinstance(asked, Asked)
+        what, folder = sys.argv[1], Path(sys.argv[2])
+        serve = recording(folder, self._really) if what == "record" else playing(folder)
+        return serve(self.channel, asked, lambda: self.inbox.cancelled(asked.job))
+
+    def _really(self, channel: Channel, asked: Asked, cancelled: Cancelled) -> Message | None:
+        return DeviceServer(channel, self.inbox).work(asked)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1] == "play":
+        device.why_unsupported = lambda: "TensorFlow is not needed here"
+    RecordedServer.main()

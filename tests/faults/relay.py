@@ -19,22 +19,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from checkmate.ipc.protocol import encode_frame
+from checkmate.processes.messages import encode_frame
 
 FAULTS = ("killed", "lost", "twice", "late", "cut", "lengths", "header", "body")
 LIE = "lie about "
 DIRECTIONS = ("to", "from")  # to the child, from the child
 ENDS = frozenset(
-    {"ProofEnded", "KernelDone", "Fitted", "SolveEnded", "LeastMemoryEnded", "Checked", "Placed",
-     "LargestBatchFound", "LargestBatchFailed", "CertificateWritten", "CertifyFailed", "AnimationSaved",
-     "ProfiledGraph", "Exported", "DeviceFailed", "FrameTaken"}
+    {"ProofEnded", "SolveEnded", "Checked", "Placed", "LargestBatchFound", "CertificateWritten",
+     "AnimationSaved", "ProfiledGraph", "Exported", "JobFailed", "FrameTaken"}
 )  # fmt: skip
 # Claims of an answer, and a false value of each.
 CLAIMS: dict[str, Callable[[Any], Any]] = {
-    "bound": lambda bound: 10 * bound + 1,
+    "bound": lambda bound: 10 * (bound or 1.0) + 1,
     "lower_bound": lambda bound: 10 * (bound or 1.0) + 1,
-    "cost": lambda cost: (cost or 10.0) / 10,
-    "fits": lambda fits: not fits,
     "status": lambda status: "infeasible" if status == "optimal" else "optimal",
 }
 STEPS = "steps"  # the claim that a body is a schedule

@@ -23,7 +23,7 @@ ROOT = Path(checkmate.__file__).parents[1]
 # Who may ask the wall clock: for a file's age, for a date that is shown, for a name.
 WALL = {
     "checkmate/machine/plan_store.py": {"time.time"},
-    "app/models/opening/recovery.py": {"time.time_ns", "time.localtime"},
+    "app/models/recovery.py": {"time.time_ns", "time.localtime"},
     "app/views/window/start_page.py": {"time.localtime"},
 }
 

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from checkmate.errors import CancelledError
-from checkmate.ipc.messages import Hello, Message, MessageTable
-from checkmate.ipc.protocol import FrameDecoder, ProtocolError
+from checkmate.processes import conversation
+from checkmate.processes.messages import Hello, JobProgress, Message, MessageError, MessageTable
 from checkmate.progress import Progress
 from checkmate.request import ModelRequest
 from checkmate.solvers.pathcut import in_process
 from checkmate.solvers.pathcut.in_process import ProverProcess
-from checkmate.workers.messages.device import DeviceProgress, Profile, ProfiledGraph
+from checkmate.workers.messages import Profile, ProfiledGraph
 from tests.faults.conversations import PROTOCOLS
 from tests.faults.gathered import row, whole
 from tests.faults.messages import Piece
@@ -45,19 +45,20 @@ def test_one_message_of_each_direction_is_harmed(name: str) -> None:
 def test_the_harness_damages_what_it_says(part: str) -> None:
     frame = MessageTable().encode(Hello("a child", 7))
     assert type_of(frame) == "Hello"
-    with pytest.raises(ProtocolError):
-        list(FrameDecoder().feed(damaged(frame, part)))
+    with pytest.raises(MessageError):
+        list(MessageTable().reader().feed(damaged(frame, part)))
 
 
 def test_a_prover_whose_end_is_lost_is_over(
     monkeypatch: pytest.MonkeyPatch, until: Callable[[Callable[[], bool]], bool]
 ) -> None:
     monkeypatch.setattr(in_process, "_SILENT_S", 0.2)
-    monkeypatch.setattr(in_process, "module_command", lambda module: SILENT)
+    monkeypatch.setattr(conversation, "module_command", lambda module: SILENT)
     with ProverProcess(training_chain(4)) as prover:
         prover.prove(40, seconds=0.0)
-        child = prover._child
-        assert child is not None and not prover.state().over
+        assert prover._talk is not None
+        child = prover._talk.child
+        assert not prover.state().over
         assert until(lambda: prover.state().over)
         assert child.poll() is not None and prover.state().bound == prover.graph.base_cost
 
@@ -75,15 +76,15 @@ class Said:
 def test_recorded_answers_are_played_for_the_same_question(tmp_path: Path) -> None:
     def work(channel: Said, asked: Profile, cancelled: Callable[[], bool]) -> Message:
         for number, stage in enumerate(["trace", *5 * ["measure"]]):
-            channel.send(DeviceProgress(asked.job, Progress(stage, message=str(number))))
-        return ProfiledGraph(asked.job, b"graph")
+            channel.send(JobProgress(asked.job, Progress(stage, message=str(number))))
+        return ProfiledGraph(asked.job, False, b"graph")
 
     asked, said = Profile(3, ModelRequest("m.keras", batch_size=2), "analytic"), Said()
     recorded = recording(tmp_path, work)(said, asked, lambda: False)
-    assert recorded == ProfiledGraph(3, b"graph") and len(said.messages) == 6
+    assert recorded == ProfiledGraph(3, False, b"graph") and len(said.messages) == 6
     played = Said()
     play = playing(tmp_path)
-    assert play(played, replace(asked, job=8), lambda: False) == ProfiledGraph(8, b"graph")
+    assert play(played, replace(asked, job=8), lambda: False) == ProfiledGraph(8, False, b"graph")
     assert [message.progress.message for message in played.messages] == ["0", "1", "3", "5"]
     assert {message.job for message in played.messages} == {8}
     with pytest.raises(CancelledError):

@@ -45,12 +45,12 @@ def application() -> object:
 def explore(patience: float, *, ask_checker: bool = False) -> str:
     """Solve three budgets as the window does."""
     kept = application()
-    from app.models.clients import solver_client
+    from app.models import solving
     from app.models.exploration import Exploration
 
     graph, exploration = small(), Exploration()
-    with mock.patch.object(solver_client, "_AT_ONCE", 0 if ask_checker else 10**6):
-        client = solver_client.SolverClient(exploration)
+    with mock.patch.object(solving, "_AT_ONCE", 0 if ask_checker else 10**6):
+        client = solving.SolverClient(exploration)
         try:
             exploration.set_graph(graph)
             client.send_graph()
@@ -98,8 +98,8 @@ def place_buffers(patience: float) -> str:
     kept = application()
     import json
 
-    from app.models.clients.placing import Placing
     from app.models.exploration import Exploration
+    from app.models.placements import Placing
     from checkmate.formats.graph import graph_to_json
     from checkmate.memory.placement import place
 
@@ -145,7 +145,7 @@ def find_batch(patience: float) -> str:
     kept = application()
     import json
 
-    from app.models.clients.largest_batch import BatchFinder
+    from app.models.searches import BatchFinder
     from app.presenters.sizes import BatchQuestion
     from checkmate.formats.graph import graph_to_json
 
@@ -183,12 +183,12 @@ def look_for_less(patience: float) -> str:
     for share in _COSTS:
         least_peak(share)
     kept = application()
-    from app.models.clients import solver_client
     from app.models.exploration import Exploration
+    from app.models.solving import SolverClient
     from app.state.solve import Aim
 
     exploration = Exploration()
-    client = solver_client.SolverClient(exploration)
+    client = SolverClient(exploration)
     try:
         exploration.set_graph(small())
         client.send_graph()

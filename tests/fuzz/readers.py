@@ -21,10 +21,10 @@ from checkmate.errors import CheckmateError
 from checkmate.formats import read_any_graph, read_schedule, write_graph, write_schedule
 from checkmate.formats.exploration import read_exploration, write_exploration
 from checkmate.formats.schedule import read_certificate, write_certificate
-from checkmate.ipc.messages import MessageTable
 from checkmate.ir import Graph
 from checkmate.machine.cost_store import CostStore, KnownCost
 from checkmate.machine.plan_store import KeptPlan, PlanStore
+from checkmate.processes.messages import MessageTable
 from checkmate.records.read import read_record
 from checkmate.reports.gather import gather
 from checkmate.reports.html import sections_page
@@ -34,7 +34,7 @@ from checkmate.solvers.pathcut.messages import PROVER_MESSAGES
 from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.engine import parse_engine
 from checkmate.sweeps.journal import open_journal, read_entries
-from checkmate.workers.messages.table import WINDOW_MESSAGES
+from checkmate.workers.messages import WINDOW_MESSAGES
 from tests.graphs_strategies import training_chain
 from tests.unit.reports import writers
 

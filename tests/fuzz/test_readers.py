@@ -20,9 +20,9 @@ from checkmate.errors import LONGEST, CheckmateError, FormatError
 from checkmate.formats import read_any_graph
 from checkmate.formats.exploration import read_exploration
 from checkmate.formats.files import read_json
-from checkmate.ipc.protocol import FrameDecoder, ProtocolError
 from checkmate.ir import GraphBuilder
 from checkmate.machine.cost_store import CostStore, KnownCost
+from checkmate.processes.messages import MessageError, MessageTable
 from checkmate.reports.gather import gather
 from checkmate.sweeps.journal import read_entries
 from tests.fuzz.judge import judged, tried
@@ -135,8 +135,8 @@ def test_a_journal_with_a_line_that_is_nested_deeply_or_holds_no_number(tmp_path
 
 def test_a_frame_that_is_nested_deeply() -> None:
     deep = b"[" * 100_000
-    with pytest.raises(ProtocolError):
-        list(FrameDecoder().feed(reframed(len(deep).to_bytes(4, "little") + bytes(12) + deep)))
+    with pytest.raises(MessageError):
+        list(MessageTable().reader().feed(reframed(len(deep).to_bytes(4, "little") + bytes(12) + deep)))
 
 
 def test_many_bounds_and_many_schedules_are_compared_quickly(tmp_path: Path) -> None:

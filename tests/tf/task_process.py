@@ -1,7 +1,7 @@
 """Compare a test file's models in one process with Eigen's kernels.
 
 TensorFlow is then imported once. The product compares each schedule in a process of its own
-(``checkmate.backends.tf.fresh``), which the tests of other files prove.
+(``checkmate.backends.tf.tasks``), which the tests of other files prove.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class TaskProcess:
-    """A child process that does tasks of ``backends.tf.child`` in turn. It starts with the first task."""
+    """Does tasks of ``backends.tf.task_server`` in turn, in a child that starts with the first."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from checkmate.backends.tf.environment import EXACT
-from checkmate.backends.tf.fresh import run_process
+from checkmate.backends.tf.tasks import run_process
 from checkmate.progress import never, silent
 from tests.quick_start import QUICK
 
@@ -34,7 +34,9 @@ def _all_models() -> tuple[str, ...]:
 def train(names: tuple[str, ...], folder: Path) -> dict[str, Any]:
     answer = folder / "answer.json"
     command = [sys.executable, str(HERE / "five_steps.py"), str(answer), *names]
-    output = run_process(command, message="", report=silent, cancelled=never, environment={**EXACT, **QUICK})
+    output, _ = run_process(
+        command, message="", report=silent, cancelled=never, environment={**EXACT, **QUICK}
+    )
     assert answer.exists(), output[-3000:]
     found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
     return found

@@ -54,11 +54,12 @@ def module_name(path: Path) -> str:
 
 
 def started_module(call: ast.Call) -> str:
-    """Return the module of ours that ``module_command(name, …)`` starts.
+    """Return the module of ours that ``module_command(name, …)`` or ``Conversation(name, …)`` starts.
 
     For any other call, return an empty string.
     """
-    if not (isinstance(call.func, ast.Name) and call.func.id == "module_command" and call.args):
+    starts = ("module_command", "Conversation")
+    if not (isinstance(call.func, ast.Name) and call.func.id in starts and call.args):
         return ""
     return str(call.args[0].value) if isinstance(call.args[0], ast.Constant) else ""
 

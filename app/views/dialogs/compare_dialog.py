@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.models.exploration import Exploration, ListedSchedule
-from app.models.opening.other_graph import OtherGraph, side_of
+from app.models.opening import OtherGraph, side_of
 from app.presenters.graph_comparison import (
     COLUMNS,
     DIFFERENCE,

@@ -7,9 +7,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication, QHideEvent, QResizeEvent
 from PySide6.QtWidgets import QDialog, QHeaderView, QTableView, QWidget
 
-from app.models.clients.range_prices import RangePrices
 from app.models.cursors import Selection
 from app.models.exploration import Exploration
+from app.models.remedies import RangePrices
 from app.models.span import StepSpan
 from app.presenters.range_rows import (
     COLUMNS,

@@ -8,10 +8,9 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QWidget
 
-from app.models.clients.hotspot import Hotspot
-from app.models.comparison import Comparison
-from app.models.cursors import Playhead, Selection
+from app.models.cursors import Comparison, Playhead, Selection
 from app.models.exploration import Exploration, ListedSchedule
+from app.models.remedies import Hotspot
 from app.models.undo import ShownEdits, UndoCommands
 from app.presenters.op_page import again_rows, facts, made, read, readers, rows_of_op
 from app.presenters.wording import short_name

@@ -12,10 +12,9 @@ from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelInde
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QListView, QPushButton, QWidget
 
-from app.models.clients.hotspot import Hotspot
-from app.models.comparison import Comparison
-from app.models.cursors import Selection
+from app.models.cursors import Comparison, Selection
 from app.models.exploration import Exploration, ListedSchedule
+from app.models.remedies import Hotspot
 from app.models.undo import ShownEdits
 from app.presenters.hotspot_rows import HotspotRow, View, compare_rows, help_rows, share_rows
 from app.theme import CurrentTheme

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QCheckBox, QInputDialog, QMenu, QWidget
 
-from app.models.comparison import Comparison
+from app.models.cursors import Comparison
 from app.models.exploration import Exploration, ListedSchedule
 from app.models.undo import ListEdits, ShownEdits
 from app.presenters.schedule_rows import ScheduleRow, grouped, schedule_name

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QLabel, QPushButton, QSlider, QSpinBox, QWidget
 
-from app.models.clients.batch_scale import BatchScale
-from app.models.clients.input_scale import InputScale
 from app.models.exploration import Exploration
+from app.models.sizes import BatchScale, InputScale
 from app.presenters.sizes import (
     INPUT_TIP,
     OFFER,

@@ -9,8 +9,7 @@ from PySide6.QtGui import QFont, QPageSize, QPainter, QPdfWriter
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QWidget
 
-from app.models.comparison import Comparison
-from app.models.cursors import Playhead, Selection
+from app.models.cursors import Comparison, Playhead, Selection
 from app.models.exploration import Exploration
 from app.models.span import StepSpan
 from app.presenters.paper import WORDS, FigureFile, Paper, Shows

@@ -17,24 +17,16 @@ from app.models.exploration import Exploration
 from app.presenters.paper import MOST_FRAMES, Film, film
 from app.theme import CurrentTheme
 from app.views.pictures.scene import SIZE, PlaybackScene
+from app.workers.client import SILENT_S
 from app.workers.process import WorkerProcess
 from checkmate.errors import CheckmateError
 from checkmate.formats.animation import require_animation
 from checkmate.formats.files import require_writable
-from checkmate.ipc.messages import Message
+from checkmate.processes.messages import JobFailed, Message
 from checkmate.units import format_bytes
-from checkmate.workers.messages.animation import (
-    AnimationFailed,
-    AnimationFrame,
-    AnimationSample,
-    AnimationSaved,
-    BeginAnimation,
-    FrameTaken,
-)
-from checkmate.workers.messages.table import WINDOW_MESSAGES
+from checkmate.workers.messages import AnimationSaved, BeginAnimation, FrameTaken, Picture
 
 _AHEAD = 2  # frames that wait to be sent: they take the window's memory, those in the process do not
-_SILENT_S = 60.0  # after which a frame or the picture is taken for lost
 _PAUSE_MS = 4  # between two parts of a frame, for everything else
 
 
@@ -92,10 +84,10 @@ class PlaybackFilm(QObject):
         self._drawn = self._taken = 0
         self._scene = PlaybackScene(self._exploration, self._theme.now, size)
         self._before = _stamp(path)
-        self._process = WorkerProcess("checkmate.workers.animation", WINDOW_MESSAGES, self, at_death="")
+        self._process = WorkerProcess("animation", "checkmate.workers.animation", self, at_death="")
         self._process.received.connect(self._on_received)
         self._process.died.connect(self._on_died)
-        self._process.expect(_SILENT_S)
+        self._process.expect(SILENT_S)
         self._parts = self._work(self._scene, self._process)
         self._turn.start()
 
@@ -111,12 +103,12 @@ class PlaybackFilm(QObject):
         process.send(self._begin(scene, len(samples)))
         for number, step in enumerate(samples):
             yield from scene.draw(step)
-            process.send(AnimationSample(number, _pixels(scene.image)))
+            process.send(Picture(number, _pixels(scene.image)))
         for step in steps:
             while self._drawn - self._taken >= _AHEAD:
                 yield
             yield from scene.draw(step)
-            process.send(AnimationFrame(self._drawn, _pixels(scene.image)))
+            process.send(Picture(len(samples) + self._drawn, _pixels(scene.image)))
             self._drawn += 1
             self.progressed.emit(self._drawn, len(steps))
 
@@ -143,13 +135,13 @@ class PlaybackFilm(QObject):
             case FrameTaken(frames=frames):
                 self._taken = frames
                 if self._process is not None:
-                    self._process.expect(_SILENT_S)
+                    self._process.expect(SILENT_S)
             case AnimationSaved(size_bytes=size):
                 self.problem = False
                 frames, every = len(self._film.steps), self._film.every
                 stages = "every stage" if every == 1 else f"one stage in {every}"
                 self._end(f"Saved {self._path}: {frames} frames, {stages}, {format_bytes(size)}.", "")
-            case AnimationFailed(message=sentence, hint=hint):
+            case JobFailed(message=sentence, hint=hint):
                 self._end(sentence, hint)
 
     def _on_died(self, sentence: str) -> None:

@@ -12,8 +12,7 @@ from PySide6.QtCore import QPoint, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QImage, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
-from app.models.comparison import Comparison
-from app.models.cursors import Playhead, Selection
+from app.models.cursors import Comparison, Playhead, Selection
 from app.models.exploration import Exploration
 from app.models.span import StepSpan
 from app.presenters.wording import short_name

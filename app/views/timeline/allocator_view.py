@@ -10,9 +10,9 @@ from PySide6.QtCore import QPointF, Qt, QTimer
 from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
-from app.models.clients.placing import Placing
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration, ListedSchedule
+from app.models.placements import Placing
 from app.models.span import Scale, StepSpan
 from app.presenters.axes import StepAxis
 from app.presenters.bands import NOTHING, Bands, Grouping

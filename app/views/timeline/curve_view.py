@@ -11,10 +11,9 @@ from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from app.models.clients.memory_lines import MemoryLines
-from app.models.comparison import Comparison
-from app.models.cursors import Playhead, Selection
+from app.models.cursors import Comparison, Playhead, Selection
 from app.models.exploration import Exploration, ListedSchedule
+from app.models.placements import MemoryLines
 from app.models.span import Scale, StepSpan
 from app.presenters.axes import StepAxis
 from app.presenters.bands import NOTHING, Bands, Grouping

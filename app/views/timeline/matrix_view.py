@@ -19,8 +19,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
-from app.models.comparison import Comparison
-from app.models.cursors import Playhead, Selection
+from app.models.cursors import Comparison, Playhead, Selection
 from app.models.exploration import Exploration, ListedSchedule
 from app.models.span import StepSpan
 from app.presenters.difference import ONLY_A, compared_image, hatched

@@ -10,9 +10,9 @@ from PySide6.QtGui import QActionGroup, QBrush, QPainter, QPaintEvent, QResizeEv
 from PySide6.QtWidgets import QLabel, QMenu, QSizePolicy, QWidget
 
 from app.actions import action
-from app.models.clients.memory_lines import MemoryLines
-from app.models.comparison import Comparison
+from app.models.cursors import Comparison
 from app.models.exploration import Exploration
+from app.models.placements import MemoryLines
 from app.models.span import StepSpan
 from app.models.undo import ShownEdits
 from app.presenters.bands import Grouping

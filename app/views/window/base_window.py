@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QByteArray, QSettings, QSize, Qt, Signal
 from PySide6.QtWidgets import QMainWindow, QMessageBox, QStackedWidget, QWidget
 
-from app.models.clients.batch_scale import BatchScale
-from app.models.clients.input_scale import InputScale
-from app.models.clients.memory_lines import LineChoice
 from app.models.cursors import Playhead, Selection
-from app.models.opening.recent import Explored, Recent
+from app.models.placements import LineChoice
+from app.models.recovery import Explored, Recent
 from app.models.session import Session
+from app.models.sizes import BatchScale, InputScale
 from app.models.undo import UndoCommands
 from app.presenters.commands import profiled_from
 from app.presenters.export_result import problem_report

@@ -13,14 +13,11 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QSplitter, QWidget
 
 from app.actions import action
-from app.models.clients.batch_scale import BatchScale
-from app.models.clients.input_scale import InputScale
-from app.models.clients.memory_lines import LineChoice, MemoryLines
-from app.models.clients.placing import Placing
-from app.models.comparison import Comparison
-from app.models.cursors import Playhead, Selection
+from app.models.cursors import Comparison, Playhead, Selection
 from app.models.exploration import Exploration
+from app.models.placements import LineChoice, MemoryLines, Placing
 from app.models.session import Session
+from app.models.sizes import BatchScale, InputScale
 from app.models.span import StepSpan
 from app.models.undo import ListEdits, ShownEdits, UndoCommands
 from app.presenters import view_tables as tables

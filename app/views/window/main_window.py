@@ -10,8 +10,7 @@ from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from app.actions import PANELS, action
-from app.models.opening.recent import Recent
-from app.models.opening.recovery import Recovery, sessions_folder
+from app.models.recovery import Recent, Recovery, sessions_folder
 from app.models.session import Session
 from app.presenters.commands import as_commands, as_python
 from app.presenters.solve_text import why_no_export

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QMenu
 from shiboken6 import isValid
 
 from app.actions import ACTIONS, PANELS, Action, EnabledIf, Menu
-from app.models.opening.recent import RecentRecords
+from app.models.recovery import RecentRecords
 from app.state.constraint_targets import ConstraintKind
 from app.views.window.base_window import BaseWindow
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QSettings, QTimer
 
-from app.models.opening.other_graph import OtherGraph
-from app.models.opening.recent import RecentRecords
-from app.models.opening.record_opening import RecordOpening
+from app.models.opening import OtherGraph, RecordOpening
+from app.models.recovery import RecentRecords
 from app.presenters.commands import profiled_from
 from app.presenters.sizes import BatchAnswer
 from app.presenters.wording import SCALED_FROM
@@ -183,12 +182,13 @@ class RecordFiles(QObject):
         """Read ``path``, a log, a profile or a log directory."""
         self._window.notice.hide()
         self._window.statusBar().showMessage(f"Reading {path}…")
-        self._opening.start(path)
+        self._opening.read(path)
 
     def close(self) -> None:
-        self._opening.stop()
+        self._opening.forget()
 
-    def _on_opened(self, reading: ReadRecord, path: Path) -> None:
+    def _on_opened(self, found: tuple[ReadRecord, Path]) -> None:
+        reading, path = found
         self._window.say(f"Read {path}.")
         self.recent.keep(path)
         graph = self._window.session.exploration.graph

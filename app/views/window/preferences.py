@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject, QSettings
 
-from app.models.clients.memory_lines import LineChoice
+from app.models.placements import LineChoice
 from app.models.session import Session
 from app.presenters.lines_across import LineKind
 from app.theme import CurrentTheme, ThemeChoice

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QProgressDialog
 
-from app.models.clients.proof_check import ProvedCost, verified
+from app.models.searches import Certifier, ProvedCost
 from app.presenters.commands import OnScreen
 from app.presenters.wording import schedule_file
 from app.state.knowledge import ListedSchedule
 from app.views.common.view_saver import SavableView
 from app.views.common.widgets import ask_target
 from app.views.window.base_window import BaseWindow
-from app.workers.background import Background
-from app.workers.process import WorkerProcess
-from checkmate.ipc.messages import Cancel, Message
 from checkmate.units import format_bytes, format_overhead, plural
-from checkmate.workers.messages.certifier import CertificateWritten, Certify, CertifyFailed, CertifyProgress
-from checkmate.workers.messages.table import WINDOW_MESSAGES
 
 _NOTHING = "There is nothing to save yet: open a model or a graph first."
 
@@ -86,8 +79,6 @@ def copy_text(window: BaseWindow, write: Callable[[OnScreen], str]) -> None:
     window.say(f"Copied {lines}{said}")
 
 
-_SECONDS = 60.0
-_SILENT_S = 60.0  # beyond that, after which an answer is taken for lost
 _NOTHING_TO_CERTIFY = "There is nothing to certify yet: open a model or a graph first."
 _CONSTRAINED = "A certificate holds for every schedule. It knows no what-ifs: remove them first."
 
@@ -96,11 +87,10 @@ class Certifying:
     """Asks where to, proves in its own process, and says what is certified."""
 
     def __init__(self, window: BaseWindow) -> None:
-        self._window, self._jobs, self._job = window, itertools.count(1), 0
+        self._window = window
         self._found: ListedSchedule | None = None
         self._path = Path()
-        self._budget = 0
-        self.process: WorkerProcess | None = None
+        self.certifier: Certifier | None = None
         self.progress: QProgressDialog | None = None
 
     def ask(self) -> None:
@@ -117,16 +107,15 @@ class Certifying:
 
     def begin(self, found: ListedSchedule, path: Path) -> None:
         """Certify ``found`` for the memory that it takes; write to ``path``."""
-        if self.process is None:
-            self.process = WorkerProcess("checkmate.workers.certifier", WINDOW_MESSAGES, self._window)
-            self.process.received.connect(self._on_received)
-            self.process.died.connect(lambda sentence: self._end(sentence))
-        self._job, self._found, self._path = next(self._jobs), found, path
-        self._budget = found.peak_bytes
-        body = self._window.session.solving.graph_body()
-        cost, budget = found.cost, found.peak_bytes
-        self.process.send(Certify(self._job, found.graph.name, budget, cost, _SECONDS, path, body))
-        self.process.expect(_SECONDS + _SILENT_S)
+        if self.certifier is None:
+            self.certifier = Certifier(self._window)
+            self.certifier.progressed.connect(self._on_progress)
+            self.certifier.proved.connect(self._on_proved)
+            self.certifier.failed.connect(self._on_failed)
+            self.certifier.died.connect(self._end)
+        self._found, self._path = found, path
+        self.certifier.ask(found, path, self._window.session.solving.graph_body())
+        budget = found.peak_bytes
         head = f"Proving that no schedule of {found.graph.name} within {format_bytes(budget)} costs less"
         self.progress = QProgressDialog(head, "Cancel", 0, 0, self._window)
         self.progress.setWindowTitle("Certificate")
@@ -136,54 +125,30 @@ class Certifying:
 
     def cancel(self) -> None:
         """Stop; nothing is written."""
-        if self.process is not None and self._found is not None:
-            self.process.send(Cancel(self._job))
+        if self.certifier is not None and self.certifier.busy:
+            self.certifier.cancel()
             self._end("The certificate was cancelled; nothing was written.")
 
     def close(self) -> None:
-        self._found = None
-        if self.process is not None:
-            self.process.close()
+        if self.certifier is not None:
+            self.certifier.close()
 
-    def _on_received(self, message: Message) -> None:
-        found = self._found
-        if found is None:
-            return
-        match message:
-            case CertifyProgress(job=job, sentence=sentence) if job == self._job and self.progress:
-                if self.process is not None:
-                    self.process.expect(_SECONDS + _SILENT_S)
-                self.progress.setLabelText(sentence[:1].upper() + sentence[1:])
-            case CertificateWritten(job=job) if job == self._job:
-                self._verify(found)
-            case CertifyFailed(job=job) if job == self._job:
-                self._end("")
-                self._window.session.failed.emit(message.message, message.hint)
-
-    def _verify(self, found: ListedSchedule) -> None:
-        path, proofs, checking = self._path, list[ProvedCost](), Background(self._window)
-        if self.process is not None:
-            self.process.expect(None)
+    def _on_progress(self, sentence: str) -> None:
         if self.progress is not None:
-            self.progress.setLabelText("Checking the proof")
-        checking.done.connect(partial(self._on_verified, self._job, proofs))
-        checking.done.connect(checking.deleteLater)
-        checking.start(lambda: proofs.append(verified(path, found.graph)))
+            self.progress.setLabelText(sentence[:1].upper() + sentence[1:])
 
-    def _on_verified(self, job: int, proofs: list[ProvedCost], problem: str) -> None:
-        found = self._found
-        if found is None or job != self._job:
-            return  # it was cancelled
+    def _on_failed(self, sentence: str, hint: str) -> None:
         self._end("")
-        proof = next(iter(proofs), None)
-        if proof is None or proof.budget_bytes != self._budget:
-            other = "the certificate that was written is for another budget"
-            self._window.session.failed.emit(problem or other, f"Do not use {self._path}.")
-        else:
+        self._window.session.failed.emit(sentence, hint)
+
+    def _on_proved(self, proof: ProvedCost) -> None:
+        found = self._found
+        self._end("")
+        if found is not None:
             self._window.session.noticed.emit(self._words(found, proof))
 
     def _words(self, found: ListedSchedule, proved: ProvedCost) -> str:
-        base, within = found.graph.base_cost, format_bytes(self._budget)
+        base, within = found.graph.base_cost, format_bytes(found.peak_bytes)
         cases = plural(proved.cases, "case")
         if proved.cost is None:
             return f"Saved {self._path}: proved, in {cases}, that no schedule fits {within}."
@@ -194,8 +159,6 @@ class Certifying:
 
     def _end(self, sentence: str) -> None:
         self._found = None
-        if self.process is not None:
-            self.process.expect(None)
         if self.progress is not None:
             self.progress.canceled.disconnect(self.cancel)
             self.progress.close()

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.models.opening.recent import Explored
+from app.models.recovery import Explored
 from app.presenters.start import curve_words, facts, outline
 from app.presenters.wording import as_sentence, strong
 from app.theme import CurrentTheme

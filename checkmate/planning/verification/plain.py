@@ -90,7 +90,7 @@ def measure_plain(
     not to fit. ``xla``: how it is emitted for XLA; None: it is for the executor.
 
     Raises:
-        WorkerDiedError, CheckmateError: as ``checkmate.backends.tf.fresh.run_task``. CancelledError: the user
+        WorkerDiedError, CheckmateError: as ``checkmate.backends.tf.tasks.run_task``. CancelledError: the user
         cancelled.
     """
     graph = folded.graph

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from checkmate.machine.own_modules import beyond_ctrl_c, module_command
+from checkmate.processes.children import end_child, module_command, start_child
 from checkmate.progress import Cancelled, never
 from checkmate.solvers.compile.cache import is_compiled
 
@@ -68,16 +68,12 @@ class Compilation:
         Where the cache cannot be written to, or no process starts, the first call of a kernel compiles.
         """
         with suppress(OSError):
-            with beyond_ctrl_c():
-                self._child = subprocess.Popen(
-                    module_command("checkmate.solvers.compile.machine_code"),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                )
-            if self._given_up:
-                self._child.kill()
-            self._child.wait()
+            child = self._child = start_child(
+                module_command("checkmate.solvers.compile.machine_code"), stdout=subprocess.DEVNULL
+            )
+            if not self._given_up:
+                child.wait()
+            end_child(child)
         self._ended = time.perf_counter()
 
 

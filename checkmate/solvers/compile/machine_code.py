@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from llvmlite import binding
 
-from checkmate.machine.own_modules import module_command
+from checkmate.processes.children import module_command
 from checkmate.solvers.compile.cache import KEPT, machine_code_file, read_whole, source_key, write_whole
 
 _RESULT = 2  # slots before the first argument: the result, and numba's note of an error

@@ -16,20 +16,16 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from checkmate.solvers.cpsat.interval_solver import IntervalTask, event_of
+from checkmate.processes.messages import Message, pack_steps
+from checkmate.solvers.cpsat.interval_solver import IntervalTask, event_of, op_at
+from checkmate.solvers.engine import EngineBound, EngineDone, EngineReady, EngineSteps
 
-Tell = Callable[[dict[str, Any]], None]
 
-
-def solve_intervals(task: IntervalTask, report: Tell) -> None:
-    """Solve the task, and report to ``report``.
-
-    The messages are ``ready`` once the library is loaded, ``solution`` (events in order), ``bound`` (in cost
-    units), and last ``done`` (status, bound).
-    """
+def solve_intervals(task: IntervalTask, send: Callable[[Message], None]) -> EngineDone:
+    """Solve the task, and send what is found meanwhile."""
     from ortools.sat.python import cp_model
 
-    report({"type": "ready"})
+    send(EngineReady())
     model = _Intervals(cp_model, task)
     solver = cp_model.CpSolver()
     parameters = solver.parameters
@@ -44,13 +40,11 @@ def solve_intervals(task: IntervalTask, report: Tell) -> None:
         def on_solution_callback(self) -> None:
             """Report the current solution; called from a worker's thread."""
             events = [self.value(start) for start, runs in model.computations() if self.value(runs)]
-            report({"type": "solution", "events": sorted(events)})
+            send(EngineSteps(pack_steps([op_at(event) for event in sorted(events)])))
 
-    solver.best_bound_callback = lambda bound: report({"type": "bound", "bound": float(bound)})
+    solver.best_bound_callback = lambda bound: send(EngineBound(float(bound)))
     status = solver.solve(model.model, SolutionReporter())
-    report(
-        {"type": "done", "status": solver.status_name(status), "bound": float(solver.best_objective_bound)}
-    )
+    return EngineDone(solver.status_name(status), float(solver.best_objective_bound))
 
 
 class _Intervals:

@@ -6,16 +6,12 @@ process, so the model is solved in a child process, which is killed to stop it.
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import queue
-import subprocess
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +21,21 @@ import checkmate
 from checkmate.errors import SolverCrashedError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.machine.own_modules import beyond_ctrl_c, module_command
+from checkmate.processes.conversation import Conversation
+from checkmate.processes.messages import JobFailed, Message, MessageError, unpack_ops
 from checkmate.progress import Cancelled
 from checkmate.solvers.bounds import below_working_set
 from checkmate.solvers.certify import GivenOrderRun
 from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.compile.compilation import load_kernels
+from checkmate.solvers.engine import (
+    ENGINE_MESSAGES,
+    EngineBound,
+    EngineDone,
+    EngineReady,
+    EngineSteps,
+    answers,
+)
 from checkmate.solvers.graph_sets import buffer_owners, take_over_groups
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.retention import must_run_once, retained_into_stages, steps_from_stages
@@ -91,16 +96,6 @@ class IntervalTask:
     workers: int
     seed: int
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain lists and dictionaries."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> IntervalTask:
-        ops = [IntervalOp(**op) for op in data["ops"]]
-        values = {int(value): IntervalValue(**entry) for value, entry in data["values"].items()}
-        return cls(**{**data, "ops": ops, "values": values})
-
 
 def event_of(stage: int, op: int) -> int:
     """Return the event at which ``op`` runs in ``stage``.
@@ -114,36 +109,6 @@ def op_at(event: int) -> int:
     """Return the op of an event."""
     stage = (math.isqrt(8 * event + 1) - 1) // 2
     return event - stage * (stage + 1) // 2
-
-
-def read_answer(line: str, ops: int) -> dict[str, Any]:
-    """Return a line of the child as a message; a solution has ``steps``.
-
-    ``ops``: how many the graph has.
-
-    Raises:
-        ValueError: it was cut or damaged.
-    """
-    try:
-        message: dict[str, Any] = json.loads(line)
-        match message["type"]:
-            case "solution":
-                message["steps"] = [op_at(int(event)) for event in message["events"]]
-                if not all(0 <= op < ops for op in message["steps"]):
-                    raise ValueError("it names no op")
-            case "bound":
-                message["bound"] = float(message["bound"])
-            case "done":
-                message["bound"], message["status"] = float(message["bound"]), str(message["status"])
-            case "error":
-                message["message"] = str(message["message"])
-            case "ready":
-                pass
-            case other:
-                raise ValueError(f"{other!r} is no message")
-    except (LookupError, TypeError, RecursionError) as error:
-        raise ValueError(str(error)) from error
-    return message
 
 
 def cost_unit(graph: Graph) -> float:
@@ -199,9 +164,9 @@ def interval_task(
 # Literals; with more, nothing is found in minutes (measured: ResNet50 has 7,000 and just works).
 MOST_COVERS = 20_000
 _COVERS_OF_THREE = 3_000
-_POLL_S = 0.01
 _LEAVE_S = 0.3  # time beyond the limit in which the child may end
 _LOADING_S = 60.0  # time for the child to load its library, which does not count as the user's
+_UNREADABLE = "the interval model's process sent what cannot be read"
 _GREEDY_SHARE = 0.2  # of the time limit, the most that greedy may use
 
 
@@ -312,20 +277,25 @@ class _IntervalRun(GivenOrderRun):
             seed=self.options.seed,
         )
         loading = time.perf_counter()
-        for message in _answers(task, self.graph.n, self.listener.cancelled):
-            if message["type"] == "ready":
-                self.exclude(time.perf_counter() - loading)
-            elif message["type"] == "solution":
-                self.take(message["steps"])
-            elif message["type"] == "bound" or message["status"] in ("OPTIMAL", "FEASIBLE", "UNKNOWN"):
-                bound = message["bound"] * self._unit
-                if math.isfinite(bound):  # costs in the task are rounded down, so its bound holds
-                    self.raise_bound(bound)
-            if message["type"] == "done":
-                return str(message["status"])
+        for message in _answers(task, self.listener.cancelled):
+            match message:
+                case EngineReady():
+                    self.exclude(time.perf_counter() - loading)
+                case EngineSteps(steps=steps):
+                    self.take(_ops(steps, self.graph.n))
+                case EngineBound(bound=bound):
+                    self._raise(bound)
+                case EngineDone(status=status, bound=bound):
+                    if status in ("OPTIMAL", "FEASIBLE", "UNKNOWN"):
+                        self._raise(bound)
+                    return status
             if self.is_proved():
                 return "OPTIMAL"
         return "STOPPED"
+
+    def _raise(self, bound: float) -> None:
+        if math.isfinite(bound):  # costs in the task are rounded down, so its bound holds
+            self.raise_bound(bound * self._unit)
 
     def _finished(self, best: list[int], engine_status: str) -> SolveResult:
         # Every schedule computes each op once, in any order. And a start may compute an op more often than
@@ -341,7 +311,15 @@ class _IntervalRun(GivenOrderRun):
         )
 
 
-def _answers(task: IntervalTask, ops: int, cancelled: Cancelled) -> Iterator[dict[str, Any]]:
+def _ops(steps: bytes, ops: int) -> list[int]:
+    try:
+        found: list[int] = unpack_ops(steps, ops).tolist()
+        return found
+    except MessageError as error:
+        raise SolverCrashedError(_UNREADABLE) from error
+
+
+def _answers(task: IntervalTask, cancelled: Cancelled) -> Iterator[Message]:
     """Yield the child's messages until it is done, out of time or cancelled.
 
     The child has ended then.
@@ -351,53 +329,16 @@ def _answers(task: IntervalTask, ops: int, cancelled: Cancelled) -> Iterator[dic
     """
     root = str(Path(checkmate.__file__).parents[1])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    with beyond_ctrl_c():
-        process = subprocess.Popen(
-            module_command("checkmate.solvers.cpsat.child"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": path},
-            text=True,
-        )
-    lines: queue.Queue[str | None] = queue.Queue()
-    thread = threading.Thread(target=_talk, args=(process, json.dumps(task.to_json()), lines), daemon=True)
-    thread.start()
-    until = time.perf_counter() + _LOADING_S
+    talk = Conversation("checkmate.solvers.cpsat.child", ENGINE_MESSAGES, {**os.environ, "PYTHONPATH": path})
     try:
-        while time.perf_counter() < until and not cancelled():
-            try:
-                line = lines.get(timeout=_POLL_S)
-            except queue.Empty:
-                continue
-            if line is None:
-                raise SolverCrashedError(f"the interval model's process ended with code {process.wait()}")
-            try:
-                message = read_answer(line, ops)
-            except ValueError as error:
-                raise SolverCrashedError("the interval model's process sent what cannot be read") from error
-            if message["type"] == "error":
-                raise SolverCrashedError(f"the interval model could not be solved: {message['message']}")
-            if message["type"] == "ready":
-                until = time.perf_counter() + task.seconds + _LEAVE_S
+        seconds = task.seconds + _LEAVE_S
+        for message in answers(talk, task, loading_s=_LOADING_S, seconds=seconds, cancelled=cancelled):
+            if message is None and talk.garbled:
+                raise SolverCrashedError(_UNREADABLE)
+            if message is None:
+                raise SolverCrashedError(f"the interval model's process ended with code {talk.close()}")
+            if isinstance(message, JobFailed):
+                raise SolverCrashedError(f"the interval model could not be solved: {message.message}")
             yield message
-            if message["type"] == "done":
-                return
     finally:
-        process.kill()
-        process.wait()
-        thread.join()
-
-
-def _talk(process: subprocess.Popen[str], task: str, lines: queue.Queue[str | None]) -> None:
-    """Give the child its task and pass on its lines; None at the end."""
-    assert process.stdin is not None and process.stdout is not None
-    try:
-        with process.stdin, process.stdout:
-            process.stdin.write(task)
-            process.stdin.close()
-            for line in process.stdout:
-                lines.put(line)
-    except (OSError, ValueError):  # it was killed
-        pass
-    lines.put(None)
+        talk.close()

@@ -1,7 +1,4 @@
-"""Prove lower bounds for one budget after another.
-
-This is the process ``python -m checkmate.solvers.pathcut.child``. A proof stops the moment the parent says
-so.
+"""Prove lower bounds for one budget after another: ``python -m checkmate.solvers.pathcut.child``.
 
 In: ``PickledGraph``, ``Prove`` (gives up the one before), ``FittingSchedule``, ``Cancel``. Out, per job:
 ``ProofBegun``; ``ProvedBound`` and ``DescribedSchedule`` as they come; ``ProofEnded``.
@@ -10,14 +7,12 @@ In: ``PickledGraph``, ``Prove`` (gives up the one before), ``FittingSchedule``, 
 from __future__ import annotations
 
 import pickle
-import sys
 import time
 
-from checkmate.ipc.child import Channel, Inbox, begin
-from checkmate.ipc.messages import Message
-from checkmate.ipc.steps import pack_steps, unpack_steps
 from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
+from checkmate.processes.messages import Message, pack_steps, unpack_steps
+from checkmate.processes.serve import Channel, Inbox, Server
 from checkmate.solvers.pathcut.cuts import Reach
 from checkmate.solvers.pathcut.messages import (
     PROVER_MESSAGES,
@@ -34,72 +29,78 @@ from checkmate.solvers.pathcut.prover import ProofListener, Prover
 _REMEMBERED = 6  # the most budgets whose provers are kept, to go on with
 
 
-def main() -> int:
-    """Serve until the parent is gone."""
-    channel, inbox = begin("prover", PROVER_MESSAGES), Inbox()
-    known: dict[int, Steps] = {}
+class ProverServer(Server):
+    """Proves bounds for one graph at a time."""
 
-    def hear(message: Message) -> None:
-        if isinstance(message, FittingSchedule):  # for the job that is being worked on
-            known.clear()
-            known[message.job] = unpack_steps(message.steps)
+    kind, table = "prover", PROVER_MESSAGES
+
+    def __init__(self, channel: Channel, inbox: Inbox) -> None:
+        super().__init__(channel, inbox)
+        self._graph: Graph | None = None
+        self._reach: Reach | None = None
+        self._provers: dict[int, Prover] = {}
+        self._known: dict[int, Steps] = {}  # a schedule for the job that is being worked on
+
+    def hear(self, message: Message) -> None:
+        """Take a schedule for the job that is being worked on at once."""
+        if isinstance(message, FittingSchedule):
+            self._known = {message.job: unpack_steps(message.steps)}
         else:
-            inbox.put(message)
+            super().hear(message)
 
-    channel.listen(hear)
-    graph: Graph | None = None
-    reach: Reach | None = None
-    provers: dict[int, Prover] = {}
-    while True:
-        message = inbox.tasks.get()
-        if isinstance(message, PickledGraph):
-            graph = pickle.loads(message.graph)
-            reach = Reach.of(graph)
-            provers.clear()
-        elif isinstance(message, Prove) and graph is not None and not inbox.cancelled(message.job):
-            budget = message.budget_bytes
-            prover = provers.pop(budget, None) or Prover(graph, budget, workers=message.workers, reach=reach)
-            provers[budget] = prover
-            while len(provers) > _REMEMBERED:
-                provers.pop(next(iter(provers)))
-            _prove(channel, inbox, prover, message, known)
+    def work(self, asked: Message) -> Message | None:
+        """Take in a graph, or prove."""
+        if isinstance(asked, PickledGraph):
+            graph: Graph = pickle.loads(asked.graph)
+            self._graph, self._reach = graph, Reach.of(graph)
+            self._provers.clear()
+        elif isinstance(asked, Prove) and self._graph is not None:
+            return self._prove(self._prover(self._graph, asked), asked)
+        return None
+
+    def _prover(self, graph: Graph, asked: Prove) -> Prover:
+        budget, provers = asked.budget_bytes, self._provers
+        prover = provers.pop(budget, None) or Prover(graph, budget, workers=asked.workers, reach=self._reach)
+        provers[budget] = prover
+        while len(provers) > _REMEMBERED:
+            provers.pop(next(iter(provers)))
+        return prover
+
+    def _prove(self, prover: Prover, asked: Prove) -> ProofEnded:
+        sender, error = _Sender(self, prover, asked.job), ""
+        self.channel.send(ProofBegun(asked.job))
+        try:
+            sender.bound(prover.bound)
+            rounds = None if asked.rounds is None else prover.rounds + asked.rounds
+            prover.run(sender, until=time.perf_counter() + asked.seconds, rounds=rounds)
+            sender.bound(prover.bound)
+        except Exception as failure:  # the edge of this process
+            error = f"the prover failed: {type(failure).__name__}: {str(failure)[:300]}"
+        return ProofEnded(asked.job, error, prover.cuts, prover.rounds)
+
+    def known(self, job: int) -> Steps | None:
+        """Return a schedule within the job's budget; None: there is none."""
+        return self._known.get(job)
 
 
 class _Sender(ProofListener):
     """Sends what a job's prover finds, and stops when the parent says so."""
 
-    def __init__(
-        self, channel: Channel, inbox: Inbox, prover: Prover, job: int, known: dict[int, Steps]
-    ) -> None:
-        self._channel, self._inbox, self._prover, self._job = channel, inbox, prover, job
-        self._known = known
+    def __init__(self, server: ProverServer, prover: Prover, job: int) -> None:
+        self._server, self._prover, self._job = server, prover, job
 
     def bound(self, lower_bound: float, assumptions: tuple[str, ...] = ()) -> None:
-        self._channel.send(ProvedBound(self._job, lower_bound, self._prover.cuts, self._prover.rounds))
+        self._server.channel.send(ProvedBound(self._job, lower_bound, self._prover.cuts, self._prover.rounds))
 
     def described(self, steps: Steps) -> None:
-        self._channel.send(DescribedSchedule(self._job, pack_steps(steps)))
+        self._server.channel.send(DescribedSchedule(self._job, pack_steps(steps)))
 
     def known(self) -> Steps | None:
-        return self._known.get(self._job)
+        return self._server.known(self._job)
 
     def cancelled(self) -> bool:
-        return self._inbox.cancelled(self._job)
-
-
-def _prove(channel: Channel, inbox: Inbox, prover: Prover, asked: Prove, known: dict[int, Steps]) -> None:
-    sender = _Sender(channel, inbox, prover, asked.job, known)
-    channel.send(ProofBegun(asked.job))
-    error = ""
-    try:
-        sender.bound(prover.bound)
-        rounds = None if asked.rounds is None else prover.rounds + asked.rounds
-        prover.run(sender, until=time.perf_counter() + asked.seconds, rounds=rounds)
-        sender.bound(prover.bound)
-    except Exception as failure:  # the edge of this process
-        error = f"the prover failed: {type(failure).__name__}: {str(failure)[:300]}"
-    channel.send(ProofEnded(asked.job, error, prover.cuts, prover.rounds))
+        return self._server.inbox.cancelled(self._job)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ProverServer.main()

@@ -6,13 +6,11 @@ order, int32.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
 
-from checkmate.ipc.messages import Message, MessageTable, NewestJob
-from checkmate.ipc.steps import CarriesSteps
+from checkmate.processes.messages import CarriesSteps, Message, MessageTable, NewestJob
 
 
-@dataclass(frozen=True)
 class PickledGraph(Message):
     """The graph of all that follows.
 
@@ -22,7 +20,6 @@ class PickledGraph(Message):
     graph: bytes
 
 
-@dataclass(frozen=True)
 class Prove(NewestJob):
     """Prove a bound for a budget.
 
@@ -35,7 +32,6 @@ class Prove(NewestJob):
     workers: int
 
 
-@dataclass(frozen=True)
 class FittingSchedule(CarriesSteps, Message):
     """A schedule within the job's budget."""
 
@@ -43,14 +39,12 @@ class FittingSchedule(CarriesSteps, Message):
     steps: bytes
 
 
-@dataclass(frozen=True)
 class ProofBegun(Message):
     """The process works on this job now."""
 
     job: int
 
 
-@dataclass(frozen=True)
 class ProvedBound(Message):
     """A bound on the cost, infinite where no schedule exists.
 
@@ -63,7 +57,6 @@ class ProvedBound(Message):
     programs: int
 
 
-@dataclass(frozen=True)
 class DescribedSchedule(CarriesSteps, Message):
     """A schedule that a solved program describes; it may not fit the budget."""
 
@@ -71,7 +64,6 @@ class DescribedSchedule(CarriesSteps, Message):
     steps: bytes
 
 
-@dataclass(frozen=True)
 class ProofEnded(Message):
     """The process has left this job; ``error``: a sentence, or empty."""
 
@@ -81,6 +73,4 @@ class ProofEnded(Message):
     programs: int
 
 
-PROVER_MESSAGES = MessageTable(
-    PickledGraph, Prove, FittingSchedule, ProofBegun, ProvedBound, DescribedSchedule, ProofEnded
-)
+PROVER_MESSAGES = MessageTable.of(sys.modules[__name__])

@@ -6,17 +6,11 @@ it learns from each choice that failed. It needs ortools, which cannot be in one
 
 from __future__ import annotations
 
-import json
 import math
-import queue
-import subprocess
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +18,10 @@ from numpy.typing import NDArray
 from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.machine.own_modules import beyond_ctrl_c, module_command
 from checkmate.memory.simulate import simulate
+from checkmate.processes.conversation import Conversation
 from checkmate.progress import Cancelled
+from checkmate.solvers.engine import ENGINE_MESSAGES, EngineBound, EngineDone, answers
 from checkmate.solvers.pathcut.cut_program import (
     CutOutcome,
     cost_bound,
@@ -58,14 +53,6 @@ class SatTask:
     hint: list[int]
     seconds: float
     workers: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain lists and dictionaries."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Self:
-        return cls(**data)
 
 
 def parts_of(program: CutProgram) -> float:
@@ -106,30 +93,6 @@ def sat_task(
     )
 
 
-def read_answer(line: str, columns: int) -> dict[str, Any]:
-    """Return a line of the process as a message.
-
-    ``columns``: how many the task has.
-
-    Raises:
-        ValueError: it was cut or damaged.
-    """
-    try:
-        message: dict[str, Any] = json.loads(line)
-        if message["type"] not in ("bound", "done", "error"):
-            raise ValueError(f"{message['type']!r} is no message")
-        if message["type"] != "error":
-            message["bound"] = float(message["bound"])
-        if message["type"] == "done":
-            message["status"], ones = str(message["status"]), message["ones"]
-            if ones is not None and not all(type(each) is int and 0 <= each < columns for each in ones):
-                raise ValueError("it names no column")
-    except (LookupError, TypeError, RecursionError) as error:
-        raise ValueError(str(error)) from error
-    return message
-
-
-_POLL_S = 0.02
 _LEAVE_S = 3.0  # beyond the time limit, for the library to load and to leave
 
 
@@ -137,8 +100,7 @@ class SatProcess:
     """A child process that solves one program at a time; close it."""
 
     def __init__(self) -> None:
-        self._child: subprocess.Popen[str] | None = None
-        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._talk: Conversation | None = None
         self.usable = find_spec("ortools") is not None
 
     def solve(
@@ -172,96 +134,49 @@ class SatProcess:
                 known = max(known, cost_bound(graph, program, bound))
                 listener.bound(known, ())
 
-        done = None
-        for message in self._answers(task, listener.cancelled):
-            if message["type"] == "done":
-                done = message
-            else:
-                take(message["bound"])
+        done = self._ask(task, listener.cancelled, take)
         if done is None:
             return CutOutcome(known, False, None)
-        if done["status"] == "INFEASIBLE":
+        if done.status == "INFEASIBLE":
             take(highest)
             return CutOutcome(math.inf if task.most is None else known, task.most is None, None)
-        if done["status"] in ("OPTIMAL", "FEASIBLE", "UNKNOWN"):
-            take(done["bound"])
-        runs = None if done["ones"] is None else _runs_of(program, done["ones"])
-        return CutOutcome(known, done["status"] == "OPTIMAL", runs)
+        if done.status in ("OPTIMAL", "FEASIBLE", "UNKNOWN"):
+            take(done.bound)
+        runs = None if done.ones is None else _runs_of(program, done.ones)
+        return CutOutcome(known, done.status == "OPTIMAL", runs)
 
-    def _answers(self, task: SatTask, cancelled: Cancelled) -> Iterator[dict[str, Any]]:
-        """Yield the child's messages; the last one is ``done`` unless it was stopped or failed."""
-        child = self._child or self._start()
-        threading.Thread(target=_tell, args=(child, json.dumps(task.to_json())), daemon=True).start()
-        until = time.perf_counter() + task.seconds + _LEAVE_S
-        while time.perf_counter() < until and not cancelled():
-            try:
-                line = self._lines.get(timeout=_POLL_S)
-            except queue.Empty:
-                continue
-            message = _message(line, len(task.cost))
-            if message["type"] == "error":
+    def _ask(
+        self, task: SatTask, cancelled: Cancelled, on_bound: Callable[[float], None]
+    ) -> EngineDone | None:
+        """Return the child's last message about ``task``; None: there is none."""
+        if self._talk is None:
+            self._talk = Conversation("checkmate.solvers.pathcut.sat_child", ENGINE_MESSAGES)
+        seconds = task.seconds + _LEAVE_S
+        for message in answers(self._talk, task, loading_s=seconds, seconds=seconds, cancelled=cancelled):
+            if isinstance(message, EngineBound):
+                on_bound(message.bound)
+            elif isinstance(message, EngineDone) and _names_columns(message, len(task.cost)):
+                return message
+            else:
                 self.usable = False
                 break
-            yield message
-            if message["type"] == "done":
-                return
         self.close()
-
-    def _start(self) -> subprocess.Popen[str]:
-        with beyond_ctrl_c():
-            child = subprocess.Popen(
-                module_command("checkmate.solvers.pathcut.sat_child"),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
-        self._child, self._lines = child, queue.SimpleQueue()
-        threading.Thread(target=_listen, args=(child, self._lines), daemon=True, name="sat").start()
-        return child
+        return None
 
     def close(self) -> None:
         """Kill the child; the next program starts another."""
-        child, self._child = self._child, None
-        if child is None:
-            return
-        child.kill()
-        child.wait()
-        with suppress(OSError):  # what was not read is lost
-            if child.stdin is not None:
-                child.stdin.close()
+        talk, self._talk = self._talk, None
+        if talk is not None:
+            talk.close()
 
 
-def _message(line: str | None, columns: int) -> dict[str, Any]:
-    """Return what the child said. It is an error where the child ended, or said what cannot be read."""
-    try:
-        return {"type": "error"} if line is None else read_answer(line, columns)
-    except ValueError:
-        return {"type": "error"}
+def _names_columns(done: EngineDone, columns: int) -> bool:
+    return done.ones is None or all(0 <= each < columns for each in done.ones)
 
 
-def _tell(child: subprocess.Popen[str], line: str) -> None:
-    """Write one task; its writer must not wait for a child that is loading."""
-    assert child.stdin is not None
-    try:
-        child.stdin.write(line + "\n")
-        child.stdin.flush()
-    except (OSError, ValueError):
-        return  # the thread that listens notices that it ended
-
-
-def _listen(child: subprocess.Popen[str], lines: queue.SimpleQueue[str | None]) -> None:
-    """Pass on the child's lines; None at their end."""
-    assert child.stdout is not None
-    with child.stdout:
-        for line in child.stdout:
-            lines.put(line)
-    lines.put(None)
-
-
-def _runs_of(program: CutProgram, ones: list[int]) -> NDArray[np.bool_]:
+def _runs_of(program: CutProgram, ones: tuple[int, ...]) -> NDArray[np.bool_]:
     solution = np.zeros(program.columns)
-    solution[ones] = 1.0
+    solution[list(ones)] = 1.0
     return values_of(program, solution) > 0.0
 
 

@@ -1,66 +1,27 @@
-"""Solve path-cut programs with CP-SAT, as a process of its own.
-
-``python -m checkmate.solvers.pathcut.sat_child``
-
-In: a ``SatTask`` as JSON on each line. Out: JSON lines, for each task any number of ``bound``, then ``done``
-or ``error``. It ends with its input. ortools and highspy cannot be in one process, so this is not the
-prover's.
-"""
+"""Solve path-cut programs with CP-SAT, as a process: ``python -m checkmate.solvers.pathcut.sat_child``."""
 
 from __future__ import annotations
 
-import ctypes
-import json
-import os
-import queue
-import signal
-import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
+from checkmate.processes.messages import Message
+from checkmate.solvers.engine import EngineBound, EngineDone, EngineServer
 from checkmate.solvers.pathcut.sat import SatTask
 
-_PR_SET_PDEATHSIG = 1
-Tell = Callable[[dict[str, Any]], None]
+
+class SatServer(EngineServer):
+    """Solves one program after the other."""
+
+    kind = "sat"
+
+    def solve(self, task: SatTask) -> EngineDone:
+        """Solve the task; send each bound."""
+        return solve_task(task, self.channel.send)
 
 
-def main() -> None:
-    """Solve one task after another; the parent kills this process to stop it."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # a library may print to standard output
-    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(lines,), daemon=True, name="tasks").start()
-    lock = threading.Lock()
-
-    def report(message: dict[str, Any]) -> None:
-        with lock:
-            out.write(json.dumps(message) + "\n")
-            out.flush()
-
-    while True:
-        line = lines.get()
-        try:
-            solve_task(SatTask.from_json(json.loads(line)), report)
-        except Exception as error:  # the edge of this process
-            report({"type": "error", "message": f"{type(error).__name__}: {str(error)[:300]}"})
-
-
-def _read(lines: queue.SimpleQueue[str]) -> None:
-    """Pass on the lines of standard input; end this process at its end."""
-    for line in sys.stdin:
-        lines.put(line)
-    os._exit(0)
-
-
-def solve_task(task: SatTask, report: Tell) -> None:
-    """Solve the task, and report to ``report``.
-
-    ``bound``: no solution costs less, in the task's parts. ``done``: the status, the bound, and the columns
-    that are 1 in the best solution; null if there is none.
-    """
+def solve_task(task: SatTask, send: Callable[[Message], None]) -> EngineDone:
+    """Solve the task, and send bounds, in the task's parts, as they come."""
     from ortools.sat.python import cp_model
 
     model, columns = _model(cp_model, task)
@@ -68,17 +29,12 @@ def solve_task(task: SatTask, report: Tell) -> None:
     solver.parameters.max_time_in_seconds = max(0.01, task.seconds)
     solver.parameters.num_workers = max(1, task.workers)
     solver.parameters.linearization_level = 2  # nearly all rows are clauses, and still the relaxation helps
-    solver.best_bound_callback = lambda bound: report({"type": "bound", "bound": float(bound)})
+    solver.best_bound_callback = lambda bound: send(EngineBound(float(bound)))
     status = solver.solve(model)
-    found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-    report(
-        {
-            "type": "done",
-            "status": solver.status_name(status),
-            "bound": float(solver.best_objective_bound),
-            "ones": [place for place, x in enumerate(columns) if solver.value(x)] if found else None,
-        }
-    )
+    ones: tuple[int, ...] | None = None
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        ones = tuple(place for place, x in enumerate(columns) if solver.value(x))
+    return EngineDone(solver.status_name(status), float(solver.best_objective_bound), ones)
 
 
 def _model(cp_model: Any, task: SatTask) -> tuple[Any, list[Any]]:
@@ -101,4 +57,4 @@ def _model(cp_model: Any, task: SatTask) -> tuple[Any, list[Any]]:
 
 
 if __name__ == "__main__":
-    main()
+    SatServer.main()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkmate.backends.tf.fresh import run_task
+from checkmate.backends.tf.tasks import run_task
 from checkmate.memory.bfc import Bfc, Request
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest

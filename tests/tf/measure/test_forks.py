@@ -16,10 +16,10 @@ from typing import Any
 import psutil
 import pytest
 
-from checkmate.backends.tf import forks, fresh
+from checkmate.backends.tf import tasks
 from checkmate.backends.tf.costs.session import prepare
 from checkmate.backends.tf.environment import EXACT
-from checkmate.backends.tf.forks import ForkServers, ReadyProcesses
+from checkmate.backends.tf.tasks import TaskServers
 from checkmate.errors import CancelledError, StepTooLargeError, WorkerDiedError
 from checkmate.progress import Cancelled, never, silent
 from checkmate.request import ModelRequest
@@ -33,21 +33,20 @@ MEASURE = {"do": "measure", "request": TWO_IO, "steps": None, "runs": 1}
 
 
 @pytest.fixture
-def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServers]:
+def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[TaskServers]:
     """Return servers of this test alone."""
-    own = ForkServers()
-    monkeypatch.setattr(fresh, "fork_servers", lambda: own)
+    own = TaskServers(once=False)
+    monkeypatch.setattr(tasks, "task_servers", lambda: own)
     yield own
-    for _, server in own._idle:
-        server.end()
+    own.close()
 
 
 def run(cancelled: Cancelled = never, task: Any = MEASURE, **environment: str) -> dict[str, Any]:
-    return fresh.run_task(task, message="", report=silent, cancelled=cancelled, environment=environment)
+    return tasks.run_task(task, message="", report=silent, cancelled=cancelled, environment=environment)
 
 
-def of(servers: ForkServers) -> list[psutil.Process]:
-    return [psutil.Process(server._process.pid) for _, server in servers._idle]
+def of(servers: TaskServers) -> list[psutil.Process]:
+    return [psutil.Process(server.process.pid) for _, server in servers._idle]
 
 
 def soon(found: Callable[[], bool], seconds: float = 30) -> bool:
@@ -58,14 +57,14 @@ def soon(found: Callable[[], bool], seconds: float = 30) -> bool:
 
 
 def test_a_forked_process_measures_what_one_of_its_own_does(
-    servers: ForkServers, monkeypatch: pytest.MonkeyPatch
+    servers: TaskServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, again = run(), run()
     (server,) = of(servers)
     assert server.children() == []
     exact = run(**EXACT)
     assert len(of(servers)) == 2 and of(servers)[0] == server
-    monkeypatch.setattr(fresh, "fork_servers", lambda: None)
+    monkeypatch.setattr(tasks, "task_servers", lambda: None)
     alone, alone_exact = run(), run(**EXACT)
     for found, expected in ((first, alone), (again, alone), (exact, alone_exact)):
         # A plain step's ops are ordered anew in each run, so its peak varies a little.
@@ -75,7 +74,7 @@ def test_a_forked_process_measures_what_one_of_its_own_does(
     assert first["loss"] != again["loss"]  # weights are drawn anew in each
 
 
-def test_a_step_is_compared_where_it_was_measured(servers: ForkServers) -> None:
+def test_a_step_is_compared_where_it_was_measured(servers: TaskServers) -> None:
     ops = len(prepare(ModelRequest.from_json(TWO_IO), report=silent, cancelled=never).graph.ops)
     task = {**MEASURE, "do": "measure_and_compare", "steps": list(range(ops))}
     over, within = run(task={**task, "within": 0}), run(task={**task, "within": 2**40})
@@ -85,17 +84,17 @@ def test_a_step_is_compared_where_it_was_measured(servers: ForkServers) -> None:
 
 
 def test_an_error_is_told_as_by_a_process_of_its_own(
-    servers: ForkServers, monkeypatch: pytest.MonkeyPatch
+    servers: TaskServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(WorkerDiedError, match="KeyError: 'nothing'"):
         run(task={"do": "nothing"})
     assert len(of(servers)) == 1  # it goes on
-    monkeypatch.setattr(fresh, "fork_servers", lambda: None)
+    monkeypatch.setattr(tasks, "task_servers", lambda: None)
     with pytest.raises(WorkerDiedError, match="KeyError: 'nothing'"):
         run(task={"do": "nothing"})
 
 
-def test_what_is_cancelled_ends_and_the_next_is_forked(servers: ForkServers) -> None:
+def test_what_is_cancelled_ends_and_the_next_is_forked(servers: TaskServers) -> None:
     with pytest.raises(WorkerDiedError):
         run(task={"do": "nothing"})
     (server,) = of(servers)
@@ -105,7 +104,7 @@ def test_what_is_cancelled_ends_and_the_next_is_forked(servers: ForkServers) -> 
     assert run()["first_peak_bytes"] > 0 and of(servers) == [server]
 
 
-def test_one_that_is_cancelled_while_the_server_begins_is_not_waited_for(servers: ForkServers) -> None:
+def test_one_that_is_cancelled_while_the_server_begins_is_not_waited_for(servers: TaskServers) -> None:
     begun = time.monotonic()
     with pytest.raises(CancelledError):
         run(cancelled=lambda: True)
@@ -114,7 +113,7 @@ def test_one_that_is_cancelled_while_the_server_begins_is_not_waited_for(servers
 
 
 @pytest.mark.parametrize("when", ["idle", "busy"])
-def test_a_server_that_is_killed_is_replaced(when: str, servers: ForkServers) -> None:
+def test_a_server_that_is_killed_is_replaced(when: str, servers: TaskServers) -> None:
     with pytest.raises(WorkerDiedError):
         run(task={"do": "nothing"})
     (server,) = of(servers)
@@ -138,12 +137,12 @@ def test_all_end_with_the_process_that_asked(tmp_path: Path) -> None:
     script = (
         "import pathlib, psutil\n"
         "from checkmate.progress import never\n"
-        "from checkmate.backends.tf import fresh\n"
+        "from checkmate.backends.tf import tasks\n"
         "def report(progress):\n"
         "    below = psutil.Process().children(recursive=True)\n"
         "    if len(below) == 2:\n"
         f"        pathlib.Path({str(ready)!r}).write_text(' '.join(str(each.pid) for each in below))\n"
-        f"fresh.run_task({MEASURE!r}, message='', report=report, cancelled=never)\n"
+        f"tasks.run_task({MEASURE!r}, message='', report=report, cancelled=never)\n"
     )
     asking = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
     try:
@@ -156,78 +155,73 @@ def test_all_end_with_the_process_that_asked(tmp_path: Path) -> None:
 
 
 def test_nothing_is_forked_where_a_gpu_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made = forks.fork_servers.__wrapped__
-    monkeypatch.setattr(forks, "_GPUS", (tmp_path / "none", tmp_path / "card"))
-    assert isinstance(made(), ForkServers)
+    made = tasks.task_servers.__wrapped__
+    monkeypatch.setattr(tasks, "_GPUS", (tmp_path / "none", tmp_path / "card"))
+    assert not made().once
     (tmp_path / "card").touch()
-    monkeypatch.setattr(forks, "usable_cores", lambda: 4)
+    monkeypatch.setattr(tasks, "usable_cores", lambda: 4)
     processes = made()
-    assert isinstance(processes, ReadyProcesses) and processes.take({}, on_cpu=True) is None
-    monkeypatch.setattr(forks, "usable_cores", lambda: 3)
+    assert processes.once and processes.take({}, on_cpu=True) is None
+    monkeypatch.setattr(tasks, "usable_cores", lambda: 3)
     assert made() is None  # the next one would disturb the last
 
 
 @pytest.fixture
-def ready(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReadyProcesses]:
+def ready(monkeypatch: pytest.MonkeyPatch) -> Iterator[TaskServers]:
     """Return processes that wait, as on a machine with a GPU."""
-    own = ReadyProcesses()
-    monkeypatch.setattr(fresh, "fork_servers", lambda: own)
-    monkeypatch.setattr(fresh, "_measures_cpu", lambda task: False)
+    own = TaskServers(once=True)
+    monkeypatch.setattr(tasks, "task_servers", lambda: own)
+    monkeypatch.setattr(tasks, "_measures_cpu", lambda task: False)
     yield own
-    for _, process in own._ready:
-        process.end()
-
-
-def waiting(ready: ReadyProcesses) -> list[psutil.Process]:
-    return [psutil.Process(process._process.pid) for _, process in ready._ready]
+    own.close()
 
 
 def test_the_next_process_is_ready_and_measures_the_same(
-    ready: ReadyProcesses, monkeypatch: pytest.MonkeyPatch
+    ready: TaskServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = run()
-    (next_one,) = waiting(ready)
+    (next_one,) = of(ready)
     seen: list[bool] = []
 
     def look() -> bool:
-        seen.append(next_one in waiting(ready))
+        seen.append(next_one in of(ready))
         return False
 
     again = run(cancelled=look)
     assert not any(seen) and not next_one.is_running()  # it did the task
     with pytest.raises(WorkerDiedError):
         run(task={"do": "nothing"}, **EXACT)
-    assert len(waiting(ready)) == 2  # one for each kind
-    monkeypatch.setattr(fresh, "fork_servers", lambda: None)
+    assert len(of(ready)) == 2  # one for each kind
+    monkeypatch.setattr(tasks, "task_servers", lambda: None)
     alone = run()
     for found in (first, again):
         assert found["first_peak_bytes"] == pytest.approx(alone["first_peak_bytes"], rel=0.3)
         assert found["fingerprint"] == alone["fingerprint"]
 
 
-def test_a_ready_process_that_fails_is_told_of_and_one_that_is_cancelled_ends(ready: ReadyProcesses) -> None:
+def test_a_ready_process_that_fails_is_told_of_and_one_that_is_cancelled_ends(ready: TaskServers) -> None:
     with pytest.raises(WorkerDiedError, match="KeyError: 'nothing'"):
         run(task={"do": "nothing"})
-    (other,) = waiting(ready)
+    (other,) = of(ready)
     with pytest.raises(CancelledError):
         run(cancelled=lambda: True)
     assert soon(lambda: not other.is_running())
     assert run()["first_peak_bytes"] > 0
 
 
-def test_a_ready_process_that_was_killed_is_replaced(ready: ReadyProcesses) -> None:
+def test_a_ready_process_that_was_killed_is_replaced(ready: TaskServers) -> None:
     with pytest.raises(WorkerDiedError):
         run(task={"do": "nothing"})
-    (other,) = waiting(ready)
+    (other,) = of(ready)
     other.kill()
     assert run()["first_peak_bytes"] > 0
 
 
-def test_one_that_ends_as_it_is_asked_counts_as_none(ready: ReadyProcesses) -> None:
+def test_one_that_ends_as_it_is_asked_counts_as_none(ready: TaskServers) -> None:
     with pytest.raises(WorkerDiedError):
         run(task={"do": "nothing"})
-    ready._ready[0][1]._process.send_signal(signal.SIGSTOP)  # it does not read
-    (other,) = waiting(ready)
+    ready._idle[0][1].process.send_signal(signal.SIGSTOP)  # it does not read
+    (other,) = of(ready)
 
     def kill_once() -> bool:
         if other.is_running() and other.status() == psutil.STATUS_STOPPED:
@@ -244,17 +238,17 @@ def test_ready_processes_end_with_the_one_that_asked(asked: bool, tmp_path: Path
     script = (
         "import contextlib, os, pathlib, psutil, time\n"
         "from checkmate.progress import never\n"
-        "from checkmate.backends.tf import forks, fresh\n"
-        "own = forks.ReadyProcesses()\n"
-        "fresh.fork_servers = lambda: own\n"
-        "fresh._measures_cpu = lambda task: False\n"
+        "from checkmate.backends.tf import tasks\n"
+        "own = tasks.TaskServers(once=True)\n"
+        "tasks.task_servers = lambda: own\n"
+        "tasks._measures_cpu = lambda task: False\n"
         "def tell(progress=None):\n"
         "    below = psutil.Process().children(recursive=True)\n"
         f"    part = pathlib.Path({str(told)!r} + '.part')\n"
         "    part.write_text(' '.join(str(each.pid) for each in below))\n"
         f"    part.rename({str(told)!r})\n"
         "with contextlib.suppress(Exception):\n"
-        f"    fresh.run_task({task!r}, message='', report={'tell' if asked else 'lambda progress: None'}, "
+        f"    tasks.run_task({task!r}, message='', report={'tell' if asked else 'lambda progress: None'}, "
         "cancelled=never)\n"
         "tell()\n"
         "time.sleep(60)\n"
@@ -284,10 +278,10 @@ def test_what_measures_the_processor(
 ) -> None:
     config = SimpleNamespace(list_physical_devices=lambda kind: gpus)
     monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(config=config))
-    assert fresh._measures_cpu(task) is expected
+    assert tasks._measures_cpu(task) is expected
 
 
-def test_two_at_once_are_both_done(servers: ForkServers) -> None:
+def test_two_at_once_are_both_done(servers: TaskServers) -> None:
     found: list[int] = []
     threads = [threading.Thread(target=lambda: found.append(run()["first_peak_bytes"])) for _ in range(3)]
     for thread in threads:

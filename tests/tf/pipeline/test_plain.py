@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from checkmate.backends.tf.costs import session
-from checkmate.backends.tf.fresh import error_without_answer
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
+from checkmate.backends.tf.tasks import error_without_answer
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.errors import StepTooLargeError, TraceError, WorkerDiedError
 from checkmate.ir import Schedule

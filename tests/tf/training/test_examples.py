@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from checkmate.backends.tf.environment import METERED
-from checkmate.backends.tf.fresh import run_process
+from checkmate.backends.tf.tasks import run_process
 from checkmate.progress import never, silent
 from tests.quick_start import QUICK
 
@@ -44,7 +44,7 @@ def run_of(name: str, *words: str) -> str:
     chosen = {**METERED, **QUICK}
     if name in TWICE:  # peaks of several threads differ between runs, which is no matter of a plan
         chosen |= {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
-    return run_process(command, message="", report=silent, cancelled=never, environment=chosen)
+    return run_process(command, message="", report=silent, cancelled=never, environment=chosen)[0]
 
 
 @pytest.mark.heavy

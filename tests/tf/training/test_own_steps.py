@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from checkmate.backends.tf.environment import METERED
-from checkmate.backends.tf.fresh import run_process
+from checkmate.backends.tf.tasks import run_process
 from checkmate.progress import never, silent
 from tests.quick_start import QUICK
 
@@ -25,7 +25,7 @@ def trained(program: str, budget: str, folder: Path) -> tuple[dict[str, Any], li
     answer = folder / f"{program}-{budget}.npz"
     command = [sys.executable, str(SCRIPT), program, budget, str(answer), "exact"]
     chosen = {**METERED, **QUICK}
-    output = run_process(command, message="", report=silent, cancelled=never, environment=chosen)
+    output, _ = run_process(command, message="", report=silent, cancelled=never, environment=chosen)
     assert answer.exists(), output[-3000:]
     with np.load(answer) as found:
         report = json.loads(str(found["report"]))

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from checkmate.backends.tf.environment import EXACT, METERED
-from checkmate.backends.tf.fresh import run_process
+from checkmate.backends.tf.tasks import run_process
 from checkmate.progress import never, silent
 from checkmate.units import parse_bytes
 from tests.quick_start import QUICK
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.long
 def run(script: str, *arguments: str, environment: Mapping[str, str] = {}) -> None:
     command = [sys.executable, str(HERE / script), *arguments]
     chosen = {**QUICK, **environment}
-    output = run_process(command, message="", report=silent, cancelled=never, environment=chosen)
+    output, _ = run_process(command, message="", report=silent, cancelled=never, environment=chosen)
     answer = next(Path(each) for each in arguments if each.endswith((".npz", ".json")))
     assert answer.exists(), output[-3000:]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from checkmate.backends.tf.environment import METERED
-from checkmate.backends.tf.fresh import run_process
+from checkmate.backends.tf.tasks import run_process
 from checkmate.progress import never, silent
 from checkmate.units import parse_bytes
 from tests.benchmarks.training import use_compiled
@@ -30,7 +30,7 @@ _BUDGET = re.compile(r"measured peak [\d.]+ \w+ of ([\d.]+ \w+)")
 def run(answer: Path, cache: Path) -> dict[str, Any]:
     environment = {**METERED, **QUICK, **_ONE_THREAD, "XDG_CACHE_HOME": str(cache)}
     command = [sys.executable, "-m", "tests.tf.example_steps", str(answer)]
-    said = run_process(command, message="", report=silent, cancelled=never, environment=environment)
+    said, _ = run_process(command, message="", report=silent, cancelled=never, environment=environment)
     assert answer.exists(), said[-3000:]
     found: dict[str, Any] = json.loads(answer.read_text())
     return found

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from checkmate.doctor.diagnosis import Diagnosis, Line, PartState
-from checkmate.doctor.facts import Facts, Folder, Host, Library, ListedCard, Nvidia, Probe
+from checkmate.doctor.facts import Facts, Folder, Host, Library, ListedCard, Nvidia
 from checkmate.doctor.lines import diagnose
 from checkmate.doctor.look import cards_of
 from checkmate.doctor.tensorflow_lines import missing_libraries
+from checkmate.processes.stages import Probe
 
 OK, LIMITED, MISSING = PartState
 GIB, MIB = 2**30, 2**20

@@ -17,10 +17,9 @@ import psutil
 import pytest
 
 from checkmate.doctor import look
-from checkmate.doctor.child import gathered, probe
 from checkmate.doctor.look import cuda_packages_here, folder_at, libraries_here, nvidia_here
-from checkmate.doctor.tell import sentence_of
 from checkmate.errors import CancelledError
+from checkmate.processes.stages import gathered, probe, sentence_of
 from checkmate.progress import Cancelled, never
 
 
@@ -31,7 +30,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PYTHONPATH", ":".join([str(tmp_path), *sys.path]))
 
     def write(code: str) -> str:
-        head = "import os, time\nfrom checkmate.doctor.tell import Teller\ntell = Teller()\n"
+        head = "import os, time\nfrom checkmate.processes.stages import Teller\ntell = Teller()\n"
         (tmp_path / "doctor_child.py").write_text(head + code)
         return "doctor_child"
 

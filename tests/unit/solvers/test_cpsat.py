@@ -5,9 +5,6 @@ Their child process is tested too.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -22,15 +19,18 @@ from checkmate.graphs.layers import training_chain
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.memory.check import check
+from checkmate.processes.conversation import Conversation
+from checkmate.processes.messages import unpack_steps
+from checkmate.progress import never
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.cpsat.interval_solver import (
     IntervalSolver,
-    IntervalTask,
     event_of,
     interval_assumptions,
     interval_task,
     op_at,
 )
+from checkmate.solvers.engine import ENGINE_MESSAGES, EngineDone, EngineReady, EngineSteps, answers
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from tests.generated_graphs import random_dag, training_dag
 from tests.graphs_strategies import random_graph
@@ -116,15 +116,6 @@ def test_fractional_costs_are_bounded_from_below() -> None:
     assert result.cost is not None and result.lower_bound <= result.cost
 
 
-def test_the_task_survives_being_sent() -> None:
-    graph = random_dag(8, 8, extras=True)
-    task = interval_task(
-        graph, 10, copies=2, recompute_gradients=False, hint=[0, 1], seconds=1.5, gap=0.1, workers=2, seed=3
-    )
-    again = IntervalTask.from_json(json.loads(json.dumps(task.to_json())))
-    assert again == task
-
-
 def test_events_count_steps() -> None:
     events = [event_of(stage, op) for stage in range(20) for op in range(stage + 1)]
     assert events == list(range(len(events)))
@@ -165,21 +156,15 @@ def test_cancelling_kills_the_child() -> None:
     ]
 
 
-def test_the_child_answers_in_lines_of_json() -> None:
+def test_the_child_is_ready_and_sends_schedules_until_it_is_done() -> None:
     graph = training_chain(4)
     how = {"seconds": 10.0, "gap": 0.0, "workers": 1, "seed": 0}
     task = interval_task(graph, middle(graph), copies=2, recompute_gradients=True, hint=[], **how)
-    command = [sys.executable, "-m", "checkmate.solvers.cpsat.child"]
-    done = subprocess.run(
-        command,
-        input=json.dumps(task.to_json()),
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=60,
-        check=True,
-    )
-    told = [json.loads(line) for line in done.stdout.splitlines()]
-    assert told[0] == {"type": "ready"} and told[-1]["status"] == "OPTIMAL"
-    steps = [op_at(event) for event in [m for m in told if m["type"] == "solution"][-1]["events"]]
-    assert check(graph, steps, budget_bytes=middle(graph)).ok
+    talk = Conversation("checkmate.solvers.cpsat.child", ENGINE_MESSAGES)
+    try:
+        told = list(answers(talk, task, loading_s=60.0, seconds=60.0, cancelled=never))
+    finally:
+        talk.close()
+    assert told[0] == EngineReady() and isinstance(told[-1], EngineDone) and told[-1].status == "OPTIMAL"
+    found = [message for message in told if isinstance(message, EngineSteps)]
+    assert check(graph, unpack_steps(found[-1].steps).tolist(), budget_bytes=middle(graph)).ok

@@ -359,8 +359,8 @@ def test_close_leaves_no_process() -> None:
     prover = live._prover
     assert isinstance(prover, ProverProcess)
     prover.start()
-    assert prover._child is not None
-    child = prover._child
+    assert prover._talk is not None
+    child = prover._talk.child
     live.close()
     assert child.poll() is not None
 
@@ -375,14 +375,14 @@ def medium() -> Iterator[LiveSolver]:
 
 
 def kill_prover(live: LiveSolver) -> None:
-    assert isinstance(live._prover, ProverProcess) and live._prover._child is not None
-    os.kill(live._prover._child.pid, signal.SIGKILL)
+    assert isinstance(live._prover, ProverProcess) and live._prover._talk is not None
+    os.kill(live._prover._talk.child.pid, signal.SIGKILL)
 
 
 def test_a_prover_that_is_killed_between_requests_costs_nothing(medium: LiveSolver) -> None:
     kill_prover(medium)
     end = time.monotonic() + STALL_S
-    while medium._prover._child is not None and time.monotonic() < end:  # type: ignore[attr-defined]
+    while (medium._prover._hear() or medium._prover._talk) is not None and time.monotonic() < end:  # type: ignore[attr-defined]
         time.sleep(0.002)
     result = medium.solve(peak_of(medium.graph) * 2 // 3, SolveOptions(time_limit_s=0.5), RecordingListener())
     assert result.status.has_schedule

@@ -66,8 +66,8 @@ def budgets_of(graph: Graph) -> list[int]:
 
 
 def child_of(prover: ProverProcess) -> psutil.Process:
-    assert prover._child is not None
-    return psutil.Process(prover._child.pid)
+    assert prover._talk is not None
+    return psutil.Process(prover._talk.child.pid)
 
 
 @pytest.fixture
@@ -241,7 +241,7 @@ def test_a_child_killed_while_idle_is_replaced_and_not_reported_to_the_next_job(
         bound = outcome(prover).bound
         child = child_of(prover)
         os.kill(child.pid, signal.SIGKILL)
-        assert until(lambda: prover._child is None) and not child.is_running()
+        assert until(lambda: (prover._hear() or prover._talk) is None) and not child.is_running()
         prover.prove(40, seconds=STALL_S)
         assert outcome(prover).bound == bound
 

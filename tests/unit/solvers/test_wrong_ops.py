@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from checkmate.errors import SolverCrashedError, WorkerDiedError
-from checkmate.ipc.messages import MessageError
-from checkmate.ipc.steps import pack_steps, unpack_ops
+from checkmate.processes import conversation
+from checkmate.processes.messages import MessageError, pack_steps, unpack_ops
 from checkmate.solvers.cpsat import interval_solver as cpsat
-from checkmate.solvers.pathcut import in_process
+from checkmate.solvers.engine import ENGINE_MESSAGES, EngineDone, EngineReady, EngineSteps
 from checkmate.solvers.pathcut.in_process import ProverProcess
 from checkmate.solvers.pathcut.messages import PROVER_MESSAGES, DescribedSchedule
 from checkmate.solvers.portfolio.while_compiling import _Best
@@ -26,10 +26,10 @@ wrong = pytest.mark.parametrize("steps", WRONG, ids=str)
 def saying(tmp_path, monkeypatch: pytest.MonkeyPatch):
     """Return a function that makes children of a module say some bytes."""
 
-    def say(module, said: bytes) -> None:
+    def say(said: bytes) -> None:
         (tmp_path / "said").write_bytes(said)
         command = ["sh", "-c", f"cat {tmp_path}/said; exec sleep 60"]
-        monkeypatch.setattr(module, "module_command", lambda name: command)
+        monkeypatch.setattr(conversation, "module_command", lambda name: command)
 
     return say
 
@@ -55,7 +55,7 @@ def test_no_first_answer_is_made_of_them(steps: list[int]) -> None:
 def test_a_prover_that_sends_them_is_ended_and_compiled_code_never_sees_them(
     steps: list[int], saying
 ) -> None:
-    saying(in_process, PROVER_MESSAGES.encode(DescribedSchedule(1, pack_steps(steps))))
+    saying(PROVER_MESSAGES.encode(DescribedSchedule(1, pack_steps(steps))))
     with ProverProcess(GRAPH) as prover:
         prover.prove(60, seconds=30.0)
         with pytest.raises(WorkerDiedError):
@@ -63,26 +63,18 @@ def test_a_prover_that_sends_them_is_ended_and_compiled_code_never_sees_them(
         assert prover.take_schedules() == []
 
 
-LINES = [
-    "",
-    "{",
-    "[]",
-    "7",
-    '{"type": "solution"}',
-    '{"type": "solution", "events": [-1]}',
-    '{"type": "solution", "events": ["a"]}',
-    '{"type": "solution", "events": [1000000]}',
-    '{"type": "bound", "bound": null}',
-    '{"type": "done", "status": "OPTIMAL"}',
-    '{"type": "done", "status": "OPTI',
-    '{"type": "odd"}',
-    '{"no": "type"}',
-]
-
-
-@pytest.mark.parametrize("line", LINES)
-def test_an_interval_model_whose_line_is_cut_or_wrong_is_an_error(line: str, saying) -> None:
-    saying(cpsat, b'{"type": "ready"}\n' + line.encode() + b"\n")
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"no frame at all, but long enough",
+        ENGINE_MESSAGES.encode(EngineSteps(pack_steps([-1]))),
+        ENGINE_MESSAGES.encode(EngineSteps(pack_steps([1000000]))),
+        ENGINE_MESSAGES.encode(EngineDone("OPTIMAL", 1.0))[:-1] + b"?" * 40,
+    ],
+    ids=["no frame", "no op", "a large op", "cut"],
+)
+def test_an_interval_model_that_sends_what_is_wrong_is_an_error(said: bytes, saying) -> None:
+    saying(ENGINE_MESSAGES.encode(EngineReady()) + said)
     problem = Problem(GRAPH, 60)
     with pytest.raises(SolverCrashedError, match="cannot be read"):
         cpsat.IntervalSolver(2).solve(problem, SolveOptions(time_limit_s=20.0), Listener())

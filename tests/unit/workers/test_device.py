@@ -6,11 +6,11 @@ import pytest
 
 from checkmate import planning
 from checkmate.errors import CancelledError, LoadError, OtherStepError
-from checkmate.ipc.child import Inbox
-from checkmate.ipc.messages import Message
+from checkmate.processes.messages import JobCancelled, JobFailed, Message
+from checkmate.processes.serve import Inbox
 from checkmate.request import ModelRequest
-from checkmate.workers import device
-from checkmate.workers.messages.device import DeviceCancelled, DeviceFailed, Profile, StepChanged
+from checkmate.workers.device import DeviceServer
+from checkmate.workers.messages import Profile
 
 
 class Sent:
@@ -29,7 +29,7 @@ def answered(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Message:
 
     monkeypatch.setattr(planning, "profile", profile)
     channel = Sent()
-    device.answer(channel, Inbox(), Profile(3, ModelRequest("unet"), "measured"))  # type: ignore[arg-type]
+    DeviceServer(channel, Inbox()).answer(Profile(3, ModelRequest("unet"), "measured"))  # type: ignore[arg-type]
     assert len(channel.messages) == 1
     return channel.messages[0]
 
@@ -38,7 +38,7 @@ def test_a_fault_inside_is_an_answer_and_its_traceback_is_logged(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     message = answered(monkeypatch, RuntimeError("boom"))
-    assert isinstance(message, DeviceFailed) and message.job == 3
+    assert isinstance(message, JobFailed) and message.job == 3
     assert message.message == "unexpected RuntimeError: boom" and "Copy report" in message.hint
     logged = capsys.readouterr().err
     assert "Traceback" in logged and "RuntimeError: boom" in logged
@@ -48,8 +48,8 @@ def test_an_error_that_the_user_can_mend_is_sent_unchanged(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     message = answered(monkeypatch, LoadError("there is no such model", hint="name another"))
-    assert message == DeviceFailed(3, "there is no such model", "name another")
-    assert answered(monkeypatch, CancelledError("cancelled")) == DeviceCancelled(3)
+    assert message == JobFailed(3, "LoadError", "there is no such model", "name another")
+    assert answered(monkeypatch, CancelledError("cancelled")) == JobCancelled(3)
     assert not capsys.readouterr().err
 
 
@@ -57,4 +57,6 @@ def test_a_step_that_has_changed_is_an_answer_of_its_own(monkeypatch: pytest.Mon
     error = OtherStepError(
         found="sha256:1", expected="sha256:2", graph_name="unet", model="unet", batch_size=8, budget_bytes=1
     )
-    assert answered(monkeypatch, error) == StepChanged(3, str(error), error.hint)
+    message = answered(monkeypatch, error)
+    assert isinstance(message, JobFailed) and message.is_a(OtherStepError) and not message.is_a(LoadError)
+    assert (message.message, message.hint) == (str(error), error.hint)

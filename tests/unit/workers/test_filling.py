@@ -11,13 +11,13 @@ import time
 import pytest
 
 from checkmate.formats.graph import graph_to_json
-from checkmate.ipc.steps import unpack_steps
 from checkmate.memory.check import check
+from checkmate.processes.messages import unpack_steps
 from checkmate.progress import FillState
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.constraints import Constraints
 from checkmate.workers import solver
-from checkmate.workers.messages.solver import BaselineSchedule, Filling, OpenQuestion
+from checkmate.workers.messages import Filling, FrontierSchedule, OpenQuestion
 from checkmate.workers.solver import LiveQuestion
 from tests.graphs_strategies import training_chain
 
@@ -36,6 +36,10 @@ class Heard:
     @property
     def states(self) -> list[FillState]:
         return [message.state for message in self.messages if isinstance(message, Filling)]
+
+    @property
+    def baselines(self) -> list[FrontierSchedule]:
+        return [one for one in self.messages if isinstance(one, FrontierSchedule) and one.baseline]
 
 
 def asked(layers: int) -> OpenQuestion:
@@ -85,10 +89,10 @@ def test_it_sends_what_the_published_methods_find_even_if_it_is_beaten() -> None
     end = time.monotonic() + STALL_S
     try:
         while not sent and time.monotonic() < end and question.fill(lambda: False):
-            sent = [message for message in heard.messages if isinstance(message, BaselineSchedule)]
+            sent = heard.baselines
     finally:
         question.live.close()
-    sent = [message for message in heard.messages if isinstance(message, BaselineSchedule)]
+    sent = heard.baselines
     assert sent and all(message.solver.startswith("chen-") for message in sent)
     for message in sent:
         steps = unpack_steps(message.steps).tolist()

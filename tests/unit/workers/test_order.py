@@ -5,18 +5,28 @@ They go to the solver, the placing and the animation process.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from checkmate.ipc.child import Inbox
-from checkmate.ipc.messages import Cancel, Message, MessageError
-from checkmate.ipc.steps import pack_steps
+from checkmate.formats.graph import graph_to_json
 from checkmate.memory.placement import Placement
-from checkmate.workers import animation, placer, solver
-from checkmate.workers.messages.animation import AnimationFrame, AnimationSample, BeginAnimation
-from checkmate.workers.messages.placer import Placed, PlaceSchedule
-from checkmate.workers.messages.solver import FindLeastMemory, SolveBudget, SolveSkipped
+from checkmate.processes.messages import Cancel, JobCancelled, JobFailed, Message, pack_steps
+from checkmate.processes.serve import Inbox
+from checkmate.workers.animation import AnimationServer
+from checkmate.workers.messages import (
+    BeginAnimation,
+    FindLeastMemory,
+    FrameTaken,
+    GraphToReplay,
+    Picture,
+    Placed,
+    PlaceSchedule,
+    SolveBudget,
+)
+from checkmate.workers.replays import ReplayServer
+from checkmate.workers.solver import SolverServer
 from tests.graphs_strategies import training_chain
 
 
@@ -36,8 +46,8 @@ def test_an_outdated_solve_is_not_begun(asked: Message, later: Message) -> None:
     channel, inbox = Sent(), Inbox()
     inbox.put(asked)
     inbox.put(later)
-    solver._serve(channel, inbox, None, inbox.tasks.get())  # type: ignore[arg-type]
-    assert channel.messages == [SolveSkipped(1)]
+    SolverServer(channel, inbox).answer(inbox.get())  # type: ignore[arg-type]
+    assert channel.messages == [JobCancelled(1)]
 
 
 def test_an_outdated_schedule_is_not_placed_to_the_end() -> None:
@@ -45,28 +55,36 @@ def test_an_outdated_schedule_is_not_placed_to_the_end() -> None:
     older, newer = (PlaceSchedule(job, pack_steps(range(graph.n))) for job in (1, 2))
     inbox.put(older)
     inbox.put(newer)
-    for asked in (older, newer):
-        placer._place(channel, inbox, graph, asked)  # type: ignore[arg-type]
-    (answer,) = channel.messages
-    assert isinstance(answer, Placed) and answer.job == 2
+    server = ReplayServer(channel, inbox)  # type: ignore[arg-type]
+    for asked in (GraphToReplay("", json.dumps(graph_to_json(graph)).encode()), older, newer):
+        server.answer(asked)
+    cancelled, answer = channel.messages
+    assert cancelled == JobCancelled(1) and isinstance(answer, Placed) and answer.job == 2
     assert len(Placement.from_bytes(answer.placement).allocated) == graph.n
 
 
-def test_a_frame_before_the_beginning_is_refused() -> None:
-    channel, inbox = Sent(), Inbox()
-    inbox.put(AnimationFrame(0, b"\0\0\0"))
-    with pytest.raises(MessageError, match="expected BeginAnimation, not AnimationFrame"):
-        animation._make(channel, inbox)  # type: ignore[arg-type]
-    assert not channel.messages
-
-
-@pytest.mark.parametrize("numbers", [[0, 0, 1], [1, 2], [0, 2]], ids=["twice", "no first", "a gap"])
-def test_a_frame_that_is_lost_or_comes_twice_is_refused(numbers: list[int], tmp_path: Path) -> None:
-    inbox, path, picture = Inbox(), tmp_path / "film.gif", bytes(3 * 4 * 4)
-    inbox.put(BeginAnimation(path, 4, 4, (10, 10, 10), ((255, 255, 255),), 1))
-    inbox.put(AnimationSample(0, picture))
+def animated(path: Path, numbers: list[int]) -> list[Message]:
+    """Return what is said to a picture of one sample and three frames, with these numbers."""
+    channel = Sent()
+    server = AnimationServer(channel, Inbox())  # type: ignore[arg-type]
+    server.answer(BeginAnimation(path, 4, 4, (10, 10, 10), ((255, 255, 255),), 1))
     for number in numbers:
-        inbox.put(AnimationFrame(number, picture))
-    with pytest.raises(MessageError, match="expected picture"):
-        animation._make(Sent(), inbox)  # type: ignore[arg-type]
-    assert not path.exists()
+        server.answer(Picture(number, bytes(3 * 4 * 4)))
+    return channel.messages
+
+
+def test_a_frame_before_the_beginning_is_refused() -> None:
+    channel = Sent()
+    AnimationServer(channel, Inbox()).answer(Picture(0, b"\0\0\0"))  # type: ignore[arg-type]
+    (failed,) = channel.messages
+    assert isinstance(failed, JobFailed) and failed.message == "expected BeginAnimation, not Picture"
+
+
+@pytest.mark.parametrize("numbers", [[0, 1, 1], [1], [0, 2]], ids=["twice", "no first", "a gap"])
+def test_a_frame_that_is_lost_or_comes_twice_is_refused(numbers: list[int], tmp_path: Path) -> None:
+    path = tmp_path / "film.gif"
+    *taken, failed = animated(path, numbers)
+    assert isinstance(failed, JobFailed) and "expected picture" in failed.message
+    assert all(isinstance(one, FrameTaken) for one in taken) and not path.exists()
+    animated(path, [0, 1, 2, 3])
+    assert path.exists()

@@ -14,7 +14,7 @@ from typing import Any
 from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.costs.known import CostOptions, KnownCosts
 from checkmate.backends.tf.costs.profile import analytic_costs, graph_with_costs, kept_hint, measured_costs
-from checkmate.backends.tf.fresh import run_task
+from checkmate.backends.tf.tasks import run_task
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.errors import CancelledError, StepTooLargeError, WorkerDiedError
 from checkmate.ir.graph import Graph

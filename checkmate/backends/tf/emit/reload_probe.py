@@ -84,7 +84,7 @@ def main(folder: str, batch_file: str, answer_file: str, runs: int = 3) -> None:
 def end_with_parent() -> None:
     """End this process when its piped standard input ends.
 
-    ``checkmate.ipc.child`` does the same, but nothing may be imported from there.
+    ``checkmate.processes.own`` does the same, but nothing may be imported from there.
     """
     if not stat.S_ISFIFO(os.fstat(0).st_mode):
         return

@@ -20,8 +20,8 @@ from checkmate.backends.tf.emit.copies import EmittedOutputs
 from checkmate.backends.tf.emit.ordered import step_from_schedule
 from checkmate.backends.tf.emit.set_aside import SmallChunks
 from checkmate.backends.tf.environment import only_device
-from checkmate.backends.tf.fresh import error_without_answer, run_to_end
 from checkmate.backends.tf.memory_check import first_region
+from checkmate.backends.tf.tasks import error_without_answer, run_process
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.errors import ExportError, JitCompiledError
 from checkmate.ir.schedule import Schedule
@@ -155,7 +155,7 @@ def measure_reloaded(
         batch_file, answer_file = Path(folder, "batch.npz"), Path(folder, "answer.json")
         np.savez(batch_file, **{f"{i:03d}": tensor.numpy() for i, tensor in enumerate(batch)})
         command = [sys.executable, str(probe), str(saved_model), str(batch_file), str(answer_file)]
-        output, code = run_to_end(
+        output, code = run_process(
             command,
             message="measuring the reloaded step",
             report=report,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkmate.backends.tf.environment import EXACT
-from checkmate.backends.tf.fresh import run_task
+from checkmate.backends.tf.tasks import run_task
 from checkmate.backends.tf.xla.tied import XlaEmission, emission_of
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, Report
@@ -65,7 +65,7 @@ def measure_fresh(
 
     Raises:
         StepTooLargeError: the step has no room in the device's memory.
-        WorkerDiedError, CycleError, CheckmateError: as in ``checkmate.backends.tf.fresh.run_task``.
+        WorkerDiedError, CycleError, CheckmateError: as in ``checkmate.backends.tf.tasks.run_task``.
     """
     steps = None if schedule is None else schedule.steps.tolist()
     task = {
@@ -102,7 +102,7 @@ def compare_fresh(
     in words. ``where``: added to the messages, such as ``" at batch 8"``. ``usual``: where that is known.
 
     Raises:
-        StepTooLargeError: the plain step does not fit. Others as in ``checkmate.backends.tf.fresh.run_task``.
+        StepTooLargeError: the plain step does not fit. Others as in ``checkmate.backends.tf.tasks.run_task``.
     """
     xla = emission_of(task)
     op_by_op = {} if xla is None else {"xla": xla.op_by_op().to_json()}

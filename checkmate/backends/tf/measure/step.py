@@ -1,6 +1,6 @@
 """Measure a training step in this process: peak, time, loss and gradients.
 
-The peak is read on the allocator's meter. Call this in a fresh process (``backends.tf.fresh``), because what
+The peak is read on the allocator's meter. Call this in a fresh process (``backends.tf.tasks``), because what
 ran before changes where the allocator puts things.
 """
 

@@ -20,8 +20,8 @@ import tensorflow as tf
 from checkmate.backends.tf.allocator.learn import learned_workspace
 from checkmate.backends.tf.devices import as_emitted, peak_bytes, reset_peak, settings_here
 from checkmate.backends.tf.emit.saved_model import save_function, save_step
-from checkmate.backends.tf.fresh import run_task
 from checkmate.backends.tf.profiler import MemoryEvent, OpRun, StepTrace, trace_run
+from checkmate.backends.tf.tasks import run_task
 from checkmate.backends.tf.training.measure import PeakSource, StepMeasurement
 from checkmate.backends.tf.training.trace import LiveStep
 from checkmate.errors import CheckmateError

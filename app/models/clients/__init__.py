@@ -1,1 +1,0 @@
-"""What is asked of other processes and threads, and what they answer."""

@@ -1,1 +1,0 @@
-"""What is opened: graphs, explorations, logs, and what was open before."""

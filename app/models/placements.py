@@ -1,0 +1,270 @@
+"""Where the buffers of the schedule on screen lie in memory, and the lines across its memory curve.
+
+A process of its own asks the allocator's replica.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+from PySide6.QtCore import QObject, Signal
+
+from app.models.exploration import Exploration
+from app.presenters.lines_across import (
+    DEVICE,
+    Capacity,
+    CardEntry,
+    LineKind,
+    MemoryLine,
+    capacity_of,
+    card_entries,
+    memory_lines,
+)
+from app.state.knowledge import ListedSchedule
+from app.workers.client import Client
+from checkmate.catalog.cards import common_cards
+from checkmate.errors import ContentError
+from checkmate.ir.graph import Graph
+from checkmate.memory.placement import Placement
+from checkmate.processes.messages import JobFailed, Message, pack_steps
+from checkmate.progress import Progress
+from checkmate.workers.messages import GraphToReplay, Placed, PlaceSchedule
+
+_TOLD_AFTER_S = 1.0
+_MOST_KEPT = 12  # placements, so that going back to a schedule takes no time
+_WISH = "lines"
+
+
+class Placing(QObject):
+    """Places the schedule on screen while that is wanted.
+
+    ``graph_body`` returns the explored graph as a file's JSON.
+
+    Attributes:
+        found: the last schedule that was placed, and where. It may not be the one on screen yet.
+        share: how much of the work is done, once it takes over a second; None before that or without work.
+        problem: what went wrong with the last schedule; empty if nothing did.
+
+    Signals:
+        changed: another schedule was placed or is being placed, or the work is further.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self, exploration: Exploration, graph_body: Callable[[], bytes], parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.found: tuple[ListedSchedule, Placement] | None = None
+        self.share: float | None = None
+        self.problem = ""
+        self._exploration, self._graph_body = exploration, graph_body
+        self._wishes: set[str] = set()  # by whom it is wanted
+        self._asked: ListedSchedule | None = None
+        self._begun = 0.0
+        self._graph: Graph | None = None  # that the process has
+        self._kept: OrderedDict[bytes, Placement] = OrderedDict()
+        self.client = Client("placer", "checkmate.workers.replays", self)
+        self.client.progressed.connect(self._on_progress)
+        self.client.answered.connect(self._on_placed)
+        self.client.failed.connect(self._on_failed)
+        self.client.process.died.connect(self._on_died)
+        exploration.shown_changed.connect(self._on_shown)
+
+    @property
+    def busy(self) -> bool:
+        return self._asked is not None
+
+    @property
+    def _wanted(self) -> bool:
+        return bool(self._wishes)
+
+    def want(self, on: bool, who: str) -> None:
+        """Place what is on screen, now and later; or stop, and end the process.
+
+        It goes on as long as anybody wants it. ``who`` names one of them.
+        """
+        before = self._wanted
+        self._wishes = self._wishes | {who} if on else self._wishes - {who}
+        if self._wanted is before:
+            return
+        if not on:
+            self.client.give_up()
+            self._graph = None
+        self._on_shown()
+
+    def close(self) -> None:
+        """End the process for good."""
+        self._asked = None
+        self.client.close()
+
+    def _on_shown(self) -> None:
+        shown = self._exploration.shown
+        if self._asked is shown and shown is not None and self._wanted:
+            return
+        told, before = self.share is not None or bool(self.problem), self.found
+        self._asked, self.share, self.problem = None, None, ""
+        if before is not None and (shown is None or shown.graph is not before[0].graph):
+            self._kept.clear()
+            if shown is None or not _same_but_for_costs(shown.graph, before[0].graph):
+                self.found = None
+        if self._wanted and shown is not None:
+            if shown.key in self._kept:
+                self._put(shown, self._kept[shown.key])
+                return
+            self._ask(shown)
+        if self._wanted or told or self.found is not before:
+            self.changed.emit()
+
+    def _ask(self, shown: ListedSchedule) -> None:
+        if self._graph is not shown.graph:
+            self._graph = shown.graph
+            self.client.send(GraphToReplay(shown.graph.name, self._graph_body()))
+        self._asked, self._begun = shown, time.monotonic()
+        steps = pack_steps(shown.schedule.steps)
+        self.client.send(PlaceSchedule(self.client.next_job(), steps))
+
+    def _take(self, shown: ListedSchedule, body: bytes) -> None:
+        """Show an answer, or say that it is none."""
+        try:
+            placement = Placement.from_bytes(body)
+            if len(placement.allocated) != len(shown.schedule.steps):
+                raise ContentError("a placement is of another schedule")
+        except ContentError as error:
+            self.problem = f"The process that places buffers gave no answer: {error}."
+            self.changed.emit()
+        else:
+            self._put(shown, placement)
+
+    def _put(self, shown: ListedSchedule, placement: Placement) -> None:
+        self._kept[shown.key] = placement
+        self._kept.move_to_end(shown.key)
+        if len(self._kept) > _MOST_KEPT:
+            self._kept.popitem(last=False)
+        self.found = shown, placement
+        self.changed.emit()
+
+    def _on_progress(self, progress: Progress) -> None:
+        if self.busy and time.monotonic() - self._begun > _TOLD_AFTER_S:
+            self.share = progress.done
+            self.changed.emit()
+
+    def _on_placed(self, message: Message) -> None:
+        self.client.end()
+        if isinstance(message, Placed) and self._asked is not None:
+            shown, self._asked, self.share = self._asked, None, None
+            self._take(shown, message.placement)
+
+    def _on_failed(self, failed: JobFailed) -> None:
+        if self._asked is not None:
+            self._asked, self.share, self.problem = None, None, failed.sentence
+            self.changed.emit()
+
+    def _on_died(self) -> None:
+        self._graph = None  # the next process does not have it
+
+
+def _same_but_for_costs(graph: Graph, other: Graph) -> bool:
+    """Return whether one graph's picture may stay until the other's is there."""
+    return (graph.name, graph.n, len(graph.values)) == (other.name, other.n, len(other.values))
+
+
+class LineChoice(QObject):
+    """The lines that the user wants, and of which card.
+
+    Attributes:
+        wanted: the kinds of lines that are drawn where they are known.
+        card: the chosen card, as ``app.presenters.lines_across`` names it; at first the graph's own
+            GPU.
+
+    Signals: ``changed``: one of them is another.
+    """
+
+    changed = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.wanted: frozenset[LineKind] = frozenset({LineKind.CAPACITY})
+        self.card = DEVICE
+
+    def switch(self, kind: LineKind) -> None:
+        """Draw a kind of line, or leave it out."""
+        self.want(self.wanted ^ {kind})
+
+    def want(self, kinds: Iterable[LineKind]) -> None:
+        """Draw these kinds of lines alone."""
+        kinds = frozenset(kinds)
+        if kinds != self.wanted:
+            self.wanted = kinds
+            self.changed.emit()
+
+    def choose_card(self, card: str) -> None:
+        """Draw the line of another card."""
+        if card != self.card:
+            self.card = card
+            self.changed.emit()
+
+
+class MemoryLines(QObject):
+    """The lines across the memory curve of the schedule on screen.
+
+    Signals: ``changed``: they may be others.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self, exploration: Exploration, placing: Placing, choice: LineChoice, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._exploration, self._placing, self.choice = exploration, placing, choice
+        self._cards = common_cards()
+        choice.changed.connect(self._on_choice)
+        for signal in (
+            exploration.shown_changed,
+            exploration.known_changed,
+            exploration.measured_changed,
+            placing.changed,
+        ):
+            signal.connect(self._tell)
+        self._told: tuple[MemoryLine, ...] = ()
+        self._on_choice()
+
+    @property
+    def capacity(self) -> Capacity | None:
+        """Return the chosen card's memory; None if there is none."""
+        return capacity_of(self.choice.card, self._exploration.graph, self._cards)
+
+    @property
+    def cards(self) -> tuple[CardEntry, ...]:
+        """Return the cards that can be chosen for the open graph."""
+        return card_entries(self._exploration.graph, self._cards)
+
+    @property
+    def now(self) -> tuple[MemoryLine, ...]:
+        """Return the lines that are wanted and known."""
+        exploration, found = self._exploration, self._placing.found
+        shown = exploration.shown
+        if shown is None:
+            return ()
+        return memory_lines(
+            self.choice.wanted,
+            shown,
+            bound_bytes=exploration.least_possible,
+            placement=found[1] if found is not None and found[0] is shown else None,
+            measured=exploration.measured_shown,
+            capacity=self.capacity,
+        )
+
+    def _on_choice(self) -> None:
+        """Have the schedule placed only while its allocated peak is wanted."""
+        self._placing.want(LineKind.ALLOCATED in self.choice.wanted, _WISH)
+        self._tell()
+
+    def _tell(self) -> None:
+        now = self.now
+        if now != self._told:
+            self._told = now
+            self.changed.emit()

@@ -1,0 +1,270 @@
+"""Save the exploration automatically, restore it after a crash, and keep what was explored lately."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import platformdirs
+from PySide6.QtCore import QLockFile, QObject, QSettings, QTimer, Signal
+
+from app.models.exploration import Exploration
+from app.presenters.wording import SCALED_FROM
+from app.workers.background import Background
+from checkmate.formats.exploration import write_exploration
+from checkmate.ir.graph import Graph
+
+_QUIET_MS, _LAST_S = 2000, 5.0
+_LOCK = ".lock"
+_MOST_TRIES = (
+    2  # restores without being asked: a window that dies of what it restored must not do so for ever
+)
+_MOST = 6
+ENDING = ".exploration.json.gz"
+_RECORDS = "recent/records"
+
+
+def sessions_folder() -> Path:
+    """Return the folder where explorations are saved. It is in the user's state folder."""
+    return Path(platformdirs.user_state_dir("checkmate-explorer")) / "sessions"
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """The exploration of a window that did not close. It was restored ``tries`` times before."""
+
+    path: Path
+    saved_at: float
+    tries: int
+
+    @property
+    def words(self) -> str:
+        """Return the time of the last save, for a sentence."""
+        at = time.localtime(self.saved_at)
+        today = at[:3] == time.localtime()[:3]
+        return time.strftime("%H:%M" if today else "%d %B, %H:%M", at)
+
+    @property
+    def restores_itself(self) -> bool:
+        """Return whether a new window should open it without being asked."""
+        return self.tries < _MOST_TRIES
+
+
+class Recovery(QObject):
+    """Saves the exploration two seconds after a change, in a thread.
+
+    The file is moved to the recent ones when the window closes, and stays if the window dies. A lock beside
+    each file says whose it is. The system releases the lock when the process ends, however it ends.
+
+    Signals: ``saved(time of day)``; ``failed(sentence)``, once.
+    """
+
+    saved = Signal(str)
+    failed = Signal(str)
+
+    def __init__(
+        self,
+        exploration: Exploration,
+        graph_body: Callable[[], bytes],
+        folder: Path,
+        parent: QObject | None = None,
+        *,
+        recent: Recent | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._recent, self._name = recent, ""  # of the graph in the file
+        self._exploration, self._graph_body, self._folder = exploration, graph_body, folder
+        self._path: Path | None = None
+        self._lock: QLockFile | None = None
+        self._tries = 0
+        self._writer = Background(self)
+        self._writer.done.connect(self._on_written)
+        self._complained = False
+        self._quiet = QTimer(self)
+        self._quiet.setSingleShot(True)
+        self._quiet.setInterval(_QUIET_MS)
+        self._quiet.timeout.connect(self._save)
+        for signal in (exploration.graph_changed, exploration.known_changed, exploration.budget_changed):
+            signal.connect(self._on_change)
+        exploration.constraints_changed.connect(self._on_change)
+        exploration.passing_changed.connect(self._on_change)
+        exploration.measured_changed.connect(self._on_change)
+        exploration.listing.changed.connect(self._on_change)
+        exploration.graph_changed.connect(self._keep_as_recent)
+
+    def orphans(self) -> list[Orphan]:
+        """Return what windows that did not close have left, newest first."""
+        found = []
+        for path in self._folder.glob(f"*{ENDING}"):
+            lock = _lock_of(path)
+            if path == self._path or not lock.tryLock(0):
+                continue  # a window that is open holds it
+            lock.unlock()
+            tries = path.name.removesuffix(ENDING).rpartition("-")[2]
+            found.append(Orphan(path, path.stat().st_mtime, int(tries) if tries.isdigit() else 0))
+        return sorted(found, key=lambda orphan: -orphan.saved_at)
+
+    @property
+    def path(self) -> Path | None:
+        """Return where this window saves; None before the first save."""
+        return self._path
+
+    def adopt(self, orphan: Orphan) -> None:
+        """Take over what was saved there. This window writes over it, and removes it on closing."""
+        self._tries = orphan.tries + 1
+        name = orphan.path.with_name(_named(orphan.path, self._tries))
+        orphan.path.rename(name)
+        _lock_file(orphan.path).unlink(missing_ok=True)
+        self._begin(name)
+
+    def forget(self, orphan: Orphan) -> None:
+        """Remove the file."""
+        orphan.path.unlink(missing_ok=True)
+        _lock_file(orphan.path).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close as usual: nothing is left to restore."""
+        self._quiet.stop()
+        self._writer.close(_LAST_S)
+        self._keep_as_recent()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+        if self._lock is not None:
+            self._lock.unlock()
+        self._path = self._lock = None
+
+    def _keep_as_recent(self) -> None:
+        """Move what was explored so far to the recent ones."""
+        name, self._name = self._name, ""
+        if name and self._recent is not None and self._path is not None and self._path.is_file():
+            self._recent.keep(self._path, name)
+
+    def _begin(self, path: Path) -> None:
+        if self._lock is not None:
+            self._lock.unlock()
+        self._path, self._lock = path, _lock_of(path)
+        self._lock.tryLock(0)
+
+    def _on_change(self) -> None:
+        # Not restarted by every change: while a solve streams, something is saved every two seconds.
+        if self._exploration.graph is not None and not self._quiet.isActive():
+            self._quiet.start()
+
+    def _save(self) -> None:
+        if self._writer.busy:
+            self._quiet.start()
+            return
+        try:
+            if self._path is None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._begin(self._folder / _named(None, self._tries))
+        except OSError as error:
+            self._complain(f"what you explore cannot be saved in {self._folder}: {error.strerror or error}")
+            return
+        assert self._path is not None
+        # Taken now: another graph may be explored by the time that the thread writes.
+        path, saved, body = self._path, self._exploration.saved(), self._graph_body()
+        # Estimates that measured costs will replace are not worth keeping, nor are scaled graphs.
+        passing = self._exploration.passing or SCALED_FROM in saved.graph.metadata
+        self._name = "" if passing else name_of(saved.graph)
+        self._writer.start(lambda: write_exploration(path, saved, body))
+
+    def _on_written(self, problem: str) -> None:
+        if problem:
+            self._complain(problem)
+        else:
+            self.saved.emit(time.strftime("%H:%M"))
+
+    def _complain(self, sentence: str) -> None:
+        if not self._complained:
+            self._complained = True
+            self.failed.emit(sentence)
+
+
+def _named(old: Path | None, tries: int) -> str:
+    """Return a name that no other window has. It ends with the number of tries."""
+    stem = f"{time.time_ns():x}" if old is None else old.name.removesuffix(ENDING).rpartition("-")[0]
+    return f"{stem}-{tries}{ENDING}"
+
+
+def _lock_file(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(ENDING) + _LOCK)
+
+
+def _lock_of(path: Path) -> QLockFile:
+    lock = QLockFile(str(_lock_file(path)))
+    lock.setStaleLockTime(0)  # whatever its age: only its process counts
+    return lock
+
+
+@dataclass(frozen=True)
+class Explored:
+    """An exploration that was closed. ``closed_at`` is in seconds since the epoch."""
+
+    path: Path
+    name: str
+    closed_at: float
+
+
+class Recent:
+    """The explorations kept in ``folder``.
+
+    There is one of each name. The oldest is dropped when there are too many.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def keep(self, saved: Path, name: str) -> None:
+        """Move the file ``saved`` here, or drop it if that fails.
+
+        An older exploration of that name is removed.
+        """
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            saved.replace(self._folder / f"{quote(name, safe=' ,=()+')}{ENDING}")
+            for old in self.entries()[_MOST:]:
+                old.path.unlink(missing_ok=True)
+        except OSError:
+            saved.unlink(missing_ok=True)
+
+    def entries(self) -> list[Explored]:
+        """Return the explorations, newest first."""
+        found = []
+        for path in self._folder.glob(f"*{ENDING}"):
+            with contextlib.suppress(OSError):  # another window may have just dropped it
+                found.append(Explored(path, unquote(path.name.removesuffix(ENDING)), path.stat().st_mtime))
+        return sorted(found, key=lambda entry: -entry.closed_at)
+
+
+class RecentRecords:
+    """The logs and profiles that were read lately; they stay where they are.
+
+    Without settings, none is remembered.
+    """
+
+    def __init__(self, settings: QSettings | None) -> None:
+        self._settings = settings
+
+    def keep(self, path: Path) -> None:
+        """Remember ``path`` as the newest."""
+        if self._settings is not None:
+            own = str(path.absolute())
+            others = [str(one) for one in self.paths() if str(one) != own]
+            self._settings.setValue(_RECORDS, [own, *others][:_MOST])
+
+    def paths(self) -> list[Path]:
+        """Return those that are still there, newest first."""
+        kept = None if self._settings is None else self._settings.value(_RECORDS)
+        listed = [kept] if isinstance(kept, str) else kept if isinstance(kept, list) else []
+        paths = [Path(entry) for entry in listed if isinstance(entry, str) and entry]
+        return [path for path in paths if path.exists()]
+
+
+def name_of(graph: Graph) -> str:
+    """Return the name that tells it from others in a list."""
+    return f"{graph.name}, batch {graph.batch_size}" if graph.batch_size else graph.name

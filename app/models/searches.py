@@ -1,0 +1,234 @@
+"""Long searches for the window: the largest batch, and certificates."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal
+
+from app.presenters.sizes import BatchAnswer, BatchQuestion
+from app.state.knowledge import ListedSchedule
+from app.workers.background import Background
+from app.workers.client import DIED, Client
+from checkmate.certificate.verify import InvalidCertificateError, verify
+from checkmate.errors import InfeasibleError, VerificationError
+from checkmate.formats.graph import graph_to_json
+from checkmate.formats.schedule import read_certificate
+from checkmate.ir.graph import Graph
+from checkmate.processes.messages import JobFailed, Message
+from checkmate.progress import Progress
+from checkmate.workers.messages import CertificateWritten, Certify, FindLargestBatch, LargestBatchFound
+
+_MODULE = "checkmate.workers.searches"
+_MOST = 12  # answers that are kept
+_PATIENCE_MS = 4000  # after a search was told to stop
+CERTIFY_S = 60.0
+
+
+class BatchFinder(QObject):
+    """One search at a time, and the answers of all.
+
+    Attributes:
+        asked: the question of the search that runs; None if none does.
+        sentence: what it does, or has found so far.
+        answers: what was found lately, the newest last.
+
+    Signals: ``changed``: the search began, is further or has ended. ``answered``: there is another answer.
+    """
+
+    changed = Signal()
+    answered = Signal()
+
+    def __init__(self, workers: int, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.asked: BatchQuestion | None = None
+        self.sentence = ""
+        self.answers: list[BatchAnswer] = []
+        self._workers = workers
+        self.client = Client("batches", _MODULE, self, patience_ms=_PATIENCE_MS)
+        self.client.progressed.connect(self._on_progress)
+        self.client.answered.connect(self._on_found)
+        self.client.failed.connect(self._on_failed)
+        self.client.cancelled.connect(self._end)
+
+    def ask(self, question: BatchQuestion, body: bytes) -> None:
+        """Search; ``body`` is the graph as a file's JSON."""
+        self.asked, self.sentence = question, "Starting…"
+        self.client.send(
+            FindLargestBatch(
+                self.client.next_job(2 * question.seconds),
+                question.graph.name,
+                question.budget_bytes,
+                question.max_overhead,
+                question.seconds,
+                self._workers,
+                body,
+            )
+        )
+        self.changed.emit()
+
+    def stop(self) -> None:
+        """End the search with the best so far."""
+        if self.asked is not None:
+            self.client.cancel()
+            self.sentence = "Stopping…"
+            self.changed.emit()
+
+    def close(self) -> None:
+        """End the process for good."""
+        self.asked = None
+        self.client.close()
+
+    def _on_progress(self, progress: Progress) -> None:
+        if progress.message and not self.client.stopping:
+            self.sentence = progress.message
+            self.changed.emit()
+
+    def _on_found(self, message: Message) -> None:
+        if isinstance(message, LargestBatchFound) and self.asked is not None:
+            self._take(_answer(self.asked, message))
+
+    def _on_failed(self, failed: JobFailed) -> None:
+        if failed.error == DIED:
+            self._end(failed.message)
+        elif self.asked is not None:
+            proved = failed.is_a(InfeasibleError)
+            self._take(BatchAnswer(self.asked, problem=failed.sentence, proved_none=proved))
+
+    def _take(self, answer: BatchAnswer) -> None:
+        self.answers.append(answer)
+        del self.answers[:-_MOST]  # each holds its graph
+        self._end()
+        self.answered.emit()
+
+    def _end(self, sentence: str = "") -> None:
+        self.client.end()
+        self.asked, self.sentence = None, sentence
+        self.changed.emit()
+
+
+def _answer(question: BatchQuestion, found: LargestBatchFound) -> BatchAnswer:
+    return BatchAnswer(
+        question,
+        found.batch,
+        found.peak_bytes,
+        found.upper_batch,
+        found.plain_batch,
+        dict(found.baselines),
+        found.choices,
+        found.cancelled,
+        found.note,
+        graph_and_schedule=found.graph_and_schedule,
+    )
+
+
+class Certifier(QObject):
+    """Has certificates made by a process of its own, and verifies each here once it is written.
+
+    Signals: ``progressed(sentence)``; ``proved(ProvedCost)``; ``failed(sentence, hint)``: nothing is proved;
+    ``died(sentence)``.
+    """
+
+    progressed = Signal(str)
+    proved = Signal(object)
+    failed = Signal(str, str)
+    died = Signal(str)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._found: ListedSchedule | None = None
+        self._path = Path()
+        self.client = Client("certifier", _MODULE, self)
+        self.client.progressed.connect(self._on_progress)
+        self.client.answered.connect(self._on_written)
+        self.client.failed.connect(self._on_failed)
+
+    @property
+    def busy(self) -> bool:
+        return self._found is not None
+
+    def ask(self, found: ListedSchedule, path: Path, body: bytes) -> None:
+        """Certify ``found`` for the memory that it takes. ``body``: its graph as a file's JSON."""
+        self._found, self._path = found, path
+        job, budget = self.client.next_job(CERTIFY_S), found.peak_bytes
+        self.client.send(Certify(job, found.graph.name, budget, found.cost, CERTIFY_S, path, body))
+
+    def cancel(self) -> None:
+        """Stop; nothing is written."""
+        self._found = None
+        self.client.cancel()
+
+    def close(self) -> None:
+        """End the process for good."""
+        self._found = None
+        self.client.close()
+
+    def _on_progress(self, progress: Progress) -> None:
+        if self.busy:
+            self.progressed.emit(progress.message)
+
+    def _on_failed(self, failed: JobFailed) -> None:
+        if self._found is None:
+            return
+        self._found = None
+        if failed.error == DIED:
+            self.died.emit(failed.message)
+        else:
+            self.failed.emit(failed.message, failed.hint)
+
+    def _on_written(self, message: Message) -> None:
+        """Check the file in a thread: what is said of it must be proved."""
+        found, path = self._found, self._path
+        self.client.end()
+        if found is None or not isinstance(message, CertificateWritten):
+            return
+        proofs, checking = list[ProvedCost](), Background(self)
+
+        def on_verified(problem: str) -> None:
+            checking.deleteLater()
+            if self._found is found:  # else it was cancelled
+                self._found = None
+                self._tell(found, path, next(iter(proofs), None), problem)
+
+        checking.done.connect(on_verified)
+        checking.start(lambda: proofs.append(verified(path, found.graph)))
+        self.progressed.emit("Checking the proof")
+
+    def _tell(self, found: ListedSchedule, path: Path, proof: ProvedCost | None, problem: str) -> None:
+        if proof is None or proof.budget_bytes != found.peak_bytes:
+            other = "the certificate that was written is for another budget"
+            self.failed.emit(problem or other, f"Do not use {path}.")
+        else:
+            self.proved.emit(proof)
+
+
+@dataclass(frozen=True)
+class ProvedCost:
+    """Hold what a certificate proves.
+
+    ``cost``: no schedule within ``budget_bytes`` costs less; None: none fits. ``cases``: how many sums it
+    has.
+    """
+
+    budget_bytes: int
+    cost: float | None
+    cases: int
+
+
+def verified(path: Path, graph: Graph) -> ProvedCost:
+    """Return what the certificate in ``path`` proves of ``graph``.
+
+    Raises:
+        FormatError, ScheduleError: as for ``read_certificate``. VerificationError: it proves nothing.
+    """
+    data = read_certificate(path, graph)
+    try:
+        cost = verify(json.loads(json.dumps(graph_to_json(graph))), data)
+    except InvalidCertificateError as error:
+        raise VerificationError(
+            f"the certificate that was written does not hold: {error}", hint="please report the graph"
+        ) from error
+    cases = sum("sum" in part for part in data["proof"])
+    return ProvedCost(int(data["budget_bytes"]), None if cost is None else float(cost), cases)

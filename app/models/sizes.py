@@ -1,0 +1,427 @@
+"""The explored model at other batches and at other input sizes, and the ways back.
+
+At another batch the graph is scaled at once. At another input size the model is traced; between the traced
+sizes, memory is on a parabola. Either is solved there, and the known schedules come along.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from app.models.opening import Opened
+from app.models.session import Session
+from app.presenters.wording import SCALED_FROM
+from app.state.knowledge import ListedSchedule
+from app.workers.background import Background
+from app.workers.client import Client
+from checkmate.formats.exploration import SavedExploration
+from checkmate.formats.graph import graph_from_json
+from checkmate.ir.graph import Graph
+from checkmate.ir.schedule import Schedule
+from checkmate.largest.input_size import alike
+from checkmate.largest.reach import NEEDED, InputLevels, Reach
+from checkmate.largest.scaling import BatchScaling
+from checkmate.memory.simulate import simulate
+from checkmate.processes.messages import JobFailed, Message
+from checkmate.request import ModelRequest
+from checkmate.solvers.constraints import Constraints
+from checkmate.workers.messages import Profile, ProfiledGraph
+
+_SOON_MS = 400  # schedules come in many at a time
+_CARRIED, _LARGE = 24, 2000  # schedules; of a graph with more ops, the smallest alone
+_MOST_LEVEL = 256
+_SILENT_S = 600.0  # without a word, after which a trace is taken for lost: a model may take minutes
+_IDLE_MS = 120_000  # after which the process that traces, which holds TensorFlow, is ended
+
+
+def _carried(known: Sequence[ListedSchedule]) -> tuple[ListedSchedule, ...]:
+    """Return schedules of the explored graph, the smallest first. They run at any size."""
+    most = _CARRIED if known[0].graph.n <= _LARGE else 1
+    return tuple(known[:: -(-len(known) // most)])
+
+
+def _opened(
+    graph: Graph, budget_bytes: int, constraints: Constraints | None, carried: Sequence[ListedSchedule]
+) -> Opened:
+    """Open a graph with the schedules that are known at another size; there they have other figures."""
+    told = None if constraints is None else constraints.to_json()
+    opened = Opened.of(graph, SavedExploration(graph, budget_bytes, (), (), told))
+    for one in carried:
+        opened.what_if.insert(
+            one.schedule.steps.tolist(), budget_bytes=None, solver=one.solver, seconds=one.seconds
+        )
+    return opened
+
+
+class BatchScale(QObject):
+    """The graph as it was profiled, and what it is at other batches.
+
+    Attributes:
+        base: the graph that others are scaled from; the explored one, or what that was scaled from.
+        reach: how far budgets reach; None until that is known, or where the batch is not.
+        asked: the batch that was asked for here last; 0 if none was.
+
+    Signals: ``changed``: one of them is another, or the budget is.
+    """
+
+    changed = Signal()
+
+    def __init__(self, session: Session, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self.base: Graph | None = None
+        self.reach: Reach | None = None
+        self._replayed = frozenset[bytes]()  # the schedules that it is of
+        self.asked = 0
+        self._back: Callable[[], None] | None = None
+        self._budget = 0, 0  # what was wanted, and what the slider was put on
+        self._found: list[tuple[Graph, frozenset[bytes], Reach]] = []
+        self._refused: Graph | None = None  # it does not grow with the batch
+        self._reading = Background(self)
+        self._reading.done.connect(self._on_read)
+        self._soon = QTimer(self)
+        self._soon.setSingleShot(True)
+        self._soon.setInterval(_SOON_MS)
+        self._soon.timeout.connect(self._read)
+        exploration = session.exploration
+        exploration.graph_changed.connect(self._on_graph)
+        exploration.known_changed.connect(self._on_known)
+        exploration.budget_changed.connect(self.changed)
+
+    @property
+    def batch(self) -> int:
+        """Return the batch of the explored graph; 0 if it is not known."""
+        graph = self._session.exploration.graph
+        return 0 if graph is None else graph.batch_size or 0
+
+    @property
+    def possible(self) -> bool:
+        """Return whether the explored graph can be scaled, as far as is known yet."""
+        base = self.base
+        if base is None or base is self._refused:
+            return False
+        return bool(base.batch_size) and SCALED_FROM not in base.metadata
+
+    @property
+    def scaled(self) -> bool:
+        """Return whether what is explored was scaled from ``base``."""
+        return self.base is not None and self._session.exploration.graph is not self.base
+
+    @property
+    def way_back(self) -> Callable[[], None] | None:
+        """Return what opens the graph that was profiled again. None if it is open or gone."""
+        return self._back if self.scaled else None
+
+    def remember(self) -> None:
+        """Remember how to open the profiled graph again. A scaled one is about to take its place."""
+        if not self.scaled:
+            self._back = self._session.way_back()
+
+    def ask(self, batch: int) -> None:
+        """Explore the graph at a batch, and solve for the budget there. The known schedules come along."""
+        reach, base = self.reach, self.base
+        if reach is None or base is None or batch == self.batch:
+            return
+        if batch == base.batch_size and self._back is not None:
+            self.asked = 0
+            self._back()
+            return
+        self.remember()
+        self.asked = batch
+        exploration = self._session.exploration
+        wanted, put = self._budget
+        wanted = wanted if put == exploration.budget_bytes else exploration.budget_bytes
+        budget = min(wanted, reach.plain.peak(batch))
+        self._budget = wanted, budget
+        carried, constraints = _carried(exploration.known), exploration.constraints
+        self._session.open_made(lambda: _opened(BatchScaling(base).at(batch), budget, constraints, carried))
+
+    def close(self) -> None:
+        """End the work in the thread."""
+        self._soon.stop()
+        self._reading.close(0.0)
+
+    def _on_graph(self) -> None:
+        graph = self._session.exploration.graph
+        if graph is not None and graph is not self.base and not self._is_scaled(graph):
+            self.base, self.reach, self._back, self.asked, self._refused = graph, None, None, 0, None
+        if graph is not None and self.asked and graph.batch_size == self.asked:
+            QTimer.singleShot(0, self, self._session.solve)
+        self.changed.emit()
+
+    def _is_scaled(self, graph: Graph) -> bool:
+        base = self.base
+        return (
+            base is not None
+            and SCALED_FROM in graph.metadata
+            and (graph.name, graph.n, graph.m) == (base.name, base.n, base.m)
+        )
+
+    def _on_known(self) -> None:
+        if not self._soon.isActive():
+            self._soon.start()
+
+    def _read(self) -> None:
+        """Replay the known schedules at two batches, in a thread."""
+        base, exploration = self.base, self._session.exploration
+        if base is None or not self.possible or exploration.passing:
+            return
+        carried = _carried(exploration.known)
+        schedules = frozenset(one.key for one in carried)
+        if self.reach is not None and self._replayed == schedules:
+            return
+        plans = [one.schedule.steps.tolist() for one in carried]
+
+        def work() -> None:
+            scaling = BatchScaling(base)
+            graphs = {batch: scaling.at(batch) for batch in (scaling.batch, 2 * scaling.batch)}
+            self._found.append((base, schedules, Reach.of(graphs, plans, scaling.largest())))
+
+        if not self._reading.start(work):
+            self._soon.start()
+
+    def _on_read(self, problem: str) -> None:
+        found = self._found.pop() if self._found else None
+        if problem:
+            self._refused = self.base
+            self.changed.emit()
+        if found is not None and found[0] is self.base:
+            _, self._replayed, self.reach = found
+            self.changed.emit()
+
+
+class SizeTracer(QObject):
+    """Traces a model at one size after the other, in a process of its own; nothing is measured.
+
+    Signals: ``traced(body)``: the graph that was asked for, as a file's JSON; ``failed(sentence)``.
+    """
+
+    traced = Signal(bytes)
+    failed = Signal(str)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._client = Client("device", "checkmate.workers.device", self, silent_s=_SILENT_S)
+        self._client.answered.connect(self._on_answer)
+        self._client.failed.connect(self._on_failed)
+        self._idle = QTimer(self)
+        self._idle.setSingleShot(True)
+        self._idle.setInterval(_IDLE_MS)
+        self._idle.timeout.connect(self._client.process.stop)
+
+    def ask(self, request: ModelRequest) -> None:
+        """Trace the step of ``request``; what was asked before is forgotten."""
+        self._idle.stop()
+        self._client.send(Profile(self._client.next_job(), request, "analytic"))
+
+    def forget(self) -> None:
+        """Answer nothing more to what was asked."""
+        self._client.end()
+        self._idle.start()
+
+    def close(self) -> None:
+        """End the process for good."""
+        self._idle.stop()
+        self._client.close()
+
+    def _on_answer(self, message: Message) -> None:
+        if isinstance(message, ProfiledGraph) and not message.estimated:
+            self.forget()
+            self.traced.emit(message.graph)
+
+    def _on_failed(self, failed: JobFailed) -> None:
+        self._idle.start()
+        self.failed.emit(failed.sentence)
+
+
+class InputScale(QObject):
+    """The model as it was profiled, and at other input sizes.
+
+    Attributes:
+        base: the graph that was profiled; the explored one, or what that was traced instead of.
+        levels: the sizes that its input may have; None if it is not known to be free.
+        reach: how far budgets reach; None until three sizes are traced.
+        problem: why no further size can be said; empty if nothing is wrong.
+
+    Signals: ``changed``: one of them is another, or a trace begins or ends.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self, session: Session, parent: QObject | None = None, tracer: SizeTracer | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session = session
+        self.base: Graph | None = None
+        self.levels: InputLevels | None = None
+        self.reach: Reach | None = None
+        self.problem = ""
+        self._traced: dict[int, Graph] = {}
+        self._queue: list[int] = []  # levels to trace; the first is being traced
+        self._wanted = 0  # the level to be explored once it is traced
+        self._back: Callable[[], None] | None = None
+        self._opening: Graph | None = None  # the traced graph that is being opened
+        self._found: list[tuple[int, Graph, Reach | None]] = []
+        self._tracer = tracer or SizeTracer(self)
+        self._tracer.traced.connect(self._on_traced)
+        self._tracer.failed.connect(self._on_failed)
+        self._reading = Background(self)
+        self._reading.done.connect(self._on_read)
+        session.exploration.graph_changed.connect(self._on_graph)
+        session.exploration.budget_changed.connect(self.changed)
+        session.exploration.passing_changed.connect(self.changed)
+
+    @property
+    def possible(self) -> bool:
+        """Return whether the explored model's input may have other sizes."""
+        exploration = self._session.exploration
+        graph = exploration.graph
+        known = graph is not None and self.levels is not None and SCALED_FROM not in graph.metadata
+        return known and not exploration.passing
+
+    @property
+    def level(self) -> int:
+        """Return the level that is explored; 0 if it is not known."""
+        graph = self._session.exploration.graph
+        levels = None if graph is None else InputLevels.of_graph(graph)
+        if levels is None or self.levels is None:
+            return 0
+        return levels.shape[0] // self.levels.unit[0]
+
+    @property
+    def busy(self) -> bool:
+        """Return whether a size is being traced."""
+        return bool(self._queue)
+
+    @property
+    def way_back(self) -> Callable[[], None] | None:
+        """Return what opens the profiled graph again; None if it is open."""
+        elsewhere = self._session.exploration.graph is not self.base and self.level
+        return self._back if elsewhere else None
+
+    def prepare(self) -> None:
+        """Trace the two sizes that are needed to speak of others."""
+        if self.levels is not None and self.reach is None and not self._queue:
+            self.problem = ""
+            self._queue = [level for level in self.levels.to_trace if level not in self._traced]
+            self._next()
+
+    def ask(self, level: int) -> None:
+        """Trace the model at a level; explore it, with the known schedules."""
+        if self.levels is None or level == self.level:
+            return
+        self._wanted, self.problem = level, ""
+        if level in self._traced:
+            self._explore(level)
+            return
+        self._queue = [level]
+        self._next()
+
+    def close(self) -> None:
+        """End the process and the work in the thread."""
+        self._reading.close(0.0)
+        self._tracer.close()
+
+    def _request(self, level: int) -> ModelRequest:
+        assert self.base is not None and self.levels is not None
+        request = ModelRequest.from_json(self.base.metadata["request"])
+        return replace(
+            request.at_batch(self.base.batch_size or request.batch_size), input_shape=self.levels.at(level)
+        )
+
+    def _next(self) -> None:
+        if self._queue:
+            self._tracer.ask(self._request(self._queue[0]))
+        self.changed.emit()
+
+    def _on_graph(self) -> None:
+        graph = self._session.exploration.graph
+        if graph is None or SCALED_FROM in graph.metadata:
+            self.changed.emit()
+            return
+        if graph is self._opening:
+            self._opening = None
+            QTimer.singleShot(0, self, self._session.solve)
+        if graph is not self.base and all(graph is not one for one in self._traced.values()):
+            self._tracer.forget()
+            self.base, self.levels = graph, InputLevels.of_graph(graph)
+            self.reach, self._back, self.problem, self._wanted = None, None, "", 0
+            self._queue = []
+            self._traced = {} if self.levels is None else {self.levels.level: graph}
+        self.changed.emit()
+
+    def _on_traced(self, body: bytes) -> None:
+        """Read the graph, and replay the known schedules, in a thread."""
+        base, level = self.base, self._queue[0] if self._queue else 0
+        if base is None or not level:
+            return
+        traced, plans = dict(self._traced), [one.schedule.steps.tolist() for one in self._carried()]
+
+        def work() -> None:
+            graph = graph_from_json(Path("traced"), json.loads(body))
+            traced[level] = graph
+            same = {at: one for at, one in traced.items() if alike(base, one)}
+            self._found.append((level, graph, _reach(same, plans)))
+
+        if not self._reading.start(work):
+            QTimer.singleShot(100, self, lambda: self._on_traced(body))
+
+    def _on_read(self, problem: str) -> None:
+        found = self._found.pop() if self._found else None
+        if problem or found is None:
+            self._on_failed(problem)
+            return
+        level, graph, reach = found
+        if not self._queue or self._queue[0] != level:
+            return  # another graph is open
+        self._traced[level] = graph
+        self._queue.pop(0)
+        self.reach = self.reach or reach
+        if not self._queue and self.reach is None and len(self._traced) >= NEEDED:
+            self.problem = "The step is another at that size, so that no other can be estimated"
+        if level == self._wanted:
+            self._explore(level)
+        self._next()
+
+    def _on_failed(self, sentence: str) -> None:
+        self._queue, self._wanted, self.problem = [], 0, sentence
+        self.changed.emit()
+
+    def _carried(self) -> tuple[ListedSchedule, ...]:
+        known, base = self._session.exploration.known, self.base
+        if not known or base is None or not alike(base, known[0].graph):
+            return ()
+        return _carried(known)
+
+    def _explore(self, level: int) -> None:
+        graph, exploration = self._traced[level], self._session.exploration
+        self._wanted = 0
+        if graph is self.base:
+            if self._back is not None:
+                self._back()
+            return
+        if exploration.graph is self.base:
+            self._back = self._session.way_back()
+        self._opening = graph
+        budget = exploration.budget_bytes
+        carried = [one for one in self._carried() if alike(one.graph, graph)]
+        constraints = exploration.constraints if carried else None  # else its names may not be there
+
+        def make() -> Opened:
+            peak = simulate(graph, Schedule.plain(graph)).peak_bytes
+            return _opened(graph, min(budget, peak), constraints, carried)
+
+        self._session.open_made(make)
+
+
+def _reach(traced: Mapping[int, Graph], plans: Sequence[list[int]]) -> Reach | None:
+    """Return how far budgets reach between traced sizes; None: too few are traced."""
+    if len(traced) < NEEDED:
+        return None
+    return Reach.of(dict(sorted(traced.items())[:NEEDED]), plans, _MOST_LEVEL)

@@ -1,1 +1,0 @@
-"""Messages to and from child processes."""

@@ -1,0 +1,123 @@
+"""Start modules of this program as child processes, wait for them, and end them.
+
+``python -m`` looks into the current folder first. A user's ``queue.py`` there, or another copy of this
+program, would be imported instead of what this process runs with.
+
+Nothing here imports a library that may be broken.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Protocol
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+class Process(Protocol):
+    """A process that runs, as ``subprocess.Popen`` shows it."""
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code; None while it runs; less than 0 after a signal."""
+
+    def poll(self) -> int | None:
+        """Look whether it has ended; return the exit code then."""
+
+    def kill(self) -> None:
+        """End it."""
+
+    def wait(self) -> int:
+        """Wait for its end; return the exit code."""
+
+
+def module_command(name: str, *arguments: str) -> list[str]:
+    """Return the command that runs a module of this program.
+
+    Nothing is imported from the current folder (``-P``), unless this program itself is there: a checkout that
+    is not installed.
+    """
+    return [sys.executable, *_safe_path(), "-m", name, *arguments]
+
+
+def _safe_path() -> list[str]:
+    try:
+        here = Path.cwd()
+    except OSError:  # the folder was removed
+        return ["-P"]
+    return [] if here == _ROOT else ["-P"]
+
+
+def start_child(
+    command: Sequence[str],
+    *,
+    stdout: int | IO[bytes] = subprocess.PIPE,
+    stderr: int | IO[bytes] = subprocess.DEVNULL,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a process that Ctrl-C does not reach, and that can tell by its stdin when this process ends.
+
+    A terminal sends SIGINT to all processes of a command; whoever starts one of these ends it. A process
+    inherits what is blocked in the thread that starts it, so Ctrl-C cannot come before its own code runs.
+
+    ``environment``: all of its variables; None: those of this process.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return subprocess.Popen(
+            list(command),
+            stdin=subprocess.PIPE,
+            stdout=stdout,
+            stderr=stderr,
+            bufsize=0,
+            env=None if environment is None else dict(environment),
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end_child(child: subprocess.Popen[bytes]) -> int:
+    """Kill a child if it still runs, and close its stdin; return its exit code."""
+    child.kill()
+    code = child.wait()
+    if child.stdin is not None:
+        with suppress(OSError):
+            child.stdin.close()
+    return code
+
+
+def watch(process: Process, look: Callable[[float], None], poll_s: float = 0.1) -> int:
+    """Wait for the end of a process; return its exit code.
+
+    ``look`` is called with the seconds that it runs, again and again. What it raises ends the process.
+    """
+    started = time.monotonic()
+    try:
+        while process.poll() is None:
+            look(time.monotonic() - started)
+            time.sleep(poll_s)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            process.wait()
+    assert process.returncode is not None
+    return process.returncode
+
+
+def write_all(stream: IO[bytes], data: bytes) -> None:
+    """Write to a pipe without a buffer, which takes a part at a time."""
+    view = memoryview(data)
+    while view:
+        view = view[stream.write(view) :]
+
+
+def environment_with(added: Mapping[str, str]) -> dict[str, str]:
+    """Return this process's environment with other variables added."""
+    return {**os.environ, **added}

@@ -1,0 +1,278 @@
+"""Messages between processes: dataclasses, the table of those that a pipe carries, and their frames.
+
+A message's class name is its type on the pipe, its fields are the frame's header. One field may be ``bytes``;
+it travels raw, as the frame's body. No field may be called ``type``.
+
+A frame is ``u32 header length, u32 body length`` (little endian), the CRC-32 of these eight bytes and that
+of all that follows; then the header (UTF-8 JSON), then the body. A frame that was cut or damaged is refused:
+else a changed length would be waited for, and a changed number believed.
+
+``job``: the number that the parent gave the work a message belongs to. ``steps``: a schedule's op indices in
+order, int32.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Self, dataclass_transform, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate import errors
+from checkmate.errors import CheckmateError, ContentError, ExitCode
+from checkmate.fields import Field, FieldError, layout_of, read_fields, write_fields
+from checkmate.progress import Progress
+
+_LENGTHS, _SUMS = struct.Struct("<II"), struct.Struct("<II")
+_PREFIX = _LENGTHS.size + _SUMS.size
+_LARGEST_HEADER, _LARGEST_BODY = 16 * 2**20, 512 * 2**20
+_JSON = json.JSONEncoder(separators=(",", ":"), default=str)
+_STEP = np.dtype(np.int32)
+
+
+class MessageError(ContentError):
+    """What the other process sent cannot be read. The connection cannot be used any more."""
+
+    exit_code = ExitCode.UNEXPECTED
+
+
+@dataclass_transform(frozen_default=True)
+class Message:
+    """Something that one process tells another; each subclass is a frozen dataclass."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
+
+
+class Hello(Message):
+    """The first message of every child process: it runs, and listens. ``kind``: what it is, in words."""
+
+    kind: str
+    pid: int
+
+
+class Job(Message):
+    """Work that is asked for; it ends with an answer, or a ``JobCancelled`` or ``JobFailed``."""
+
+    job: int
+
+
+class NewestJob(Job):
+    """Work that takes the place of all older work, which is cancelled as soon as this arrives."""
+
+
+class Cancel(Message):
+    """Stop the job of this number, also while it is being worked on."""
+
+    job: int
+
+
+class JobProgress(Message):
+    """How far a job is, and what is being done."""
+
+    job: int
+    progress: Progress
+
+
+class JobCancelled(Message):
+    """The job has ended, or was not begun: it was cancelled, or a newer one had come."""
+
+    job: int
+
+
+class JobFailed(Message):
+    """The job failed: the error's type, a sentence for the user, and what can be done.
+
+    ``job``: 0 where it was no numbered job.
+    """
+
+    job: int
+    error: str
+    message: str
+    hint: str
+
+    @classmethod
+    def of(cls, job: int, error: CheckmateError) -> Self:
+        return cls(job, type(error).__name__, str(error), error.hint)
+
+    def is_a(self, kind: type[CheckmateError]) -> bool:
+        """Return whether it failed with this type of error, or one derived from it."""
+        found = getattr(errors, self.error, None)
+        return isinstance(found, type) and issubclass(found, kind)
+
+    @property
+    def sentence(self) -> str:
+        """The message and its hint."""
+        return f"{self.message}: {self.hint}" if self.hint else self.message
+
+
+EVERYWHERE = (Hello, Cancel, JobProgress, JobCancelled, JobFailed)
+
+
+class CarriesSteps:
+    """A message whose body is a schedule's steps.
+
+    One with half a number at its end cannot be made, so none is ever received.
+    """
+
+    steps: bytes
+
+    def __post_init__(self) -> None:
+        unpack_steps(self.steps)
+
+
+def pack_steps(steps: Sequence[int] | NDArray[np.integer]) -> bytes:
+    """Return a schedule's op indices as the body of a message."""
+    return np.asarray(steps, _STEP).tobytes()
+
+
+def unpack_steps(body: bytes) -> NDArray[np.int32]:
+    """Return the op indices that ``pack_steps`` packed; read-only, nothing is copied.
+
+    Raises:
+        MessageError: the bytes are no whole numbers.
+    """
+    if len(body) % _STEP.itemsize:
+        raise MessageError(f"a schedule of {len(body)} bytes has no whole number of steps")
+    return np.frombuffer(body, _STEP)
+
+
+def unpack_ops(body: bytes, ops: int) -> NDArray[np.int32]:
+    """Return steps that name ops of a graph with ``ops`` ops.
+
+    Compiled code reads memory by these numbers, so a wrong one must stop here.
+
+    Raises:
+        MessageError: the bytes are no whole numbers, or one of them is no op.
+    """
+    steps = unpack_steps(body)
+    if steps.size and (steps.min() < 0 or steps.max() >= ops):
+        wrong = int(steps[(steps < 0) | (steps >= ops)][0])
+        raise MessageError(f"a schedule names op {wrong}, and there are {ops}")
+    return steps
+
+
+class MessageTable:
+    """The messages that the two ends of a pipe know, by class name; those of ``EVERYWHERE`` always."""
+
+    def __init__(self, *classes: type[Message]) -> None:
+        self.classes = (*EVERYWHERE, *classes)
+        self._by_name = {kind.__name__: kind for kind in self.classes}
+        if len(self._by_name) != len(self.classes):
+            raise ValueError("two messages have one name")
+        self._layouts: dict[str, _Layout] = {}  # of the messages that came or went so far
+
+    @classmethod
+    def of(cls, module: ModuleType) -> Self:
+        """Return the table of all messages that a module defines."""
+        own = [kind for kind in vars(module).values() if getattr(kind, "__module__", "") == module.__name__]
+        return cls(*(kind for kind in own if isinstance(kind, type) and issubclass(kind, Message)))
+
+    def encode(self, message: Message) -> bytes:
+        """Return the frame of ``message``.
+
+        Raises:
+            MessageError: its class is not in the table.
+        """
+        name = type(message).__name__
+        if self._by_name.get(name) is not type(message):
+            raise MessageError(f"{name} is not in the table of messages")
+        layout = self._layout(name)
+        header = {"type": name, **write_fields(layout.fields, message)}
+        return encode_frame(header, getattr(message, layout.body) if layout.body else b"")
+
+    def decode(self, head: bytes, body: bytes) -> Message:
+        """Return the message in a frame.
+
+        Raises:
+            MessageError: the header is no JSON object, its type is unknown, or the fields are not those of
+                the type.
+        """
+        try:
+            header = json.loads(head.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise MessageError("a frame's header is not JSON") from error
+        name = header.pop("type", None) if isinstance(header, dict) else None
+        if not isinstance(name, str) or name not in self._by_name:
+            raise MessageError(f"there is no message of type {name!r}")
+        layout = self._layout(name)
+        if body and not layout.body:
+            raise MessageError(f"{name} has a body of {len(body)} bytes, and should have none")
+        try:
+            found = read_fields(layout.fields, header)
+        except FieldError as error:
+            raise MessageError(f"{name}: {error}") from error
+        if layout.body:
+            found[layout.body] = body
+        message: Message = self._by_name[name](**found)
+        return message
+
+    def reader(self) -> MessageReader:
+        """Return a reader for one stream of bytes."""
+        return MessageReader(self)
+
+    def _layout(self, name: str) -> _Layout:
+        if name not in self._layouts:
+            self._layouts[name] = _Layout.of(self._by_name[name])
+        return self._layouts[name]
+
+
+class MessageReader:
+    """Turns one stream of bytes into messages, wherever the bytes are cut."""
+
+    def __init__(self, table: MessageTable) -> None:
+        self._table, self._pending = table, bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """Yield the messages that ``data`` completes.
+
+        Raises:
+            MessageError: the bytes are no frames, or a frame holds no known message.
+        """
+        self._pending += data
+        while len(self._pending) >= _PREFIX:
+            head_size, body_size = _LENGTHS.unpack_from(self._pending)
+            of_lengths, of_content = _SUMS.unpack_from(self._pending, _LENGTHS.size)
+            if of_lengths != zlib.crc32(self._pending[: _LENGTHS.size]):
+                raise MessageError("a frame's lengths are damaged, or these bytes are no frame")
+            if head_size > _LARGEST_HEADER or body_size > _LARGEST_BODY:
+                raise MessageError(f"a frame of {head_size} + {body_size} bytes is larger than any message")
+            end = _PREFIX + head_size + body_size
+            if len(self._pending) < end:
+                return
+            with memoryview(self._pending) as pending:
+                head = bytes(pending[_PREFIX : end - body_size])
+                body = bytes(pending[end - body_size : end])
+            del self._pending[:end]
+            if of_content != zlib.crc32(body, zlib.crc32(head)):
+                raise MessageError("a frame is damaged")
+            yield self._table.decode(head, body)
+
+
+def encode_frame(header: dict[str, Any], body: bytes = b"") -> bytes:
+    """Return the bytes of one frame."""
+    head = _JSON.encode(header).encode("utf-8")
+    lengths = _LENGTHS.pack(len(head), len(body))
+    sums = _SUMS.pack(zlib.crc32(lengths), zlib.crc32(body, zlib.crc32(head)))
+    return b"".join((lengths, sums, head, body))
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How a message of one class is written. ``body``: the field that is the frame's body; empty: none."""
+
+    body: str
+    fields: dict[str, Field]
+
+    @classmethod
+    def of(cls, kind: type[Message]) -> _Layout:
+        raw = [name for name, hint in get_type_hints(kind).items() if hint is bytes]
+        if len(raw) > 1:
+            raise TypeError(f"{kind.__name__} has more than one body: {', '.join(raw)}")
+        return cls(raw[0] if raw else "", layout_of(kind, *raw))

@@ -1,0 +1,162 @@
+"""A child process that answers messages, one after the other, until its parent is gone."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar, NoReturn
+
+from checkmate.errors import CancelledError, CheckmateError
+from checkmate.processes.messages import (
+    Cancel,
+    Hello,
+    Job,
+    JobCancelled,
+    JobFailed,
+    JobProgress,
+    Message,
+    MessageError,
+    MessageTable,
+    NewestJob,
+)
+from checkmate.processes.own import die_with_parent, take_stdout
+from checkmate.progress import Progress
+
+
+class Channel:
+    """Messages over the process's first stdout and stdin. Whatever libraries print goes to stderr instead."""
+
+    def __init__(self, table: MessageTable) -> None:
+        self._table = table
+        self._out = os.fdopen(take_stdout(), "wb", buffering=0)
+        self._lock = threading.Lock()
+
+    def send(self, message: Message) -> None:
+        """Send one message; from any thread."""
+        data = self._table.encode(message)
+        with self._lock:
+            self._out.write(data)
+
+    def listen(self, handle: Callable[[Message], None]) -> None:
+        """Read messages in a thread, and hand each to ``handle``.
+
+        The end of stdin ends the process (exit code 0), and so do bytes that cannot be read (exit code 1).
+        """
+        threading.Thread(target=self._read, args=(handle,), daemon=True, name="channel").start()
+
+    def _read(self, handle: Callable[[Message], None]) -> NoReturn:
+        reader = self._table.reader()
+        try:
+            while data := os.read(0, 2**16):
+                for message in reader.feed(data):
+                    handle(message)
+        except MessageError:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+
+
+class Inbox:
+    """Messages in order of arrival, and the jobs that were cancelled meanwhile."""
+
+    def __init__(self) -> None:
+        self._tasks: queue.Queue[Message] = queue.Queue()
+        self._cancelled: set[int] = set()
+        self._newest = 0
+
+    def put(self, message: Message) -> None:
+        """Queue a message.
+
+        A ``Cancel`` takes effect at once, and is not queued; a ``NewestJob`` cancels all older ones.
+        """
+        match message:
+            case Cancel(job=job):
+                self._cancelled.add(job)
+                return
+            case NewestJob(job=job):
+                self._newest = max(self._newest, job)
+        self._tasks.put(message)
+
+    def get(self) -> Message:
+        """Wait for the next message."""
+        return self._tasks.get()
+
+    @property
+    def empty(self) -> bool:
+        return self._tasks.empty()
+
+    def cancelled(self, job: int) -> bool:
+        """Return whether ``job`` was cancelled, or a newer one has taken its place."""
+        return job in self._cancelled or job < self._newest
+
+
+class Server(ABC):
+    """What one kind of child process does with the messages that come.
+
+    ``kind``: what it is, in words. ``nicer``: how much is added to the process's niceness.
+    ``outlives_faults``: an unexpected error is an answer, and does not end the process.
+    """
+
+    kind: ClassVar[str]
+    table: ClassVar[MessageTable]
+    nicer: ClassVar[int] = 5
+    outlives_faults: ClassVar[bool] = False
+
+    def __init__(self, channel: Channel, inbox: Inbox) -> None:
+        self.channel, self.inbox = channel, inbox
+
+    @abstractmethod
+    def work(self, asked: Message) -> Message | None:
+        """Do what is asked; return the answer. None: there is none, or the job was cancelled."""
+
+    def hear(self, message: Message) -> None:
+        """Take a message as it arrives, in another thread than ``work``."""
+        self.inbox.put(message)
+
+    def next_message(self) -> Message:
+        """Wait for the next message."""
+        return self.inbox.get()
+
+    def answer(self, asked: Message) -> None:
+        """Do what is asked, and send how it ended. An error is an answer, too."""
+        job = asked.job if isinstance(asked, Job) else 0
+        answer: Message | None
+        try:
+            answer = None if job and self.inbox.cancelled(job) else self.work(asked)
+        except CancelledError:
+            answer = None
+        except CheckmateError as error:
+            answer = JobFailed.of(job, error)
+        except Exception as error:  # a fault inside, or in a library
+            if not self.outlives_faults:
+                raise
+            traceback.print_exc()  # the parent keeps what is written to stderr
+            text = f"unexpected {type(error).__name__}: {str(error)[:300]}"
+            hint = "this is a fault in the program; Copy report includes the traceback"
+            answer = JobFailed(job, type(error).__name__, text, hint)
+        if answer is not None:
+            self.channel.send(answer)
+        elif job:
+            self.channel.send(JobCancelled(job))
+
+    def report(self, job: int, progress: Progress) -> None:
+        """Send how far a job is."""
+        self.channel.send(JobProgress(job, progress))
+
+    @classmethod
+    def main(cls) -> NoReturn:
+        """Set this process up, say hello, and serve until the parent is gone."""
+        die_with_parent()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os.nice(cls.nicer)
+        channel = Channel(cls.table)
+        channel.send(Hello(cls.kind, os.getpid()))
+        server = cls(channel, Inbox())
+        channel.listen(server.hear)
+        while True:
+            server.answer(server.next_message())

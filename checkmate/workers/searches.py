@@ -1,0 +1,94 @@
+"""Search for the largest batch of a graph, and make certificates, for the window.
+
+``python -m checkmate.workers.searches``. In: ``FindLargestBatch``, ``Certify`` and ``Cancel``. Out:
+``JobProgress``, then ``LargestBatchFound`` or ``CertificateWritten``. A search for the batch that is
+cancelled answers with the best so far; a certificate that is cancelled is not written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from checkmate import planning
+from checkmate.errors import PlanningError
+from checkmate.formats.graph import graph_from_json, graph_to_json
+from checkmate.formats.schedule import result_to_json, write_certificate
+from checkmate.largest.batch import MaxBatch, max_batch
+from checkmate.processes.messages import Message
+from checkmate.processes.serve import Server
+from checkmate.solvers.problem import SolveOptions
+from checkmate.workers.messages import (
+    WINDOW_MESSAGES,
+    CertificateWritten,
+    Certify,
+    FindLargestBatch,
+    LargestBatchFound,
+)
+
+
+class SearchServer(Server):
+    """Makes one search after the other."""
+
+    kind, table = "searches", WINDOW_MESSAGES
+
+    def work(self, asked: Message) -> Message | None:
+        """Search as asked."""
+        match asked:
+            case FindLargestBatch():
+                return self._find(asked, lambda: self.inbox.cancelled(asked.job))
+            case Certify():
+                return self._certify(asked, lambda: self.inbox.cancelled(asked.job))
+        return None
+
+    def _find(self, asked: FindLargestBatch, cancelled: Callable[[], bool]) -> LargestBatchFound:
+        found = max_batch(
+            graph_from_json(Path(asked.name), json.loads(asked.graph)),
+            asked.budget_bytes,
+            max_overhead=asked.max_overhead,
+            options=SolveOptions(time_limit_s=asked.time_limit_s, workers=asked.workers),
+            report=partial(self.report, asked.job),
+            cancelled=cancelled,
+        )
+        return _found(asked.job, found)
+
+    def _certify(self, asked: Certify, cancelled: Callable[[], bool]) -> CertificateWritten | None:
+        found = planning.certify(
+            graph_from_json(Path(asked.name), json.loads(asked.graph)),
+            asked.budget_bytes,
+            known_cost=asked.known_cost,
+            seconds=asked.seconds,
+            report=partial(self.report, asked.job),
+            cancelled=cancelled,
+        )
+        if cancelled():
+            return None
+        if found is None:
+            raise PlanningError(
+                f"no certificate was made in {asked.seconds:g} s",
+                hint="give it more time in a terminal: checkmate certify --time-limit 600",
+            )
+        write_certificate(asked.path, found.data)
+        return CertificateWritten(asked.job)
+
+
+def _found(job: int, found: MaxBatch) -> LargestBatchFound:
+    body = {"graph": graph_to_json(found.graph), "schedule": result_to_json(found.graph, found.result)}
+    return LargestBatchFound(
+        job,
+        found.batch,
+        found.result.peak_bytes or 0,
+        found.upper_batch,
+        found.plain_batch,
+        {name: batch for name, batch in found.baselines.items() if batch is not None},
+        found.choices,
+        found.cancelled,
+        found.scaling.note(),
+        json.dumps(body).encode("utf-8"),
+    )
+
+
+if __name__ == "__main__":
+    SearchServer.main()
