@@ -123,8 +123,8 @@ def request_for(request: ModelRequest, graph: Graph) -> ModelRequest:
     Raises:
         UsageError: the graph is of no Keras model.
     """
-    recorded = graph.metadata.get("request")
-    if not isinstance(recorded, dict):
+    recorded = graph.origin.request
+    if not recorded:
         raise UsageError(
             f"{graph.name} was not profiled from a Keras model, so no training step can be made from it",
             hint="make a graph from the model first: checkmate profile MODEL -o G.json",

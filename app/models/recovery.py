@@ -13,7 +13,6 @@ import platformdirs
 from PySide6.QtCore import QLockFile, QObject, QSettings, QTimer, Signal
 
 from app.models.exploration import Exploration
-from app.presenters.wording import SCALED_FROM
 from app.workers.background import Background
 from checkmate.formats.exploration import write_exploration
 from checkmate.ir.graph import Graph
@@ -169,7 +168,7 @@ class Recovery(QObject):
         # Taken now: another graph may be explored by the time that the thread writes.
         path, saved, body = self._path, self._exploration.saved(), self._graph_body()
         # Estimates that measured costs will replace are not worth keeping, nor are scaled graphs.
-        passing = self._exploration.passing or SCALED_FROM in saved.graph.metadata
+        passing = self._exploration.passing or saved.graph.origin.extrapolated_from_batch > 0
         self._name = "" if passing else name_of(saved.graph)
         self._writer.start(lambda: write_exploration(path, saved, body))
 

@@ -15,7 +15,6 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.models.opening import Opened
 from app.models.session import Session
-from app.presenters.wording import SCALED_FROM
 from app.state.knowledge import ListedSchedule
 from app.workers.background import Background
 from app.workers.client import Client
@@ -105,7 +104,7 @@ class BatchScale(QObject):
         base = self.base
         if base is None or base is self._refused:
             return False
-        return bool(base.batch_size) and SCALED_FROM not in base.metadata
+        return bool(base.batch_size) and not base.origin.extrapolated_from_batch
 
     @property
     def scaled(self) -> bool:
@@ -158,7 +157,7 @@ class BatchScale(QObject):
         base = self.base
         return (
             base is not None
-            and SCALED_FROM in graph.metadata
+            and graph.origin.extrapolated_from_batch > 0
             and (graph.name, graph.n, graph.m) == (base.name, base.n, base.m)
         )
 
@@ -282,7 +281,7 @@ class InputScale(QObject):
         """Return whether the explored model's input may have other sizes."""
         exploration = self._session.exploration
         graph = exploration.graph
-        known = graph is not None and self.levels is not None and SCALED_FROM not in graph.metadata
+        known = graph is not None and self.levels is not None and not graph.origin.extrapolated_from_batch
         return known and not exploration.passing
 
     @property
@@ -330,7 +329,7 @@ class InputScale(QObject):
 
     def _request(self, level: int) -> ModelRequest:
         assert self.base is not None and self.levels is not None
-        request = ModelRequest.from_json(self.base.metadata["request"])
+        request = ModelRequest.from_json(self.base.origin.request)
         return replace(
             request.at_batch(self.base.batch_size or request.batch_size), input_shape=self.levels.at(level)
         )
@@ -342,7 +341,7 @@ class InputScale(QObject):
 
     def _on_graph(self) -> None:
         graph = self._session.exploration.graph
-        if graph is None or SCALED_FROM in graph.metadata:
+        if graph is None or graph.origin.extrapolated_from_batch:
             self.changed.emit()
             return
         if graph is self._opening:

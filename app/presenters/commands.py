@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -26,8 +25,8 @@ _OPTIONS = (
 
 def profiled_from(graph: Graph) -> ModelRequest | None:
     """Return the model that ``graph`` was profiled from, if it is known."""
-    asked = graph.metadata.get("request")
-    if not isinstance(asked, Mapping) or not isinstance(asked.get("model"), str):
+    asked = graph.origin.request
+    if not isinstance(asked.get("model"), str):
         return None
     return ModelRequest.from_json(asked)
 

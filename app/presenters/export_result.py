@@ -32,7 +32,7 @@ def default_budget(found: ListedSchedule, budget_bytes: int) -> int:
     budget = max(budget_bytes, found.peak_bytes)
     if found.schedule.recomputations:
         return budget
-    rate = found.graph.metadata.get("profile", {}).get("allocated_per_requested", _CHUNKS)
+    rate = found.graph.origin.profile.get("allocated_per_requested", _CHUNKS)
     return max(budget, int(found.peak_bytes * max(1.0, float(rate)) * _ROOM))
 
 

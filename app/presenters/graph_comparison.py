@@ -15,7 +15,7 @@ from app.presenters.axes import StepAxis
 from app.presenters.memory_curve import line_in_columns
 from app.presenters.range_rows import Cell
 from app.presenters.view_tables import ViewTable
-from app.presenters.wording import SCALED_FROM, batch_text, is_for_xla
+from app.presenters.wording import batch_text, is_for_xla
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.machine.cost_origin import cost_text
@@ -223,7 +223,7 @@ def _cost(graph: Graph, layer: LayerSizes | None) -> float | None:
 
 
 def _costs(graph: Graph) -> str:
-    return "scaled" if SCALED_FROM in graph.metadata else _ORIGINS[graph.cost_origin]
+    return "scaled" if graph.origin.extrapolated_from_batch else _ORIGINS[graph.cost_origin]
 
 
 def _batch(graph: Graph) -> str:
@@ -245,7 +245,7 @@ def _types(graph: Graph) -> str:
 
 
 def _target(graph: Graph) -> str:
-    if "target" not in graph.metadata:
+    if not graph.origin.target:
         return "not said"
     return "XLA" if is_for_xla(graph) else "TensorFlow's executor"
 

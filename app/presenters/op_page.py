@@ -75,7 +75,7 @@ def _device(graph: Graph) -> str:
     device = graph.device
     if device is None or device.kind == "none":
         return ""
-    kernels = target_text(graph) or _KERNELS.get(str(graph.metadata.get("kernels", "")), "")
+    kernels = target_text(graph) or _KERNELS.get(graph.origin.kernels, "")
     return ", ".join(part for part in (device.name or device.kind.upper(), kernels) if part)
 
 

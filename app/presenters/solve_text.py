@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from app.presenters.op_page import why_nothing_fits
 from app.presenters.wording import (
-    SCALED_FROM,
     as_sentence,
     least_text,
     memory_change,
@@ -191,9 +190,9 @@ def why_no_export(standing: Standing | None, *, passing: bool = False) -> str:
         return "There is nothing to export yet: open a model first."
     if passing:
         return "Its ops are being measured."
-    if SCALED_FROM in standing.shown.graph.metadata:
+    if standing.shown.graph.origin.extrapolated_from_batch:
         return "This graph was scaled to another batch. Profile the model at this batch to export it."
-    if "request" not in standing.shown.graph.metadata:
+    if not standing.shown.graph.origin.request:
         return "This graph was not profiled from a Keras model."
     if why := why_other_backend(standing.shown.graph):
         return why

@@ -18,7 +18,6 @@ from checkmate.request import Target
 from checkmate.units import format_bytes, plural
 
 _TYPED = ("checkmate", "pip", "dask")  # commands, which keep their case
-SCALED_FROM = "extrapolated_from_batch"  # in a graph's metadata
 GRADIENT = "gradient_tape/"  # the scope of ops that TensorFlow made for gradients
 _LONGEST = 64  # characters of a name in a sentence
 
@@ -26,7 +25,7 @@ _LONGEST = 64  # characters of a name in a sentence
 def origin_text(graph: Graph) -> str:
     """Return how the costs are known; ``doubts`` says why they may be wrong."""
     doubtful = ", doubtful" if doubt_words(graph) else ""
-    if SCALED_FROM in graph.metadata:
+    if graph.origin.extrapolated_from_batch:
         return "costs scaled"
     return {
         CostOrigin.MEASURED: f"costs {origin_words(graph)}{doubtful}",
@@ -41,7 +40,7 @@ def _counted(graph: Graph) -> str:
 
 def is_for_xla(graph: Graph) -> bool:
     """Return whether XLA compiles the step of ``graph``."""
-    return graph.metadata.get("target") == Target.XLA
+    return graph.origin.target == Target.XLA
 
 
 def why_other_backend(graph: Graph) -> str:
@@ -82,7 +81,7 @@ def batch_text(graph: Graph) -> str:
 
     It is empty where the graph names no batch size.
     """
-    scaled = graph.metadata.get(SCALED_FROM)
+    scaled = graph.origin.extrapolated_from_batch
     if graph.batch_size is None:
         return ""
     return f"batch {graph.batch_size}" + (f", scaled from {scaled}, estimated" if scaled else "")

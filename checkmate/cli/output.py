@@ -45,7 +45,7 @@ def graph_facts(graph: Graph, *, detailed: bool = False) -> dict[str, Any]:
 
 def target_words(graph: Graph) -> str:
     """Return that XLA is to compile the step, or nothing."""
-    return ", for XLA" if graph.metadata.get("target") == Target.XLA else ""
+    return ", for XLA" if graph.origin.target == Target.XLA else ""
 
 
 def fit_exit_code(*, fits: bool, refuted: bool) -> ExitCode:

@@ -35,8 +35,8 @@ def profile_text(graph: Graph, path: Path) -> str:
     """Return what ``profile`` prints."""
     facts = graph_facts(graph)
     batch = f", batch {graph.batch_size}" if graph.batch_size else ""
-    notes = [f"note: {note}" for note in graph.metadata.get("notes", [])]
-    measured = graph.metadata.get("profile", {})
+    notes = [f"note: {note}" for note in graph.origin.notes]
+    measured = graph.origin.profile
     how = origin_words(graph)
     cache = cache_facts(graph)
     if cache.get("problem"):
@@ -59,9 +59,9 @@ def profile_text(graph: Graph, path: Path) -> str:
 
 
 def _made_from(graph: Graph) -> str:
-    if "jax_equations" in graph.metadata:
-        return f"{graph.metadata['jax_equations']} equations of JAX"
-    return f"{graph.metadata.get('tensorflow_ops', '?')} TensorFlow ops"
+    if graph.origin.jax_equations:
+        return f"{graph.origin.jax_equations} equations of JAX"
+    return f"{graph.origin.tensorflow_ops or '?'} TensorFlow ops"
 
 
 def _cache_lines(cache: Mapping[str, Any]) -> list[str]:

@@ -215,8 +215,6 @@ def _transposed(size: int, kernel: int, stride: int) -> int:
 
 
 FLOAT_BYTES = 4
-# A key of a graph's metadata: every cost and size is in proportion to the batch.
-BUILT_FROM_LAYERS = "built_from_layers"
 
 
 def training_graph(network: Network, batch_size: int) -> Graph:
@@ -242,7 +240,7 @@ def training_graph(network: Network, batch_size: int) -> Graph:
         batch_size=batch_size,
         cost_unit=CostUnit.FLOP,
         cost_origin=CostOrigin.ANALYTIC,
-        metadata={"model": network.name, "input_shape": list(network.input_shape), BUILT_FROM_LAYERS: True},
+        metadata={"model": network.name, "input_shape": list(network.input_shape), "built_from_layers": True},
     )
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from checkmate.errors import GraphError
 from checkmate.ir.arrays import Rows, read_only
+from checkmate.ir.origin import Origin
 
 _LARGEST_TOTAL = 2**62  # bytes; keeps every sum of sizes inside int64
 
@@ -102,7 +103,7 @@ class Graph:
     ``fixed_bytes``: bytes of parameters, optimizer state and inputs, which are always live; ``fixed`` splits
     them by name.
     ``metadata``: JSON-able facts about the origin (model, loss, optimizer, shapes); no algorithm depends on
-    them.
+    them. ``origin`` has those that this program writes, by type.
 
     Raises:
         GraphError: a rule is broken; the message names the field and the offending op or value.
@@ -135,6 +136,11 @@ class Graph:
         """Return what copies and pickles carry; it is checked again."""
         facts = [getattr(self, entry.name) for entry in fields(self)]
         return Graph, tuple(dict(fact) if isinstance(fact, MappingProxyType) else fact for fact in facts)
+
+    @cached_property
+    def origin(self) -> Origin:
+        """Return what ``metadata`` says, by type."""
+        return Origin.of(self.metadata)
 
     @property
     def device_kind(self) -> str:

@@ -112,8 +112,8 @@ class InputLevels:
         That is so for a sample, and where the user gave the input's shape. Not for a model with code of its
         own.
         """
-        told = graph.metadata.get("request")
-        if not isinstance(told, Mapping) or told.get("allow_code"):
+        told = graph.origin.request
+        if not told or told.get("allow_code"):
             return None  # nothing is to run a model's own code without being asked for it
         given: Any = told.get("input_shape")
         sample = find_sample(str(told.get("model")))

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from checkmate.catalog.cards import Card
 from checkmate.errors import UsageError
-from checkmate.graphs.layers import BUILT_FROM_LAYERS
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph, Op
 from checkmate.largest.scaling import BatchScaling
 from checkmate.machine.supported import is_of_jax
@@ -56,7 +55,7 @@ def op_seconds(graph: Graph, card: Card) -> NDArray[np.float64]:
     The costs of ``graph`` are operations. A view takes no time.
     """
     # A network built from its layers counts a product and its sum as one.
-    factor = 2.0 if graph.metadata.get(BUILT_FROM_LAYERS) else 1.0
+    factor = 2.0 if graph.origin.built_from_layers else 1.0
     return np.array([_seconds(graph, op, card, factor) for op in graph.ops], np.float64)
 
 

@@ -18,18 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.errors import UsageError
-from checkmate.graphs.layers import BUILT_FROM_LAYERS
 from checkmate.ir.arrays import read_only
 from checkmate.ir.graph import Graph, Op, Phase, Value
 
 _INPUTS = "inputs"  # the part of the fixed bytes that holds the batch itself
 LARGEST_TOTAL = 2**61  # bytes; a graph's sizes stay well inside int64
-_KEPT_FACTS = (
-    "loss",
-    "optimizer",
-    "notes",
-    BUILT_FROM_LAYERS,
-)  # of the origin; the rest was recorded at the batch that was traced
+# Of the origin; the rest was recorded at the batch that was traced.
+_KEPT_FACTS = ("loss", "optimizer", "notes", "built_from_layers")
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +142,7 @@ class BatchScaling:
 
     def note(self) -> str:
         """Say what was taken to grow, in a sentence."""
-        if self.graph.metadata.get(BUILT_FROM_LAYERS):
+        if self.graph.origin.built_from_layers:
             return "built from its layers: every cost and size is in proportion to the batch, exactly"
         said = f"extrapolated from batch {self.batch}: costs and bytes grow in proportion"
         if self.standing:

@@ -55,8 +55,7 @@ def origin_words(graph: Graph) -> str:
 
 def cache_facts(graph: Graph) -> Mapping[str, Any]:
     """Return ``ops``, ``measured_now``, ``oldest``, ``newest`` and ``problem`` of the cache; may be empty."""
-    profile = graph.metadata.get("profile")
-    cache = profile.get("cache") if isinstance(profile, Mapping) else None
+    cache = graph.origin.profile.get("cache")
     return cache if isinstance(cache, Mapping) else {}
 
 
@@ -66,8 +65,7 @@ def reading_facts(graph: Graph) -> Mapping[str, Any]:
     Empty where costs are not measured, in files of older profiles, and where a file holds something else
     there.
     """
-    profile = graph.metadata.get("profile")
-    facts = profile.get("reading") if isinstance(profile, Mapping) else None
+    facts = graph.origin.profile.get("reading")
     if graph.cost_origin is not CostOrigin.MEASURED or not isinstance(facts, Mapping):
         return {}
     wanted = ("load", "cores", "spread", "doubtful_ops", "doubtful_share")
@@ -102,8 +100,7 @@ def taken_words(reading: Reading) -> str:
 
 def pace_words(graph: Graph) -> str:
     """Return a sentence where the plain step took another time than its ops' costs add up to."""
-    profile = graph.metadata.get("profile")
-    pace = profile.get("plain_per_predicted") if isinstance(profile, Mapping) else None
+    pace = graph.origin.profile.get("plain_per_predicted")
     if not _is_number(pace) or not is_other_pace(pace):
         return ""
     today, slower = format_seconds(pace * graph.base_cost), "slower" if pace > 1 else "quicker"
@@ -146,8 +143,8 @@ def file_facts(model: str) -> dict[str, Any] | None:
 
 def changed_since_profiled(graph: Graph) -> Path | None:
     """Return the model's file if it is here and is known to differ from the profiled one."""
-    facts = graph.metadata.get("model_file")
-    if not isinstance(facts, Mapping) or not isinstance(facts.get("path"), str):
+    facts = graph.origin.model_file
+    if not isinstance(facts.get("path"), str):
         return None
     path = Path(facts["path"])
     try:

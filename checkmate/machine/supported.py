@@ -106,7 +106,7 @@ def require_backend() -> str:
 
 def is_of_jax(graph: Graph) -> bool:
     """Return whether a graph is of a JAX step, by its metadata."""
-    return bool(graph.metadata.get("framework") == JAX)
+    return graph.origin.framework == JAX
 
 
 def _configured() -> str:

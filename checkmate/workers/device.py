@@ -64,7 +64,7 @@ class DeviceServer(Server):
         data = json.loads(asked.graph_and_schedule)
         graph = graph_from_json(Path("graph"), data["graph"])
         outcome = planning.export_within(
-            ModelRequest.from_json(graph.metadata["request"]),
+            ModelRequest.from_json(graph.origin.request),
             graph,
             result_from_json(Path("schedule"), data["schedule"], graph),
             asked.budget,

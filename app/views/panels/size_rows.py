@@ -126,7 +126,7 @@ class BatchRow(ScaleRow):
         self.back.setVisible(scale.way_back is not None)
         self.back.setText(f"Back to {base:,}")
         self.back.setToolTip(f"The graph as it was profiled, at batch {base:,}, with all that was found")
-        can_profile = scale.scaled and scale.base is not None and "request" in scale.base.metadata
+        can_profile = scale.scaled and scale.base is not None and bool(scale.base.origin.request)
         self.profile.setVisible(can_profile)
         if reach is not None and plain is not None:
             most = max(2 * base, scale.batch, round(BEYOND * reach.fits(plain.peak_bytes)))

@@ -11,7 +11,6 @@ from app.models.opening import OtherGraph, RecordOpening
 from app.models.recovery import RecentRecords
 from app.presenters.commands import profiled_from
 from app.presenters.sizes import BatchAnswer
-from app.presenters.wording import SCALED_FROM
 from app.views.common.widgets import ask_source, bring_up
 from app.views.dialogs.record_dialog import RecordDialog
 from app.views.window.base_window import BaseWindow
@@ -54,8 +53,8 @@ class Batches:
 
     def say_scaled(self, graph: Graph) -> None:
         """Say above the views whether the open graph is scaled, and lead back."""
-        scaled_from, scale = graph.metadata.get(SCALED_FROM), self._window.batch_scale
-        if scaled_from is None or scale.asked == graph.batch_size:  # the slider's row says it itself
+        scaled_from, scale = graph.origin.extrapolated_from_batch, self._window.batch_scale
+        if not scaled_from or scale.asked == graph.batch_size:  # the slider's row says it itself
             return
         self._window.notice.say(
             f"This graph is scaled from batch {scaled_from:,} to {graph.batch_size:,}: all is estimated.",

@@ -47,7 +47,7 @@ class LearnedByOp:
 
 def step_fingerprint(graph: Graph) -> str:
     """Return the fingerprint of the traced step behind ``graph``, before anything was learned."""
-    return str(graph.metadata.get("step_fingerprint", graph.fingerprint))
+    return graph.origin.step_fingerprint or graph.fingerprint
 
 
 def with_workspace(

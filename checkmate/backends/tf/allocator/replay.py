@@ -212,8 +212,7 @@ def scratch_of_nodes(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> 
 
     It lasts for one op: the one that asked if that is known, else the node's last.
     """
-    learned: dict[str, int] = graph.metadata.get("learned_workspace", {})
-    pieces: dict[str, Sequence[int]] = graph.metadata.get("learned_pieces", {})
+    learned, pieces = graph.origin.learned_workspace, graph.origin.learned_pieces
     executed = 0
     for position, node in enumerate(steps):
         members, name = folded.nodes[node], graph.ops[node].name

@@ -141,8 +141,11 @@ def measure_costs(task: Mapping[str, Any], report: Report) -> dict[str, Any]:
         graph = session.with_costs(folded, options, report=report, cancelled=never).graph
     ops = {op.name: str(node) for node, op in enumerate(graph.ops)}
     values = {value.name: str(number) for number, value in enumerate(graph.values)}
-    answer: dict[str, Any] = {"costs": [op.cost for op in graph.ops], "notes": graph.metadata["profile"]}
-    for name, numbers in (("workspace", ops), ("reserves", values), ("pieces", ops)):
-        learned = graph.metadata.get(f"learned_{name}", {})
-        answer[name] = {numbers[each]: found for each, found in learned.items()}
-    return answer
+    origin = graph.origin
+    return {
+        "costs": [op.cost for op in graph.ops],
+        "notes": origin.profile,
+        "workspace": {ops[name]: size for name, size in origin.learned_workspace.items()},
+        "reserves": {values[name]: size for name, size in origin.learned_reserves.items()},
+        "pieces": {ops[name]: sizes for name, sizes in origin.learned_pieces.items()},
+    }

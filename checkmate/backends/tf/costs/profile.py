@@ -124,7 +124,7 @@ def graph_with_costs(
     """
     metadata = {**graph.metadata, "profile": notes}
     if "caveat" in notes:
-        metadata["notes"] = [*graph.metadata.get("notes", []), notes["caveat"]]
+        metadata["notes"] = [*graph.origin.notes, notes["caveat"]]
     costed = _with_op_costs(graph, seconds, CostUnit.SECONDS, CostOrigin.MEASURED)
     return with_workspace(dataclasses.replace(costed, metadata=metadata), workspace, reserves, pieces)
 

@@ -168,8 +168,8 @@ def with_kernels_of(request: ModelRequest, graph: Graph) -> ModelRequest:
 
     It then folds into that graph in any process. Graphs of before 0.2 name no kernels; they follow oneDNN's.
     """
-    kernels = str(graph.metadata.get("kernels", Kernels.ONEDNN.value))
-    batch, known = graph.batch_size or request.batch_size, bool(graph.metadata.get("fused"))
+    kernels = graph.origin.kernels or Kernels.ONEDNN.value
+    batch, known = graph.batch_size or request.batch_size, graph.origin.fused
     return dataclasses.replace(request, batch_size=batch, kernels=kernels, fused=known)
 
 
@@ -200,7 +200,7 @@ def with_costs(
 def estimated_graph(folded: FoldedStep, why: StepTooLargeError) -> Graph:
     """Return the graph with analytic costs instead of measured ones, and a note that says why."""
     graph = analytic_costs(folded)
-    notes = [*graph.metadata["notes"], f"{ESTIMATED}: {why}"]
+    notes = [*graph.origin.notes, f"{ESTIMATED}: {why}"]
     return dataclasses.replace(graph, metadata={**graph.metadata, "notes": notes})
 
 

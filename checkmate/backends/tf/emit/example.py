@@ -112,8 +112,7 @@ def example_script(folded: FoldedStep, batch: Sequence[tf.Tensor]) -> str:
         dtype = "float32" if spec.dtype == tf.bfloat16 else spec.dtype.name
         rows.append((spec.name, tuple(spec.shape.as_list()), dtype, low, high))
     listed = "\n".join(f"    {row!r}," for row in rows)
-    metadata = folded.graph.metadata
-    measured_with = {name: metadata.get(name) for name in ("kernels", "tensorflow")}
-    if metadata.get("target") == Target.XLA.value:
-        measured_with["kernels"] = None  # XLA has its own
+    origin = folded.graph.origin
+    kernels = None if origin.target == Target.XLA else origin.kernels or None  # XLA has its own
+    measured_with = {"kernels": kernels, "tensorflow": origin.tensorflow or None}
     return _EXAMPLE.format(arguments=f"[\n{listed}\n]", measured_with=repr(measured_with))

@@ -101,7 +101,7 @@ def _other_step(traced: Graph, graph: Graph, result: SolveResult) -> OtherStepEr
         found=step_fingerprint(graph),
         expected=traced.fingerprint,
         graph_name=traced.name,
-        model=str(traced.metadata.get("request", {}).get("model", traced.name)),
+        model=str(traced.origin.request.get("model", traced.name)),
         batch_size=traced.batch_size,
         budget_bytes=result.budget_bytes,
     )

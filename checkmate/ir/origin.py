@@ -1,0 +1,51 @@
+"""What a graph's metadata says of where the graph is from, by type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a graph is from. Metadata can come from a file: what is of another type there is left out.
+
+    ``request``: what was traced, as ``ModelRequest.to_json`` has it. ``profile``: how costs were measured.
+    ``model_file``: the file's path, time and digest. ``kernels``: the library whose memory rules hold;
+    ``target``: what runs the step, with ``fused`` ops or not; ``framework``: jax, or TensorFlow where it is
+    empty. ``step_fingerprint``: of the step as traced, before what its ops took was learned: by op the bytes
+    of ``learned_workspace`` and ``learned_reserves``, and the requests of ``learned_pieces``.
+    ``built_from_layers``: every cost and size is in proportion to the batch. ``extrapolated_from_batch``: it
+    was not traced at its batch, but scaled from this one.
+    """
+
+    request: Mapping[str, Any] = field(default_factory=dict)
+    profile: Mapping[str, Any] = field(default_factory=dict)
+    model_file: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    kernels: str = ""
+    target: str = ""
+    framework: str = ""
+    tensorflow: str = ""
+    fused: bool = False
+    tensorflow_ops: int = 0
+    jax_equations: int = 0
+    step_fingerprint: str = ""
+    learned_workspace: Mapping[str, Any] = field(default_factory=dict)
+    learned_reserves: Mapping[str, Any] = field(default_factory=dict)
+    learned_pieces: Mapping[str, Any] = field(default_factory=dict)
+    built_from_layers: bool = False
+    extrapolated_from_batch: int = 0
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, Any]) -> Origin:
+        """Return what ``metadata`` says."""
+        nothing, known = cls(), dict[str, Any]()
+        for entry in fields(cls):
+            value, kind = metadata.get(entry.name), type(getattr(nothing, entry.name))
+            if kind is tuple and isinstance(value, list | tuple):
+                known[entry.name] = tuple(map(str, value))
+            elif isinstance(value, kind) and isinstance(value, bool) == (kind is bool):
+                known[entry.name] = value
+        return cls(**known)
