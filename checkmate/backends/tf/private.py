@@ -377,7 +377,6 @@ def flops(graph: Any, op: tf.Operation) -> float | None:
 
 
 def _channels_first_flops(op: tf.Operation) -> float | None:
-    """Return what TensorFlow would count if the channels came last."""
     if not all(tensor.shape.is_fully_defined() for tensor in (*op.inputs, *op.outputs)):
         return None
     if op.type in ("Conv2DBackpropInput", "Conv2DBackpropFilter"):
@@ -504,7 +503,6 @@ def without_notes() -> Iterator[None]:
 
 @cache
 def _log_level() -> tuple[Callable[[], int], Callable[[int], object]] | None:
-    """Return Abseil's functions that read and set the level of its log."""
     try:
         library = ctypes.CDLL(str(Path(tf.sysconfig.get_lib()) / "libtensorflow_framework.so.2"))
     except OSError:

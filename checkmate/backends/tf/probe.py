@@ -81,7 +81,6 @@ def _settings() -> dict[str, Any]:
 
 
 def _profiler() -> dict[str, int]:
-    """Trace a small step; return how many ops and allocations were seen."""
     import tensorflow as tf
 
     from checkmate.backends.tf.profiler import trace_run

@@ -73,7 +73,6 @@ class StepTrace:
 
     @property
     def seconds_by_op(self) -> Mapping[str, float]:
-        """How many seconds each emitted op ran, by its name."""
         found: dict[str, float] = {}
         for run in self.runs:
             found[run.name] = found.get(run.name, 0.0) + (run.end_ps - run.start_ps) * 1e-12

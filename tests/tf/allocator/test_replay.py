@@ -35,9 +35,7 @@ from tests.tf.requested import predicted_requested
 def folded_zoo(name: str, batch_size: int | None = None) -> FoldedStep:
     model = find_zoo_model(name)
     return session.prepare(
-        ModelRequest(model.spec, batch_size or model.batch_size, device="cpu"),
-        report=silent,
-        cancelled=never,
+        ModelRequest(model.spec, batch_size or model.batch_size, device="cpu"), report=silent, cancelled=never
     )
 
 

@@ -223,11 +223,7 @@ MODELS = (
         "the model of {spec} is compiled with jit_compile=True, "
         "and its own train_step is scheduled for XLA by checkmate.rematerialize alone",
     ),
-    (
-        "m.compile('sgd'); return m",
-        TraceError,
-        "the train_step of {spec} takes no batch that was tried: ",
-    ),
+    ("m.compile('sgd'); return m", TraceError, "the train_step of {spec} takes no batch that was tried: "),
     (
         "m.compile('sgd', 'mse'); return m, tf.data.Dataset.from_tensors(np.ones((2, 64), 'f4')).batch(2)",
         TraceError,

@@ -45,7 +45,7 @@ def test_running_out_of_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> N
     def exhausted(*_: object) -> float:
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor\nmore")
 
-    monkeypatch.setattr(profile._CompiledStep, "run", exhausted)
+    monkeypatch.setattr(profile._Runs, "run", exhausted)
     with pytest.raises(
         StepTooLargeError, match=r"(?m)does not fit the device's memory: OOM when allocating tensor$"
     ):

@@ -43,12 +43,7 @@ print(json.dumps({"kernels": folded.graph.metadata["kernels"], "peaks": found}))
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(
-    ("spec", "batch"),
-    [
-        (f"{SMALL}:convnet", 16),
-        (f"{SMALL}:convnet", 1),
-        (f"{SMALL}:two_heads", 16),
-    ],
+    ("spec", "batch"), [(f"{SMALL}:convnet", 16), (f"{SMALL}:convnet", 1), (f"{SMALL}:two_heads", 16)]
 )
 def test_requested_peak_with_eigen_s_kernels_is_known_before_measuring(spec: str, batch: int) -> None:
     for predicted, traced in peaks(spec, batch):

@@ -99,7 +99,6 @@ class _VariableBuffers:
         self._buffer: dict[str, int] = {}
 
     def exchange(self, buffer: Allocation, handle: int) -> int:
-        """Give the variable ``handle``; return the handle that it gives back."""
         old = self._buffer.get(buffer.assigned_to)
         self._buffer[buffer.assigned_to] = handle
         if old is not None:

@@ -101,7 +101,6 @@ class _StepReplay:
     variable_readers: dict[str, list[int]] = field(default_factory=dict)  # executions, by resource
 
     def emit(self, steps: Sequence[int]) -> None:
-        """Run ``steps`` as the emission does, copy by copy."""
         traced, structure = self.folded.traced, self.folded.structure
         for position, node in enumerate(steps):
             for op in self.folded.nodes[node]:
@@ -129,7 +128,6 @@ class _StepReplay:
         self.executions.append(_Execution(op, position, reads, tuple(writes), scaled, given))
 
     def allocations(self) -> list[Allocation]:
-        """Return the buffers that the executions asked for, with their lifetimes."""
         found: list[_OpenAllocation] = []
         for now, execution in enumerate(self.executions):
             ending = [read for read in execution.reads if read.last == now and read.buffer is not None]
@@ -180,7 +178,6 @@ class _StepReplay:
     def _reused_input(
         self, execution: _Execution, number: int, ending: list[_TensorCopy], written: _TensorCopy
     ) -> _TensorCopy | None:
-        """Return the input that output ``number`` is written over, if any."""
         structure = self.folded.structure
         over_logits = structure.ops[execution.op].type in GRADIENT_OVER_LOGITS
         if number != over_logits or not (over_logits or structure.takes_over(execution.op)):

@@ -107,7 +107,6 @@ def _measured_in_child(
     report: Report,
     cancelled: Cancelled,
 ) -> FoldedStep:
-    """Let a child do ``measure_costs`` with ``arguments``."""
     request = session.with_kernels_of(request, folded.graph)
     task = {"do": "costs", "request": request.to_json(), **arguments}
     answer = run_task(task, message=message, report=report, cancelled=cancelled)

@@ -123,7 +123,6 @@ class KnownCosts:
         return cls(keys, entries, store, again)
 
     def entry(self, node: int) -> KnownCost | None:
-        """Return the entry of ``node`` if it need not be measured, else None."""
         found = self.entries.get(self.keys[node]) if self.keys else None
         if found is None or not found.is_complete or (self.again and found.is_worth_another):
             return None
@@ -135,7 +134,6 @@ class KnownCosts:
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing is left to measure."""
         return bool(self.keys) and len(self.nodes) == len(self.keys)
 
     @property
@@ -308,7 +306,6 @@ def signatures(folded: FoldedStep) -> list[str]:
 
 
 def _surroundings(folded: FoldedStep) -> dict[str, Any]:
-    """Return what decides how long ops take, besides the ops themselves."""
     device = folded.graph.device
     return {
         "layout": _LAYOUT,
@@ -329,7 +326,6 @@ def _surroundings(folded: FoldedStep) -> dict[str, Any]:
 
 
 def _described(folded: FoldedStep, members: tuple[int, ...]) -> list[str]:
-    """Return one line per op of a node."""
     structure = folded.structure
     places = {member: place for place, member in enumerate(members)}
     lines: list[str] = []

@@ -163,15 +163,15 @@ def measure_nodes(
     """
     counts = _RunCounts.for_rest_of(known, folded.graph.n)
     report(Progress("measure", message="building the step that is measured"))
-    step = _CompiledStep(folded, schedule, compile_step(folded, schedule), batch, meter)
+    runs = _Runs(folded, schedule, compile_step(folded, schedule), batch, meter)
     what = "a scheduled step" if schedule.recomputations else "the plain step"
     with _restored(folded.traced.variables), _explained(what):
-        runs = _run_to_measure(step, counts, known, report, cancelled)
+        _run_to_measure(runs, counts, known, report, cancelled)
     caveat: dict[str, Any] = {}
     if not any(any(run) for run in runs.seconds):
-        if step.device == "cpu":
+        if runs.device == "cpu":
             raise ProfileError("TensorFlow's profiler reported no ops", hint="use --costs analytic")
-        shares = share_by_operations(min(runs.walls), node_operations(folded), step.steps)
+        shares = share_by_operations(min(runs.walls), node_operations(folded), runs.steps)
         runs.seconds, caveat = [shares], {"caveat": NO_KERNEL_TIMES}
     costs = runs.costs(runs.learned())
     return costs, {**caveat, "runs": costs.runs + counts.earlier, **runs.notes()}
@@ -209,15 +209,26 @@ class _RunCounts:
         return cls(_WARM_RUNS, _LEAST_RUNS, least, _MOST_RUNS, earlier)
 
 
-@dataclass(frozen=True, eq=False)
-class _CompiledStep:
-    """The step as it is run to measure it."""
+@dataclass(eq=False)
+class _Runs:
+    """The step as it is run to measure it, and what its runs show.
+
+    ``ratio``: bytes at the peak of the allocator's meter per byte that the schedule requests. ``since``: when
+    the first run began. ``walls``: seconds of the step without the profiler. ``seconds``: per traced run and
+    node.
+    """
 
     folded: FoldedStep
     schedule: Schedule
     function: Any
     batch: Sequence[tf.Tensor]
     meter: LoadMeter
+    ratio: float = 0.0
+    since: CpuTimes | None = None
+    walls: list[float] = field(default_factory=list)
+    traces: list[StepTrace] = field(default_factory=list)
+    seconds: list[list[float]] = field(default_factory=list)
+    reading: Reading = field(default_factory=Reading)
 
     @property
     def steps(self) -> list[int]:
@@ -229,68 +240,47 @@ class _CompiledStep:
         return self.folded.graph.device_kind
 
     def run(self) -> None:
-        """Run the step once, to its end."""
         self.function(*self.batch)[0].numpy()  # waits for the device
 
-    def seconds(self) -> float:
-        """Run the step once without the profiler; return its seconds."""
+    def time(self) -> None:
+        """Run the step once without the profiler."""
         begun = self.meter.clock()
         self.run()
-        return self.meter.clock() - begun
+        self.walls.append(self.meter.clock() - begun)
 
-    def allocated_per_requested(self) -> float:
-        """Return the bytes at the peak of the allocator's meter per byte that the schedule requests."""
+    def begin(self) -> None:
+        """Read the allocator's meter in one run."""
         meter = settings_here(self.device).meter
         reset_peak(meter)
         self.run()
-        return float(peak_bytes(meter)) / simulate(self.folded.graph, self.schedule).peak_bytes
-
-
-@dataclass(eq=False)
-class _Runs:
-    """What the runs of a step show.
-
-    ``ratio``: allocated bytes per requested byte. ``since``: when the first run began. ``walls``: seconds of
-    the step without the profiler. ``seconds``: per traced run and node.
-    """
-
-    step: _CompiledStep
-    ratio: float
-    since: CpuTimes
-    walls: list[float] = field(default_factory=list)
-    traces: list[StepTrace] = field(default_factory=list)
-    seconds: list[list[float]] = field(default_factory=list)
-    reading: Reading = field(default_factory=Reading)
+        self.ratio = float(peak_bytes(meter)) / simulate(self.folded.graph, self.schedule).peak_bytes
+        self.since = self.meter.read()
 
     def add(self) -> bool:
         """Time the step once and trace it once. Returns whether the profiler saw ops."""
-        step, steps = self.step, self.step.steps
-        self.walls.append(step.seconds())
-        self.traces.append(trace_run(step.run, device=step.device))
-        self.seconds.append(node_seconds(step.folded, self.traces[-1], steps))
+        self.time()
+        self.traces.append(trace_run(self.run, device=self.device))
+        self.seconds.append(node_seconds(self.folded, self.traces[-1], self.steps))
         seen = any(self.seconds[-1])
-        if step.device == "gpu":
+        if self.device == "gpu":
             wall = min(self.walls)
-            self.seconds = [launched_seconds(step.folded, each, steps, wall) for each in self.traces]
-        load = step.meter.load_since(self.since)
-        self.reading = Reading(load, step.meter.cores, step_spread(self.walls))
+            self.seconds = [launched_seconds(self.folded, each, self.steps, wall) for each in self.traces]
+        assert self.since is not None
+        self.reading = Reading(self.meter.load_since(self.since), self.meter.cores, step_spread(self.walls))
         return seen
 
     def learned(self) -> LearnedByOp:
-        """Return the bytes that the traces show beyond the rules."""
-        folded, steps = self.step.folded, self.step.steps
-        if self.step.device == "gpu":
-            return learned_by_op(folded, self.traces, steps)
-        return LearnedByOp(learned_workspace(folded, self.traces, steps), {})
+        if self.device == "gpu":
+            return learned_by_op(self.folded, self.traces, self.steps)
+        return LearnedByOp(learned_workspace(self.folded, self.traces, self.steps), {})
 
     def _medians(self) -> tuple[NDArray[np.float64], float]:
         """Return the median seconds of each node, and what the whole step takes by them."""
         seconds = np.median(np.array(self.seconds), axis=0)
-        times = np.bincount(self.step.schedule.steps, minlength=self.step.folded.graph.n)
+        times = np.bincount(self.schedule.steps, minlength=self.folded.graph.n)
         return seconds, float((seconds * times).sum())
 
     def costs(self, learned: LearnedByOp) -> NodeCosts:
-        """Return what the nodes cost by the runs so far. ``learned``: what was learned in bytes."""
         seconds, total = self._medians()
         spread = np.std(np.array(self.seconds), axis=0) / np.maximum(seconds, 1e-9)
         # The profiler slows small ops down, and the time between ops is in no op. So the time of the whole
@@ -309,7 +299,6 @@ class _Runs:
         )
 
     def notes(self) -> dict[str, Any]:
-        """Return the notes on how long the step took."""
         return {
             "step_seconds": float(statistics.median(sum(run) for run in self.seconds)),
             "wall_seconds": float(statistics.median(self.walls)),
@@ -319,17 +308,17 @@ class _Runs:
 
 
 def _run_to_measure(
-    step: _CompiledStep, counts: _RunCounts, known: KnownCosts, report: Report, cancelled: Cancelled
-) -> _Runs:
-    """Warm the step up and run it as often as ``counts`` say. The costs are kept after each run."""
+    runs: _Runs, counts: _RunCounts, known: KnownCosts, report: Report, cancelled: Cancelled
+) -> None:
     kept = 0
     try:
         for number in range(counts.warm):
             stop_if(cancelled)
             report(Progress("measure", number, counts.warm + counts.least, "warming up"))
-            step.run()  # what a GPU's libraries try out at first must not reach the meter
-        runs = _Runs(step, step.allocated_per_requested(), step.meter.read())
-        runs.walls += [step.seconds() for _ in range(counts.timed)]
+            runs.run()  # what a GPU's libraries try out at first must not reach the meter
+        runs.begin()
+        for _ in range(counts.timed):
+            runs.time()
         started = time.perf_counter()
         while (count := len(runs.traces)) < counts.least or (
             count < counts.most and time.perf_counter() - started < _SECONDS
@@ -339,13 +328,12 @@ def _run_to_measure(
             seen = runs.add()
             # Keep the costs at once: whatever ends this process, the next profile goes on from here.
             costs = runs.costs(LearnedByOp({}, {}))
-            if seen and known.keep(known.merged(costs), step.folded.graph, ended=False):
+            if seen and known.keep(known.merged(costs), runs.folded.graph, ended=False):
                 kept = costs.runs
     except (CancelledError, KeyboardInterrupt) as error:  # the latter: pressed where nothing looked in time
         if kept:
             raise CancelledError("cancelled", hint=kept_hint(kept)) from error
         raise
-    return runs
 
 
 @contextmanager
@@ -360,7 +348,6 @@ def _restored(variables: Sequence[Any]) -> Iterator[None]:
 
 @contextmanager
 def _explained(what: str) -> Iterator[None]:
-    """Turn TensorFlow's errors into this program's while ``what`` is run."""
     try:
         with explain_exhausted_memory(what, _HINT_NOT_RUN):
             yield

@@ -134,7 +134,6 @@ def prepare(request: ModelRequest, *, here: bool = False, report: Report, cancel
 
 
 def _fixed_bytes(traced: TracedStep) -> dict[str, int]:
-    """Return the bytes that are held during the whole step, by purpose."""
     if traced.unplanned is not None:
         return fixed_bytes(traced, len(traced.loaded.input_specs))
     model = traced.loaded.model

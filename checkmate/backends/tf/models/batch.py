@@ -186,7 +186,6 @@ def _problem_of_constant(value: Any) -> TraceError | None:
 
 
 def _tensor(leaf: Any) -> Any:
-    """Return ``leaf`` as a tensor; None where it cannot be one. A sparse or ragged one stays so."""
     if isinstance(leaf, (tf.SparseTensor, tf.RaggedTensor)):
         return leaf
     try:
@@ -196,7 +195,6 @@ def _tensor(leaf: Any) -> Any:
 
 
 def _problem_of(leaf: Any, tensor: Any) -> TraceError | None:
-    """Return why no step can be planned for ``leaf``, which is ``tensor``."""
     if tensor is None:
         name = type(leaf).__name__
         return TraceError(

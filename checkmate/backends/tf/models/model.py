@@ -79,7 +79,6 @@ class LoadedModel:
         return self.own is None or self.own.sized
 
     def pack_inputs(self, tensors: Sequence[tf.Tensor]) -> Any:
-        """Return flat inputs as the model's call takes them."""
         return _pack(self.input_structure, tensors)
 
     def pack_labels(self, tensors: Sequence[tf.Tensor]) -> Any:

@@ -161,7 +161,6 @@ def _load_train_step(found: FromCode, request: ModelRequest, notes: list[str]) -
 
 
 def _fitting(model: Any, request: ModelRequest) -> tuple[OwnStep, list[str]]:
-    """Return the step with the first batch that it takes, and notes."""
     failed: list[BaseException] = []
     for data, notes in _likely_batches(model, request):
         own = _train_step(model, request, data, sized=True)
@@ -284,7 +283,6 @@ def _require_compiled(model: Any, request: ModelRequest) -> None:
 
 
 def _with_values(example: Any) -> Any:
-    """Return ``example`` with arrays where it gives shapes alone."""
     random = np.random.default_rng(0)
 
     def leaf(found: Any) -> Any:
@@ -363,7 +361,6 @@ def _worth(items: Iterable[Any]) -> Iterator[Any]:
 
 
 def _referred(function: FunctionType) -> Iterator[Any]:
-    """Yield the values that the code of ``function`` names."""
     inner = inspect.unwrap(function)
     if not isinstance(inner, FunctionType):  # such as a functools.partial that was wrapped
         yield inner

@@ -54,7 +54,6 @@ class FoldedStep:
 
     @cached_property
     def node_of(self) -> dict[int, int]:
-        """The node of each heavy op, by the op's trace index."""
         return {op: node for node, members in enumerate(self.nodes) for op in members}
 
 
@@ -114,7 +113,6 @@ def regrouped(folded: FoldedStep, nodes: Sequence[tuple[int, ...]]) -> FoldedSte
 def _nodes(
     structure: Structure, nodes: Sequence[tuple[int, ...]], kept: frozenset[Key]
 ) -> tuple[list[Key], tuple[Op, ...]]:
-    """Return the keys of values, and the graph's ops, one per node."""
     node_of = {op: node for node, members in enumerate(nodes) for op in members}
     reads: list[list[Key]] = []
     for node, members in enumerate(nodes):
@@ -230,7 +228,6 @@ def _peak_inside(
 
 
 def _reused(structure: Structure, op: int, members: tuple[int, ...], ending: list[Key]) -> int:
-    """Return the bytes of ``op`` that it writes over an input in ``ending``."""
     over_logits = structure.ops[op].type in GRADIENT_OVER_LOGITS
     if not (over_logits or structure.takes_over(op)):
         return 0
@@ -324,7 +321,6 @@ def _passing(folded: FoldedStep) -> Iterator[Key]:
 
 
 def _last_of_fusions(folded: FoldedStep) -> list[int]:
-    """Return for each node the node that ends its fusion."""
     readers, last = _readers(folded), list(range(folded.graph.n))
     nodes = [[node] for node in last]  # of each fusion, by its end
     read = [set(op.inputs) for op in folded.graph.ops]
@@ -369,7 +365,6 @@ def _joins(folded: FoldedStep, node: int, reader: int, read: set[int]) -> bool:
 
 
 def _is_fused_into(structure: Structure, key: Key, members: Iterable[int]) -> bool:
-    """Return whether ``members`` that read ``key`` compute it themselves."""
     if key[1] == TOKEN:
         return True
     if not _is_fused(structure.ops[key[0]]):

@@ -78,7 +78,6 @@ class Structure:
 
     @cached_property
     def heavy(self) -> tuple[int, ...]:
-        """The indices of the heavy ops, in order."""
         return tuple(i for i, kind in enumerate(self.kinds) if kind is OpKind.HEAVY)
 
     def key(self, tensor: tf.Tensor) -> Key:
@@ -185,7 +184,6 @@ class Structure:
         return found
 
     def outputs(self, op: int) -> Iterator[Key]:
-        """Yield the keys of the buffers that ``op`` allocates."""
         for number in range(len(self.ops[op].outputs)):
             yield op, number
         if (op, ARGMAX) in self.bytes_of:
@@ -210,8 +208,6 @@ def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
 
 
 class _Classifier:
-    """Classify the ops of a trace, one by one in its order."""
-
     def __init__(self, traced: TracedStep, kernels: Kernels) -> None:
         self._traced, self._kernels = traced, kernels
         self._index = {op.name: i for i, op in enumerate(traced.ops)}
@@ -226,7 +222,6 @@ class _Classifier:
         self._scratch: dict[int, int] = {}
 
     def take(self, i: int) -> None:
-        """Classify op ``i``; all before it are classified."""
         op, update = self._traced.ops[i], self._traced.phases[i] is Phase.UPDATE
         size_of = partial(_tensor_bytes, bounds=self._bounds if update else None)
         inputs = [(self._index[tensor.op.name], tensor.value_index) for tensor in map(source, op.inputs)]
@@ -244,7 +239,6 @@ class _Classifier:
     def _take_heavy(
         self, i: int, op: tf.Operation, read: list[Key | None], size_of: Callable[[tf.Tensor], int]
     ) -> None:
-        """Note the buffers of heavy op ``i``, which reads the buffers ``read``."""
         returned = loop_lists(op, self._read)
         for number, tensor in enumerate(op.outputs):
             key, loop_list = (i, number), returned.get(number)
@@ -263,7 +257,6 @@ class _Classifier:
             self._scratch[i] = held
 
     def structure(self) -> Structure:
-        """Return what was found; all ops are classified."""
         ops, phases = self._traced.ops, self._traced.phases
         heavy = (i for i, kind in enumerate(self._kinds) if kind is OpKind.HEAVY)
         over = {i for i in heavy if takes_over_inputs(ops[i], self._kernels)}
@@ -285,7 +278,6 @@ class _Classifier:
 
 
 def _tensor_bytes(tensor: tf.Tensor, *, bounds: dict[str, int] | None) -> int:
-    """Return the bytes of a tensor; with ``bounds`` its size may be bounded."""
     if tensor.dtype == tf.variant:
         return list_bytes(tensor)
     return tensor_bytes(tensor) if bounds is None else bounded_bytes(tensor, bounds)
@@ -393,7 +385,6 @@ class _WrittenOver:
     written_over: Collection[int]
 
     def update_of(self, assign: int) -> OverVariable | None:
-        """Return what op ``assign`` assigns, if it can be computed in place."""
         handle, value = self.ops[assign].inputs
         touched = {self.index[op.name] for op in handle.consumers() if op.name in self.needed}
         reads = tuple(sorted(i for i in touched if self.ops[i].type == "ReadVariableOp" and i < assign))

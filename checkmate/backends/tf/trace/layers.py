@@ -121,7 +121,6 @@ def _layers_in(parent: Any) -> list[Any]:
 
 
 def _groups_of_variables(variables: Sequence[Any]) -> dict[int, str]:
-    """Return the path of the layer of each variable, by its handle's identity."""
     return {id(variable.handle): variable.path.rsplit("/", 1)[0] for variable in variables}
 
 

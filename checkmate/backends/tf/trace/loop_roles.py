@@ -62,7 +62,6 @@ class Loop:
 
     @cached_property
     def fixed(self) -> frozenset[int]:
-        """The inputs that are the same in each iteration."""
         return fixed_inputs(self.body)
 
     @cached_property
@@ -94,7 +93,6 @@ class Loop:
         return [found for found in _readers(self.op.outputs[number]) if found[0].name in self.needed]
 
     def result(self, number: int) -> tf.Operation:
-        """Return the op that makes output ``number`` in the body."""
         return without_identities(self.body.outputs[number]).op
 
     def is_place(self, tensor: tf.Tensor, number: int) -> bool:
@@ -159,7 +157,6 @@ class Split:
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """The first iteration of each part."""
         return (0, *self.ends[:-1])
 
 
@@ -189,7 +186,6 @@ def understood(loop: Loop, others: Mapping[str, Loop], trips: int, ends: tuple[i
 
 
 def _is_appended(loop: Loop, number: int) -> bool:
-    """Return whether each iteration only appends to the list."""
     op = loop.result(number)
     return (
         op.type == "TensorListPushBack"

@@ -18,21 +18,9 @@ import tensorflow as tf
 
 from checkmate.backends.tf import private
 from checkmate.backends.tf.devices import Kernels
-from checkmate.backends.tf.trace.op_kinds import (
-    FIXED_TYPES,
-    HANDLES,
-    SHAPE_TYPES,
-    is_view,
-    takes_over_inputs,
-)
+from checkmate.backends.tf.trace.op_kinds import FIXED_TYPES, HANDLES, SHAPE_TYPES, is_view, takes_over_inputs
 from checkmate.backends.tf.trace.sizes import scratch_bytes, tensor_bytes
-from checkmate.backends.tf.trace.walks import (
-    constant,
-    in_order,
-    needed,
-    sources_of,
-    without_identities,
-)
+from checkmate.backends.tf.trace.walks import constant, in_order, needed, sources_of, without_identities
 from checkmate.errors import DynamicShapeError
 
 TRIPS = "_checkmate_trips"
@@ -228,7 +216,6 @@ def loop_lists(op: tf.Operation, read: Set[str]) -> dict[int, LoopList]:
 
 
 def _appended_tensor(returned: tf.Tensor) -> tf.Tensor | None:
-    """Return the tensor that a loop's body adds to the list that it returns as ``returned``."""
     op = without_identities(returned).op
     return op.inputs[_ADDED[op.type]] if op.type in _ADDED else None
 
@@ -300,7 +287,6 @@ class _FunctionReplay:
         self.results = [tensor.name for tensor in body.outputs]
 
     def peak(self) -> int:
-        """Return the most bytes that the ops hold at once."""
         for op in self.ops:
             self._follow(op)
         last = {name: number for number, op in enumerate(self.ops) for name in self._read(op)}
@@ -321,7 +307,6 @@ class _FunctionReplay:
         return peak
 
     def _follow(self, op: tf.Operation) -> None:
-        """Find the buffers of the outputs of ``op``."""
         if op.type in FIXED_TYPES or op.type in SHAPE_TYPES or op.type == "ReadVariableOp":
             return
         for number, tensor in enumerate(op.outputs):

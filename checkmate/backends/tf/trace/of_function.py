@@ -59,7 +59,6 @@ class Returned:
     loss: int | None = None
 
     def pack(self, flat: Sequence[tf.Tensor]) -> Any:
-        """Return the outputs in their structure."""
         leaves = [None if i < 0 else flat[i] for i in tf.nest.flatten(self.structure, expand_composites=True)]
         return tf.nest.pack_sequence_as(self.structure, leaves, expand_composites=True)
 
@@ -134,18 +133,12 @@ def trace_function(
         results[:] = [outputs, _count(), result, leaves, loss]
         return outputs
 
-    def without_calls(*tensors: tf.Tensor) -> list[tf.Tensor]:
-        outputs = inlined(concrete, for_xla=for_xla)(*tensors)
-        results[:2] = [outputs, _count()]
-        return outputs
-
     with explained(name):
         concrete, whole_loops = concrete_step(traced, specs, for_xla=for_xla)
     _require_one_device(concrete.graph, name)
     function = concrete
     if has_calls(concrete.graph):
-        with explained(name):
-            function, _ = concrete_step(without_calls, specs, for_xla=False)
+        function, *results[:2] = _without_calls(concrete, specs, name, for_xla)
     outputs, made, result, leaves, loss = results
     created = function.graph.get_operations()[:made]
     ops = tuple(created[i] for i in execution_order(created))
@@ -163,6 +156,21 @@ def trace_function(
     )
     structure = tf.nest.pack_sequence_as(result, leaves, expand_composites=True)
     return step, Returned(structure, loss), concrete
+
+
+def _without_calls(
+    concrete: Any, specs: Sequence[tf.TensorSpec], name: str, for_xla: bool
+) -> tuple[Any, list[tf.Tensor], int]:
+    found: list[Any] = []
+
+    def traced(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        outputs = inlined(concrete, for_xla=for_xla)(*tensors)
+        found[:] = [outputs, _count()]
+        return outputs
+
+    with explained(name):
+        function, _ = concrete_step(traced, specs, for_xla=False)
+    return function, found[0], found[1]
 
 
 def _count() -> int:
@@ -266,7 +274,6 @@ def phases_of(ops: Sequence[tf.Operation]) -> tuple[Phase, ...]:
 
 
 def _with_sources(ends: Iterable[int], sources: Sequence[Sequence[int]]) -> set[int]:
-    """Return ``ends`` and all ops that they read, directly or not."""
     found: set[int] = set()
     stack = list(ends)
     while stack:
@@ -309,8 +316,6 @@ def inlined(function: Any, *, for_xla: bool = False) -> Callable[..., list[tf.Te
 
 @dataclass(frozen=True, eq=False)
 class _Inliner:
-    """Copy bodies into the graph ``target``."""
-
     target: Any
     for_xla: bool
 

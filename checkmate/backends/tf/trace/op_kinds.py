@@ -205,7 +205,6 @@ def in_host_memory(tensor: tf.Tensor) -> bool:
 
 
 def _readers(tensor: tf.Tensor) -> Iterator[tuple[tf.Operation, int]]:
-    """Yield (op, number of its input) for all that read ``tensor``, some of them through views."""
     for reader in tensor.consumers():
         for number, read in enumerate(reader.inputs):
             if read is not tensor:
@@ -239,7 +238,6 @@ def _serves(kernel: Any, attributes: Mapping[str, Any]) -> bool:
 
 
 def _count(op: tf.Operation, argument: Any) -> int:
-    """Return how many tensors ``argument`` of ``op`` stands for."""
     if argument.number_attr:
         return int(op.get_attr(argument.number_attr))
     if argument.type_list_attr:

@@ -106,8 +106,6 @@ def same_on_all(value: Any) -> bool:
 
 
 class _Held:
-    """Hold a value that TensorFlow must not look into."""
-
     def __init__(self, value: Any) -> None:
         self.value = value
 

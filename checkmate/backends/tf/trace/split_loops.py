@@ -77,7 +77,6 @@ def with_split_loops(traced: TracedStep) -> TracedStep:
 
 
 def _splits(traced: TracedStep, loops: Mapping[str, Loop]) -> list[Split]:
-    """Return how to split the loops that are worth it and understood."""
     used = frozenset(source(tensor).name for op in traced.ops for tensor in op.inputs)
     made = _forward_bytes(traced, used)
     found: list[Split] = []
@@ -97,7 +96,6 @@ def _splits(traced: TracedStep, loops: Mapping[str, Loop]) -> list[Split]:
 
 
 def _forward_bytes(traced: TracedStep, used: frozenset[str]) -> int:
-    """Return about how many bytes the forward pass makes."""
     total = 0
     for op, phase in zip(traced.ops, traced.phases, strict=True):
         if phase not in (Phase.FORWARD, Phase.LOSS) or op.type in FIXED_TYPES or op.type == "ReadVariableOp":
@@ -129,7 +127,6 @@ class _Rewriter:
     count: int = 0
 
     def run(self, target: Any, tensors: Sequence[tf.Tensor]) -> None:
-        """Copy the step into ``target``; ``tensors``: its arguments."""
         function = self.traced.function
         private.copy_functions(function.graph, target)
         given = private.given_inputs(function, target, tensors)
@@ -188,23 +185,22 @@ class _LoopParts:
     def _parts(
         self, split: Split, loop: Loop, maker: _LoopMaker, controls: Sequence[tf.Operation]
     ) -> list[tf.Operation]:
-        backward = loop is not split.forward
-        parts = list(range(len(split.ends)))
+        backward, count, length = loop is not split.forward, len(split.ends), split.ends[-1]
         state = maker.inputs()
         found: list[tf.Operation] = []
-        for part in reversed(parts) if backward else parts:
-            scope = f"{loop.op.name}_{part + 1}_of_{len(parts)}"
-            start, end = split.starts[part], split.ends[part]
-            inputs = self._inputs(split, loop, part, scope, state)
+        for number in reversed(range(count)) if backward else range(count):
+            start, end = split.starts[number], split.ends[number]
+            part = _Part(self.target, number, start, end, length, f"{loop.op.name}_{number + 1}_of_{count}")
+            inputs = self._inputs(split, loop, part, state)
             if backward and start and loop.limit is not None:
-                less = self._constant(start, inputs[loop.limit].dtype, f"{scope}/start")
-                inputs[loop.limit] = tf.raw_ops.Sub(x=inputs[loop.limit], y=less, name=f"{scope}/trips")
-            stop = None if backward or part == parts[-1] else end
-            found.append(maker.make(inputs, controls, scope, end=stop, trips=end - start))
-            self._note_outputs(split, loop, part, scope, found[-1])
-            for number, role in enumerate(split.roles[loop.op.name]):
+                less = part.constant(start, inputs[loop.limit].dtype, "start")
+                inputs[loop.limit] = tf.raw_ops.Sub(x=inputs[loop.limit], y=less, name=f"{part.scope}/trips")
+            stop = None if backward or end == length else end
+            found.append(maker.make(inputs, controls, part.scope, end=stop, trips=end - start))
+            self._note_outputs(split, loop, part, found[-1])
+            for place, role in enumerate(split.roles[loop.op.name]):
                 if role is Role.STATE:
-                    state[number] = found[-1].outputs[number]
+                    state[place] = found[-1].outputs[place]
         return found
 
     def joined(self, op: tf.Operation) -> tf.Operation | None:
@@ -212,82 +208,94 @@ class _LoopParts:
         pieces = self.pieces.get(source(op.inputs[0]).name) if op.type == "TensorListStack" else None
         if pieces is None:
             return None
-        values = [pieces[part] for part in sorted(pieces)]
-        axis = self._constant(0, tf.int32, f"{op.name}/axis")
-        return tf.raw_ops.ConcatV2(values=values, axis=axis, name=op.name).op
+        axis = _constant(self.target, 0, tf.int32, f"{op.name}/axis")
+        return tf.raw_ops.ConcatV2(
+            values=[pieces[part] for part in sorted(pieces)], axis=axis, name=op.name
+        ).op
 
-    def _inputs(
-        self, split: Split, loop: Loop, part: int, scope: str, state: Sequence[tf.Tensor]
-    ) -> list[tf.Tensor]:
-        """Return the inputs of a part. ``state``: as the part before left it."""
+    def _inputs(self, split: Split, loop: Loop, part: _Part, state: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         found = list(state)
         for number, role in enumerate(split.roles[loop.op.name]):
             given = loop.op.inputs[number]
             if role is Role.TAKEN:
                 made = split.forward.op.outputs[split.taken[loop.op.name, number]]
-                found[number] = self.lists[made.name][part]
-            elif role in (Role.READ, Role.REPLACED):
-                tensor = tensor_of(given)
-                assert tensor is not None
-                name = f"{scope}/given_{number}"
-                found[number] = self._list(
-                    self._rows(self.made[tensor.name], split, part, name), split, part, name
-                )
-            elif role is Role.SUMMED:
-                like = zeros_like(given)
-                assert like is not None
-                name = f"{scope}/zeros_{number}"
-                found[number] = self._list(self._zeros(like, split, part, name), split, part, name)
+                found[number] = self.lists[made.name][part.number]
+            elif role in (Role.READ, Role.REPLACED) and (tensor := tensor_of(given)) is not None:
+                rows = part.rows(self.made[tensor.name], f"given_{number}")
+                found[number] = part.list_of(rows, f"given_{number}")
+            elif role is Role.SUMMED and (like := zeros_like(given)) is not None:
+                found[number] = part.list_of(part.zeros(like, f"zeros_{number}"), f"zeros_{number}")
         return found
 
-    def _note_outputs(self, split: Split, loop: Loop, part: int, scope: str, copy: tf.Operation) -> None:
+    def _note_outputs(self, split: Split, loop: Loop, part: _Part, copy: tf.Operation) -> None:
         """Note the lists that a part returns, and what it wrote for others."""
         for number, role in enumerate(split.roles[loop.op.name]):
             old, new = loop.op.outputs[number], copy.outputs[number]
             if role is Role.APPENDED:
-                self.lists.setdefault(old.name, {})[part] = new
+                self.lists.setdefault(old.name, {})[part.number] = new
             elif role in (Role.WRITTEN, Role.SUMMED) and (readers := loop.readers(number)):
                 stack = readers[0][0].outputs[0]
-                name = f"{scope}/written_{number}"
-                piece = tf.raw_ops.TensorListGather(
-                    input_handle=new,
-                    indices=self._places(split, part, name),
-                    element_shape=self._constant(stack.shape[1:].as_list(), tf.int32, f"{name}/shape"),
-                    element_dtype=stack.dtype,
-                    name=name,
-                )
-                piece.set_shape([split.ends[part] - split.starts[part], *stack.shape[1:]])
-                self.pieces.setdefault(old.name, {})[part] = piece
+                piece = part.written(new, stack, f"written_{number}")
+                self.pieces.setdefault(old.name, {})[part.number] = piece
 
-    def _rows(self, tensor: tf.Tensor, split: Split, part: int, scope: str) -> tf.Tensor:
-        start, rest = split.starts[part], tensor.shape[1:].as_list()
-        begin = self._constant([start, *(0 for _ in rest)], tf.int32, f"{scope}/begin")
-        size = self._constant([split.ends[part] - start, *rest], tf.int32, f"{scope}/size")
-        return tf.raw_ops.Slice(input=tensor, begin=begin, size=size, name=f"{scope}/rows")
 
-    def _zeros(self, like: tf.Tensor, split: Split, part: int, scope: str) -> tf.Tensor:
-        shape = [split.ends[part] - split.starts[part], *like.shape[1:]]
-        dims = self._constant(shape, tf.int32, f"{scope}/shape")
-        zero = self._constant(0, like.dtype, f"{scope}/zero")
-        return tf.raw_ops.Fill(dims=dims, value=zero, name=f"{scope}/fill")
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """The iterations ``start`` to ``end`` of a loop of ``length``; its ops are named below ``scope``."""
 
-    def _list(self, rows: tf.Tensor, split: Split, part: int, scope: str) -> tf.Tensor:
+    target: Any
+    number: int
+    start: int
+    end: int
+    length: int
+    scope: str
+
+    def rows(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
+        """Return the part's rows of ``tensor``."""
+        rest = tensor.shape[1:].as_list()
+        begin = self.constant([self.start, *(0 for _ in rest)], tf.int32, f"{name}/begin")
+        size = self.constant([self.end - self.start, *rest], tf.int32, f"{name}/size")
+        return tf.raw_ops.Slice(input=tensor, begin=begin, size=size, name=f"{self.scope}/{name}/rows")
+
+    def zeros(self, like: tf.Tensor, name: str) -> tf.Tensor:
+        """Return as many zeros as the part has rows of ``like``."""
+        shape = [self.end - self.start, *like.shape[1:]]
+        dims = self.constant(shape, tf.int32, f"{name}/shape")
+        zero = self.constant(0, like.dtype, f"{name}/zero")
+        return tf.raw_ops.Fill(dims=dims, value=zero, name=f"{self.scope}/{name}/fill")
+
+    def list_of(self, rows: tf.Tensor, name: str) -> tf.Tensor:
         """Return a list as long as the loop's, with ``rows`` where needed."""
         return tf.raw_ops.TensorListScatterV2(
             tensor=rows,
-            indices=self._places(split, part, scope),
-            element_shape=self._constant(rows.shape[1:].as_list(), tf.int32, f"{scope}/element"),
-            num_elements=self._constant(split.ends[-1], tf.int32, f"{scope}/length"),
-            name=scope,
+            indices=self._places(name),
+            element_shape=self.constant(rows.shape[1:].as_list(), tf.int32, f"{name}/element"),
+            num_elements=self.constant(self.length, tf.int32, f"{name}/length"),
+            name=f"{self.scope}/{name}",
         )
 
-    def _places(self, split: Split, part: int, scope: str) -> tf.Tensor:
-        places = list(range(split.starts[part], split.ends[part]))
-        return self._constant(places, tf.int32, f"{scope}/places")
+    def written(self, handle: tf.Tensor, stack: tf.Tensor, name: str) -> tf.Tensor:
+        """Return what the part wrote into the list ``handle``, which is read as ``stack``."""
+        piece = tf.raw_ops.TensorListGather(
+            input_handle=handle,
+            indices=self._places(name),
+            element_shape=self.constant(stack.shape[1:].as_list(), tf.int32, f"{name}/shape"),
+            element_dtype=stack.dtype,
+            name=f"{self.scope}/{name}",
+        )
+        piece.set_shape([self.end - self.start, *stack.shape[1:]])
+        return piece
 
-    def _constant(self, value: Any, dtype: tf.DType, name: str) -> tf.Tensor:
-        with self.target.control_dependencies(None):
-            return tf.constant(np.asarray(value, dtype.as_numpy_dtype), dtype, name=name)
+    def _places(self, name: str) -> tf.Tensor:
+        return self.constant(list(range(self.start, self.end)), tf.int32, f"{name}/places")
+
+    def constant(self, value: Any, dtype: tf.DType, name: str) -> tf.Tensor:
+        return _constant(self.target, value, dtype, f"{self.scope}/{name}")
+
+
+def _constant(target: Any, value: Any, dtype: tf.DType, name: str) -> tf.Tensor:
+    with target.control_dependencies(None):
+        return tf.constant(np.asarray(value, dtype.as_numpy_dtype), dtype, name=name)
 
 
 class _LoopMaker:
@@ -308,7 +316,6 @@ class _LoopMaker:
             self.functions = {"body": self._function("body"), "cond": self._function("cond")}
 
     def inputs(self) -> list[tf.Tensor]:
-        """Return the inputs of the loop; variables are read."""
         found = [self.made[tensor.name] for tensor in self.loop.op.inputs]
         for number, read in self.values.items():
             name = f"{self.loop.op.name}/{read.op.name.rsplit('/', 1)[-1]}"
@@ -399,7 +406,6 @@ def _reads(body: Any, number: int) -> list[tf.Tensor]:
 
 
 def _copy_ops(graph: Any, function: Any, made: dict[str, tf.Tensor]) -> None:
-    """Copy into ``graph`` the ops of ``function`` whose outputs are not ``made`` yet."""
     copies: dict[str, tf.Operation] = {}
     ops = function.get_operations()
     for op in (ops[number] for number in execution_order(ops)):
