@@ -77,7 +77,6 @@ class Playhead(QObject):
         self.playing_changed.emit(on)
 
     def toggle(self) -> None:
-        """Start playback, or stop it."""
         self.play(not self.playing)
 
     def next_step(self) -> None:

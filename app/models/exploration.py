@@ -111,7 +111,6 @@ class Exploration(QObject):
 
     @property
     def constraints(self) -> Constraints:
-        """Return what schedules must not do at present."""
         return Constraints() if self.what_if is None else self.what_if.constraints
 
     def reported(self) -> ReportContent | None:
@@ -132,12 +131,10 @@ class Exploration(QObject):
 
     @property
     def plain(self) -> ListedSchedule | None:
-        """Return the plain step: everything is kept, nothing is computed twice."""
         return None if self.what_if is None else self.what_if.plain
 
     @property
     def range(self) -> dict[str, Any]:
-        """Return the budget range: what every schedule needs at least."""
         return {} if self.what_if is None else self.what_if.range
 
     def set_graph(self, graph: Graph, what_if: WhatIf | None = None) -> None:
@@ -160,7 +157,6 @@ class Exploration(QObject):
         self.shown_changed.emit()
 
     def forget(self) -> None:
-        """Let go of the graph and of all that is known of it. Nothing is explored here any more."""
         self.graph = self.what_if = self.unconstrained = self.shown = self.solve = self.standing = None
         self._what_ifs, self._proved, self._measured, self._waiting = {}, (), {}, {}
         self._display_queue.drop()
@@ -176,7 +172,6 @@ class Exploration(QObject):
             self.solve_changed.emit()
 
     def set_passing(self, passing: bool) -> None:
-        """Set whether measured costs will replace the ones explored now."""
         if passing != self.passing:
             self.passing = passing
             self.passing_changed.emit()
@@ -284,7 +279,6 @@ class Exploration(QObject):
         )
 
     def set_range(self, facts: dict[str, Any], what_if: WhatIf | None = None) -> None:
-        """Take what every schedule needs at least, from the solver process."""
         what_if = what_if or self.what_if
         assert what_if is not None
         what_if.range = facts
@@ -293,7 +287,6 @@ class Exploration(QObject):
 
     @property
     def least_bytes(self) -> int:
-        """Return the smallest peak that is known to be reachable."""
         return self.known[0].peak_bytes if self.known else 0
 
     @property
@@ -324,7 +317,6 @@ class Exploration(QObject):
         return SliderTarget(self.budget_bytes) if self.aim is None else SliderTarget(aim=self.aim)
 
     def move(self, asked: SliderTarget) -> None:
-        """Move the slider to where ``asked`` says."""
         if asked.aim is None:
             self.set_budget(asked.budget_bytes)
         else:
@@ -380,7 +372,6 @@ class Exploration(QObject):
         return budget_bytes if self.what_if is None else self.what_if.as_listed(budget_bytes)
 
     def best_for(self, budget_bytes: int) -> ListedSchedule | None:
-        """Return the cheapest known schedule whose peak fits."""
         return None if self.what_if is None else self.what_if.best_for(budget_bytes)
 
     def show_best(self) -> None:
@@ -396,7 +387,6 @@ class Exploration(QObject):
         return self.what_if.best_for(self.budget_bytes) or self.what_if.known[0]
 
     def show_now(self) -> None:
-        """Show at once what is about to be shown."""
         self._display_queue.finish()
 
     def _show_if_new(self, best: ListedSchedule | None) -> None:
@@ -467,7 +457,6 @@ class Exploration(QObject):
         self.shown_changed.emit()
 
     def _stand(self) -> None:
-        """Decide anew how the schedule on screen stands to the budget."""
         if self.what_if is None or self.shown is None:
             return
         sought = self.solve is not None and self.solve.running and self.solve.asked == self.asked
@@ -493,17 +482,25 @@ class Exploration(QObject):
         what_if: WhatIf | None = None,
         checked: Checked | None = None,
         asked: bool = True,
+        baseline: bool = False,
     ) -> bool:
         """Add a schedule after the independent check; False if it does not hold.
 
         ``checked`` is the result of the check, if it was already made. Unless it was ``asked`` for, it
-        replaces the one on screen only where that does not fit the budget.
+        replaces the one on screen only where that does not fit the budget. ``baseline``: it is a published
+        method's, and is listed even where known ones beat it.
         """
         what_if = what_if or self.what_if
         assert what_if is not None and self.unconstrained is not None
         plan = steps.tolist()
         facts: dict[str, Any] = {"budget_bytes": budget_bytes, "solver": solver, "seconds": seconds}
-        new = what_if.insert(plan, **facts, report=None if checked is None else checked.limited)
+        limited = None if checked is None else checked.limited
+        if baseline:
+            found = what_if.listed(plan, **facts, report=limited)
+            if found is not None and what_if.add_baseline(found) and what_if is self.what_if:
+                self.known_changed.emit()
+            return found is not None
+        new = what_if.insert(plan, **facts, report=limited)
         if new and what_if is not self.unconstrained:
             self.unconstrained.insert(plan, **facts, report=None if checked is None else checked.plain)
         if new and what_if is self.what_if:
@@ -513,24 +510,6 @@ class Exploration(QObject):
                 self.show_best()
             self._tell_solve()
         return new is not None
-
-    def add_baseline(
-        self,
-        steps: np.ndarray,
-        *,
-        budget_bytes: int,
-        solver: str,
-        seconds: float,
-        what_if: WhatIf,
-        checked: Checked | None = None,
-    ) -> bool:
-        """Add a published method's schedule; False if it does not hold."""
-        facts: dict[str, Any] = {"budget_bytes": budget_bytes, "solver": solver, "seconds": seconds}
-        report = None if checked is None else checked.limited
-        found = what_if.listed(steps.tolist(), **facts, report=report)
-        if found is not None and what_if.add_baseline(found) and what_if is self.what_if:
-            self.known_changed.emit()
-        return found is not None
 
     def add_bound(self, budget_bytes: int, lower_bound: float | None, what_if: WhatIf | None = None) -> None:
         """Add a bound; None says that no schedule fits, which is proved."""

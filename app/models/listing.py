@@ -41,24 +41,20 @@ class Listing(QObject):
         self.filling: FillState | None = None
 
     def put(self, key: bytes, entry: OwnSchedule | None) -> None:
-        """Set the entry of a sequence of steps; None removes it."""
         self.own.put(key, entry)
         self.changed.emit()
 
     def answer(self, asked: SliderTarget, found: ListedSchedule) -> None:
-        """Add what a solve has led to."""
         self.own.answer(asked, found)
         self.changed.emit()
 
     def restart(self) -> None:
-        """Empty the list, because another graph is open."""
         self.own.clear()
         self.filling = None
         self.changed.emit()
         self.filling_changed.emit()
 
     def set_filling(self, state: FillState | None) -> None:
-        """Set how the work on other budgets stands."""
         if state is not self.filling:
             self.filling = state
             self.filling_changed.emit()
@@ -95,7 +91,6 @@ class DisplayQueue(QObject):
 
     @property
     def waits(self) -> bool:
-        """Return whether a schedule is being prepared to be shown."""
         return self._waits
 
     def start(self) -> None:
@@ -110,13 +105,11 @@ class DisplayQueue(QObject):
             self._tried = best
 
     def finish(self) -> None:
-        """Show now what is still being prepared."""
         if self._waits:
             self._waits = False
             self._show(self._best())
 
     def forget(self) -> None:
-        """Drop what is being prepared, because something else is shown."""
         self._waits = False
 
     def drop(self) -> None:

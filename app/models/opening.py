@@ -52,7 +52,6 @@ class Opened:
 
     @classmethod
     def of(cls, graph: Graph, saved: SavedExploration | None = None) -> Opened:
-        """Compute everything that the window needs to show the graph."""
         body = json.dumps(graph_to_json(graph)).encode("utf-8")
         opened = cls(WhatIf(graph, Constraints()), body, saved, changed_since_profiled(graph))
         if saved is not None:
@@ -96,7 +95,6 @@ class Reading(QObject):
 
     @property
     def busy(self) -> bool:
-        """Return whether something is being read."""
         return self._current is not None
 
     def start(self, read: Callable[[], Any]) -> None:
@@ -143,7 +141,6 @@ class Opening(Reading):
         self._replaces = replaces
 
     def start(self, read: Callable[[], Opened]) -> None:
-        """Run ``read`` in a thread. It may raise a ``CheckmateError``, and must not touch Qt."""
         if self._replaces:
             _collect_garbage()
         super().start(lambda: _read_apart(read))
@@ -162,19 +159,16 @@ class RecordOpening(Reading):
         self._stopped = threading.Event()
 
     def read(self, path: Path) -> None:
-        """Read ``path``; what is being read already is given up."""
         stopped = threading.Event()
         self.start(lambda: (read_record(path, cancelled=stopped.is_set), path))
         self._stopped = stopped
 
     def forget(self) -> None:
-        """Give up what is being read; its thread ends soon by itself."""
         self._stopped.set()
         super().forget()
 
 
 def _read_apart(read: Callable[[], Opened]) -> Opened:
-    """Run ``read`` without the garbage collector. It would stop the window to look at all that is read."""
     gc.disable()
     try:
         found = read()
@@ -230,7 +224,6 @@ class OtherGraph(QObject):
 
     @property
     def busy(self) -> bool:
-        """Return whether a file is being read."""
         return self._opening.busy
 
     def open(self, path: Path) -> None:
@@ -243,7 +236,6 @@ class OtherGraph(QObject):
         return within(known, budget_bytes) if known else None
 
     def close(self) -> None:
-        """End the work on it, for good, and let go of all that is known of it."""
         self._opening.forget()
         self.solving.close()
         self.exploration.forget()

@@ -96,7 +96,6 @@ class Placing(QObject):
         self._on_shown()
 
     def close(self) -> None:
-        """End the process for good."""
         self._asked = None
         self.client.close()
 
@@ -127,7 +126,6 @@ class Placing(QObject):
         self.client.send(PlaceSchedule(self.client.next_job(), steps))
 
     def _take(self, shown: ListedSchedule, body: bytes) -> None:
-        """Show an answer, or say that it is none."""
         try:
             placement = Placement.from_bytes(body)
             if len(placement.allocated) != len(shown.schedule.steps):
@@ -190,18 +188,15 @@ class LineChoice(QObject):
         self.card = DEVICE
 
     def switch(self, kind: LineKind) -> None:
-        """Draw a kind of line, or leave it out."""
         self.want(self.wanted ^ {kind})
 
     def want(self, kinds: Iterable[LineKind]) -> None:
-        """Draw these kinds of lines alone."""
         kinds = frozenset(kinds)
         if kinds != self.wanted:
             self.wanted = kinds
             self.changed.emit()
 
     def choose_card(self, card: str) -> None:
-        """Draw the line of another card."""
         if card != self.card:
             self.card = card
             self.changed.emit()
@@ -234,17 +229,14 @@ class MemoryLines(QObject):
 
     @property
     def capacity(self) -> Capacity | None:
-        """Return the chosen card's memory; None if there is none."""
         return capacity_of(self.choice.card, self._exploration.graph, self._cards)
 
     @property
     def cards(self) -> tuple[CardEntry, ...]:
-        """Return the cards that can be chosen for the open graph."""
         return card_entries(self._exploration.graph, self._cards)
 
     @property
     def now(self) -> tuple[MemoryLine, ...]:
-        """Return the lines that are wanted and known."""
         exploration, found = self._exploration, self._placing.found
         shown = exploration.shown
         if shown is None:

@@ -42,7 +42,6 @@ class Orphan:
 
     @property
     def words(self) -> str:
-        """Return the time of the last save, for a sentence."""
         at = time.localtime(self.saved_at)
         today = at[:3] == time.localtime()[:3]
         return time.strftime("%H:%M" if today else "%d %B, %H:%M", at)
@@ -96,7 +95,6 @@ class Recovery(QObject):
         exploration.graph_changed.connect(self._keep_as_recent)
 
     def orphans(self) -> list[Orphan]:
-        """Return what windows that did not close have left, newest first."""
         found = []
         for path in self._folder.glob(f"*{ENDING}"):
             lock = _lock_of(path)
@@ -121,7 +119,6 @@ class Recovery(QObject):
         self._begin(name)
 
     def forget(self, orphan: Orphan) -> None:
-        """Remove the file."""
         orphan.path.unlink(missing_ok=True)
         _lock_file(orphan.path).unlink(missing_ok=True)
 
@@ -137,7 +134,6 @@ class Recovery(QObject):
         self._path = self._lock = None
 
     def _keep_as_recent(self) -> None:
-        """Move what was explored so far to the recent ones."""
         name, self._name = self._name, ""
         if name and self._recent is not None and self._path is not None and self._path.is_file():
             self._recent.keep(self._path, name)
@@ -185,7 +181,6 @@ class Recovery(QObject):
 
 
 def _named(old: Path | None, tries: int) -> str:
-    """Return a name that no other window has. It ends with the number of tries."""
     stem = f"{time.time_ns():x}" if old is None else old.name.removesuffix(ENDING).rpartition("-")[0]
     return f"{stem}-{tries}{ENDING}"
 
@@ -232,7 +227,6 @@ class Recent:
             saved.unlink(missing_ok=True)
 
     def entries(self) -> list[Explored]:
-        """Return the explorations, newest first."""
         found = []
         for path in self._folder.glob(f"*{ENDING}"):
             with contextlib.suppress(OSError):  # another window may have just dropped it
@@ -250,14 +244,12 @@ class RecentRecords:
         self._settings = settings
 
     def keep(self, path: Path) -> None:
-        """Remember ``path`` as the newest."""
         if self._settings is not None:
             own = str(path.absolute())
             others = [str(one) for one in self.paths() if str(one) != own]
             self._settings.setValue(_RECORDS, [own, *others][:_MOST])
 
     def paths(self) -> list[Path]:
-        """Return those that are still there, newest first."""
         kept = None if self._settings is None else self._settings.value(_RECORDS)
         listed = [kept] if isinstance(kept, str) else kept if isinstance(kept, list) else []
         paths = [Path(entry) for entry in listed if isinstance(entry, str) and entry]

@@ -42,7 +42,6 @@ class Hotspot(QObject):
 
     @property
     def now(self) -> Moment | None:
-        """Return what is live at the playhead."""
         shown = self._exploration.shown
         if shown is None:
             return None
@@ -64,7 +63,6 @@ class Hotspot(QObject):
 
     @property
     def busy(self) -> bool:
-        """Return whether more may be found."""
         return self._wanted and self._finding.busy
 
     def want(self, on: bool) -> None:
@@ -76,7 +74,6 @@ class Hotspot(QObject):
             self.close()
 
     def close(self) -> None:
-        """Stop the work."""
         self._finding.stop()
 
     def _on_moved(self, *_: object) -> None:
@@ -117,7 +114,6 @@ class RangePrices(QObject):
 
     @property
     def busy(self) -> bool:
-        """Return whether more may be found."""
         return self._finding.busy
 
     def ask(self, shown: ListedSchedule, highest: int, values: Sequence[int]) -> None:
@@ -130,7 +126,6 @@ class RangePrices(QObject):
             self._finding.start(lambda: _prices(shown, highest, values[:MOST_VALUES]))
 
     def stop(self) -> None:
-        """End the work."""
         self._finding.stop()
 
 

@@ -77,7 +77,6 @@ class BatchFinder(QObject):
             self.changed.emit()
 
     def close(self) -> None:
-        """End the process for good."""
         self.asked = None
         self.client.close()
 
@@ -156,12 +155,10 @@ class Certifier(QObject):
         self.client.send(Certify(job, found.graph.name, budget, found.cost, CERTIFY_S, path, body))
 
     def cancel(self) -> None:
-        """Stop; nothing is written."""
         self._found = None
         self.client.cancel()
 
     def close(self) -> None:
-        """End the process for good."""
         self._found = None
         self.client.close()
 

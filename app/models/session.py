@@ -103,7 +103,6 @@ class Session(QObject):
 
     @property
     def device_busy(self) -> bool:
-        """Return whether a model is being profiled or exported."""
         return self._working or self._source is _Source.PROFILE
 
     def open_file(self, path: Path, *, at_once: bool = False) -> None:
@@ -144,7 +143,6 @@ class Session(QObject):
         self.opening.start(make)
 
     def way_back(self) -> Callable[[], None]:
-        """Return what opens the present exploration again, as it is now."""
         saved, file = self.exploration.saved(), self.file
 
         def back() -> None:
@@ -208,7 +206,6 @@ class Session(QObject):
         return released
 
     def save(self, path: Path) -> bool:
-        """Save the graph and all that is known of it; return whether it worked."""
         try:
             write_exploration(path, self.exploration.saved())
         except CheckmateError as error:
@@ -235,7 +232,6 @@ class Session(QObject):
         return asked if asked.can_be_written else None
 
     def save_schedule(self, found: ListedSchedule, path: Path) -> bool:
-        """Save ``found`` as a schedule file; return whether that worked."""
         try:
             write_schedule(path, found.graph, found.result())
         except CheckmateError as error:
@@ -267,13 +263,11 @@ class Session(QObject):
             self.noticed.emit(f"Saved {self._report_to}.")
 
     def use_graph(self, graph: Graph) -> None:
-        """Explore ``graph``, and send it to the solver."""
         self.exploration.set_graph(graph)
         self.file = None
         self.solving.send_graph()
 
     def constrain(self, constraints: Constraints) -> None:
-        """Ask under other constraints, and solve the current budget again."""
         if self.exploration.graph is None or constraints == self.exploration.constraints:
             return
         try:
@@ -288,16 +282,13 @@ class Session(QObject):
             self.solving.send_schedules(self.exploration.unconstrained)
 
     def ask(self, asked: SliderTarget) -> None:
-        """Put the slider where it is asked to be, and solve."""
         self.exploration.move(asked)
         self.solve()
 
     def solve(self, seconds: float | None = None) -> None:
-        """Solve for where the slider stands, in place of a running solve."""
         self.solving.solve(seconds)
 
     def stop_solve(self) -> None:
-        """End the running solve and keep its best schedule."""
         self.solving.stop()
 
     def profile(self, request: ModelRequest, *, costs: str = "measured") -> None:
@@ -348,7 +339,6 @@ class Session(QObject):
         self.exported.emit(report)
 
     def cancel_device(self) -> None:
-        """Stop the device job."""
         if self._source is not _Source.FILE:
             self.opening.forget()  # what it sent and is being read
         if self.device.busy:
@@ -391,7 +381,6 @@ class Session(QObject):
             self.opening.start(lambda: _sent(body))
 
     def close(self) -> None:
-        """End all processes."""
         self.opening.forget()
         self._reporting.close(_LAST_S)
         self.solving.close()

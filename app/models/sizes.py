@@ -39,7 +39,6 @@ _IDLE_MS = 120_000  # after which the process that traces, which holds TensorFlo
 
 
 def _carried(known: Sequence[ListedSchedule]) -> tuple[ListedSchedule, ...]:
-    """Return schedules of the explored graph, the smallest first. They run at any size."""
     most = _CARRIED if known[0].graph.n <= _LARGE else 1
     return tuple(known[:: -(-len(known) // most)])
 
@@ -57,13 +56,12 @@ def _opened(
     return opened
 
 
-class BatchScale(QObject):
-    """The graph as it was profiled, and what it is at other batches.
+class _Scale(QObject):
+    """The model at sizes of one kind, and the way back to the one that was profiled.
 
     Attributes:
-        base: the graph that others are scaled from; the explored one, or what that was scaled from.
-        reach: how far budgets reach; None until that is known, or where the batch is not.
-        asked: the batch that was asked for here last; 0 if none was.
+        base: the graph that was profiled; the explored one, or what that was made from.
+        reach: how far budgets reach; None until that is known.
 
     Signals: ``changed``: one of them is another, or the budget is.
     """
@@ -72,35 +70,52 @@ class BatchScale(QObject):
 
     def __init__(self, session: Session, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._session = session
+        self._session, self._exploration = session, session.exploration
         self.base: Graph | None = None
         self.reach: Reach | None = None
-        self._replayed = frozenset[bytes]()  # the schedules that it is of
-        self.asked = 0
         self._back: Callable[[], None] | None = None
+        self._reading = Background(self)
+        self._reading.done.connect(self._on_read)
+        session.exploration.graph_changed.connect(self._on_graph)
+        session.exploration.budget_changed.connect(self.changed)
+
+    def _on_graph(self) -> None:
+        raise NotImplementedError
+
+    def _on_read(self, problem: str) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self._reading.close(0.0)
+
+
+class BatchScale(_Scale):
+    """The graph as it was profiled, and what it is at other batches.
+
+    Attributes:
+        asked: the batch that was asked for here last; 0 if none was.
+    """
+
+    def __init__(self, session: Session, parent: QObject | None = None) -> None:
+        super().__init__(session, parent)
+        self._replayed = frozenset[bytes]()  # the schedules that ``reach`` is of
+        self.asked = 0
         self._budget = 0, 0  # what was wanted, and what the slider was put on
         self._found: list[tuple[Graph, frozenset[bytes], Reach]] = []
         self._refused: Graph | None = None  # it does not grow with the batch
-        self._reading = Background(self)
-        self._reading.done.connect(self._on_read)
         self._soon = QTimer(self)
         self._soon.setSingleShot(True)
         self._soon.setInterval(_SOON_MS)
         self._soon.timeout.connect(self._read)
-        exploration = session.exploration
-        exploration.graph_changed.connect(self._on_graph)
-        exploration.known_changed.connect(self._on_known)
-        exploration.budget_changed.connect(self.changed)
+        session.exploration.known_changed.connect(self._on_known)
 
     @property
     def batch(self) -> int:
-        """Return the batch of the explored graph; 0 if it is not known."""
-        graph = self._session.exploration.graph
+        graph = self._exploration.graph
         return 0 if graph is None else graph.batch_size or 0
 
     @property
     def possible(self) -> bool:
-        """Return whether the explored graph can be scaled, as far as is known yet."""
         base = self.base
         if base is None or base is self._refused:
             return False
@@ -108,8 +123,7 @@ class BatchScale(QObject):
 
     @property
     def scaled(self) -> bool:
-        """Return whether what is explored was scaled from ``base``."""
-        return self.base is not None and self._session.exploration.graph is not self.base
+        return self.base is not None and self._exploration.graph is not self.base
 
     @property
     def way_back(self) -> Callable[[], None] | None:
@@ -132,7 +146,7 @@ class BatchScale(QObject):
             return
         self.remember()
         self.asked = batch
-        exploration = self._session.exploration
+        exploration = self._exploration
         wanted, put = self._budget
         wanted = wanted if put == exploration.budget_bytes else exploration.budget_bytes
         budget = min(wanted, reach.plain.peak(batch))
@@ -141,12 +155,11 @@ class BatchScale(QObject):
         self._session.open_made(lambda: _opened(BatchScaling(base).at(batch), budget, constraints, carried))
 
     def close(self) -> None:
-        """End the work in the thread."""
         self._soon.stop()
-        self._reading.close(0.0)
+        super().close()
 
     def _on_graph(self) -> None:
-        graph = self._session.exploration.graph
+        graph = self._exploration.graph
         if graph is not None and graph is not self.base and not self._is_scaled(graph):
             self.base, self.reach, self._back, self.asked, self._refused = graph, None, None, 0, None
         if graph is not None and self.asked and graph.batch_size == self.asked:
@@ -166,8 +179,7 @@ class BatchScale(QObject):
             self._soon.start()
 
     def _read(self) -> None:
-        """Replay the known schedules at two batches, in a thread."""
-        base, exploration = self.base, self._session.exploration
+        base, exploration = self.base, self._exploration
         if base is None or not self.possible or exploration.passing:
             return
         carried = _carried(exploration.known)
@@ -219,12 +231,10 @@ class SizeTracer(QObject):
         self._client.send(Profile(self._client.next_job(), request, "analytic"))
 
     def forget(self) -> None:
-        """Answer nothing more to what was asked."""
         self._client.end()
         self._idle.start()
 
     def close(self) -> None:
-        """End the process for good."""
         self._idle.stop()
         self._client.close()
 
@@ -238,56 +248,40 @@ class SizeTracer(QObject):
         self.failed.emit(failed.sentence)
 
 
-class InputScale(QObject):
+class InputScale(_Scale):
     """The model as it was profiled, and at other input sizes.
 
     Attributes:
-        base: the graph that was profiled; the explored one, or what that was traced instead of.
         levels: the sizes that its input may have; None if it is not known to be free.
-        reach: how far budgets reach; None until three sizes are traced.
         problem: why no further size can be said; empty if nothing is wrong.
 
-    Signals: ``changed``: one of them is another, or a trace begins or ends.
+    Signals: ``changed``: also when a trace begins or ends.
     """
 
-    changed = Signal()
-
-    def __init__(
-        self, session: Session, parent: QObject | None = None, tracer: SizeTracer | None = None
-    ) -> None:
-        super().__init__(parent)
-        self._session = session
-        self.base: Graph | None = None
+    def __init__(self, session: Session, parent: QObject | None = None) -> None:
+        super().__init__(session, parent)
         self.levels: InputLevels | None = None
-        self.reach: Reach | None = None
         self.problem = ""
         self._traced: dict[int, Graph] = {}
         self._queue: list[int] = []  # levels to trace; the first is being traced
         self._wanted = 0  # the level to be explored once it is traced
-        self._back: Callable[[], None] | None = None
         self._opening: Graph | None = None  # the traced graph that is being opened
         self._found: list[tuple[int, Graph, Reach | None]] = []
-        self._tracer = tracer or SizeTracer(self)
+        self._tracer = SizeTracer(self)
         self._tracer.traced.connect(self._on_traced)
         self._tracer.failed.connect(self._on_failed)
-        self._reading = Background(self)
-        self._reading.done.connect(self._on_read)
-        session.exploration.graph_changed.connect(self._on_graph)
-        session.exploration.budget_changed.connect(self.changed)
         session.exploration.passing_changed.connect(self.changed)
 
     @property
     def possible(self) -> bool:
-        """Return whether the explored model's input may have other sizes."""
-        exploration = self._session.exploration
+        exploration = self._exploration
         graph = exploration.graph
         known = graph is not None and self.levels is not None and not graph.origin.extrapolated_from_batch
         return known and not exploration.passing
 
     @property
     def level(self) -> int:
-        """Return the level that is explored; 0 if it is not known."""
-        graph = self._session.exploration.graph
+        graph = self._exploration.graph
         levels = None if graph is None else InputLevels.of_graph(graph)
         if levels is None or self.levels is None:
             return 0
@@ -295,13 +289,12 @@ class InputScale(QObject):
 
     @property
     def busy(self) -> bool:
-        """Return whether a size is being traced."""
         return bool(self._queue)
 
     @property
     def way_back(self) -> Callable[[], None] | None:
         """Return what opens the profiled graph again; None if it is open."""
-        elsewhere = self._session.exploration.graph is not self.base and self.level
+        elsewhere = self._exploration.graph is not self.base and self.level
         return self._back if elsewhere else None
 
     def prepare(self) -> None:
@@ -323,8 +316,7 @@ class InputScale(QObject):
         self._next()
 
     def close(self) -> None:
-        """End the process and the work in the thread."""
-        self._reading.close(0.0)
+        super().close()
         self._tracer.close()
 
     def _request(self, level: int) -> ModelRequest:
@@ -340,7 +332,7 @@ class InputScale(QObject):
         self.changed.emit()
 
     def _on_graph(self) -> None:
-        graph = self._session.exploration.graph
+        graph = self._exploration.graph
         if graph is None or graph.origin.extrapolated_from_batch:
             self.changed.emit()
             return
@@ -356,7 +348,6 @@ class InputScale(QObject):
         self.changed.emit()
 
     def _on_traced(self, body: bytes) -> None:
-        """Read the graph, and replay the known schedules, in a thread."""
         base, level = self.base, self._queue[0] if self._queue else 0
         if base is None or not level:
             return
@@ -393,13 +384,13 @@ class InputScale(QObject):
         self.changed.emit()
 
     def _carried(self) -> tuple[ListedSchedule, ...]:
-        known, base = self._session.exploration.known, self.base
+        known, base = self._exploration.known, self.base
         if not known or base is None or not alike(base, known[0].graph):
             return ()
         return _carried(known)
 
     def _explore(self, level: int) -> None:
-        graph, exploration = self._traced[level], self._session.exploration
+        graph, exploration = self._traced[level], self._exploration
         self._wanted = 0
         if graph is self.base:
             if self._back is not None:
@@ -420,7 +411,6 @@ class InputScale(QObject):
 
 
 def _reach(traced: Mapping[int, Graph], plans: Sequence[list[int]]) -> Reach | None:
-    """Return how far budgets reach between traced sizes; None: too few are traced."""
     if len(traced) < NEEDED:
         return None
     return Reach.of(dict(sorted(traced.items())[:NEEDED]), plans, _MOST_LEVEL)

@@ -101,7 +101,6 @@ class Checking(QObject):
         return job
 
     def close(self) -> None:
-        """End the process, and forget what it was asked."""
         self.process.close()
         self._graph, self._questions = None, []
 
@@ -179,7 +178,6 @@ class SolverClient(QObject):
         self.workers = max(1, min(_MOST_WORKERS, usable_cores()))
 
     def send_graph(self) -> None:
-        """Send the graph and its constraints, with what is known of both."""
         graph, what_if = self._exploration.graph, self._exploration.what_if
         if graph is None or what_if is None or self._held:
             return
@@ -213,15 +211,10 @@ class SolverClient(QObject):
             about_another.clear()
 
     def send_schedules(self, what_if: WhatIf | None) -> None:
-        """Send the known schedules to a process that is new or has a new question."""
         for point in () if what_if is None or self._held else what_if.frontier:
             self.process.send(KnownSchedule(point.solver, pack_steps(point.schedule.steps)))
 
     def solve(self, seconds: float | None = None) -> None:
-        """Solve for where the slider stands, in place of a running solve.
-
-        It stands on a budget or on an aim. Nothing is done while held.
-        """
         if self._exploration.graph is None or self._held:
             return
         self._patience.stop()
@@ -267,7 +260,6 @@ class SolverClient(QObject):
         return held
 
     def close(self) -> None:
-        """End both processes, and forget what they were asked."""
         self._patience.stop()
         self.process.close()
         self.checking.close()
@@ -340,10 +332,6 @@ class SolverClient(QObject):
         self._handle(wait=False)
 
     def _question_of(self, message: Message) -> WhatIf | None:
-        """Return the question that a message belongs to.
-
-        None where that is not asked any more, or there is none.
-        """
         if isinstance(message, AboutQuestion):
             return self._questions.get(message.question)
         solve = self._exploration.solve
@@ -362,10 +350,6 @@ class SolverClient(QObject):
         self._handle()
 
     def _handle(self, *, wait: bool = True) -> None:
-        """Handle messages in order until one waits for a check.
-
-        Unless ``wait``, its schedule is checked here.
-        """
         while self._arrived and (not wait or not self._arrived[0].unchecked):
             arrived = self._arrived.popleft()
             self._checked = arrived.checked
@@ -392,7 +376,16 @@ class SolverClient(QObject):
             case FrontierBound(budget_bytes=budget, lower_bound=bound):
                 self._exploration.add_bound(budget, bound, what_if)
             case FrontierSchedule():
-                self._take_known(message, what_if)
+                solve = self._exploration.solve
+                self._take(
+                    message.steps,
+                    budget_bytes=message.budget_bytes,
+                    solver=message.solver,
+                    seconds=message.solve_seconds,
+                    what_if=what_if,
+                    asked=solve is not None and solve.running,
+                    baseline=message.baseline,
+                )
             case Filling(state=state):
                 if what_if is self._exploration.what_if:
                     self._exploration.listing.set_filling(state)
@@ -402,7 +395,7 @@ class SolverClient(QObject):
         match message:
             case Incumbent(budget_bytes=peak, steps=steps):
                 budget = solve.budget_bytes if solve.aim is None else peak
-                self._take(steps, budget, "auto", elapsed, solve.what_if)
+                self._take(steps, budget_bytes=budget, solver="auto", seconds=elapsed, what_if=solve.what_if)
                 self._note_best(solve, elapsed)
             case SolveBound(bound=bound, assumptions=assumptions):
                 self._on_bound(solve, elapsed, bound, assumptions)
@@ -454,7 +447,13 @@ class SolverClient(QObject):
         else:
             budget, solve.probes = ended.budget_bytes, int(ended.statistics.get("probes", 0))
         if ended.steps:
-            self._take(ended.steps, budget, ended.solver, ended.solve_seconds, solve.what_if)
+            self._take(
+                ended.steps,
+                budget_bytes=budget,
+                solver=ended.solver,
+                seconds=ended.solve_seconds,
+                what_if=solve.what_if,
+            )
             self._note_best(solve, elapsed)
         if is_false(ended, solve):
             self._refuse()
@@ -466,37 +465,12 @@ class SolverClient(QObject):
         self._end(ended.status, ended.message)
 
     def _refuse(self) -> None:
-        """End a solve whose answer contradicts what was checked."""
         self.failed.emit(_FALSE_ANSWER, "Please report the graph; the schedule that was checked stays.")
         self._end(SolveStatus.FAILED, _FALSE_ANSWER)
 
-    def _take(self, steps: bytes, budget_bytes: int, solver: str, seconds: float, what_if: WhatIf) -> None:
-        facts: dict[str, Any] = {
-            "budget_bytes": budget_bytes,
-            "solver": solver,
-            "seconds": seconds,
-            "what_if": what_if,
-        }
-        self._report_unless(self._exploration.add(unpack_steps(steps), checked=self._checked, **facts))
-
-    def _take_known(self, found: FrontierSchedule, what_if: WhatIf) -> None:
-        """Take a schedule of the frontier; it goes on screen only if something was asked for."""
-        solve, steps = self._exploration.solve, unpack_steps(found.steps)
-        facts: dict[str, Any] = {
-            "budget_bytes": found.budget_bytes,
-            "solver": found.solver,
-            "seconds": found.solve_seconds,
-            "what_if": what_if,
-            "checked": self._checked,
-        }
-        if found.baseline:
-            self._report_unless(self._exploration.add_baseline(steps, **facts))
-        else:
-            asked = solve is not None and solve.running
-            self._report_unless(self._exploration.add(steps, asked=asked, **facts))
-
-    def _report_unless(self, held: bool) -> None:
-        if not held:
+    def _take(self, steps: bytes, **facts: Any) -> None:
+        """Add a schedule, or say that it does not hold. ``facts``: as for ``Exploration.add``."""
+        if not self._exploration.add(unpack_steps(steps), checked=self._checked, **facts):
             self.noticed.emit("A schedule from the solver failed the independent check and was dropped.")
 
     def _on_died(self, sentence: str) -> None:

@@ -72,7 +72,6 @@ class StepSpan(QObject):
 
     @property
     def count(self) -> int:
-        """Return the number of steps of the schedule on screen."""
         return int(self._stages[-1])
 
     @property
@@ -84,7 +83,6 @@ class StepSpan(QObject):
 
     @property
     def axis(self) -> StepAxis | None:
-        """Return the axis of the schedule on screen."""
         shown = self._exploration.shown
         if shown is None:
             return None
@@ -107,14 +105,12 @@ class StepSpan(QObject):
         return float(np.interp(stage, self._numbers, self._stages))
 
     def show(self, begin: float, end: float) -> None:
-        """Show the step between two positions, as far as there are any."""
         found = _within(begin, end, float(self.count), _LEAST_STEPS)
         if found != (self.begin, self.end):
             self.begin, self.end = found
             self.changed.emit()
 
     def show_cells(self, rows: tuple[float, float], columns: tuple[float, float]) -> None:
-        """Show some stages and some columns of R and S."""
         begin, end = (self.position(row) for row in rows)
         most = float(len(self._stages) - 1)
         span = _within(begin, end, float(self.count), _LEAST_STEPS)
@@ -153,7 +149,6 @@ class StepSpan(QObject):
         self.show_heights(scale, low + by, high + by)
 
     def show_whole(self) -> None:
-        """Show every step, every column and every byte."""
         if not self.is_whole:
             self.begin, self.end = 0.0, float(self.count)
             self.columns = 0.0, float(len(self._stages) - 1)
@@ -177,7 +172,6 @@ class StepSpan(QObject):
             self.show(first - margin, last + 1 + margin)
 
     def toggle_axis(self) -> None:
-        """Let the curve's axis count costs in place of steps, or steps again."""
         self.by_cost = not self.by_cost
         self.changed.emit()
 
@@ -188,12 +182,10 @@ class StepSpan(QObject):
             self.changed.emit()
 
     def toggle_addresses(self) -> None:
-        """Show the allocator's view below the memory curve, or hide it."""
         self.with_addresses = not self.with_addresses
         self.changed.emit()
 
     def next_grouping(self) -> None:
-        """Go from the curve to bands, and from bands to other ones."""
         ways = [None, *Grouping]
         self.group_by(ways[(ways.index(self.grouping) + 1) % len(ways)])
 

@@ -7,6 +7,7 @@ of schedules; or it shows or compares another schedule.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QUndoCommand, QUndoStack
@@ -33,48 +34,47 @@ _MOST = 200  # changes; each may hold a schedule in memory
 
 
 class _Change(QUndoCommand):
-    """A change from one set of constraints to another."""
+    """A change from one value to another."""
 
-    def __init__(self, session: Session, text: str, after: Constraints) -> None:
+    def __init__(self, text: str, before: Any, after: Any) -> None:
         super().__init__(text)
-        self._session, self._before, self._after = session, session.exploration.constraints, after
+        self._before, self._after = before, after
+
+    def put(self, value: Any) -> None:
+        raise NotImplementedError
 
     def redo(self) -> None:
-        self._session.constrain(self._after)
+        self.put(self._after)
 
     def undo(self) -> None:
-        self._session.constrain(self._before)
+        self.put(self._before)
 
 
-class _Move(QUndoCommand):
-    """A move of the slider."""
+class _SessionChange(_Change):
+    """A move of the slider, or another set of constraints."""
 
-    def __init__(self, session: Session, before: SliderTarget, after: SliderTarget) -> None:
-        super().__init__(after.words)
-        self._session, self._before, self._after = session, before, after
+    def __init__(self, session: Session, text: str, before: Any, after: Any) -> None:
+        super().__init__(text, before, after)
+        self._session = session
 
-    def redo(self) -> None:
-        self._session.ask(self._after)
+    def put(self, value: SliderTarget | Constraints) -> None:
+        if isinstance(value, Constraints):
+            self._session.constrain(value)
+        else:
+            self._session.ask(value)
 
-    def undo(self) -> None:
-        self._session.ask(self._before)
 
-
-class _ListChange(QUndoCommand):
+class _ListChange(_Change):
     """A change of one entry of the user's own list; None: there is none."""
 
     def __init__(
         self, exploration: Exploration, text: str, found: ListedSchedule, after: OwnSchedule | None
     ) -> None:
-        super().__init__(text)
         self._listing, self._key = exploration.listing, found.key
-        self._before, self._after = self._listing.own.of(found), after
+        super().__init__(text, self._listing.own.of(found), after)
 
-    def redo(self) -> None:
-        self._listing.put(self._key, self._after)
-
-    def undo(self) -> None:
-        self._listing.put(self._key, self._before)
+    def put(self, value: OwnSchedule | None) -> None:
+        self._listing.put(self._key, value)
 
 
 @dataclass(frozen=True)
@@ -90,30 +90,23 @@ class _OnScreen:
     by_hand: bool
 
 
-class _ShownChange(QUndoCommand):
+class _ShownChange(_Change):
     """A change of what is on screen, among what is known."""
 
     def __init__(
         self, exploration: Exploration, comparison: Comparison, text: str, before: _OnScreen, after: _OnScreen
     ) -> None:
-        super().__init__(text)
+        super().__init__(text, before, after)
         self._exploration, self._comparison = exploration, comparison
-        self._before, self._after = before, after
 
-    def redo(self) -> None:
-        self._take(self._after)
-
-    def undo(self) -> None:
-        self._take(self._before)
-
-    def _take(self, wanted: _OnScreen) -> None:
+    def put(self, value: _OnScreen) -> None:
         exploration = self._exploration
-        if wanted.asked != exploration.asked or (exploration.by_hand and not wanted.by_hand):
-            exploration.move(wanted.asked)
+        if value.asked != exploration.asked or (exploration.by_hand and not value.by_hand):
+            exploration.move(value.asked)
             exploration.show_now()
-        self._comparison.pin(wanted.other)
-        if wanted.by_hand and wanted.shown is not None and wanted.shown is not exploration.shown:
-            exploration.show(wanted.shown)
+        self._comparison.pin(value.other)
+        if value.by_hand and value.shown is not None and value.shown is not exploration.shown:
+            exploration.show(value.shown)
 
 
 class ShownEdits:
@@ -128,7 +121,6 @@ class ShownEdits:
         return _OnScreen(exploration.asked, exploration.shown, self._comparison.other, exploration.by_hand)
 
     def show(self, found: ListedSchedule) -> None:
-        """Show a schedule (A); the slider stays where it is."""
         if found is not self._exploration.shown:
             self._push("Show another schedule", replace(self._now, shown=found, by_hand=True))
 
@@ -154,11 +146,9 @@ class ShownEdits:
         self.compare(self._exploration.shown)
 
     def toggle(self) -> None:
-        """Start to compare with the plain step, or end the comparison."""
         self.compare(None if self._comparison.other is not None else self._exploration.plain)
 
     def swap(self) -> None:
-        """Show B, and compare it with A."""
         now = self._now
         if now.other is not None:
             self._push("Swap A and B", replace(now, shown=now.other, other=now.shown, by_hand=True))
@@ -193,7 +183,6 @@ class ListEdits:
         self._push("Note on a schedule", replace(self._entry(found), note=text.strip()))
 
     def can_remove(self, found: ListedSchedule) -> bool:
-        """Return whether the schedule is in the user's own list."""
         return self._exploration.listing.own.of(found) is not None
 
     def remove(self, found: ListedSchedule) -> None:
@@ -246,7 +235,7 @@ class UndoCommands(QObject):
         if self._exploration.graph is None or after == before:
             self._session.solve()
         else:
-            self.stack.push(_Move(self._session, before, after))
+            self.stack.push(_SessionChange(self._session, after.words, before, after))
 
     def _on_solve(self) -> None:
         solve = self._exploration.solve
@@ -268,7 +257,6 @@ class UndoCommands(QObject):
 
     @property
     def has_layer(self) -> bool:
-        """Return whether the selected op has a layer."""
         graph, op = self._exploration.graph, self._selection.op
         return graph is not None and 0 <= op < graph.n and bool(graph.ops[op].group)
 
@@ -306,10 +294,9 @@ class UndoCommands(QObject):
         self._change(text, replace(self._exploration.constraints, recompute_gradients=on))
 
     def toggle_gradients(self) -> None:
-        """Allow that backward ops run more than once, or forbid it."""
         self.recompute_gradients(not self._exploration.constraints.recompute_gradients)
 
     def _change(self, text: str, after: Constraints) -> None:
         if self._exploration.graph is not None and after != self._exploration.constraints:
-            self.stack.push(_Change(self._session, text, after))
+            self.stack.push(_SessionChange(self._session, text, self._exploration.constraints, after))
         self.changed.emit()  # a button that was pressed may have to come up again

@@ -98,7 +98,6 @@ class Finding(QObject):
 
     @property
     def busy(self) -> bool:
-        """Whether more may be found."""
         return self._pause.isActive() or self._thread is not None
 
     def start(self, find: Callable[[], Iterable[Any]]) -> None:
@@ -108,7 +107,6 @@ class Finding(QObject):
         self._pause.start()
 
     def clear(self) -> None:
-        """End the work, and forget what was found."""
         self.stop()
         self.found = []
 

@@ -70,7 +70,6 @@ class Client(QObject):
         return self.job
 
     def send(self, message: Message) -> None:
-        """Send a job, or what it needs."""
         self.process.send(message)
 
     def cancel(self) -> None:

@@ -73,7 +73,6 @@ class WorkerProcess(QObject):
         return int(self._process.processId()) if self._process is not None else 0
 
     def start(self) -> None:
-        """Start the process if it is not running."""
         if self.running or self._closed:
             return
         self._reader = WINDOW_MESSAGES.reader()
@@ -89,7 +88,6 @@ class WorkerProcess(QObject):
         process.start(program, arguments)
 
     def send(self, message: Message) -> None:
-        """Send one message, starting the process where needed."""
         self.start()
         if self._process is not None:
             self._process.write(WINDOW_MESSAGES.encode(message))
@@ -126,7 +124,6 @@ class WorkerProcess(QObject):
         self.stop()
 
     def restart(self) -> None:
-        """End the process and start a new one."""
         self.stop()
         self.start()
 

@@ -39,7 +39,6 @@ class Conversation:
         return self._arrived.get(timeout > 0, timeout)
 
     def close(self) -> int:
-        """End the child; return its exit code."""
         self._outbox.put(None)
         self.child.kill()
         return self.child.wait()

@@ -108,7 +108,6 @@ class JobFailed(Message):
 
     @property
     def sentence(self) -> str:
-        """The message and its hint."""
         return f"{self.message}: {self.hint}" if self.hint else self.message
 
 
@@ -170,7 +169,6 @@ class MessageTable:
 
     @classmethod
     def of(cls, module: ModuleType) -> Self:
-        """Return the table of all messages that a module defines."""
         own = [kind for kind in vars(module).values() if getattr(kind, "__module__", "") == module.__name__]
         return cls(*(kind for kind in own if isinstance(kind, type) and issubclass(kind, Message)))
 
@@ -214,7 +212,6 @@ class MessageTable:
         return message
 
     def reader(self) -> MessageReader:
-        """Return a reader for one stream of bytes."""
         return MessageReader(self)
 
     def _layout(self, name: str) -> _Layout:

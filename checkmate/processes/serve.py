@@ -83,7 +83,6 @@ class Inbox:
         self._tasks.put(message)
 
     def get(self) -> Message:
-        """Wait for the next message."""
         return self._tasks.get()
 
     @property
@@ -119,7 +118,6 @@ class Server(ABC):
         self.inbox.put(message)
 
     def next_message(self) -> Message:
-        """Wait for the next message."""
         return self.inbox.get()
 
     def answer(self, asked: Message) -> None:
@@ -145,7 +143,6 @@ class Server(ABC):
             self.channel.send(JobCancelled(job))
 
     def report(self, job: int, progress: Progress) -> None:
-        """Send how far a job is."""
         self.channel.send(JobProgress(job, progress))
 
     @classmethod

@@ -55,7 +55,6 @@ class Probe:
 
     @property
     def crashed(self) -> bool:
-        """Return whether the child ended too early."""
         return self.code != 0
 
     def why(self) -> str:

@@ -61,7 +61,6 @@ class EngineServer(Server):
     nicer = 0
 
     def work(self, asked: Message) -> Message | None:
-        """Solve a task. Any error is an answer."""
         if not isinstance(asked, EngineTask):
             return None
         try:

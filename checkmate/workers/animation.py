@@ -27,7 +27,6 @@ class AnimationServer(Server):
     _animation: Animation | None = None
 
     def work(self, asked: Message) -> Message | None:
-        """Take in the beginning or the next picture; write the file after the last one."""
         if isinstance(asked, BeginAnimation):
             self._begun, self._samples = asked, list[bytes]()
             return None

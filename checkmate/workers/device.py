@@ -33,7 +33,6 @@ class DeviceServer(Server):
 
     @classmethod
     def main(cls) -> NoReturn:
-        """Prepare for TensorFlow, and serve."""
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         if keras_backend() != JAX and not why_unsupported():  # else the first task is answered by saying so
             from checkmate.backends.tf.environment import prepare_own_process
@@ -42,7 +41,6 @@ class DeviceServer(Server):
         super().main()
 
     def work(self, asked: Message) -> Message | None:
-        """Profile or export."""
         match asked:
             case Profile():
                 return self._profile(asked)

@@ -43,7 +43,6 @@ class ReplayServer(Server):
     _graph: Graph | None = None
 
     def work(self, asked: Message) -> Message | None:
-        """Take in a graph or constraints, or replay a schedule."""
         graph = self._graph
         match asked:
             case GraphToReplay(name=name, graph=body):

@@ -35,7 +35,6 @@ class SearchServer(Server):
     kind, table = "searches", WINDOW_MESSAGES
 
     def work(self, asked: Message) -> Message | None:
-        """Search as asked."""
         match asked:
             case FindLargestBatch():
                 return self._find(asked, lambda: self.inbox.cancelled(asked.job))

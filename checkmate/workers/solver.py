@@ -95,14 +95,12 @@ class LiveQuestion:
         self.live.begin(fill=fill)
 
     def point(self, point: FrontierPoint, *, baseline: bool = False) -> None:
-        """Send a schedule that is new on the frontier."""
         steps = pack_steps(point.schedule.steps)
         self._send(
             FrontierSchedule(self._question, point.budget_bytes, point.solver, point.seconds, baseline, steps)
         )
 
     def baseline(self, point: FrontierPoint) -> None:
-        """Send a published method's schedule."""
         self.point(point, baseline=True)
 
     def bound(self, budget_bytes: int, lower_bound: float) -> None:
@@ -125,7 +123,6 @@ class LiveQuestion:
         return True
 
     def fill_again(self) -> None:
-        """Give the work on other budgets its whole time again."""
         self._left, self._state = self._fill_s, None
 
     def _tell(self, state: FillState) -> None:
@@ -166,7 +163,6 @@ class SolverServer(Server):
         return self.inbox.get()
 
     def work(self, asked: Message) -> Message | None:
-        """Open a question, take in what is known, or solve."""
         question = self._question
         match asked:
             case FillFrontier(on=on):
@@ -189,7 +185,6 @@ class SolverServer(Server):
         return None
 
     def _prepare(self, compilation: Compilation) -> None:
-        """Send how far the search is compiled, until it is."""
         wait_for(compilation, lambda sentence: self.channel.send(Preparing(sentence, False)), never)
         self.channel.send(Preparing(compilation.sentence, True))
 

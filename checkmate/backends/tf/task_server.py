@@ -156,7 +156,6 @@ def do(files: TaskFiles, tasks: Tasks) -> int:
 
 
 def _line(asked: int) -> bytes | None:
-    """Return the next line; None: no other comes."""
     line = b""
     while not line.endswith(b"\n"):
         if not select.select([asked], [], [], _IDLE_S)[0]:
@@ -169,7 +168,6 @@ def _line(asked: int) -> bytes | None:
 
 
 def _serve(request: Mapping[str, Any], tasks: Tasks, asked: int, told: int) -> None:
-    """Fork a process, and tell how it ended; end it where nobody waits."""
     parent = os.getpid()
     process = os.fork()
     if process == 0:
@@ -188,7 +186,6 @@ def _serve(request: Mapping[str, Any], tasks: Tasks, asked: int, told: int) -> N
 
 
 def _become(request: Mapping[str, Any], tasks: Tasks, asked: int, told: int) -> NoReturn:
-    """Be the process that was asked for; it ends with the end of stdin."""
     _tell(told, {"process": os.getpid()})
     os.close(told)
     os.dup2(asked, 0)

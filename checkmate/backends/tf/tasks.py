@@ -165,7 +165,6 @@ def run_process(
 
 @contextmanager
 def _scratch(environment: Mapping[str, str]) -> Iterator[tuple[IO[bytes], dict[str, str]]]:
-    """Yield a file for a process's output, and the environment in which its temporary files lie apart."""
     with (
         tempfile.TemporaryDirectory(prefix="checkmate-process-", ignore_cleanup_errors=True) as scratch,
         tempfile.NamedTemporaryFile() as output,
@@ -187,7 +186,6 @@ class _Watched:
     cancelled: Cancelled
 
     def look(self, seconds: float) -> None:
-        """Report the ``seconds`` that it runs; raise if it is to stop."""
         if self.cancelled():
             raise CancelledError("cancelled while measuring")
         self.report(Progress("measure", seconds, None, self.message))
@@ -198,7 +196,6 @@ def _own_environment(added: Mapping[str, str]) -> dict[str, str]:
 
 
 def _measures_cpu(task: Mapping[str, Any]) -> bool:
-    """Return whether a task measures the processor, as far as is known here."""
     request = task.get("request")
     if request is None or request.get("device") == "cpu":
         return True
@@ -282,7 +279,6 @@ class TaskServer:
         return [json.loads(line) for line in lines]
 
     def end(self) -> int:
-        """End it; return its exit code."""
         code = end_child(self.process)
         if self.process.stdout is not None:
             self.process.stdout.close()
@@ -315,7 +311,6 @@ class TaskProcess:
         return self.returncode
 
     def wait(self) -> int:
-        """Wait for its end; return the exit code."""
         while (code := self.poll()) is None:
             time.sleep(_POLL_S)
         return code
@@ -378,7 +373,6 @@ class TaskServers:
                 self._idle.append((_at_import(environment), server))
 
     def close(self) -> None:
-        """End those that wait."""
         while self._idle:
             self._idle.pop()[1].end()
 

@@ -13,7 +13,6 @@ class IntervalServer(EngineServer):
     kind = "intervals"
 
     def solve(self, task: IntervalTask) -> EngineDone:
-        """Solve the task; send each better schedule and each bound."""
         return solve_intervals(task, self.channel.send)
 
 

@@ -49,7 +49,6 @@ class ProverServer(Server):
             super().hear(message)
 
     def work(self, asked: Message) -> Message | None:
-        """Take in a graph, or prove."""
         if isinstance(asked, PickledGraph):
             graph: Graph = pickle.loads(asked.graph)
             self._graph, self._reach = graph, Reach.of(graph)

@@ -63,7 +63,6 @@ class BackgroundProver(ABC):
 
     @cached_property
     def reach(self) -> Reach:
-        """Return the transitive closure of the graph's dependencies. It is computed once."""
         return Reach.of(self.graph)
 
     def __enter__(self) -> Self:
@@ -136,10 +135,6 @@ class ProverProcess(BackgroundProver):
     def prove(
         self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1
     ) -> None:
-        """Begin to prove for ``budget_bytes``; a job for another budget ends.
-
-        ``rounds``: the most programs to solve. Asked again for a budget, the child goes on where it was.
-        """
         self._hear()
         self._job += 1
         self._failure = None  # the failure of an earlier job
@@ -150,27 +145,19 @@ class ProverProcess(BackgroundProver):
         self._started().send(self._task)
 
     def start(self) -> None:
-        """Start the child now, so that it is warm when it is asked."""
         self._started()
 
     def offer(self, steps: Steps) -> None:
-        """Give the current job a schedule within its budget."""
         if self._talk is not None:
             self._talk.send(FittingSchedule(self._job, pack_steps(steps)))
 
     def stop(self) -> None:
-        """End the current job; what it finds from now on is ignored."""
         self._job += 1
         self._state = replace(self._state, over=True)
         if self._talk is not None:
             self._talk.send(Cancel(self._job - 1))
 
     def state(self) -> ProverState:
-        """Return how far the current job is.
-
-        Raises:
-            WorkerDiedError: the child died, or the prover ended with an error.
-        """
         self._hear()
         self._replace_if_stuck()
         self._end_if_overdue()
@@ -180,17 +167,14 @@ class ProverProcess(BackgroundProver):
         return self._state
 
     def take_schedules(self) -> list[Steps]:
-        """Return the schedules of the current job that are new."""
         self._hear()
         return super().take_schedules()
 
     def has_schedules(self) -> bool:
-        """Return whether ``take_schedules`` would return any."""
         self._hear()
         return super().has_schedules()
 
     def close(self) -> None:
-        """Kill the child; nothing runs any more."""
         self.stop()
         talk, self._talk = self._talk, None
         if talk is not None:
@@ -203,7 +187,6 @@ class ProverProcess(BackgroundProver):
         return self._talk
 
     def _hear(self) -> None:
-        """Take in what the child has said."""
         while self._talk is not None:
             try:
                 message = self._talk.receive(0.0)
@@ -250,7 +233,6 @@ class ProverProcess(BackgroundProver):
             self._started().send(self._task)
 
     def _end_if_overdue(self) -> None:
-        """End the job, and the child, if its time has long passed."""
         task = self._task
         if task is None or self._state.over or time.monotonic() - self._asked < task.seconds + _SILENT_S:
             return

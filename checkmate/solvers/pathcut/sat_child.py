@@ -16,7 +16,6 @@ class SatServer(EngineServer):
     kind = "sat"
 
     def solve(self, task: SatTask) -> EngineDone:
-        """Solve the task; send each bound."""
         return solve_task(task, self.channel.send)
 
 
