@@ -18,6 +18,7 @@ from checkmate.request import ModelRequest
 LIMIT_S = 600.0
 _LEAST_S = 20.0  # with less time left, no network is started
 _LOG_LINES = 60
+_CHILD = "checkmate.doctor.child_entry"
 
 
 @dataclass(frozen=True)
@@ -106,40 +107,28 @@ def _proved(network: ProofNetwork, limit_s: float, where: str, report: Report, c
     started = time.monotonic()
     request = network.request
     with tempfile.TemporaryDirectory(prefix="checkmate-prove-") as folder:
-        task, progress = Path(folder, "task.json"), Path(folder, "progress.json")
-        task.write_text(json.dumps({"request": request.to_json(), "share": network.share}), encoding="utf-8")
+        task = json.dumps({"request": request.to_json(), "share": network.share})
+        progress = Path(folder, "progress")
 
         def meanwhile() -> None:
             passed = time.monotonic() - started
             report(Progress("prove", passed, None, f"{where}: {_last(progress) or 'loading TensorFlow'}"))
 
-        ended = probe(
-            ("checkmate.doctor.prove_child", str(task), str(progress), str(Path(folder, "out"))),
-            limit_s=limit_s,
-            cancelled=cancelled,
-            meanwhile=meanwhile,
-        )
+        command = (_CHILD, "prove", task, str(progress), str(Path(folder, "out")))
+        ended = probe(command, limit_s=limit_s, cancelled=cancelled, meanwhile=meanwhile)
         if cancelled():
             raise CancelledError("cancelled")
         last = _last(progress)
-    seconds = time.monotonic() - started
-
-    def proof(**found: Any) -> Proof:
-        return Proof(network.kind, request.model, request.batch_size, seconds, **found)
-
     answer = ended.found.get("run")
     if answer is None:
         doing = f" while {last}" if last else ""
-        log = "\n".join(ended.log.splitlines()[-_LOG_LINES:])
         why = ended.errors.get("run") or (ended.why() if ended.crashed else "it gave no reason")
-        return proof(error=f"ended{doing}: {why}", trace=log)
-    if "error" in answer:
-        return proof(error=answer["error"], trace=answer["trace"])
-    return proof(report=answer["report"])
+        answer = {"error": f"ended{doing}: {why}", "trace": "\n".join(ended.log.splitlines()[-_LOG_LINES:])}
+    return Proof(network.kind, request.model, request.batch_size, time.monotonic() - started, **answer)
 
 
 def _last(progress: Path) -> str:
     try:
-        return str(json.loads(progress.read_text(encoding="utf-8"))["message"])
-    except (OSError, ValueError, KeyError):
+        return progress.read_text(encoding="utf-8")
+    except OSError:
         return ""
