@@ -47,6 +47,10 @@ class HotspotRow:
     found: ListedSchedule | None = None
     value: int = -1
 
+    @property
+    def tip(self) -> str:
+        return "\n".join(filter(None, (f"{self.name}  {self.figure}", self.detail)))
+
 
 def share_rows(now: Moment, view: View) -> list[HotspotRow]:
     """Return the live bytes, largest first; the smallest share one row."""

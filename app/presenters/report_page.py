@@ -91,7 +91,6 @@ def _facts(reported: ReportContent) -> str:
 
 
 def _cards(reported: ReportContent, shown: ListedSchedule, plain: ListedSchedule) -> str:
-    gap = 1 - shown.lower_bound / shown.cost if shown.cost > 0 else 0.0
     smaller = 100 * (1 - shown.peak_bytes / plain.peak_bytes) if plain.peak_bytes else 0.0
     known = reported.known[0].peak_bytes
     least = (
@@ -103,7 +102,7 @@ def _cards(reported: ReportContent, shown: ListedSchedule, plain: ListedSchedule
         (format_bytes(shown.peak_bytes), f"peak, predicted (−{smaller:.0f} %)"),
         (f"+{max(0.0, 100 * shown.overhead):.1f} %", f"step cost; {cost_text(shown.graph, shown.cost)}"),
         (
-            "optimal" if shown.optimal else f"≤ {percent(gap)}",
+            "optimal" if shown.optimal else f"≤ {percent(shown.gap)}",
             "proved" if shown.optimal else "from the best possible",
         ),
         (format_bytes(plain.peak_bytes), "keep everything"),
@@ -147,8 +146,7 @@ def _help(reported: ReportContent, at: Moment) -> list[tuple[str, ...]]:
 def _schedules(reported: ReportContent) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for found in reversed(reported.known):
-        gap = 1 - found.lower_bound / found.cost if found.cost > 0 else 0.0
-        proved = "optimal" if found.optimal else f"within {percent(gap)}"
+        proved = "optimal" if found.optimal else f"within {percent(found.gap)}"
         rows.append(
             (found.solver, format_bytes(found.peak_bytes), f"+{max(0.0, 100 * found.overhead):.2f} %", proved)
         )

@@ -164,7 +164,7 @@ def proof_text(found: ListedSchedule) -> str:
     """Say how good a schedule is, as far as that is proved."""
     if found.optimal:
         return "optimal, proved"
-    return f"within {percent(1 - found.lower_bound / found.cost)} of the best possible"
+    return f"within {percent(found.gap)} of the best possible"
 
 
 def _tip(found: ListedSchedule, own: OwnSchedule | None) -> str:

@@ -78,13 +78,25 @@ def parse(text: str) -> LayerQuery:
 class LayerRow:
     """A layer in the list.
 
-    Its ops write ``bytes``, which is ``share`` of what the largest layer writes. ``op`` writes most of them.
+    Its ops of ``phase`` write ``bytes``, which is ``share`` of what the largest layer writes; None: its
+    activations. ``op`` writes most of them.
     """
 
     name: str
     bytes: int
     share: float
     op: int
+    phase: Phase | None
+    detail: str = ""
+
+    @property
+    def figure(self) -> str:
+        return format_bytes(self.bytes)
+
+    @property
+    def tip(self) -> str:
+        what = "of activations" if self.phase is None else f"written by its {self.phase.value} ops"
+        return f"{self.name}: {self.figure} {what}"
 
 
 def layer_rows(
@@ -101,7 +113,7 @@ def layer_rows(
     found = [(layer, size) for layer, size in sized if _is_wanted(layer, size, query, again)]
     if by_size:
         found.sort(key=lambda pair: -pair[1])
-    return tuple(LayerRow(layer.name, size, size / most, layer.op(phase)) for layer, size in found)
+    return tuple(LayerRow(layer.name, size, size / most, layer.op(phase), phase) for layer, size in found)
 
 
 def _is_wanted(layer: LayerSizes, size: int, query: LayerQuery, again: Collection[int]) -> bool:

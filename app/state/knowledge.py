@@ -134,6 +134,11 @@ class ListedSchedule:
         return self.lower_bound >= self.cost * _PROVED
 
     @property
+    def gap(self) -> float:
+        """Return how far the cost may be from the least possible, as a fraction of it."""
+        return 1 - self.lower_bound / self.cost if self.cost > 0 else 0.0
+
+    @property
     def overhead(self) -> float:
         """Return the extra cost as a fraction. It is the cost beyond that of computing everything once."""
         extra = self.cost / self.graph.base_cost - 1 if self.graph.base_cost > 0 else 0.0

@@ -6,8 +6,6 @@ Menus, palette and documentation are made from it.
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -118,16 +116,3 @@ def test_the_window_page_names_only_keys_of_the_table() -> None:
     assert rows, "the page has no table of keys"
     listed = {key for row in rows[1].splitlines() for key in re.findall(r"`([^`]+)`", row.split(" | ")[0])}
     assert len(listed) > 15 and listed <= named  # so that a key of another form is not overlooked
-
-
-def test_the_page_is_printed_without_qt() -> None:
-    code = "import sys, app.actions; assert not any(name.startswith('PySide6') for name in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
-    run = [sys.executable, "-m", "app.actions"]
-    done = subprocess.run(run, cwd=ROOT, capture_output=True, encoding="utf-8", check=True, timeout=60)
-    assert done.stdout == keys_page()
-
-
-def test_a_button_shows_the_shortcut_of_its_action(window) -> None:
-    assert window.explorer.transport._play.toolTip() == action("playback.play").tip_with_key
-    assert action("view.search").key in window.omnibox.text()

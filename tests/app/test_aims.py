@@ -16,9 +16,7 @@ from app.presenters.wording import least_text
 from app.state.solve import Aim, SliderTarget
 from checkmate import planning
 from checkmate.memory.check import check
-from checkmate.processes.messages import NewestJob
 from checkmate.solvers.constraints import Constraints
-from checkmate.workers.messages import WINDOW_MESSAGES, FindLeastMemory
 from tests.app.windows import open_chain, training_chain
 
 pytestmark = pytest.mark.heavy  # each solves in a process of its own
@@ -87,17 +85,6 @@ def test_aim_shows_the_smallest_known_schedule_at_once_then_smaller_ones() -> No
     assert exploration.aim is None
 
 
-def test_a_proof_for_an_aim_bounds_every_smaller_budget() -> None:
-    exploration = Exploration()
-    exploration.set_graph(training_chain())
-    exploration.set_aim(CAP)
-    cost, budget = exploration.graph.base_cost * 1.3, exploration.plain.peak_bytes // 2
-    exploration.add_bound(budget, cost)
-    assert exploration.least_bound == budget + 1
-    exploration.set_aim(Aim(0.31))
-    assert exploration.least_bound < budget  # it may be possible at a higher cost
-
-
 def test_later_schedules_answer_the_aim_too() -> None:
     exploration, graph = Exploration(), training_chain(LAYERS)
     exploration.set_graph(graph)
@@ -138,13 +125,6 @@ def test_budgets_and_aims_are_undone(window, qtbot) -> None:
     with qtbot.waitSignal(window.session.settled, timeout=60000):
         stack.redo()
     assert exploration.aim == CAP and exploration.budget_bytes == least
-
-
-def test_the_same_aim_twice_is_one_step_to_undo(window, qtbot) -> None:
-    open_chain(window, qtbot, LAYERS)
-    aimed(window, qtbot, CAP)
-    aimed(window, qtbot, CAP)
-    assert window.what_ifs.stack.count() == 1
 
 
 def test_aim_stays_in_force_under_other_constraints(window, qtbot) -> None:
@@ -223,15 +203,3 @@ def test_words_never_call_a_limit_a_proof() -> None:
         assert "proved" not in least_text(status, size, 0.1, "")
     assert "within 10.0\u00a0%" in least_text("feasible", size, 0.1, "")
     assert "failed" in least_text("failed", size, None, "why")
-
-
-def test_aims_travel_to_the_solver(window, qtbot, monkeypatch) -> None:
-    open_chain(window, qtbot, LAYERS)
-    sent = []
-    monkeypatch.setattr(window.session.solver, "send", sent.append)
-    window.explorer.budget.aim(Aim(math.inf))
-    window.explorer.budget.aim(CAP)
-    least = [message for message in sent if isinstance(message, FindLeastMemory)]
-    assert [message.max_overhead for message in least] == [None, 0.15]
-    assert all(isinstance(message, NewestJob) for message in least)
-    assert list(WINDOW_MESSAGES.reader().feed(b"".join(map(WINDOW_MESSAGES.encode, least)))) == least

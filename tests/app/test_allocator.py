@@ -226,31 +226,6 @@ def test_lines_are_what_is_requested_and_what_is_taken(window, qtbot) -> None:
     assert (place.buffer == FIXED).sum() == 1
 
 
-def test_its_picture_and_data_are_saved_where_it_is_shown(window, qtbot, tmp_path) -> None:
-    _, explorer = with_addresses(window, qtbot)
-    view = next(one for one in explorer.saver.views if one.name == "Addresses")
-    assert explorer.saver.save_picture(view, tmp_path / "a.png")
-    assert explorer.saver.save_data(view, tmp_path / "a.csv")
-    lines = (tmp_path / "a.csv").read_text().splitlines()
-    assert lines[0] == "kind,name,address,chunk_bytes,bytes,first_step,last_step"
-    blocks = explorer.allocator.placed
-    assert len(lines) == 1 + blocks.count and {line.split(",")[0] for line in lines[1:]} >= {"value", "fixed"}
-    qtbot.keyClick(explorer.graph_view, Qt.Key.Key_V, Qt.KeyboardModifier.ShiftModifier)
-    assert "Addresses" not in [one.name for one in explorer.saver.views]
-
-
-def test_colours_are_those_of_the_bands(window, qtbot) -> None:
-    _, explorer = with_addresses(window, qtbot)
-    view, curve = explorer.allocator, explorer.curve
-    for grouping in Grouping:
-        qtbot.keyClick(explorer.graph_view, Qt.Key.Key_V)
-        settle(window, qtbot)
-        assert explorer.span.grouping is grouping and view.placed.bands.groups == curve._bands[2].groups
-        mine = {entry.words: entry.color for entry in view.blocks.entries()}
-        bands = {entry.words: entry.color for entry in curve.bands.entries()}
-        assert mine and all(mine[name] == bands[name] for name in mine if name in bands)
-
-
 def test_another_schedule_is_placed_and_the_old_picture_stays_meanwhile(window, qtbot) -> None:
     exploration, explorer = with_addresses(window, qtbot)
     view, first = explorer.allocator, explorer.allocator.placed
@@ -269,17 +244,6 @@ def test_another_schedule_is_placed_and_the_old_picture_stays_meanwhile(window, 
     assert not explorer.placing.busy  # it is known already
     settle(window, qtbot)
     assert view.placed.shown is exploration.known[0]
-
-
-def test_the_picture_stays_until_measured_costs_are_placed(window, qtbot) -> None:
-    exploration, explorer = with_addresses(window, qtbot)
-    view, first = explorer.allocator, explorer.allocator.placed
-    graph = exploration.graph
-    exploration.measured(replace(graph, ops=tuple(replace(op, cost=2 * op.cost) for op in graph.ops)))
-    view._draw()
-    assert view.placed is first and "of the schedule before" in view._words.toPlainText()
-    settle(window, qtbot)
-    assert view.placed.shown is exploration.shown and not view._words.isVisible()
 
 
 def test_what_went_wrong_with_a_schedule_is_not_said_of_the_next(window, qtbot) -> None:
@@ -330,20 +294,6 @@ def test_bytes_zoom_with_ctrl_and_keys_and_all_come_back(window, qtbot) -> None:
         qtbot.mouseDClick(view.viewport(), Qt.MouseButton.LeftButton, pos=at)
         settle(window, qtbot)
         assert span.is_whole and view.getPlotItem().vb.viewRange()[1] == pytest.approx(whole)
-
-
-def test_a_band_is_found_under_the_pointer_however_the_bytes_are_zoomed(window, qtbot) -> None:
-    _, explorer = opened(window, qtbot)
-    explorer.span.group_by(Grouping.KIND)
-    drawn(window, qtbot)
-    curve = explorer.curve
-    at = QPointF(on_curve(curve, 45))
-    band = curve._band_at(at)
-    assert band != NOTHING
-    for _ in range(3):
-        turn(curve, at.toPoint(), 1, Qt.KeyboardModifier.ControlModifier)
-        drawn(window, qtbot)
-        assert curve._band_at(at) == band
 
 
 def test_ten_thousand_ops_are_placed_beside_the_event_loop(window, qtbot) -> None:

@@ -10,7 +10,6 @@ import dataclasses
 import pytest
 from PySide6.QtCore import Qt
 
-from app.presenters.sizes import coming_words, reach_words
 from app.state.constraint_targets import ConstraintKind
 from app.state.solve import BudgetStanding
 from checkmate.largest.scaling import BatchScaling
@@ -38,14 +37,6 @@ def row(window, qtbot):
 def explored(window, qtbot, batch: int) -> None:
     """Wait until the graph is explored at this batch."""
     qtbot.waitUntil(lambda: window.session.exploration.graph.batch_size == batch, timeout=PATIENCE_MS)
-
-
-def test_words() -> None:
-    assert reach_words(8, 6, 25) == "Fits up to batch 25; all kept up to 6"
-    assert reach_words(8, 25, 25) == reach_words(8, 0, 25) == "This budget fits up to batch 25"
-    assert reach_words(30, 6, 25) == "This budget fits only up to batch 25"
-    assert reach_words(8, 0, 0) == "No batch is known to fit this budget"
-    assert coming_words(16, 2**30) == "Batch 16: 1.00 GiB all kept, estimated"
 
 
 @pytest.mark.heavy
@@ -127,15 +118,6 @@ def test_the_model_is_profiled_at_the_batch(window, qtbot, monkeypatch) -> None:
     assert (asked[0].model, asked[0].batch_size) == ("zoo.two_io", 9)
 
 
-def test_the_budget_panel_has_room_for_it(window, qtbot, row) -> None:
-    area, budget = window.explorer.area, window.explorer.budget
-    for size in ((1366, 768), (1400, 900)):
-        window.resize(*size)
-        qtbot.waitUntil(lambda: area.docks["budget"].height() >= area.docks["budget"].needed_height)
-        bottom = row.mapTo(budget, row.rect().bottomLeft()).y()
-        assert bottom <= budget.height() and budget.frontier.geometry().bottom() < row.y()
-
-
 def test_without_a_batch_there_is_no_slider(window, qtbot) -> None:
     window.session.use_graph(training_chain())
     qtbot.waitUntil(lambda: len(window.session.exploration.known) > 3, timeout=PATIENCE_MS)
@@ -153,13 +135,3 @@ def test_what_is_scaled_from_a_scaled_graph_leads_back_to_the_first(window, qtbo
     window.batch_scale.way_back()
     explored(window, qtbot, 4)
     assert exploration.graph is own
-
-
-@pytest.mark.heavy
-def test_another_graph_is_another_beginning(window, qtbot, row) -> None:
-    row.spin.setValue(8)
-    explored(window, qtbot, 8)
-    other = dataclasses.replace(training_chain(9), batch_size=3)
-    window.session.use_graph(other)
-    assert window.batch_scale.base is other and window.batch_scale.way_back is None
-    qtbot.waitUntil(lambda: row.isEnabled() and row.spin.value() == 3, timeout=PATIENCE_MS)

@@ -5,7 +5,6 @@ Pointer and keyboard open and fold it.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from random import Random
 
 import numpy as np
@@ -100,15 +99,6 @@ def test_a_chain_of_one_kind_is_a_run_of_layers() -> None:
     assert len(folding.layout(folding.opened_by_default(13)).boxes) == 26  # there is room for all
 
 
-def test_the_whole_model_may_be_one_run() -> None:
-    layers = Layers()
-    for _ in range(12):
-        layers.add("dense", [])
-    folding = Folding(layers.graph())
-    layout = folding.layout(folding.opened_by_default(8))
-    assert [(box.full_name, box.copies) for box in layout.boxes] == [("dense × 12", 12)] * 2
-
-
 def test_names_say_which_block_it_is() -> None:
     layers = Layers()
     x = layers.add("stem", [])
@@ -193,23 +183,6 @@ def test_a_transformer_is_embedding_blocks_and_head(window, qtbot) -> None:
     words = view._tooltip(box)
     assert words.startswith("block × 48 (forward)\n336 ops write 528 MiB")
     assert "opens one block, with Shift all 48" in words
-
-
-def test_the_box_of_blocks_looks_like_several(window, qtbot) -> None:
-    _, view = opened(window, qtbot)
-    box = next(box for box in view.layout_shown.boxes if box.copies > 1)
-    rect = view._painter().rect(box)
-    begin, end = (
-        QPointF(rect.right() + by, rect.bottom() - 8) * view._scale + view._offset for by in (-3, 9)
-    )
-    image = view.grab().toImage()
-    lights = [
-        image.pixelColor(x, round(begin.y())).lightness() for x in range(round(begin.x()), round(end.x()))
-    ]
-    dark = [light < 200 for light in lights]
-    assert sum(after and not before for before, after in pairwise(dark)) == 3, (
-        lights
-    )  # its edge, and two more
 
 
 def test_blocks_open_by_double_click_and_fold_on_their_frame(window, qtbot) -> None:

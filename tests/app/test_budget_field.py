@@ -68,20 +68,6 @@ def test_a_number_that_lacks_its_unit_is_not_taken_for_bytes(window, qtbot, fiel
     assert 'write "60%" for a share' in window.explorer.budget._problem.text()
 
 
-def test_what_is_being_typed_is_not_taken_away(window, qtbot, field) -> None:
-    qtbot.keyClicks(field, "7")
-    window.explorer.budget.choose(int(window.session.exploration.plain.peak_bytes * 0.8))
-    assert field.text() == "7"
-
-
-def test_another_graph_begins_anew(window, qtbot, field) -> None:
-    enter(field, qtbot, "70%")
-    qtbot.keyClicks(field, "x")
-    window.playhead.seek(9)
-    window.session.exploration.set_graph(training_chain(30))
-    assert field.text() == "" and window.playhead.step == 0
-
-
 def test_measured_costs_leave_the_playhead_where_it_is(window, qtbot, field) -> None:
     window.playhead.seek(9)
     window.session.exploration.set_graph(training_chain(12))

@@ -13,8 +13,8 @@ from app.presenters.axes import StepAxis
 from app.presenters.difference import compared_image, in_order_of
 from app.presenters.matrix_image import Cells, computed_image, density, held_spans, held_strength
 from app.presenters.memory_curve import in_columns, memory_stack
-from checkmate.ir import Schedule
 from checkmate.ir.graph import CostUnit, GraphBuilder
+from checkmate.ir.schedule import Schedule
 from tests.app.test_compare import pairs
 from tests.app.windows import training_chain
 
@@ -128,14 +128,6 @@ def test_ticks_say_different_things_however_far_the_axis_is_zoomed() -> None:
             words = [said for _, said in axis.cost_ticks(low, high, 5)]
             assert len(set(words)) == len(words) >= 3
             assert axis.step_ticks(low, high, 5)
-
-
-def test_a_step_that_costs_nothing_has_no_axis_of_costs() -> None:
-    builder = GraphBuilder("free")
-    builder.op("op", [], [builder.value("v", 4)])
-    graph = builder.build()
-    axis = StepAxis.of(graph, Schedule.plain(graph), by_cost=True)
-    assert not axis.by_cost and axis.cost_ticks(-0.5, 0.5, 4) == []
 
 
 def test_columns_keep_every_peak_of_the_part_that_is_seen() -> None:

@@ -116,12 +116,6 @@ def test_a_killed_checker_loses_nothing(window, qtbot, every_schedule_elsewhere)
     assert not left
 
 
-def test_small_schedules_need_no_process(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    qtbot.waitUntil(lambda: len(window.session.exploration.known) > 2, timeout=60000)
-    assert window.session.solving.checking.process.pid == 0
-
-
 def test_the_same_schedule_is_checked_once(window, qtbot, every_schedule_elsewhere) -> None:
     open_chain(window, qtbot, layers=30)
     solving_model = window.session.solving

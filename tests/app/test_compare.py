@@ -25,16 +25,12 @@ from app.presenters.difference import (
 )
 from app.presenters.hotspot_rows import View
 from app.presenters.matrix_image import (
-    FORWARD,
-    RECOMPUTED,
     bins_of,
     computed_image,
-    enlarge,
     held_image,
-    thicken,
 )
 from checkmate import planning
-from checkmate.ir import Schedule
+from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from tests.app.test_open_and_keys import button
 from tests.app.windows import training_chain
@@ -181,16 +177,6 @@ def test_keys_pin_and_compare(window, qtbot) -> None:
     assert comparison.other is None
     qtbot.keyClick(window.explorer.graph_view, Qt.Key.Key_D)
     assert comparison.other is exploration.plain
-
-
-def test_single_cells_of_r_are_drawn_large_enough() -> None:
-    image = np.zeros((40, 40), np.uint8)
-    image[np.arange(40), np.arange(40)] = FORWARD
-    image[30, 5] = image[39, 0] = RECOMPUTED
-    drawn = thicken(enlarge(image, 60, 60), RECOMPUTED)
-    assert (drawn[45:47, 7:9] == RECOMPUTED).all() and (drawn == RECOMPUTED).sum() >= 9 + 4
-    assert (np.diag(drawn) == FORWARD).all()
-    assert np.array_equal(thicken(image, RECOMPUTED)[image == RECOMPUTED], image[image == RECOMPUTED])
 
 
 def test_pictures_of_many_ops_show_every_cell_of_the_matrices(monkeypatch) -> None:

@@ -14,11 +14,12 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 
 from app.presenters.commands import OnScreen, as_commands, as_python
-from app.state.solve import Aim, BudgetStanding
-from checkmate.catalog.bundled import find_graph
+from app.state.solve import Aim
 from checkmate.cli.main import build_parser
-from checkmate.formats import read_any_graph, read_schedule, write_graph
-from checkmate.ir import Graph
+from checkmate.formats import read_any_graph
+from checkmate.formats.graph import write_graph
+from checkmate.formats.schedule import read_schedule
+from checkmate.ir.graph import Graph
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
 from tests.app.windows import open_chain, training_chain
@@ -71,19 +72,6 @@ def test_the_command_asks_for_the_budget_and_the_constraints(window, qtbot, tmp_
     assert made.budget_bytes == session.exploration.budget_bytes
     assert made.peak_bytes <= made.budget_bytes and made.schedule.steps.tolist().count(3) == 1
     assert "Copied 1 line: checkmate solve" in window.statusBar().currentMessage()
-
-
-@pytest.mark.heavy
-def test_a_schedule_chosen_by_hand_is_asked_for_by_its_own_peak(window, qtbot, tmp_path) -> None:
-    file = tmp_path / "chain.json"
-    write_graph(file, training_chain())
-    open_file(window, qtbot, file)
-    enter(window, qtbot, "70%")
-    exploration = window.session.exploration
-    qtbot.waitUntil(lambda: exploration.standing.fit is BudgetStanding.BEST, timeout=20_000)
-    plain = exploration.plain
-    exploration.show(plain)
-    assert f"--budget {plain.peak_bytes} " in copied(window, qtbot)
 
 
 @pytest.mark.heavy
@@ -161,9 +149,3 @@ def test_python_for_a_model_makes_its_request() -> None:
     assert line == "request = checkmate.ModelRequest(model='unet', batch_size=8, input_shape=(64, 64, 3))"
     assert "graph = checkmate.profile(request)" in text and "checkmate.export(request, graph" in text
     compile(text, "copied", "exec")
-
-
-def test_a_bundled_graph_goes_by_its_name() -> None:
-    file = find_graph("unet-b8.graph")
-    text = as_commands(on_screen(read_any_graph(file), file=file))
-    assert text.startswith("checkmate solve unet-b8.graph ")

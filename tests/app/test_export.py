@@ -20,12 +20,11 @@ from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton
 from app.presenters.export_result import default_budget, result_text
 from app.views.dialogs.export_dialog import ExportDialog
 from checkmate.errors import FormatError
-from checkmate.formats import read_schedule
 from checkmate.formats.exploration import SavedExploration, read_exploration, write_exploration
-from checkmate.formats.schedule import result_to_json
+from checkmate.formats.schedule import read_schedule, result_to_json
 from checkmate.ir.report import MeasuredSchedule
 from checkmate.ir.result import SolveResult
-from checkmate.planning import solve
+from checkmate.planning.solving import solve
 from checkmate.processes.messages import Cancel, JobCancelled
 from checkmate.request import ModelRequest
 from checkmate.units import Budget
@@ -321,18 +320,6 @@ def test_the_written_schedule_is_shown_with_its_measurements(
     assert curve._measured.isVisible()
 
 
-def test_nothing_is_shown_if_another_graph_was_opened_meanwhile(exporting, qtbot) -> None:
-    session, _, answer = exporting
-    dialog = ExportDialog(session)
-    qtbot.addWidget(dialog)
-    button(dialog, "Export and verify").click()
-    result = smaller(session)
-    session.exploration.set_graph(training_chain(9))
-    answer(result, a_report(len(result.schedule.steps)))
-    assert session.exploration.measured_shown is None
-    assert session.exploration.shown is session.exploration.plain
-
-
 def test_a_plain_step_that_does_not_fit_is_reported() -> None:
     report = a_report(3)
     report["peak_bytes"]["plain_measured"] = report["seconds"]["plain_measured"] = None
@@ -344,15 +331,6 @@ def test_a_plain_step_that_does_not_fit_is_reported() -> None:
     report |= {"ok": False, "problems": ["the gradients were <not> compared"]}
     said = result_text(report, Path("out"))
     assert "Gradients were not compared." in said and "&lt;not&gt;" in said and "not as promised" in said
-
-
-def test_what_was_compared_of_a_step_of_ones_own_is_said() -> None:
-    own = {"compared": "variables and results", "steps": 2, "equal": True, "bitwise": True, "batch_size": 8}
-    said = result_text(a_report(3, gradients=own), Path("out"))
-    assert "✓ what the step returns and its variables bitwise equal to the plain step's after 2 steps" in said
-    unknown = {**own, "equal": None, "bitwise": None}
-    said = result_text(a_report(3, gradients=unknown), Path("out"))
-    assert "Results and variables were not compared." in said and "radients" not in said
 
 
 def test_an_impossible_measurement_in_a_file_is_refused(tmp_path: Path) -> None:

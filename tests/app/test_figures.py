@@ -83,16 +83,6 @@ def test_the_words_of_an_svg_are_words_and_its_width_is_the_papers(explored) -> 
         assert wide.endswith("mm") and float(wide[:-2]) == pytest.approx(25.4 * 3.3, abs=0.5)
 
 
-def test_larger_words_leave_room_for_less(explored) -> None:
-    figures = explored.explorer.figures
-
-    def size(points: float) -> float:
-        svg = figures.svg(Shows.CURVE, Paper(Width.PAGE, points))
-        return float(ET.fromstring(svg).get("viewBox").split()[2])
-
-    assert size(16.0) == pytest.approx(size(8.0) / 2, abs=1)
-
-
 def test_a_figure_is_light_and_leaves_the_window_as_it_is(explored) -> None:
     explored.theme.choose(ThemeChoice.DARK)
     before = [(view.widget.size(), view.name) for view in explored.explorer.saver.views]
@@ -111,14 +101,6 @@ def test_words_without_room_and_other_names_are_refused(explored, tmp_path: Path
         Paper(Width.PAGE, 1.0)
     with pytest.raises(UsageError, match="no figure's name"):
         FigureFile(tmp_path / "x.png", Shows.R, COLUMN)
-
-
-def test_nothing_is_drawn_of_nothing(window, tmp_path: Path) -> None:
-    said = []
-    window.session.failed.connect(lambda sentence, hint: said.append(sentence))
-    window.prepare()
-    window.explorer._save_figure(FigureFile(tmp_path / "x.pdf", Shows.R, COLUMN))
-    assert said == ["there is nothing to draw yet"] and not list(tmp_path.iterdir())
 
 
 def test_the_menu_of_a_view_leads_to_its_figure(explored, tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ from app.presenters.graph_comparison import (
     within,
 )
 from app.state.knowledge import WhatIf
-from checkmate.formats import write_graph
 from checkmate.formats.exploration import write_exploration
+from checkmate.formats.graph import write_graph
 from checkmate.ir.graph import CostUnit, Graph
 from checkmate.largest.scaling import BatchScaling
 from checkmate.solvers.constraints import Constraints
@@ -198,20 +198,6 @@ def test_an_exploration_comes_with_what_was_found(window, qtbot, tmp_path) -> No
     write_exploration(path, exploration.saved())
     dialog = opened(window, qtbot, path)
     assert len(dialog.sides[1].known) == 2 and "just as much memory" in dialog.words.text()
-
-
-def test_what_is_no_graph_is_said(window, qtbot, tmp_path) -> None:
-    open_chain(window, qtbot)
-    path = tmp_path / "broken.json"
-    path.write_text("{}")
-    window.comparing.open(path)
-    qtbot.waitUntil(window.notice.isVisible, timeout=20_000)
-    assert "broken.json" in window.notice.text and window.comparing.dialog is None
-
-
-def test_without_a_graph_nothing_is_asked(window) -> None:
-    window.commands["file.compare"].trigger()
-    assert "Open a graph first" in window.statusBar().currentMessage()
 
 
 def test_a_closed_comparison_is_freed(window, qtbot, qapp, tmp_path) -> None:

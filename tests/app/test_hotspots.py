@@ -44,18 +44,6 @@ def test_rows_of_every_view_add_up_and_the_first_is_the_largest(window) -> None:
     assert as_table(share_rows(now, View.REASONS))[0][0].startswith("for the backward pass (")
 
 
-def test_many_values_are_counted_in_one_last_row() -> None:
-    graph = training_chain(70)
-    from app.models.exploration import Exploration
-
-    exploration = Exploration()
-    exploration.set_graph(graph)
-    shown = exploration.shown
-    now = moment(graph, shown.schedule, shown.timeline, shown.timeline.peak_step)
-    rows = share_rows(now, View.VALUES)
-    assert rows[-1].name == f"and {len(now.by_value()) - 60} more" and len(rows) == 61
-
-
 def test_views_follow_the_playhead_and_a_row_selects_its_op(window, qtbot) -> None:
     _, inspector = opened(window)
     page = inspector.memory

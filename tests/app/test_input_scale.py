@@ -13,7 +13,6 @@ import pytest
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from app.models.sizes import InputScale
-from app.presenters.sizes import input_coming_words, input_reach_words
 from checkmate.formats.graph import graph_to_json
 from checkmate.graphs.layers import training_graph
 from checkmate.graphs.paper import find_network
@@ -87,15 +86,6 @@ def explored(window, qtbot, level: int) -> None:
     qtbot.waitUntil(
         lambda: exploration.graph.metadata["request"]["input_shape"] == shape, timeout=PATIENCE_MS
     )
-
-
-def test_words() -> None:
-    assert input_reach_words(LEVELS.words, 4, 4, 7) == "Fits 224 × 224; all kept up to 128 × 128"
-    assert input_reach_words(LEVELS.words, 4, 7, 7) == "This budget fits up to 224 × 224"
-    assert input_reach_words(LEVELS.words, 9, 4, 7) == "This budget fits only up to 224 × 224"
-    assert input_reach_words(LEVELS.words, 4, 0, 0) == "No input size is known to fit this budget"
-    text = InputLevels((128,), (32,))
-    assert input_coming_words(text.words, 5, 2**30) == "Length 160: 1.00 GiB all kept, estimated"
 
 
 def test_nothing_is_traced_until_somebody_asks(window, qtbot, scale) -> None:

@@ -19,11 +19,9 @@ from app.presenters.sizes import (
     BatchAnswer,
     BatchQuestion,
     answer_cells,
-    budget_entries,
     details,
     stairs,
 )
-from checkmate.catalog.cards import common_cards
 from checkmate.formats.graph import graph_from_json
 from checkmate.largest.batch import max_batch
 from checkmate.largest.scaling import BatchScaling
@@ -68,15 +66,6 @@ def test_rows_and_details_say_what_was_found() -> None:
     assert x.tolist() == [0, 8, 8, 12] and y.tolist() == [0, 0, 12.5, 12.5]
     none = BatchAnswer(asked, problem="too small")
     assert details(none) == "too small" and {cell.text for cell in answer_cells([none])[0][2:5]} == {"–"}
-
-
-def test_budgets_are_the_present_one_and_what_cards_leave() -> None:
-    cards = common_cards()
-    entries = budget_entries(123, at_four(), cards)
-    assert entries[0] == ("The budget, 123 B", 123)
-    assert [size for _, size in entries[1:]] == [
-        size.memory_bytes - cards.reserve_bytes for size in cards.sizes
-    ]
 
 
 @pytest.mark.parametrize("overhead", [None, 0.3, math.inf])
@@ -158,13 +147,6 @@ def test_what_cannot_be_is_said(window, qtbot, dialog) -> None:
     assert dialog.budget.count() == count and answer.question.budget_bytes == 2**20
     assert answer.status == "not even one example fits, proved" and not dialog.open_scaled.isEnabled()
     assert dialog.words.text() == answer.problem and not dialog.chart.isVisible()
-
-
-def test_a_graph_without_a_batch_is_not_scaled(window, qtbot) -> None:
-    window.session.use_graph(training_chain())
-    window.commands["solve.batch"].trigger()
-    dialog = window.batches.dialog
-    assert not dialog.start.isEnabled() and "does not say its batch size" in dialog.head.text()
 
 
 def test_the_model_is_profiled_at_that_batch(window, qtbot, dialog, monkeypatch) -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
-from PySide6.QtCore import qWarning
 from PySide6.QtWidgets import QApplication
 
 from tests.app.windows import open_chain
-from tests.benchmarks.long_use import FEW, Use, fill_tables, grown, measure, slope
-from tests.benchmarks.probe import QtLog, StallProbe
+from tests.benchmarks.long_use import FEW, Use, fill_tables, measure
 
 
 @pytest.mark.heavy
@@ -31,34 +27,3 @@ def test_no_op_adds_a_row_to_full_tables(window, qtbot) -> None:
     for op in range(shown.graph.n):
         window.selection.select(op)
     assert len(QApplication.allWidgets()) == rows
-
-
-def test_growth_is_told_from_noise() -> None:
-    flat = [{"moves": 10 * k, "rss_mb": 100.0 + k % 2, "widgets": 300 + 15 * (k % 3)} for k in range(40)]
-    leak = [{**row, "rss_mb": 100 + 0.05 * row["moves"], "widgets": row["moves"]} for row in flat]
-    assert abs(slope(flat, "rss_mb")) < 1 and grown(flat, "widgets") == 0
-    assert slope(leak, "rss_mb") == pytest.approx(50) and grown(leak, "widgets") > 100
-    assert slope(flat[:1], "rss_mb") == 0
-
-
-def test_the_probe_sees_a_stall_and_its_cause(qtbot) -> None:
-    probe = StallProbe()
-    probe.start()
-    qtbot.wait(60)
-    time.sleep(0.12)  # held up, without work
-    qtbot.wait(60)
-    waited = probe.stop()
-    assert waited["stall_ms"]["worst"] > 100 > waited["own_work_ms"]["worst"] + 20
-    probe.start()
-    end = time.thread_time() + 0.1
-    while time.thread_time() < end:
-        pass
-    qtbot.wait(60)
-    assert probe.stop()["own_work_ms"]["worst"] >= 95
-
-
-@pytest.mark.qt_log_ignore("said on purpose")
-def test_the_log_keeps_warnings(qapp) -> None:
-    with QtLog() as log:
-        qWarning("said on purpose")
-    assert log.warnings == ["said on purpose"]

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtWidgets import QPushButton
 
 from app.models import opening
 from app.models.recovery import Recent, Recovery
-from checkmate.formats import write_graph
-from checkmate.formats.graph import graph_to_json
+from checkmate.formats.graph import graph_to_json, write_graph
 from checkmate.ir.graph import Graph
-from checkmate.processes.messages import Cancel, JobCancelled, JobFailed, JobProgress, Message
+from checkmate.processes.messages import Cancel, JobCancelled, JobProgress, Message
 from checkmate.progress import Progress
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
@@ -124,13 +122,6 @@ def test_reading_of_measured_costs_can_be_abandoned(window, qtbot, device: Devic
     assert exploration.graph.base_cost == model().base_cost
 
 
-def test_a_measurement_that_fails_leaves_the_estimates(window, qtbot, device: Device) -> None:
-    estimated(window, qtbot, device)
-    device.says(JobFailed, error="LoadError", message="that op cannot run", hint="use --costs analytic")
-    assert window.explorer.isVisible() and window.session.exploration.graph.name == "model"
-    assert window.notice.text == "That op cannot run. Use --costs analytic." and window.measuring.isHidden()
-
-
 def test_a_device_process_that_dies_leaves_the_estimates(window, qtbot, device: Device) -> None:
     estimated(window, qtbot, device)
     window.session.device._on_died("The worker process ended (signal 9). Nothing was lost.")
@@ -215,18 +206,3 @@ def test_estimates_that_are_replaced_are_not_listed_as_recent(
         recovery._save()
     recovery.close()
     assert [entry.name for entry in recent.entries()] == ["model"]
-
-
-def test_a_slow_cancel_is_shown(window, qtbot, device: Device) -> None:
-    window.open("unet")
-    button = next(b for b in window._start.findChildren(QPushButton) if b.text() == "Cancel")
-    button.click()
-    assert button.text() == "Cancelling…" and not button.isEnabled() and isinstance(device.sent[-1], Cancel)
-    device.sent.pop()
-    device.says(JobCancelled)
-    window.open("unet")
-    assert button.text() == "Cancel" and button.isEnabled()
-    with qtbot.waitSignal(window.session.exploration.passing_changed, timeout=20000):
-        device.says(ProfiledGraph, model(), estimated=True)
-    window.measuring.keep.click()
-    assert not window.measuring.keep.isEnabled()

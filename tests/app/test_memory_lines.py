@@ -9,7 +9,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QSettings, Qt
+from PySide6.QtCore import QSettings
 
 from app.models.exploration import Exploration
 from app.models.session import Session
@@ -74,13 +74,6 @@ def test_a_measurement_takes_the_place_of_the_replica() -> None:
     measured = MeasuredSchedule(steps, (1,) * len(steps), 77 * 2**20, 1.0)
     (line,) = memory_lines({LineKind.ALLOCATED}, found, placement=placement, measured=measured)
     assert line.bytes == 77 * 2**20 and line.words == "allocated 77.0 MiB, measured"
-
-
-def test_what_is_not_known_has_no_line() -> None:
-    found = shown()
-    assert [line.kind for line in memory_lines(LineKind, found)] == [LineKind.REQUESTED]
-    fixed = found.graph.fixed_bytes
-    assert not memory_lines({LineKind.BOUND}, found, bound_bytes=fixed)
 
 
 def test_the_device_is_a_card_only_where_it_is_a_gpu() -> None:
@@ -206,15 +199,3 @@ def test_the_choice_is_there_in_the_next_window(qtbot, qapp, tmp_path) -> None:
     other = MainWindow(Session(), CurrentTheme(ThemeChoice.LIGHT), settings=settings)
     qtbot.addWidget(other, before_close_func=lambda w: w.session.close())
     assert other.line_choice.wanted == frozenset()
-
-
-def test_the_lines_are_in_the_menu_of_the_curve(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    menu, bar = window.explorer.lines_menu, window.explorer.span_bar
-    qtbot.mouseClick(bar.ways, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(bar.menu.isVisible)
-    qtbot.keyClick(bar.menu, Qt.Key.Key_Up)  # the last entry
-    qtbot.keyClick(bar.menu, Qt.Key.Key_Right)
-    qtbot.waitUntil(menu.isVisible)
-    assert sum(entry.isChecked() for entry in menu.actions()) == 2  # the card's capacity; no card yet
-    bar.menu.close()

@@ -60,8 +60,7 @@ def test_the_start_page_and_the_views(window, qtbot) -> None:
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["file.settings", "file.profile", "help.keys", "help.doctor", "solve.cards"],
+    "command", ["file.settings", "file.profile", "help.keys", "help.doctor", "solve.cards"]
 )
 def test_the_dialogs(window, qtbot, command: str) -> None:
     open_chain(window, qtbot)

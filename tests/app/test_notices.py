@@ -15,7 +15,6 @@ from PySide6.QtWidgets import QApplication, QLabel
 
 from app.presenters.export_result import problem_report
 from app.views.window.start_page import ProfilingPanel
-from checkmate.formats import write_graph
 from checkmate.ir.graph import CostOrigin, CostUnit
 from checkmate.request import ModelRequest
 from checkmate.workers.messages import ProfiledGraph
@@ -41,16 +40,6 @@ def test_a_file_that_does_not_open_is_reported_above_the_exploration(window, qtb
         and f"graph: chain, {graph.n} ops" in report
     )
     window.notice.dismiss.click()
-    assert window.notice.isHidden()
-
-
-def test_a_notice_goes_when_something_else_is_opened(window, qtbot, tmp_path: Path) -> None:
-    open_chain(window, qtbot)
-    window.session.failed.emit("That failed.", "Try this.")
-    assert window.notice.isVisible() and window.notice.text == "That failed. Try this."
-    write_graph(tmp_path / "good.json", training_chain(5))
-    with qtbot.waitSignal(window.session.exploration.graph_changed, timeout=20000):
-        window.open(str(tmp_path / "good.json"))
     assert window.notice.isHidden()
 
 
@@ -80,13 +69,6 @@ def test_costs_from_a_busy_machine_have_a_notice_and_a_button_to_measure_again(
     }
     window.session.exploration.set_graph(dataclasses.replace(busy, metadata={**busy.metadata, **quiet}))
     assert window.notice.isHidden() and "doubtful" not in window._facts.text() and not window._facts.toolTip()
-
-
-def test_without_a_graph_the_start_page_shows_the_notice(window, qtbot) -> None:
-    window.session.failed.emit("That failed.", "Try this.")
-    assert window.notice.isHidden()
-    shown = [label.text() for label in window.findChildren(QLabel) if label.isVisible()]
-    assert "That failed." in shown and "Try this." in shown
 
 
 def test_the_end_of_the_log_is_part_of_a_report(tmp_path: Path) -> None:
@@ -121,13 +103,6 @@ def profiled(window, body: bytes = b"{}") -> None:
     window.session._working, window.session.device.job = True, 7
     window.session.device._on_received(ProfiledGraph(7, False, body))
     assert window.session.device_busy
-
-
-def test_a_profile_that_does_not_open_goes_back_to_the_exploration(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    with qtbot.waitSignal(window.session.device_ended, timeout=20000):
-        profiled(window)
-    assert window.explorer.isVisible() and "format" in window.notice.text and not window.session.device_busy
 
 
 def test_a_profile_that_is_being_opened_can_be_cancelled(window, qtbot) -> None:

@@ -57,25 +57,12 @@ def test_a_model_is_profiled_as_the_dialog_says(window, qtbot, asked) -> None:
     qtbot.keyClick(dialog.shape, Qt.Key.Key_Return)
     assert asked == [
         ModelRequest(
-            "lstm",
-            5,
-            None,
-            "sgd",
-            (128, 64),
-            "mixed_bfloat16",
-            device="cpu",
-            batch_chosen=True,
-            target="xla",
+            "lstm", 5, None, "sgd", (128, 64), "mixed_bfloat16", device="cpu", batch_chosen=True, target="xla"
         )
     ]
     again = ModelDialog(asked[0])  # it comes back as it was asked for
     qtbot.addWidget(again)
     assert again.request().target == "xla"
-
-
-def test_what_is_left_alone_is_the_models_own(window, qtbot, asked) -> None:
-    button(profile_dialog(window, qtbot), "Profile").click()
-    assert asked == [ModelRequest("unet", batch_size=find_sample("unet").batch_size)]
 
 
 @pytest.mark.parametrize(("model", "loss"), [("net.keras", "mse"), ("other.keras", None)])
@@ -150,10 +137,6 @@ def test_the_start_page_and_back(window, qtbot) -> None:
     button(window._start, "Back to chain").click()
     qtbot.waitUntil(explorer.isVisible)
     assert len(window.session.exploration.known) >= known
-
-
-def test_the_start_page_names_the_graph_as_the_command_line_does(window) -> None:
-    assert button(window._start, "unet-b8.graph")
 
 
 def test_the_file_menu_lists_what_was_explored(qtbot, tmp_path: Path) -> None:

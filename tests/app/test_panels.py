@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QPoint, QRect, QSettings, QSize, Qt
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QScrollArea
 
 from app.models.session import Session
 from app.theme import CurrentTheme, ThemeChoice
-from app.views.common.panel import Panel, PanelDock
+from app.views.common.panel import PanelDock
 from app.views.window.main_window import MainWindow
 from app.views.window.panel_area import PanelArea
 from tests.app.windows import open_chain
@@ -100,13 +99,6 @@ def test_a_closed_panel_comes_back_by_its_command(qtbot, windows: Windows) -> No
     assert not area.is_open("inspector") and not entry.isChecked()
     entry.trigger()
     assert area.is_open("inspector") and entry.isChecked()
-
-
-def test_a_shortcut_for_a_closed_panel_opens_it(qtbot, windows: Windows) -> None:
-    window = windows((1590, 960))
-    window.explorer.area.toggle("budget")
-    qtbot.keyClick(window, Qt.Key.Key_2, Qt.KeyboardModifier.ControlModifier)
-    assert window.explorer.area.is_open("budget")
 
 
 def test_a_double_click_on_the_head_takes_a_panel_out_and_back(qtbot, windows: Windows) -> None:
@@ -228,31 +220,3 @@ def test_a_window_has_the_size_that_it_had_last(qtbot, settings: QSettings) -> N
     qtbot.addWidget(second)
     second.place(QSize(1300, 900))
     assert second.size() == QSize(1000, 650)
-
-
-def test_a_note_that_is_not_wanted_stays_away_when_the_panel_is_resized(qtbot) -> None:
-    panel = Panel("Training graph")
-    panel.note.setText("280 ops in 18 boxes")
-    qtbot.addWidget(panel)
-    panel.resize(600, 200)
-    panel.show()
-    assert panel.note.isVisible()
-    panel.want_note(False)
-    panel.resize(700, 200)
-    assert not panel.note.isVisible()
-    panel.want_note(True)
-    assert panel.note.isVisible()
-    panel.resize(140, 200)
-    assert not panel.note.isVisible()  # there is no room for it
-
-
-def test_the_budget_is_not_scrolled_where_it_has_its_height(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    window.selection.select(3)
-    window.notice.say("This was not done.", "Do that.")  # which takes a line of the height
-    for size in ((1366, 768), (1440, 900), (1600, 1000)):
-        window.resize(*size)
-        window.explorer.area.show_panel("inspector")
-        qtbot.wait(100)
-        area = window.explorer.area.docks["budget"].findChild(QScrollArea, "scrolled")
-        assert not area.verticalScrollBar().isVisible(), size

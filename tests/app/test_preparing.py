@@ -29,10 +29,3 @@ def test_a_running_solve_shows_it_beside_its_best_schedule(window, qtbot) -> Non
     assert details.startswith(f"{SENTENCE.capitalize()}. Until then, simple strategies are tried. Best ")
     solving._on_received(Preparing("compiled the search", True))
     assert "ompiling" not in window.explorer.solving._details.text()
-
-
-def test_a_process_that_ended_prepares_nothing(window, qtbot) -> None:
-    solving, panel = window.session.solving, window.explorer.solving
-    solving._on_received(Preparing(SENTENCE, False))
-    solving._on_died("the solver ended")
-    assert "ompiling" not in panel._details.text()

@@ -15,18 +15,7 @@ from PySide6.QtGui import QGuiApplication
 
 from app.models.exploration import Exploration
 from app.presenters.axes import StepAxis
-from app.presenters.range_rows import (
-    COLUMNS,
-    COST,
-    LAYER,
-    NAME,
-    NO_STEPS,
-    PRICE,
-    range_cells,
-    range_rows,
-)
-from checkmate.catalog.bundled import find_graph
-from checkmate.formats import read_graph
+from app.presenters.range_rows import COLUMNS, COST, LAYER, NAME, NO_STEPS, PRICE, range_rows
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.memory.hotspot import moment
@@ -65,17 +54,6 @@ def test_rows_are_those_of_a_replay_step_by_step() -> None:
             assert row.waits is not touched
         assert sum(row.share for row in rows) == pytest.approx(1.0)
         assert [row.byte_cost for row in rows] == sorted((row.byte_cost for row in rows), reverse=True)
-
-
-def test_no_two_rows_say_the_same_name() -> None:
-    exploration = Exploration()
-    exploration.set_graph(read_graph(find_graph("transformer-b8.graph")))
-    shown = exploration.shown
-    axis = StepAxis.of(shown.graph, shown.schedule, by_cost=False)
-    rows = range_rows(shown, axis, (0, axis.count - 1))
-    found = range_cells(shown, rows, {}, busy=False)
-    assert len({cells[NAME].text for cells in found}) == len(rows)
-    assert [cells[NAME].tip for cells in found] == [row.name for row in rows]
 
 
 @pytest.fixture

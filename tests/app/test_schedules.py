@@ -186,14 +186,6 @@ def test_what_the_slider_only_passed_is_not_listed(window, qtbot) -> None:
     assert [own.asked.budget_bytes for own in exploration.listing.own] == [peak + 1]
 
 
-def test_a_narrow_list_has_the_cost_of_a_baseline_in_a_second_line(window, qtbot) -> None:
-    window.session.exploration.set_graph(training_chain())
-    tree, plain = panel_of(window)._list, window.session.exploration.plain
-    assert tree.item(plain).text(0) == "Keep everything · +0\u00a0%"
-    tree.resize(180, 200)
-    assert (tree.item(plain).text(0), tree.item(plain).data(0, DETAIL)) == ("Keep everything", "+0\u00a0%")
-
-
 def test_rows_that_are_gone_are_freed(window) -> None:
     def items() -> int:
         gc.collect()
@@ -336,13 +328,6 @@ def test_the_list_is_saved_and_older_files_still_open(window, qtbot, tmp_path: P
     assert len(old.listing.own) == 0 and [one.key for one in old.known] == [
         one.key for one in exploration.known
     ]
-
-
-@pytest.mark.parametrize(
-    ("share", "words"), [(0.6, "60\u00a0%"), (0.5964, "59.6\u00a0%"), (1.0, "100\u00a0%")]
-)
-def test_shares_are_short(share: float, words: str) -> None:
-    assert share_text(share) == words
 
 
 def test_no_row_moves_while_the_hand_aims(window, qtbot) -> None:

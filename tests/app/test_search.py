@@ -9,10 +9,9 @@ import pytest
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QFontMetrics
 
-from app.presenters.search import COMMAND, PaletteEntry, parse, search
+from app.presenters.search import COMMAND, PaletteEntry, search
 from app.presenters.wording import NameCut
 from app.views.panels.bar_rows import DETAIL, FIGURE
-from app.views.window.palette import commands
 from checkmate.ir.graph import Graph, GraphBuilder, Phase
 from checkmate.units import format_bytes
 from tests.app.windows import open_chain, training_chain
@@ -159,21 +158,6 @@ def test_a_search_with_many_matches_says_how_many(window, qtbot) -> None:
     assert search("layer59", []).said.startswith("Nothing matches")
 
 
-@pytest.mark.parametrize(
-    ("query", "first"),
-    [
-        (">compare a", "Compare A | B"),
-        (">compare", "Compare with…"),
-        (">export", "Export training graph…"),
-        (">batch", "Largest batch…"),
-        (">theme dark", "Theme: Dark"),
-    ],
-)
-def test_the_best_match_comes_first(window, qtbot, query: str, first: str) -> None:
-    open_chain(window, qtbot)
-    assert search(query, list(commands(window.commands))).entries[0].title == first
-
-
 def test_a_word_counts_more_than_a_part_of_one() -> None:
     titles = ("reapply", "re apple", "see app")
     found = search("app", [PaletteEntry(COMMAND, title, "", lambda: None) for title in titles]).entries
@@ -188,23 +172,3 @@ def test_cut_names_can_be_told_apart(window, room: int) -> None:
     assert all(width(text) <= room for text in cut)
     assert len(set(cut)) == len(RESNET)
     assert names.cut("relu", width, room) == "relu"
-
-
-@pytest.mark.parametrize(
-    ("text", "size", "holds"),
-    [
-        ("size>10M", 10 * MIB, False),
-        ("size>10M", 10 * MIB + 1, True),
-        ("size>=10MiB", 10 * MIB, True),
-        ("size<1G", 2**30, False),
-        ("size<=1G", 2**30, True),
-        ("SIZE>1k size<2k", 1500, True),
-        ("phase:fwd", 0, True),
-        ("phase:bwd", 0, False),
-        ("recomputed", 0, False),
-    ],
-)
-def test_conditions(text: str, size: int, holds: bool) -> None:
-    query = parse(text)
-    assert query.limited and not query.words and query.problem == ""
-    assert query.holds(size, {Phase.FORWARD}, False) is holds

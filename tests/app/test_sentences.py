@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,9 +12,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QStatusTipEvent
 from PySide6.QtWidgets import QApplication, QLabel
 
-from app.presenters.hotspot_rows import View
 from app.presenters.op_page import facts
-from app.presenters.wording import as_sentence, schedule_file
+from app.presenters.wording import as_sentence
 from app.views.dialogs.export_dialog import ExportDialog
 from checkmate.ir.graph import GraphBuilder, Phase
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -42,11 +40,6 @@ from tests.app.windows import open_chain, training_chain
 )
 def test_messages_of_the_command_line_become_sentences(message: str, sentence: str) -> None:
     assert as_sentence(message) == sentence
-
-
-def test_a_file_is_named_by_the_size_that_lists_show() -> None:
-    found = SimpleNamespace(graph=SimpleNamespace(name="unet"), peak_bytes=int(213.6 * 2**20))
-    assert schedule_file(found, "schedule") == "unet-214MiB.schedule.json"
 
 
 def test_the_export_asks_for_the_budget_as_the_panel_writes_it(window, qtbot) -> None:
@@ -87,23 +80,6 @@ def test_a_notice_and_a_refusal_are_sentences(window, qtbot) -> None:
     qtbot.keyClick(field, Qt.Key.Key_Return)
     said = window.explorer.budget._problem.text()
     assert said[0].isupper() and said.endswith(".")
-
-
-def test_what_helps_is_written_with_capitals(window, qtbot) -> None:
-    window.session.exploration.set_graph(training_chain(40))
-    window.explorer.transport.go_to_peak()
-    inspector = window.explorer.inspector
-    inspector.memory.show_view(View.HELPS)
-    assert inspector.memory.rows[-1].name == "Working out what else might help…"
-    qtbot.waitUntil(lambda: not inspector.hotspot.busy, timeout=30000)
-    assert len(inspector.memory.rows) > 2
-    assert all(row.name[0].isupper() for row in inspector.memory.rows)
-
-
-def test_the_whole_status_is_in_its_tooltip(window) -> None:
-    text = "Saved " + "/a/very/long/folder" * 20
-    window.session.noticed.emit(text)
-    assert window.statusBar().currentMessage() == window.statusBar().toolTip() == text
 
 
 def test_a_menu_that_clears_the_status_does_not_lose_the_step(window, qtbot) -> None:

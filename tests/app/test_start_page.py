@@ -16,7 +16,7 @@ from app.models.recovery import Explored, Recent
 from app.presenters.start import curve_words, outline
 from app.theme import DARK, LIGHT
 from app.views.window.start_page import SampleCard
-from checkmate.catalog.samples import SAMPLES, shown_samples
+from checkmate.catalog.samples import shown_samples
 
 pytestmark = pytest.mark.heavy  # many windows, a second each
 
@@ -55,14 +55,6 @@ def test_the_pictures_have_both_curves_and_the_budget_in_each_theme(window) -> N
                 image.pixelColor(x, y).name() for x in range(image.width()) for y in range(image.height())
             }
             assert {theme.held, theme.freed, theme.accent} <= seen
-
-
-def test_sample_models_are_described_in_full(window) -> None:
-    window.resize(1366, 768)
-    said = {label.text(): label for label in window._start.findChildren(QLabel)}
-    for sample in SAMPLES:
-        label = said[sample.description]
-        assert label.height() >= label.heightForWidth(label.width())
 
 
 def test_an_outline_keeps_the_peak_however_narrow() -> None:

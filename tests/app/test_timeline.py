@@ -15,7 +15,7 @@ from app.views.timeline.plot_legend import HEIGHT, legend_lines, legend_metrics
 from app.views.timeline.pointed_plot import TickAxis
 from checkmate import planning
 from checkmate.catalog.bundled import find_graph
-from checkmate.formats import read_graph
+from checkmate.formats.graph import read_graph
 from checkmate.units import format_bytes
 from tests.app.windows import training_chain
 from tests.generated_graphs import training_dag
@@ -294,15 +294,6 @@ def test_s_of_many_ops_shows_how_many_cells_are_held(window, qtbot) -> None:
     half = graph.n // 2
     shares = [one.matrices.S[:half, :half].mean() for one in (found, exploration.plain)]
     assert darkness() / plain < shares[0] / shares[1] + 0.06 < 0.8
-
-
-def test_the_legends_name_what_is_drawn(window, qtbot) -> None:
-    _, explorer = opened(window, qtbot)
-    words = [entry.words for entry in explorer.curve.legend_entries()]
-    assert words[:2] == ["activations", "gradients"]
-    assert {"plain step", "recomputed", "parameters, optimizer, inputs"} <= set(words)
-    move(explorer.curve.viewport(), QPoint(30, 5))
-    assert QToolTip.text().splitlines() == words
 
 
 def test_the_words_of_ticks_never_touch(qapp) -> None:

@@ -15,9 +15,7 @@ from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 
 from app.models import listing
 from app.state.knowledge import ListedSchedule
-from app.theme import LIGHT
 from app.views.common.paint_turns import PaintTurns
-from app.views.common.view_saver import picture
 from checkmate.ir.graph import GraphBuilder
 from tests.app.windows import open_chain, training_chain
 
@@ -187,16 +185,6 @@ def test_all_views_are_painted_however_often_they_change(views, qtbot) -> None:
     assert {log.count(name) for name in "abc"} <= {3, 4, 5} and set(log) == set("abc")
     turns.finish()
     assert turns.waiting == 0
-
-
-@pytest.mark.qt_log_ignore("propagateSizeHints")
-def test_a_picture_includes_pending_changes(views) -> None:
-    parent, made, _ = views
-    turns = PaintTurns(made)
-    turns.begin()
-    turns.finish()
-    middle = made[1].geometry().center()
-    assert picture(parent, LIGHT, 1).toImage().pixelColor(middle) == QColor("red")
 
 
 def test_the_window_saves_pictures_of_what_is_drawn(window, qtbot, tmp_path) -> None:

@@ -21,10 +21,9 @@ from app.models.exploration import Exploration
 from app.presenters import view_tables as tables
 from app.presenters.memory_curve import memory_stack, thinned
 from app.presenters.search import COMMAND, PaletteEntry, search
-from app.state.solve import Solve
 from app.views.common.view_saver import PICTURE_SCALE
 from checkmate.cli.main import main
-from checkmate.formats import write_graph
+from checkmate.formats.graph import write_graph
 from tests.app.test_compare import smaller
 from tests.app.windows import training_chain
 
@@ -123,16 +122,6 @@ def test_tables_say_what_the_schedule_says(explored) -> None:
     assert sum(row[1] for row in now) == shown.peak_bytes
 
 
-def test_commas_and_missing_values_survive_csv() -> None:
-    rows = read(tables.ViewTable.of(("a", "b"), [('x, "y"\nz', None)]).csv())
-    assert rows == [{"a": 'x, "y"\nz', "b": ""}]
-
-
-def test_the_solve_table_keeps_the_order_of_events() -> None:
-    solve = Solve(1, 10, 0.0, None, best=[(0.1, 9.0), (0.4, 8.0)], bounds=[(0.2, 5.0)])
-    assert tables.solve_table(solve).rows == ((0.1, 9.0, None), (0.2, None, 5.0), (0.4, 8.0, None))
-
-
 def entries(*titles: str, kind: str = COMMAND) -> list[PaletteEntry]:
     return [PaletteEntry(kind, title, "", lambda: None) for title in titles]
 
@@ -164,17 +153,6 @@ def test_palette_runs_commands_and_selects_layers(explored, qtbot) -> None:
     qtbot.keyClick(palette.field, Qt.Key.Key_Up)
     qtbot.keyClick(palette.field, Qt.Key.Key_Return)
     assert explored.explorer.comparison.active
-
-
-def test_every_command_is_in_the_palette_with_keys_of_its_own(explored) -> None:
-    actions = [
-        a for menu in explored.menuBar().actions() for a in menu.menu().actions() if not a.isSeparator()
-    ]
-    keys = [a.shortcut().toString() for a in actions if not a.shortcut().isEmpty()]
-    assert len(keys) == len(set(keys)) > 15 and all(a.text() for a in actions)
-    titles = {entry.title for entry in explored.open_palette()._entries}
-    assert {a.text().replace("&", "") for a in actions if a.isEnabled() and a.menu() is None} <= titles
-    assert {f"Copy data of {name}" for name in NAMES} <= titles
 
 
 def test_a_curve_of_many_steps_is_thinned_without_losing_a_peak() -> None:

@@ -6,7 +6,6 @@ The window has its real solver process.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,10 +13,10 @@ import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 
-from app.state.constraint_targets import ConstraintKind, is_set, layer_target, op_target, sentence, switched
+from app.state.constraint_targets import ConstraintKind
 from checkmate.memory.check import check
 from checkmate.solvers.constraints import Constraints, constrained
-from tests.app.windows import open_chain, training_chain
+from tests.app.windows import open_chain
 
 pytestmark = pytest.mark.heavy  # each solves in a process of its own
 
@@ -268,20 +267,3 @@ def test_texts_of_the_solving_panel_cover_nothing_in_a_small_window(window, qtbo
     shown = sorted((child for child in texts if child.isVisible()), key=lambda child: child.geometry().top())
     for upper, lower in pairwise(shown):
         assert upper.geometry().bottom() < lower.geometry().top()
-
-
-def test_switching_a_constraint_twice_changes_nothing() -> None:
-    graph = training_chain(4)
-    layers, op = layer_target(graph, range(3)), op_target(graph, 1, "f1")
-    assert layers.layers == ("layer0", "layer1", "layer2") and op.values == ("a1",)
-    for target in (layers, op):
-        for kind in ConstraintKind:
-            one = switched(KEEP_ONE, kind, target)
-            assert is_set(one, kind, target) and not is_set(
-                one, ConstraintKind.KEEP if kind is ConstraintKind.ONCE else ConstraintKind.ONCE, target
-            )
-            assert "o longer" in sentence(one, kind, target) or sentence(one, kind, target).startswith(
-                "Allow"
-            )
-            assert switched(one, kind, target) == KEEP_ONE
-    assert layer_target(replace(graph, ops=tuple(replace(o, group="") for o in graph.ops)), range(3)) is None

@@ -118,14 +118,6 @@ def test_runs_that_nothing_reads_or_that_need_no_memory() -> None:
     ]
 
 
-def test_four_recomputations_are_listed_and_the_others_counted() -> None:
-    for runs, last in ((5, None), (6, "1 more time, last at step 6"), (9, "4 more times, last at step 9")):
-        rows = again_rows(listed(by_hand(), [*[0] * runs, 1, 2, 3, 4, 5]), 0, None)
-        again = [row for row in rows if row.name == "Computed again"]
-        assert [row.step for row in again] == [1, 2, 3, 4] and again[-1].figure == f"run 5 of {runs}"
-        assert (rows[-1].name == last) if last else (rows[-1].figure == "reads it")
-
-
 def in_budget(window) -> int:
     """Show a schedule that recomputes, as its budget's own; return an op."""
     exploration = window.session.exploration

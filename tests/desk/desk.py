@@ -94,12 +94,7 @@ class Desk:
         file = [] if self._file is None else [str(self._file)]
         command = [sys.executable, "-m", "tests.desk.shown", str(self._path), *file, "--theme", self._theme]
         with self._log.open("w") as log:
-            self._window = subprocess.Popen(
-                command,
-                env=environment,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+            self._window = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
 
     def _end(self) -> None:
         self._window.terminate()

@@ -28,6 +28,24 @@ def color_text(text: pg.TextItem, theme: CurrentTheme, role: str, under: int) ->
     text.update()
 
 
+def fix_plot(plot: pg.PlotWidget, left: int) -> None:
+    """Let nobody move a plot by hand; its left axis is so many pixels wide, and both have short ticks."""
+    plot.hideButtons()
+    item = plot.getPlotItem()
+    item.setMouseEnabled(x=False, y=False)
+    item.showGrid(y=True, alpha=0.12)
+    for side in ("left", "bottom"):
+        item.getAxis(side).enableAutoSIPrefix(False)
+        item.getAxis(side).setStyle(tickLength=-4)
+    item.getAxis("left").setWidth(left)
+
+
+def without_title(plot: pg.PlotItem) -> None:
+    """Leave out a plot's title, whose row is then free."""
+    plot.layout.removeItem(plot.titleLabel)
+    plot.titleLabel.setVisible(False)
+
+
 class Drawn(Protocol):
     """An item of a plot that is drawn with a pen."""
 

@@ -163,23 +163,27 @@ def png_bytes(widget: QWidget, theme: Theme, scale: float = PICTURE_SCALE) -> by
     return bytes(data.data())
 
 
+def svg_generator(size: QSize, title: str) -> tuple[QSvgGenerator, QBuffer]:
+    """Return what draws an SVG file of a size in pixels, and where its content is once that is done."""
+    generator, buffer = QSvgGenerator(), QBuffer()
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    generator.setOutputDevice(buffer)
+    generator.setSize(size)
+    generator.setViewBox(QRect(QPoint(0, 0), size))
+    generator.setTitle(title)
+    return generator, buffer
+
+
 def svg_bytes(widget: QWidget, theme: Theme, title: str = "") -> bytes:
     """Return the widget's drawing as the content of an SVG file."""
-    data = QByteArray()
-    buffer = QBuffer(data)
-    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    generator = QSvgGenerator()
-    generator.setOutputDevice(buffer)
-    generator.setSize(QSize(widget.width(), widget.height()))
-    generator.setViewBox(QRect(0, 0, widget.width(), widget.height()))
-    generator.setTitle(title or widget.accessibleName())
+    generator, buffer = svg_generator(widget.size(), title or widget.accessibleName())
     painter = QPainter(generator)
     try:
         painter.fillRect(widget.rect(), theme.color("panel"))
         QWidget.render(widget, painter, QPoint(0, 0))
     finally:
         painter.end()
-    return bytes(data.data())
+    return bytes(buffer.data().data())
 
 
 def save_picture(widget: QWidget, path: Path, theme: Theme) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QRectF, Qt, QTimer
-from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QPalette, QPen
+from PySide6.QtCore import QEvent, QObject, QPoint, QRectF, Qt, QTimer, SignalInstance
+from PySide6.QtGui import QKeyEvent, QPaintEvent, QPalette, QPen
 from PySide6.QtWidgets import (
     QAbstractButton,
     QBoxLayout,
@@ -29,6 +29,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.actions import action
+from app.views.common.painting import smooth
 
 Item = QWidget | QLayout
 Part = Item | tuple[Item, int] | int | None
@@ -113,6 +114,12 @@ def every(parent: QObject, milliseconds: int, run: Callable[[], object]) -> QTim
     return timer
 
 
+def on(run: Callable[..., object], *signals: SignalInstance) -> None:
+    """Run something at each of the signals."""
+    for signal in signals:
+        signal.connect(run)
+
+
 def scrolling(content: QWidget, name: str) -> QScrollArea:
     """Return an area without a frame in which ``content`` scrolls, as wide as there is room."""
     area = called(QScrollArea(widgetResizable=True), name)
@@ -155,7 +162,7 @@ def ask_target(parent: QWidget, title: str, suggested: str, kinds: str) -> Path 
     return Path(name) if name else None
 
 
-def command_button(name: str, run: Callable[[], object], text: str = "") -> QPushButton:
+def command_button(name: str, run: Callable[[], object] | None = None, text: str = "") -> QPushButton:
     """Return a button for the action ``name``.
 
     ``text`` is a shorter label or a symbol in place of the action's words.
@@ -166,7 +173,8 @@ def command_button(name: str, run: Callable[[], object], text: str = "") -> QPus
         button.setAccessibleName(entry.words)
     button.setToolTip(entry.tip_with_key)
     button.setCheckable(entry.checkable)
-    button.clicked.connect(lambda _=False: run())
+    if run is not None:
+        button.clicked.connect(lambda _=False: run())
     return button
 
 
@@ -227,8 +235,7 @@ class DecimalBox(QDoubleSpinBox):
 def _ring(box: QWidget) -> None:
     if not box.hasFocus():
         return
-    painter = QPainter(box)
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter = smooth(box)
     painter.setPen(QPen(box.palette().color(QPalette.ColorRole.Highlight), _WIDTH))
     inset = _WIDTH / 2
     painter.drawRoundedRect(QRectF(box.rect()).adjusted(inset, inset, -inset, -inset), _ROUND, _ROUND)

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QDialog, QWidget
 from app.models.exploration import Exploration
 from app.presenters.range_rows import Cell
 from app.views.common.cell_model import CellModel, cell_table
-from app.views.common.widgets import closing, in_column, label, later, push_button
+from app.views.common.widgets import closing, in_column, label, later, on, push_button
 from checkmate.catalog.cards import common_cards
 from checkmate.frontiers.cards import CardFit, CardRow, card_rows, cells, notes
 from checkmate.solvers.constraints import list_assumptions
@@ -45,13 +45,8 @@ class CardsDialog(QDialog):
         )
         self.setLayout(in_column((self.table, 1), self.notes, closing(self, self.use)))
         self._soon = later(self, _SOON_MS, self._refresh)
-        for signal in (
-            exploration.graph_changed,
-            exploration.known_changed,
-            exploration.constraints_changed,
-            exploration.solve_changed,
-        ):
-            signal.connect(self._soon.start)
+        on(self._soon.start, exploration.graph_changed, exploration.known_changed)
+        on(self._soon.start, exploration.constraints_changed, exploration.solve_changed)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

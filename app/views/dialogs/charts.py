@@ -14,8 +14,8 @@ from PySide6.QtWidgets import QToolTip, QWidget
 
 from app.presenters.sizes import BatchAnswer, stairs
 from app.theme import CurrentTheme, mixed
-from app.views.common.plot_style import ScreenPens, color_plot, color_text
-from app.views.timeline.plot_legend import HEIGHT, CurveLegend, Entry
+from app.views.common.plot_style import ScreenPens, color_plot, color_text, fix_plot, without_title
+from app.views.timeline.plot_legend import CurveLegend, Entry
 
 _ROLES, _STYLES = ("forward", "backward"), (Qt.PenStyle.SolidLine, Qt.PenStyle.DashLine)
 _WIDTH, _SHADE, _LEFT = 2.0, 0.22, 54
@@ -48,21 +48,12 @@ class PairPlot(pg.PlotWidget):  # type: ignore[misc]
         self._theme = theme
         self._pair: Pair | None = None
         self.setAccessibleName(name)
-        self.hideButtons()
+        fix_plot(self, _LEFT)
+        without_title(self.getPlotItem())
         self.setMouseTracking(True)
         self.setMinimumSize(220, 150)
-        item = self.getPlotItem()
-        item.setMouseEnabled(x=False, y=False)
-        item.showGrid(y=True, alpha=0.12)
-        item.layout.removeItem(item.titleLabel)
-        item.titleLabel.setVisible(False)
-        for side in ("left", "bottom"):
-            item.getAxis(side).enableAutoSIPrefix(False)
-            item.getAxis(side).setStyle(tickLength=-4)
-        item.getAxis("left").setWidth(_LEFT)
         self.legend = CurveLegend(theme, self.entries)
-        item.layout.addItem(self.legend, 0, 0, 1, 3)
-        item.layout.setRowFixedHeight(0, HEIGHT)
+        self.legend.stand_above(self.getPlotItem())
         self._pens = ScreenPens(self)
         self._curves = [pg.PlotCurveItem() for _ in _ROLES]
         self._marks = [pg.ScatterPlotItem(symbol=symbol, size=_MARK) for symbol in ("o", "s")]
@@ -128,7 +119,7 @@ class PairPlot(pg.PlotWidget):  # type: ignore[misc]
         super().leaveEvent(event)
 
 
-_BATCH_LEFT, _ABOVE = 54, 1.15  # pixels; of the highest cost
+_ABOVE = 1.15  # of the highest cost
 
 
 class BatchChart(pg.PlotWidget):  # type: ignore[misc]
@@ -138,14 +129,7 @@ class BatchChart(pg.PlotWidget):  # type: ignore[misc]
         super().__init__(parent, enableMenu=False)
         self._theme, self._pens = theme, ScreenPens(self)
         self.setAccessibleName("Extra cost against the batch")
-        self.hideButtons()
-        item = self.getPlotItem()
-        item.setMouseEnabled(x=False, y=False)
-        item.showGrid(y=True, alpha=0.12)
-        for side in ("left", "bottom"):
-            item.getAxis(side).enableAutoSIPrefix(False)
-            item.getAxis(side).setStyle(tickLength=-4)
-        item.getAxis("left").setWidth(_BATCH_LEFT)
+        fix_plot(self, _LEFT)
         self._stairs = pg.PlotCurveItem()
         self._points = pg.ScatterPlotItem(symbol="o", size=7)
         own, limit = ({"position": place, "anchors": [(0, 0), (1, 0)]} for place in (0.96, 0.82))

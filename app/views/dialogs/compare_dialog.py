@@ -15,7 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.models.exploration import Exploration, ListedSchedule
+from app.models.exploration import Exploration
 from app.models.opening import OtherGraph, side_of
 from app.presenters.graph_comparison import (
     COLUMNS,
@@ -37,9 +37,10 @@ from app.presenters.graph_comparison import (
     within,
 )
 from app.presenters.range_rows import Cell
+from app.state.knowledge import ListedSchedule
 from app.theme import CurrentTheme
 from app.views.common.cell_model import CellModel, cell_table, sorted_table
-from app.views.common.widgets import NO_EDGES, closing, in_column, in_row, label, later, push_button
+from app.views.common.widgets import NO_EDGES, closing, in_column, in_row, label, later, on, push_button
 from app.views.dialogs.charts import Line, Pair, PairPlot
 from app.views.panels.schedules_panel import FillRow
 from app.workers.background import Background
@@ -83,8 +84,7 @@ class GraphCompareDialog(QDialog):
         self.resize(min(wide, round(_SHARE[0] * room.width())), min(high, round(_SHARE[1] * room.height())))
         self._soon = later(self, _SOON_MS, self.refresh)
         for one in (self._a, self._b):
-            for signal in (one.graph_changed, one.known_changed, one.shown_changed, one.budget_changed):
-                signal.connect(self._soon.start)
+            on(self._soon.start, one.graph_changed, one.known_changed, one.shown_changed, one.budget_changed)
 
     def _lay_out(self) -> None:
         upper, parts = QWidget(), QSplitter(Qt.Orientation.Vertical, childrenCollapsible=False)

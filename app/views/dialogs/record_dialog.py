@@ -19,6 +19,7 @@ from app.presenters.record_rows import (
 from app.presenters.wording import as_sentence
 from app.theme import CurrentTheme
 from app.views.common.cell_model import CellModel, sorted_table
+from app.views.common.painting import ink, smooth
 from app.views.common.widgets import ChoiceBox, called, in_column, in_row, label, push_button
 from checkmate.records.memory import MemoryRecord, ReadRecord, Source
 from checkmate.records.words import facts, headline, left_out, next_commands, why, why_no_layers
@@ -182,8 +183,7 @@ class MemoryBar(QWidget):
         return high + len(self._lines(width)) * self._line_height()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter = smooth(self)
         whole = sum(part.bytes for part in self._parts)
         used = self._parts[0].bytes if self._parts else 0
         asked = 0 if self._asked is None else self._asked.bytes
@@ -203,8 +203,7 @@ class MemoryBar(QWidget):
 
     def _draw(self, painter: QPainter, where: QRectF, part: BarPart) -> None:
         color = self._theme.color(part.role)
-        painter.setPen(QPen(color, 1))
-        painter.setBrush(self._brush(part, color))
+        ink(painter, QPen(color, 1), self._brush(part, color))
         painter.drawRect(where)
 
     def _brush(self, part: BarPart, color: QColor) -> QBrush:

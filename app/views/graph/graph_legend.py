@@ -9,6 +9,7 @@ from PySide6.QtGui import QFont, QPainter, QPen
 
 from app.layout.folded import BOX_WIDTH, GraphLayout
 from app.theme import Theme
+from app.views.common.painting import ink, sized
 from app.views.graph.paint import paint_lock, pointing_left
 
 _LEGEND = (
@@ -29,9 +30,7 @@ def paint_legend(painter: QPainter, theme: Theme, font: QFont, area: QRectF, loc
 
     It says what the shapes and colours mean. If space is short, the plainest entries are left out.
     """
-    font = QFont(font)
-    font.setPixelSize(11)
-    painter.setFont(font)
+    painter.setFont(sized(font, 11))
     sizes = {
         text: 38 + painter.fontMetrics().horizontalAdvance(text)
         for text in _LEGEND
@@ -42,8 +41,7 @@ def paint_legend(painter: QPainter, theme: Theme, font: QFont, area: QRectF, loc
             del sizes[text]
     entries, widths = list(sizes), list(sizes.values())
     frame = QRectF(area.left(), area.bottom() - 26, sum(widths) + 8, 26)
-    painter.setPen(QPen(theme.color("border"), 1))
-    painter.setBrush(theme.color("panel"))
+    ink(painter, QPen(theme.color("border"), 1), theme.color("panel"))
     painter.drawRoundedRect(frame, 6, 6)
     x, y = area.left() + 12, frame.center().y()
     for text, width in zip(entries, widths, strict=True):
@@ -54,26 +52,21 @@ def paint_legend(painter: QPainter, theme: Theme, font: QFont, area: QRectF, loc
 
 
 def _legend_sign(painter: QPainter, theme: Theme, what: str, shape: QRectF) -> None:
-    painter.setPen(QPen(theme.color("freed"), 1.2))
-    painter.setBrush(theme.color("panel"))
+    ink(painter, QPen(theme.color("freed"), 1.2), theme.color("panel"))
     if what == "forward":
-        painter.setPen(QPen(theme.color("forward"), 1.4))
-        painter.setBrush(theme.color("forward_fill"))
+        ink(painter, QPen(theme.color("forward"), 1.4), theme.color("forward_fill"))
     elif what == "backward":
-        painter.setPen(QPen(theme.color("backward"), 1.4))
-        painter.setBrush(theme.color("backward_fill"))
+        ink(painter, QPen(theme.color("backward"), 1.4), theme.color("backward_fill"))
         painter.drawPolygon(pointing_left(shape, 4))
         return
     elif what == "recomputed":
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(theme.color("recomputed"))
+        ink(painter, None, theme.color("recomputed"))
         painter.drawRoundedRect(shape, 5, 5)
         painter.setPen(theme.color("panel"))
         painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, "↻")
         return
     elif what == "in memory":
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(theme.color("held"))
+        ink(painter, None, theme.color("held"))
         painter.drawRoundedRect(QRectF(shape.left(), shape.center().y() - 2, shape.width(), 4), 2, 2)
         return
     elif what == "locked":
@@ -105,8 +98,7 @@ def paint_overview(
     width) of what is visible, in the layout's units.
     """
     frame = QRectF(corner.x() - OVERVIEW_WIDTH, corner.y() - _HEIGHT, OVERVIEW_WIDTH, _HEIGHT)
-    painter.setPen(QPen(theme.color("border"), 1))
-    painter.setBrush(theme.color("panel"))
+    ink(painter, QPen(theme.color("border"), 1), theme.color("panel"))
     painter.drawRoundedRect(frame, 6, 6)
     scale = (OVERVIEW_WIDTH - 16) / layout.width
     painter.setPen(Qt.PenStyle.NoPen)
@@ -120,6 +112,5 @@ def paint_overview(
     view = QRectF(frame.left() + 8 + left * scale, frame.top() + 3, width * scale, _HEIGHT - 6).intersected(
         frame
     )
-    painter.setPen(QPen(theme.color("accent"), 1.5))
-    painter.setBrush(Qt.BrushStyle.NoBrush)
+    ink(painter, QPen(theme.color("accent"), 1.5))
     painter.drawRect(view)

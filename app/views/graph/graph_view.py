@@ -26,13 +26,12 @@ from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QWidget
 
 from app.actions import action
 from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, Folding, GraphLayout, GroupFrame, Opened
-from app.models.cursors import Playhead, Selection
-from app.models.exploration import Exploration
 from app.models.undo import UndoCommands
 from app.presenters.memory_curve import largest_op, live_bytes, locked_shares, repeats_and_first
 from app.presenters.wording import NameCut, short_name
 from app.state.constraint_targets import ConstraintKind, ConstraintTarget, layer_target, op_target
-from app.theme import CurrentTheme
+from app.views.common.painting import ink, smooth
+from app.views.common.view_models import ViewModels
 from app.views.graph.graph_legend import OVERVIEW_WIDTH, paint_legend, paint_overview
 from app.views.graph.kept_parts import KeptParts, PartPlace, StillPicture
 from app.views.graph.paint import GraphPainter, Part, PlayheadState
@@ -58,21 +57,13 @@ class GraphView(QWidget):
 
     changed = Signal()
 
-    def __init__(
-        self,
-        exploration: Exploration,
-        playhead: Playhead,
-        selection: Selection,
-        what_ifs: UndoCommands | None,
-        theme: CurrentTheme,
-    ) -> None:
+    def __init__(self, models: ViewModels, what_ifs: UndoCommands | None) -> None:
         super().__init__()
-        self._what_ifs = what_ifs
-        self._exploration, self._playhead, self._selection, self._theme = (
-            exploration,
-            playhead,
-            selection,
-            theme,
+        self._what_ifs, self._theme = what_ifs, models.theme
+        self._exploration, self._playhead, self._selection = exploration, playhead, selection = (
+            models.exploration,
+            models.playhead,
+            models.selection,
         )
         self._folding: Folding | None = None
         self._layout: GraphLayout | None = None
@@ -392,8 +383,7 @@ class GraphView(QWidget):
         )
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter = smooth(self)
         if painter.paintEngine().type() == QPaintEngine.Type.Raster:
             painter.fillRect(event.rect(), self._theme.color("panel"))
         if self._layout is not None and len(self._live) == len(self._layout.boxes) == len(self._repeats):
@@ -463,8 +453,7 @@ class GraphView(QWidget):
         self._legend.paint(painter, draw, of=of, whole=whole, offset=QPointF(), size=size, ratio=ratio)
 
     def _paint_focus(self, painter: QPainter) -> None:
-        painter.setPen(QPen(self._theme.color("accent"), 2))
-        painter.setBrush(Qt.BrushStyle.NoBrush)
+        ink(painter, QPen(self._theme.color("accent"), 2))
         painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), 4, 4)
 
     def _paint_overview(self, painter: QPainter, layout: GraphLayout) -> None:

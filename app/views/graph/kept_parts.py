@@ -9,6 +9,7 @@ from typing import NamedTuple
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPixmap
 
+from app.views.common.painting import smooth
 from app.views.graph.paint import Part
 
 
@@ -80,17 +81,24 @@ class _Kept(NamedTuple):
 def _drawn(part: Part, placed: PartPlace, looks: tuple[object, ...]) -> _Kept:
     dense = placed.scale * placed.ratio
     area = QRectF(part.area.topLeft() * dense, part.area.size() * dense).toAlignedRect()
-    pixels = QPixmap(area.size())
-    pixels.setDevicePixelRatio(placed.ratio)
-    pixels.fill(Qt.GlobalColor.transparent)
-    inside = QPainter(pixels)
-    inside.setRenderHint(QPainter.RenderHint.Antialiasing)
     corner = QPointF(area.topLeft()) / placed.ratio
-    inside.translate(-corner)
-    inside.scale(placed.scale, placed.scale)
-    part.draw(inside)
+
+    def draw(inside: QPainter) -> None:
+        inside.translate(-corner)
+        inside.scale(placed.scale, placed.scale)
+        part.draw(inside)
+
+    return _Kept(looks, _pixels(area.size(), placed.ratio, draw), corner.x(), corner.y())
+
+
+def _pixels(size: QSize, ratio: float, draw: Callable[[QPainter], None]) -> QPixmap:
+    pixels = QPixmap(size)
+    pixels.setDevicePixelRatio(ratio)
+    pixels.fill(Qt.GlobalColor.transparent)
+    inside = smooth(pixels)
+    draw(inside)
     inside.end()
-    return _Kept(looks, pixels, corner.x(), corner.y())
+    return pixels
 
 
 _MOST_PIXELS = 4_000_000  # of a whole drawing; of a larger one,
@@ -139,12 +147,8 @@ class StillPicture:
         )
 
     def _drawn(self, draw: Callable[[QPainter], None], ratio: float) -> QPixmap:
-        pixels = QPixmap((self._area.size() * ratio).toSize())
-        pixels.setDevicePixelRatio(ratio)
-        pixels.fill(Qt.GlobalColor.transparent)
-        inside = QPainter(pixels)
-        inside.setRenderHint(QPainter.RenderHint.Antialiasing)
-        inside.translate(-self._area.topLeft())
-        draw(inside)
-        inside.end()
-        return pixels
+        def moved(inside: QPainter) -> None:
+            inside.translate(-self._area.topLeft())
+            draw(inside)
+
+        return _pixels((self._area.size() * ratio).toSize(), ratio, moved)

@@ -13,6 +13,7 @@ from PySide6.QtGui import QFont, QPainter, QPainterPath, QPen, QPolygonF
 from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, GraphLayout, GroupFrame
 from app.presenters.wording import NameCut
 from app.theme import Theme, mixed
+from app.views.common.painting import LEFT, ink, sized
 from checkmate.units import format_bytes
 
 _TIP = 12.0
@@ -124,8 +125,7 @@ class GraphPainter:
                 (-head, BOX_HEIGHT + 10 - 2 * frame.depth),
                 (self._drop - 10 + 2 * frame.depth, self._drop + BOX_HEIGHT + head - 12),
             ):
-                painter.setPen(QPen(self._theme.color("border"), 1))
-                painter.setBrush(self._theme.color("raised"))
+                ink(painter, QPen(self._theme.color("border"), 1), self._theme.color("raised"))
                 painter.drawRoundedRect(QRectF(left, top, right - left, bottom - top), 9, 9)
             self._frame_name(painter, frame, QRectF(left + 9, -head + 2, right - left - 18, 18))
 
@@ -134,13 +134,13 @@ class GraphPainter:
         painter.setPen(self._theme.color("muted"))
         width = painter.fontMetrics().horizontalAdvance
         painter.drawText(
-            space, _LEFT, _OPENED + self._names.cut(frame.name, width, space.width() - width(_OPENED))
+            space, LEFT, _OPENED + self._names.cut(frame.name, width, space.width() - width(_OPENED))
         )
         used = width(_OPENED + frame.name) + 9
         painter.setFont(self.font(12))
         more = f"{frame.ops} ops · {format_bytes(frame.bytes)}"
         if used + painter.fontMetrics().horizontalAdvance(more) < space.width():
-            painter.drawText(space.adjusted(used, 0, 0, 0), _LEFT, more)
+            painter.drawText(space.adjusted(used, 0, 0, 0), LEFT, more)
 
     def across_parts(self, moment: PlayheadState, seen: QRectF) -> Iterator[Part]:
         """Yield the edges in view from a box to the one of the other rail.
@@ -316,8 +316,7 @@ class GraphPainter:
         painter.setPen(self._theme.color("text" if live > 0 else "muted"))
         painter.drawText(QPointF(left, shape.top() + 34), format_bytes(box.bytes))
         track = QRectF(left, shape.bottom() - 12, width, 4.5)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self._theme.color("border"))
+        ink(painter, None, self._theme.color("border"))
         painter.drawRoundedRect(track, 2.2, 2.2)
         share = min(1.0, live / box.bytes) if box.bytes else 0.0
         if share > 0:
@@ -329,8 +328,7 @@ class GraphPainter:
         text = f"↻{repeats}"
         width = painter.fontMetrics().horizontalAdvance(text) + 11
         shape = QRectF(box.right() - width + 8, box.top() - 10, width, 18)
-        painter.setPen(QPen(self._theme.color("panel"), 1.5))
-        painter.setBrush(self._theme.color("recomputed"))
+        ink(painter, QPen(self._theme.color("panel"), 1.5), self._theme.color("recomputed"))
         painter.drawRoundedRect(shape, 9, 9)
         painter.setPen(self._theme.color("panel"))
         painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, text)
@@ -345,8 +343,7 @@ class GraphPainter:
         text = f"× {copies}"
         width = painter.fontMetrics().horizontalAdvance(text) + 9
         shape = QRectF(box.left() + 3, box.top() - 10, width, 18)  # beside the badge of the box before
-        painter.setPen(QPen(self._theme.color("muted"), 1.2))
-        painter.setBrush(self._theme.color("panel"))
+        ink(painter, QPen(self._theme.color("muted"), 1.2), self._theme.color("panel"))
         painter.drawRoundedRect(shape, 9, 9)
         painter.setPen(self._theme.color("text"))
         painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, text)
@@ -364,15 +361,13 @@ class GraphPainter:
         path = QPainterPath()
         path.addRoundedRect(shape, 12, 12)
         path.addPolygon(pointer)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self._theme.color("playhead"))
+        ink(painter, None, self._theme.color("playhead"))
         painter.drawPath(path.simplified())
         painter.setPen(self._theme.color("on_playhead"))
         painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, text)
 
     def font(self, pixels: float, *, bold: bool = False) -> QFont:
-        font = QFont(self._family)
-        font.setPixelSize(round(pixels))
+        font = sized(self._family, round(pixels))
         font.setWeight(QFont.Weight.DemiBold if bold else QFont.Weight.Normal)
         return font
 
@@ -382,20 +377,17 @@ def paint_lock(painter: QPainter, theme: Theme, middle: QPointF, *, whole: bool)
 
     It is paler if not ``whole``: the constraint holds only a part of the box.
     """
-    ink = theme.color("text" if whole else "freed")
-    painter.setPen(QPen(ink, 1.2))
-    painter.setBrush(theme.color("panel"))
+    tint = theme.color("text" if whole else "freed")
+    ink(painter, QPen(tint, 1.2), theme.color("panel"))
     painter.drawEllipse(middle, 8.6, 8.6)
-    painter.setBrush(Qt.BrushStyle.NoBrush)
-    painter.setPen(QPen(ink, 1.5))
+    ink(painter, QPen(tint, 1.5))
     shackle = QPainterPath(middle + QPointF(-2.3, -0.5))
     shackle.lineTo(middle + QPointF(-2.3, -2.0))
     shackle.arcTo(QRectF(middle.x() - 2.3, middle.y() - 5.0, 4.6, 5.2), 180, -180)
     shackle.lineTo(middle + QPointF(2.3, -0.5))
     painter.drawPath(shackle)
     body = QRectF(middle.x() - 3.8, middle.y() - 0.9, 7.6, 5.6)
-    painter.setPen(Qt.PenStyle.NoPen)
-    painter.setBrush(ink)
+    ink(painter, None, tint)
     painter.drawRoundedRect(body, 1.2, 1.2)
 
 
@@ -413,7 +405,6 @@ def pointing_left(shape: QRectF, tip: float) -> QPolygonF:
     )
 
 
-_LEFT = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
 _AROUND = 24.0  # pixels around a box, for its marks and the playhead's
 _MARKS, _EDGE = 16.0, 3.0  # around a box that does not run; beside an edge
 _OPENED = "▾ "  # before the name of an open group

@@ -5,12 +5,16 @@ A row has a name, an optional bar, a figure, and an optional second line with de
 
 from __future__ import annotations
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPointF, QRectF, QSize, Qt
+from collections.abc import Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelIndex, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPen
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
 
 from app.presenters.wording import NameCut
 from app.theme import CurrentTheme
+from app.views.common.painting import LEFT, RIGHT, ink, sized
 
 _Index = QModelIndex | QPersistentModelIndex
 SHARE, FIGURE, OP, DETAIL, MARK, PIN = (Qt.ItemDataRole.UserRole + number for number in range(6))
@@ -41,8 +45,7 @@ class BarDelegate(QStyledItemDelegate):
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
         painter.save()
         if option.state & option.state.State_Selected:
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(self._theme.color("selected"))
+            ink(painter, None, self._theme.color("selected"))
             painter.drawRoundedRect(QRectF(option.rect), 4, 4)
             painter.setBrush(self._theme.color("accent"))  # the fill alone hardly differs from the panel
             row = QRectF(option.rect)
@@ -71,14 +74,14 @@ class BarDelegate(QStyledItemDelegate):
         name_width = rect.width() - figure_width - bar - (14 if bar else 8)
         painter.setPen(self._theme.color("text"))
         elided = self.names.cut(name, metrics.horizontalAdvance, name_width)
-        painter.drawText(QRectF(rect.left(), rect.top(), name_width, rect.height()), _LEFT, elided)
+        painter.drawText(QRectF(rect.left(), rect.top(), name_width, rect.height()), LEFT, elided)
         if bar:
             self._paint_bar(
                 painter, QRectF(rect.left() + name_width + 6, rect.center().y() - 2.5, bar, 5), share
             )
         painter.setPen(self._theme.color("muted"))
         painter.drawText(
-            QRectF(rect.right() - figure_width, rect.top(), figure_width, rect.height()), _RIGHT, figure
+            QRectF(rect.right() - figure_width, rect.top(), figure_width, rect.height()), RIGHT, figure
         )
         painter.restore()
 
@@ -86,8 +89,7 @@ class BarDelegate(QStyledItemDelegate):
         if not mark:
             return
         box = QRectF(rect.left(), rect.center().y() - _MARK / 2, _MARK, _MARK)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self._theme.color("accent" if mark == "A" else "muted"))
+        ink(painter, None, self._theme.color("accent" if mark == "A" else "muted"))
         painter.drawRoundedRect(box, 4, 4)
         painter.setPen(self._theme.color("on_accent" if mark == "A" else "panel"))
         painter.drawText(box, int(Qt.AlignmentFlag.AlignCenter), mark)
@@ -103,8 +105,7 @@ class BarDelegate(QStyledItemDelegate):
         painter.restore()
 
     def _paint_bar(self, painter: QPainter, track: QRectF, share: float) -> None:
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self._theme.color("grid"))
+        ink(painter, None, self._theme.color("grid"))
         painter.drawRoundedRect(track, 2.5, 2.5)
         if share > 0:
             painter.setBrush(self._theme.color(self.role))
@@ -113,15 +114,80 @@ class BarDelegate(QStyledItemDelegate):
 
     def _paint_detail(self, painter: QPainter, line: QRectF, detail: str) -> None:
         painter.save()
-        font = QFont(painter.font())
-        font.setPixelSize(_SMALL)
+        font = sized(painter.font(), _SMALL)
         font.setWeight(QFont.Weight.Normal)
         painter.setFont(font)
         painter.setPen(self._theme.color("muted"))
         elided = QFontMetrics(font).elidedText(detail, Qt.TextElideMode.ElideRight, int(line.width()))
-        painter.drawText(line, _LEFT, elided)
+        painter.drawText(line, LEFT, elided)
         painter.restore()
 
 
-_LEFT = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-_RIGHT = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+class BarRow(Protocol):
+    """What a row shows; ``share`` is the length of its bar, from 0 to 1, and None for none."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def figure(self) -> str: ...
+    @property
+    def detail(self) -> str: ...
+    @property
+    def share(self) -> float | None: ...
+    @property
+    def op(self) -> int: ...
+    @property
+    def tip(self) -> str: ...
+
+
+Row = TypeVar("Row", bound=BarRow)
+
+
+class RowModel(QAbstractListModel, Generic[Row]):
+    """Rows that are given to Qt one by one as it asks: ten thousand are shown as quickly as ten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: Sequence[Row] = ()
+
+    def show(self, rows: Sequence[Row]) -> None:
+        """Show other rows, from the first one."""
+        self.beginResetModel()
+        self.rows = rows
+        self.endResetModel()
+
+    def follow(self, rows: Sequence[Row]) -> None:
+        """Show rows that change often: they are laid out anew only where their heights or number change."""
+        before, now = len(self.rows), len(rows)
+        kept = min(before, now)
+        if any(bool(self.rows[row].detail) != bool(rows[row].detail) for row in range(kept)):
+            self.show(rows)
+            return
+        if now > before:
+            self.beginInsertRows(QModelIndex(), before, now - 1)
+        elif now < before:
+            self.beginRemoveRows(QModelIndex(), now, before - 1)
+        self.rows = rows
+        if now > before:
+            self.endInsertRows()
+        elif now < before:
+            self.endRemoveRows()
+        if kept:
+            self.dataChanged.emit(self.index(0), self.index(kept - 1))
+
+    def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008 (Qt's signature)
+        return 0 if parent.isValid() else len(self.rows)
+
+    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        field = _FIELDS.get(role)
+        return None if field is None else getattr(self.rows[index.row()], field)
+
+
+_FIELDS = {
+    Qt.ItemDataRole.DisplayRole: "name",
+    Qt.ItemDataRole.ToolTipRole: "tip",
+    SHARE: "share",
+    FIGURE: "figure",
+    DETAIL: "detail",
+    OP: "op",
+}

@@ -6,15 +6,18 @@ The plot's horizontal axis is the track, so the handle is under its predicted co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QBrush, QFont, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtGui import QBrush, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
-from app.models.exploration import Exploration, ListedSchedule
+from app.models.exploration import Exploration
 from app.presenters.axes import BudgetScale, nice_ticks
+from app.state.knowledge import ListedSchedule
 from app.theme import CurrentTheme
+from app.views.common.painting import CENTER, LEFT, RIGHT, across, down, ink, sized, smooth
+from app.views.common.widgets import on
 from checkmate.units import format_bytes
 
 _LEFT, _RIGHT, _TOP, _FOOT = 40.0, 14.0, 14.0, 62.0
@@ -48,8 +51,7 @@ class FrontierView(QWidget):
         self.setAccessibleDescription(
             "Left and Right change the budget by 1 %, Shift by 10 %, Home and End go to the ends"
         )
-        for signal in (exploration.known_changed, exploration.budget_changed, exploration.shown_changed):
-            signal.connect(self.update)
+        on(self.update, exploration.known_changed, exploration.budget_changed, exploration.shown_changed)
 
     def _area(self) -> QRectF:
         return QRectF(_LEFT, _TOP, self.width() - _LEFT - _RIGHT, self.height() - _TOP - _FOOT)
@@ -66,52 +68,44 @@ class FrontierView(QWidget):
         scale = self._scale()
         if scale is None:
             return
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        font = QFont(self.font())
-        font.setPixelSize(11)
-        painter.setFont(font)
-        area = self._area()
+        painter = smooth(self)
+        painter.setFont(sized(self.font(), 11))
         ticks, top = self._costs()
-
-        def height_of(cost: float) -> float:
-            return area.bottom() - 10 - (cost - 1) / (top - 1) * (area.height() - 14)
-
-        self._grid(painter, area, ticks, height_of)
-        self._without(painter, area, scale, height_of)
-        self._infeasible(painter, area, scale)
-        self._points(painter, area, scale, height_of)
-        self._track(painter, area, scale)
-        self._cap(painter, area, height_of)
-        self._handle(painter, area, scale, height_of)
+        frame = _Frame(self._area(), scale, top)
+        self._grid(painter, frame, ticks)
+        self._without(painter, frame)
+        self._infeasible(painter, frame)
+        self._points(painter, frame)
+        self._track(painter, frame)
+        self._cap(painter, frame)
+        self._handle(painter, frame)
         painter.end()
 
     def _costs(self) -> tuple[list[float], float]:
-        """Return (ticks, top) of the vertical axis.
-
-        They are multiples of the cost of computing everything once.
-        """
+        """Return ticks and top of the vertical axis, as multiples of computing everything once."""
         known = self._exploration.known
         top = max(1.02, *(1 + found.overhead for found in known)) if known else 1.02
         ticks = nice_ticks(1.0, top, 4)
         return ticks, max(top + 0.06 * (top - 1), ticks[-1])
 
-    def _cap(self, painter: QPainter, area: QRectF, height_of: Callable[[float], float]) -> None:
-        aim = self._exploration.aim
+    def _cap(self, painter: QPainter, frame: _Frame) -> None:
+        aim, area = self._exploration.aim, frame.area
         if aim is None or not aim.limited:
             return
-        y = max(area.top(), height_of(1 + aim.max_overhead))
+        y = max(area.top(), frame.height(1 + aim.max_overhead))
         painter.setPen(QPen(self._theme.color("text"), 1.4, Qt.PenStyle.DashLine))
-        painter.drawLine(QPointF(area.left() + 7, y), QPointF(area.right(), y))
-        painter.setPen(QPen(self._theme.color("accent"), 2.5))
-        painter.setBrush(self._theme.color("panel"))
-        painter.drawEllipse(QPointF(area.left(), y), 5.5, 5.5)
+        across(painter, area.adjusted(7, 0, 0, 0), y)
+        self._knob(painter, QPointF(area.left(), y), 5.5, 2.5)
         text = f"≤ +{100 * aim.max_overhead:.3g} %"
         width = painter.fontMetrics().horizontalAdvance(text) + 8.0
         space = QRectF(area.right() - width, y - 17 if y - area.top() > 18 else y + 2, width, 15)
         painter.fillRect(space, self._theme.color("panel", 215))
         painter.setPen(self._theme.color("text"))
-        painter.drawText(space, _CENTER, text)
+        painter.drawText(space, CENTER, text)
+
+    def _knob(self, painter: QPainter, middle: QPointF, radius: float, width: float) -> None:
+        ink(painter, QPen(self._theme.color("accent"), width), self._theme.color("panel"))
+        painter.drawEllipse(middle, radius, radius)
 
     def _cap_at(self, y: float) -> float:
         area, (_, top) = self._area(), self._costs()
@@ -122,48 +116,34 @@ class FrontierView(QWidget):
         area = self._area()
         return position.x() < area.left() + 6 and area.top() - 6 <= position.y() <= area.bottom()
 
-    def _grid(
-        self, painter: QPainter, area: QRectF, ticks: list[float], height_of: Callable[[float], float]
-    ) -> None:
-        digits = (
-            1
-            if len(ticks) < 2 or ticks[1] - ticks[0] >= 0.0999
-            else 2
-            if ticks[1] - ticks[0] >= 0.00999
-            else 3
-        )
+    def _grid(self, painter: QPainter, frame: _Frame, ticks: list[float]) -> None:
+        apart = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
+        digits = 1 if apart >= 0.0999 else 2 if apart >= 0.00999 else 3
         for tick in ticks:
-            y = height_of(tick)
+            y = frame.height(tick)
             painter.setPen(QPen(self._theme.color("grid"), 1))
-            painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
+            across(painter, frame.area, y)
             painter.setPen(self._theme.color("muted"))
-            painter.drawText(QRectF(0, y - 8, area.left() - 6, 16), _RIGHT_MIDDLE, f"{tick:.{digits}f}×")
+            painter.drawText(QRectF(0, y - 8, frame.area.left() - 6, 16), RIGHT, f"{tick:.{digits}f}×")
 
-    def _infeasible(self, painter: QPainter, area: QRectF, scale: BudgetScale) -> None:
-        """Paint where no schedule fits.
-
-        Nothing fits below the floor, in any order. Between the floor and the least known, nobody knows.
-        """
-        floor = self._exploration.least_possible
-        if floor is None:
+    def _infeasible(self, painter: QPainter, frame: _Frame) -> None:
+        # Nothing fits below the floor, in any order. Between the floor and the least known, nobody knows.
+        exploration, area = self._exploration, frame.area
+        if exploration.least_possible is None:
             return
-        right = scale.position(int(floor))
-        zone = QRectF(area.left(), area.top(), right - area.left(), area.height())
+        zone, unknown = QRectF(area), QRectF(area)
+        zone.setRight(frame.scale.position(int(exploration.least_possible)))
+        unknown.setLeft(zone.right())
+        unknown.setRight(frame.scale.position(exploration.least_bytes))
         painter.fillRect(zone, QBrush(self._theme.color("freed", 150), Qt.BrushStyle.BDiagPattern))
         painter.setPen(QPen(self._theme.color("freed"), 1))
         painter.drawLine(zone.topRight(), zone.bottomRight())
-        unknown = scale.position(self._exploration.least_bytes)
-        if unknown - right > 3:
-            painter.fillRect(
-                QRectF(right, area.top(), unknown - right, area.height()), self._theme.color("freed", 28)
-            )
-        for left, width, text in (
-            (zone.left(), zone.width(), "infeasible"),
-            (right, unknown - right, "none known"),
-        ):
-            middle = left + width / 2
-            covered = abs(middle - scale.position(self._exploration.budget_bytes)) < 9
-            if width > 16 and not covered:
+        if unknown.width() > 3:
+            painter.fillRect(unknown, self._theme.color("freed", 28))
+        for place, text in ((zone, "infeasible"), (unknown, "none known")):
+            middle = place.center().x()
+            covered = abs(middle - frame.scale.position(exploration.budget_bytes)) < 9
+            if place.width() > 16 and not covered:
                 painter.save()
                 painter.translate(middle + 4, area.bottom() - 12)
                 painter.rotate(-90)
@@ -173,107 +153,83 @@ class FrontierView(QWidget):
                 painter.drawText(QPointF(0, 1.5), text)
                 painter.restore()
 
-    def _points(
-        self, painter: QPainter, area: QRectF, scale: BudgetScale, height_of: Callable[[float], float]
-    ) -> None:
-        known = self._exploration.known
-        line = [QPointF(scale.position(f.peak_bytes), height_of(1 + f.overhead)) for f in known]
+    def _points(self, painter: QPainter, frame: _Frame) -> None:
+        known, theme = self._exploration.known, self._theme
+        line = [frame.point(found) for found in known]
         if known:
-            self._band(painter, known, scale, height_of)
-            painter.setPen(QPen(self._theme.color("accent"), 2))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
+            self._bounds(painter, frame)
+            ink(painter, QPen(theme.color("accent"), 2))
             painter.drawPolyline(QPolygonF(_stairs(line)))
         for found, point in zip(known, line, strict=True):
-            proved = found.optimal
-            painter.setPen(QPen(self._theme.color("accent"), 1.6))
-            painter.setBrush(self._theme.color("accent" if proved else "panel"))
+            ink(
+                painter, QPen(theme.color("accent"), 1.6), theme.color("accent" if found.optimal else "panel")
+            )
             painter.drawEllipse(point, 3.4, 3.4)
 
-    def _without(
-        self, painter: QPainter, area: QRectF, scale: BudgetScale, height_of: Callable[[float], float]
-    ) -> None:
+    def _without(self, painter: QPainter, frame: _Frame) -> None:
+        """Paint what would be known without the constraints, if there are any."""
         other = self._exploration.unconstrained
         if other is None or other is self._exploration.what_if:
             return
-        line = [QPointF(scale.position(f.peak_bytes), height_of(1 + f.overhead)) for f in other.known]
         painter.save()
-        painter.setClipRect(area)
-        painter.setPen(QPen(self._theme.color("freed"), 1.4, Qt.PenStyle.DotLine))
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawPolyline(QPolygonF(_stairs(line)))
+        painter.setClipRect(frame.area)
+        ink(painter, QPen(self._theme.color("freed"), 1.4, Qt.PenStyle.DotLine))
+        painter.drawPolyline(QPolygonF(_stairs([frame.point(found) for found in other.known])))
         painter.restore()
 
-    def _band(
-        self,
-        painter: QPainter,
-        known: list[ListedSchedule],
-        scale: BudgetScale,
-        height_of: Callable[[float], float],
-    ) -> None:
-        """Paint the band between the best known and the bound, if there is one.
-
-        The frontier runs inside the band.
-        """
-        bounded = [found for found in known if found.graph.base_cost > 0 and not found.optimal]
+    def _bounds(self, painter: QPainter, frame: _Frame) -> None:
+        """Paint how far below each schedule the frontier may run."""
         painter.setPen(QPen(self._theme.color("accent", 150), 3))
-        for found in bounded:
-            x = scale.position(found.peak_bytes)
-            low = height_of(max(1.0, found.lower_bound / found.graph.base_cost))
-            painter.drawLine(QPointF(x, height_of(1 + found.overhead)), QPointF(x, low))
-            painter.drawLine(QPointF(x - 3, low), QPointF(x + 3, low))
+        for found in self._exploration.known:
+            if found.graph.base_cost > 0 and not found.optimal:
+                top = frame.point(found)
+                low = QPointF(top.x(), frame.height(max(1.0, found.lower_bound / found.graph.base_cost)))
+                painter.drawLine(top, low)
+                painter.drawLine(low - QPointF(3, 0), low + QPointF(3, 0))
 
-    def _track(self, painter: QPainter, area: QRectF, scale: BudgetScale) -> None:
-        exploration, theme = self._exploration, self._theme
+    def _track(self, painter: QPainter, frame: _Frame) -> None:
+        exploration, theme, area, place = self._exploration, self._theme, frame.area, frame.scale.position
         assert exploration.plain is not None
-        y = area.bottom() + 12
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(theme.color("border"))
+        y, ends = area.bottom() + 12, (exploration.least_bytes, exploration.plain.peak_bytes)
+        ink(painter, None, theme.color("border"))
         painter.drawRoundedRect(QRectF(area.left(), y - 3, area.width(), 6), 3, 3)
-        start, end = scale.position(exploration.least_bytes), scale.position(exploration.budget_bytes)
+        start, end = place(ends[0]), place(exploration.budget_bytes)
         painter.setBrush(theme.color("accent"))
         if end > start:
             painter.drawRoundedRect(QRectF(start, y - 3, end - start, 6), 3, 3)
         painter.setPen(QPen(theme.color("text"), 2))
-        marks = (exploration.least_bytes, exploration.plain.peak_bytes)
-        for mark in marks:
-            painter.drawLine(QPointF(scale.position(mark), y - 8), QPointF(scale.position(mark), y + 8))
+        for mark in ends:
+            down(painter, QRectF(0, y - 8, 0, 16), place(mark))
         painter.setPen(theme.color("muted"))
-        name, unit = scale.unit
+        name, unit = frame.scale.unit
         taken = area.left() - 16  # where the unit's name ends, a figure would lie over it
-        for tick in scale.ticks():
-            x = scale.position(int(tick * unit))
+        for tick in frame.scale.ticks():
+            x = place(int(tick * unit))
             if x - taken > 34:
-                painter.drawText(QRectF(x - 24, y + 10, 48, 14), _CENTER, f"{tick:g}")
+                painter.drawText(QRectF(x - 24, y + 10, 48, 14), CENTER, f"{tick:g}")
                 taken = x
-        painter.drawText(QRectF(0, y + 10, area.left() - 4, 14), _RIGHT_MIDDLE, name)
+        painter.drawText(QRectF(0, y + 10, area.left() - 4, 14), RIGHT, name)
         painter.setPen(theme.color("text"))
-        proved = exploration.least_bytes <= exploration.least_possible
-        least = f"▏least {'possible' if proved else 'known'} {format_bytes(exploration.least_bytes)}"
-        painter.drawText(QRectF(0, y + 28, self.width(), 14), _LEFT_MIDDLE, least)
-        most = f"keep everything {format_bytes(exploration.plain.peak_bytes)} ▕"
-        painter.drawText(QRectF(0, y + 28, self.width(), 14), _RIGHT_MIDDLE, most)
+        known = "possible" if ends[0] <= exploration.least_possible else "known"
+        foot = QRectF(0, y + 28, self.width(), 14)
+        painter.drawText(foot, LEFT, f"▏least {known} {format_bytes(ends[0])}")
+        painter.drawText(foot, RIGHT, f"keep everything {format_bytes(ends[1])} ▕")
 
-    def _handle(
-        self, painter: QPainter, area: QRectF, scale: BudgetScale, height_of: Callable[[float], float]
-    ) -> None:
+    def _handle(self, painter: QPainter, frame: _Frame) -> None:
         exploration, theme = self._exploration, self._theme
-        x, y = scale.position(exploration.budget_bytes), area.bottom() + 12
+        handle = QPointF(frame.scale.position(exploration.budget_bytes), frame.area.bottom() + 12)
         painter.setPen(QPen(theme.color("text"), 1.4, Qt.PenStyle.DashLine))
-        painter.drawLine(QPointF(x, area.top()), QPointF(x, y - 9))
+        down(painter, frame.area.adjusted(0, 0, 0, 12 - 9), handle.x())
         shown = exploration.shown
         if shown is not None and shown.peak_bytes <= exploration.budget_bytes:
-            painter.setPen(QPen(theme.color("panel"), 2))
-            painter.setBrush(theme.color("accent"))
-            painter.drawEllipse(QPointF(x, height_of(1 + shown.overhead)), 6.5, 6.5)
+            ink(painter, QPen(theme.color("panel"), 2), theme.color("accent"))
+            painter.drawEllipse(QPointF(handle.x(), frame.height(1 + shown.overhead)), 6.5, 6.5)
         if not self.has_handle:
             return
         if self.window().focusWidget() is self.parent() and self.isActiveWindow():
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(theme.color("accent", 60))
-            painter.drawEllipse(QPointF(x, y), 13, 13)
-        painter.setPen(QPen(theme.color("accent"), 3.5))
-        painter.setBrush(theme.color("panel"))
-        painter.drawEllipse(QPointF(x, y), 8.5, 8.5)
+            ink(painter, None, theme.color("accent", 60))
+            painter.drawEllipse(handle, 13, 13)
+        self._knob(painter, handle, 8.5, 3.5)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton and self._scale() is not None:
@@ -322,9 +278,23 @@ class FrontierView(QWidget):
         return near if abs(scale.position(near.peak_bytes) - x) <= _SNAP else None
 
 
+@dataclass(frozen=True)
+class _Frame:
+    """Where the plot is, in pixels: bytes across, and costs up to ``top`` times computing everything once."""
+
+    area: QRectF
+    scale: BudgetScale
+    top: float
+
+    def height(self, cost: float) -> float:
+        return self.area.bottom() - 10 - (cost - 1) / (self.top - 1) * (self.area.height() - 14)
+
+    def point(self, found: ListedSchedule) -> QPointF:
+        return QPointF(self.scale.position(found.peak_bytes), self.height(1 + found.overhead))
+
+
 def _describe(found: ListedSchedule) -> str:
-    gap = 1 - found.lower_bound / found.cost if found.cost > 0 else 0.0
-    bound = "\nproved the best possible" if found.optimal else f"\nwithin {100 * gap:.1f} % of the best"
+    bound = "\nproved the best possible" if found.optimal else f"\nwithin {100 * found.gap:.1f} % of the best"
     cost = (
         "" if math.isclose(found.overhead, 0, abs_tol=1e-9) else f", +{100 * found.overhead:.1f} % step cost"
     )
@@ -338,8 +308,3 @@ def _stairs(points: list[QPointF]) -> list[QPointF]:
             line.append(QPointF(point.x(), line[-1].y()))
         line.append(point)
     return line
-
-
-_LEFT_MIDDLE = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-_RIGHT_MIDDLE = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-_CENTER = int(Qt.AlignmentFlag.AlignCenter)

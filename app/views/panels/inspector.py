@@ -8,17 +8,16 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QWidget
 
-from app.models.cursors import Comparison, Playhead, Selection
-from app.models.exploration import Exploration, ListedSchedule
 from app.models.remedies import Hotspot
 from app.models.undo import ShownEdits, UndoCommands
 from app.presenters.op_page import again_rows, facts, made, read, readers, rows_of_op
 from app.presenters.wording import short_name
 from app.state.constraint_targets import ConstraintKind
+from app.state.knowledge import ListedSchedule
 from app.state.solve import Tightest
-from app.theme import CurrentTheme
 from app.views.common.panel import Panel
 from app.views.common.texts import SteadyLabel
+from app.views.common.view_models import ViewModels
 from app.views.common.widgets import (
     NO_EDGES,
     called,
@@ -46,22 +45,12 @@ class Inspector(Panel):
 
     changed_height = Signal()
 
-    def __init__(
-        self,
-        exploration: Exploration,
-        comparison: Comparison,
-        playhead: Playhead,
-        selection: Selection,
-        theme: CurrentTheme,
-        what_ifs: UndoCommands,
-        shown_edits: ShownEdits,
-    ) -> None:
+    def __init__(self, models: ViewModels, what_ifs: UndoCommands, shown_edits: ShownEdits) -> None:
         super().__init__("Inspector")
-        self._exploration, self._playhead, self._selection, self._theme = (
-            exploration,
-            playhead,
-            selection,
-            theme,
+        self._exploration, self._playhead, self._selection = exploration, playhead, selection = (
+            models.exploration,
+            models.playhead,
+            models.selection,
         )
         self._name = SteadyLabel("title", wrap=True)
         tip = "What is in memory now (click beside the graph's boxes)"
@@ -69,7 +58,7 @@ class Inspector(Panel):
         self.head.addWidget(self.back)
         self.body.addWidget(self._name)
         self.hotspot = Hotspot(exploration, playhead, self)
-        self.memory = MemoryPage(exploration, comparison, self.hotspot, selection, shown_edits, theme)
+        self.memory = MemoryPage(models, self.hotspot, shown_edits)
         self.body.addWidget(self.memory, 1)
         self._add_rows()
         self.what_if = WhatIfRow(what_ifs)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from PySide6.QtCore import QAbstractListModel, QEvent, QModelIndex, QObject, QPersistentModelIndex, Qt, Signal
+from PySide6.QtCore import QEvent, QModelIndex, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QLineEdit, QListView
 
@@ -15,9 +13,8 @@ from app.presenters.wording import NameCut
 from app.theme import CurrentTheme
 from app.views.common.panel import Panel
 from app.views.common.widgets import called, label, push_button
-from app.views.panels.bar_rows import FIGURE, OP, SHARE, BarDelegate
+from app.views.panels.bar_rows import OP, BarDelegate, RowModel
 from checkmate.ir.graph import Phase
-from checkmate.units import format_bytes
 
 _PRESSED = QEvent.Type.KeyPress
 _BY_SIZE, _IN_ORDER = "By activation size", "In order of the step"
@@ -42,7 +39,7 @@ class LayersPanel(Panel):
         tip = "The largest first, or in the order of the step"
         self.order = push_button(_BY_SIZE, self._on_order, "link", tip=tip)
         self.head.addWidget(self.order)
-        self._rows = _Rows()
+        self._rows = RowModel[LayerRow]()
         filter_field = QLineEdit(placeholderText="Name, size>10M, phase:backward", clearButtonEnabled=True)
         tip = f"Parts of a name, and conditions: {HELP}"
         self._filter = called(filter_field, "Filter layers", tip)
@@ -100,7 +97,7 @@ class LayersPanel(Panel):
         again = shown.recomputed_ops if shown is not None and self._query.recomputed else frozenset[int]()
         layers = () if drawn is None else drawn.layers
         rows = layer_rows(layers, self._query, again, by_size=self._by_size)
-        self._rows.show(rows, self._query)
+        self._rows.show(rows)
         self._follow()
         phase = self._query.phase
         self._delegate.role = "backward" if phase in (Phase.BACKWARD, Phase.UPDATE) else "forward"
@@ -132,45 +129,9 @@ class LayersPanel(Panel):
     def _follow(self, *_: object) -> None:
         graph, op = self._exploration.graph, self._selection.op
         entry = graph.ops[op] if graph is not None and 0 <= op < graph.n else None
-        index = QModelIndex() if entry is None else self._rows.find(entry.group or entry.name)
+        name = None if entry is None else entry.group or entry.name
+        listed = (row for row, layer in enumerate(self._rows.rows) if layer.name == name)
+        index = self._rows.index(next(listed, -1), 0)
         self._following = True
         self._list.setCurrentIndex(index)  # which also scrolls to it
         self._following = False
-
-
-class _Rows(QAbstractListModel):
-    """The rows of the list, given to Qt one by one as it asks.
-
-    So ten thousand rows are shown as quickly as ten.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._rows: tuple[LayerRow, ...] = ()
-        self._what = ""
-
-    def show(self, rows: tuple[LayerRow, ...], query: LayerQuery) -> None:
-        self.beginResetModel()
-        self._rows = rows
-        self._what = "of activations" if query.phase is None else f"written by its {query.phase.value} ops"
-        self.endResetModel()
-
-    def find(self, name: str) -> QModelIndex:
-        """Return where the layer is; nowhere if it is not listed."""
-        row = next((row for row, entry in enumerate(self._rows) if entry.name == name), -1)
-        return self.index(row, 0)
-
-    def rowCount(self, parent: QModelIndex | QPersistentModelIndex = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else len(self._rows)
-
-    def data(
-        self, index: QModelIndex | QPersistentModelIndex, role: int = Qt.ItemDataRole.DisplayRole
-    ) -> Any:
-        row = self._rows[index.row()]
-        if role == Qt.ItemDataRole.DisplayRole:
-            return row.name
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return f"{row.name}: {format_bytes(row.bytes)} {self._what}"
-        if role == FIGURE:
-            return format_bytes(row.bytes)
-        return {SHARE: row.share, OP: row.op}.get(role)

@@ -6,20 +6,18 @@ What fills memory is listed by value, layer and reason. A row selects its op.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelIndex, Qt
+from PySide6.QtCore import QModelIndex, Qt
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QListView, QPushButton, QWidget
 
-from app.models.cursors import Comparison, Selection
-from app.models.exploration import Exploration, ListedSchedule
 from app.models.remedies import Hotspot
 from app.models.undo import ShownEdits
 from app.presenters.hotspot_rows import HotspotRow, View, compare_rows, help_rows, share_rows
-from app.theme import CurrentTheme
+from app.state.knowledge import ListedSchedule
+from app.views.common.view_models import ViewModels
 from app.views.common.widgets import NO_EDGES, called, in_column, in_row
-from app.views.panels.bar_rows import DETAIL, FIGURE, SHARE, BarDelegate
+from app.views.panels.bar_rows import BarDelegate, RowModel
 
 _TIPS = {
     View.VALUES: "Every buffer in memory",
@@ -33,25 +31,17 @@ _TIPS = {
 class MemoryPage(QWidget):
     """Four views of one step, and one of two compared schedules. Only the view on screen is computed."""
 
-    def __init__(
-        self,
-        exploration: Exploration,
-        comparison: Comparison,
-        hotspot: Hotspot,
-        selection: Selection,
-        shown_edits: ShownEdits,
-        theme: CurrentTheme,
-    ) -> None:
+    def __init__(self, models: ViewModels, hotspot: Hotspot, shown_edits: ShownEdits) -> None:
         super().__init__()
-        self._comparison, self._shown_edits = comparison, shown_edits
-        self._exploration, self._hotspot, self._selection = exploration, hotspot, selection
+        self._exploration, self._comparison = exploration, comparison = models.exploration, models.comparison
+        self._hotspot, self._selection, self._shown_edits = hotspot, models.selection, shown_edits
         self.view = View.VALUES
-        self._model = HotspotModel()
+        self._model = RowModel[HotspotRow]()
         self._list = called(QListView(), "What is in memory now")
         self._list.setModel(self._model)
         self._list.setVerticalScrollMode(QListView.ScrollMode.ScrollPerPixel)
         self._list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._delegate = BarDelegate(theme, "held")
+        self._delegate = BarDelegate(models.theme, "held")
         self._list.setItemDelegate(self._delegate)
         self._list.clicked.connect(self._on_clicked)
         self.setLayout(in_column(self._tabs(), (self._list, 1), gap=4, edges=NO_EDGES))
@@ -100,7 +90,7 @@ class MemoryPage(QWidget):
             self._refresh()
 
     @property
-    def rows(self) -> list[HotspotRow]:
+    def rows(self) -> Sequence[HotspotRow]:
         return self._model.rows
 
     def _refresh(self) -> None:
@@ -108,7 +98,7 @@ class MemoryPage(QWidget):
             rows = self._rows_of(self._exploration.shown)
             # So that Qt need not ask for the height of each row at each step.
             self._list.setUniformItemSizes(not any(row.detail for row in rows))
-            self._model.fill(rows)
+            self._model.follow(rows)
             self._list.selectionModel().clear()  # the row that was clicked may be of something else
 
     def _rows_of(self, shown: ListedSchedule) -> list[HotspotRow]:
@@ -128,48 +118,3 @@ class MemoryPage(QWidget):
             self._shown_edits.show_with_budget(row.found)
         elif row.op >= 0:
             self._selection.select(row.op, row.value)
-
-
-_Index = QModelIndex | QPersistentModelIndex
-
-
-class HotspotModel(QAbstractListModel):
-    """Rows that change with each step of the playback.
-
-    A list is laid out anew only where it gets longer or shorter, or a row another height.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows: list[HotspotRow] = []
-
-    def fill(self, rows: Sequence[HotspotRow]) -> None:
-        before, now = len(self.rows), len(rows)
-        kept = min(before, now)
-        if any(bool(self.rows[row].detail) != bool(rows[row].detail) for row in range(kept)):
-            self.beginResetModel()
-            self.rows = list(rows)
-            self.endResetModel()
-            return
-        if now > before:
-            self.beginInsertRows(QModelIndex(), before, now - 1)
-        elif now < before:
-            self.beginRemoveRows(QModelIndex(), now, before - 1)
-        self.rows = list(rows)
-        if now > before:
-            self.endInsertRows()
-        elif now < before:
-            self.endRemoveRows()
-        if kept:
-            self.dataChanged.emit(self.index(0), self.index(kept - 1))
-
-    def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008 (Qt's signature)
-        return 0 if parent.isValid() else len(self.rows)
-
-    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        row = self.rows[index.row()]
-        if role == Qt.ItemDataRole.DisplayRole:
-            return row.name
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return "\n".join(text for text in (f"{row.name}  {row.figure}", row.detail) if text)
-        return {SHARE: row.share, FIGURE: row.figure, DETAIL: row.detail}.get(role)

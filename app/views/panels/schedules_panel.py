@@ -6,14 +6,15 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QCheckBox, QInputDialog, QMenu, QWidget
 
 from app.models.cursors import Comparison
-from app.models.exploration import Exploration, ListedSchedule
+from app.models.exploration import Exploration
 from app.models.undo import ListEdits, ShownEdits
 from app.presenters.schedule_rows import ScheduleRow, grouped, schedule_name
 from app.presenters.wording import fill_text
+from app.state.knowledge import ListedSchedule
 from app.theme import CurrentTheme
 from app.views.common.panel import Panel
 from app.views.common.texts import ElidedLabel
-from app.views.common.widgets import NO_EDGES, called, command_button, in_row, later, push_button
+from app.views.common.widgets import NO_EDGES, called, command_button, in_row, later, on, push_button
 from app.views.panels.bar_rows import MARK
 from app.views.panels.schedule_tree import ScheduleTree
 from checkmate.ir.graph import Graph
@@ -214,8 +215,7 @@ class FillRow(QWidget):
         self.more = push_button("Go on", lambda: self._listing.fill(True), "link", tip=tip)
         self.setLayout(in_row(self.switch, (self.sign, 1), self.more, gap=8, edges=NO_EDGES))
         self._listing.filling_changed.connect(self._refresh)
-        for signal in (exploration.solve_changed, exploration.known_changed, exploration.passing_changed):
-            signal.connect(self._refresh)
+        on(self._refresh, exploration.solve_changed, exploration.known_changed, exploration.passing_changed)
         self._refresh()
 
     def _refresh(self) -> None:

@@ -23,7 +23,7 @@ from app.state.solve import BudgetStanding, Solve
 from app.theme import CurrentTheme
 from app.views.common.panel import Panel
 from app.views.common.plot_style import ScreenPens, color_plot
-from app.views.common.widgets import NO_EDGES, command_button, every, in_row, label, push_button
+from app.views.common.widgets import NO_EDGES, command_button, every, in_row, label, on, push_button
 from checkmate.units import byte_unit, format_bytes
 
 _WITHOUT = (BudgetStanding.UNKNOWN, BudgetStanding.IMPOSSIBLE)  # no schedule is known, and none is sought
@@ -32,21 +32,16 @@ _WITHOUT = (BudgetStanding.UNKNOWN, BudgetStanding.IMPOSSIBLE)  # no schedule is
 class SolvingPanel(Panel):
     """Shows the solve, and why nothing fits if so.
 
-    Signals: ``stop_wanted``: accept the best so far; ``more_wanted``: solve longer; ``minimum_wanted``: use
-        the least budget that is feasible; ``op_wanted(op)``: show the op that needs too much;
-        ``clear_wanted``: drop the constraints; ``budget_wanted(bytes)``: take this budget;
-        ``best_wanted``: show the best that is known for the budget;
-        ``room_wanted(pixels)``: it needs to be higher.
+    Its buttons are connected by who owns it.
+
+    Signals: ``clear_wanted``: drop the constraints; ``op_wanted(op)``: show the op that needs too much;
+        ``budget_wanted(bytes)``: take this budget; ``room_wanted(pixels)``: it needs to be higher.
     """
 
     _LEAST = 120
-    stop_wanted = Signal()
-    more_wanted = Signal()
-    minimum_wanted = Signal()
-    op_wanted = Signal(int)
     clear_wanted = Signal()
+    op_wanted = Signal(int)
     budget_wanted = Signal(object)
-    best_wanted = Signal()
     room_wanted = Signal(int)
 
     def __init__(self, exploration: Exploration, theme: CurrentTheme) -> None:
@@ -65,17 +60,19 @@ class SolvingPanel(Panel):
         self.body.addStretch(1)  # keeps the texts together at the top
         self._plotted: tuple[Solve, int, int, float | None] | None = None  # what the plot shows
         self._clock = every(self, 250, self._on_clock)
-        for signal in (
-            exploration.solve_changed,
-            exploration.graph_changed,
-            exploration.passing_changed,
+        on(self._on_solve, exploration.solve_changed, exploration.graph_changed, exploration.passing_changed)
+        on(
+            self._on_solve,
             exploration.budget_changed,
             exploration.known_changed,
             exploration.standing_changed,
-        ):
-            signal.connect(self._on_solve)
-        for signal in (exploration.constraints_changed, exploration.known_changed, exploration.shown_changed):
-            signal.connect(self._on_constraints)
+        )
+        on(
+            self._on_constraints,
+            exploration.constraints_changed,
+            exploration.known_changed,
+            exploration.shown_changed,
+        )
         self._on_solve()
         self._on_constraints()
 
@@ -101,20 +98,17 @@ class SolvingPanel(Panel):
         self._pens.set(self._bound, pg.mkPen(theme.color("muted"), width=1.5, style=Qt.PenStyle.DashLine))
 
     def _button_rows(self) -> ButtonRows:
-        self._stop = push_button("Stop here", self.stop_wanted.emit, tip=action("solve.stop").tip_with_key)
-        self._more = push_button(
-            "Solve longer", self.more_wanted.emit, tip=action("solve.longer").tip_with_key
-        )
-        tip = "Show the cheapest schedule that is known to fit the budget"
-        self._back = push_button("Show the best that fits", self.best_wanted.emit, tip=tip)
+        self.stop, self.more = QPushButton("Stop here"), QPushButton("Solve longer")
+        self.show_best, self.minimum = QPushButton("Show the best that fits"), QPushButton("Find the least")
+        self.stop.setToolTip(action("solve.stop").tip_with_key)
+        self.more.setToolTip(action("solve.longer").tip_with_key)
+        self.show_best.setToolTip("Show the cheapest schedule that is known to fit the budget")
+        self.minimum.setToolTip(action("solve.least").tip_with_key)
         tip = "Set the budget to what the schedule on screen needs"
         self._use = push_button("Use this budget", self._on_use, tip=tip)
-        self._minimum = push_button(
-            "Find the least", self.minimum_wanted.emit, tip=action("solve.least").tip_with_key
-        )
         tip = "Show what this op needs, value by value"
         self._tightest = push_button("Show the op", self._on_tightest, tip=tip)
-        buttons = self._stop, self._more, self._back, self._use, self._minimum, self._tightest
+        buttons = self.stop, self.more, self.show_best, self._use, self.minimum, self._tightest
         for one in buttons:
             one.setParent(self)
         self._buttons = ButtonRows(buttons)
@@ -211,11 +205,11 @@ class SolvingPanel(Panel):
         )
         if standing is not None:
             self._use.setText(f"Use {format_bytes(standing.shown.peak_bytes)}")
-        self._stop.setVisible(solve is not None and solve.running)
-        self._more.setVisible(solve is not None and solve.status in ("feasible", "limit", "cancelled"))
-        self._back.setVisible(chosen and standing is not None and standing.best is not None)
+        self.stop.setVisible(solve is not None and solve.running)
+        self.more.setVisible(solve is not None and solve.status in ("feasible", "limit", "cancelled"))
+        self.show_best.setVisible(chosen and standing is not None and standing.best is not None)
         self._use.setVisible(chosen or without)
-        self._minimum.setVisible(without and not self._exploration.passing)
+        self.minimum.setVisible(without and not self._exploration.passing)
         self._tightest.setVisible(_tightest_op(solve) is not None)
         self._buttons.place(self.width() - self.body.contentsMargins().left() * 2)
 

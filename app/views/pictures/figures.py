@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QMarginsF, QPoint, QRect, QSize, QSizeF, Qt
+from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QMarginsF, QRect, QSize, QSizeF, Qt
 from PySide6.QtGui import QFont, QPageSize, QPainter, QPdfWriter
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QWidget
 
-from app.models.cursors import Comparison, Playhead, Selection
-from app.models.exploration import Exploration
-from app.models.span import StepSpan
+from app.models.cursors import Playhead
 from app.presenters.paper import WORDS, FigureFile, Paper, Shows
 from app.theme import CurrentTheme, ThemeChoice
+from app.views.common.painting import sized
+from app.views.common.view_models import ViewModels
+from app.views.common.view_saver import svg_generator
 from app.views.graph.graph_view import GraphView
 from app.views.panels.frontier import FrontierView
 from app.views.timeline.curve_view import CurveView
@@ -33,17 +35,8 @@ _Place = tuple[QWidget, QRect]
 class Figures:
     """Draws views of an exploration as the window shows them now. It draws them apart from the window."""
 
-    def __init__(
-        self,
-        exploration: Exploration,
-        comparison: Comparison,
-        playhead: Playhead,
-        selection: Selection,
-        span: StepSpan,
-        graph_view: GraphView,
-    ) -> None:
-        self._exploration, self._comparison, self._graph_view = exploration, comparison, graph_view
-        self._playhead, self._selection, self._span = playhead, selection, span
+    def __init__(self, models: ViewModels, graph_view: GraphView) -> None:
+        self._models, self._exploration, self._graph_view = models, models.exploration, graph_view
 
     def save(self, wanted: FigureFile) -> None:
         """Write the figure, whole or not at all.
@@ -77,17 +70,10 @@ class Figures:
     def svg(self, shows: Shows, paper: Paper) -> bytes:
         """Return the figure as the content of an SVG file; it names its font."""
         places, size = self._places(shows, paper)
-        data = QByteArray()
-        buffer = QBuffer(data)
-        buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-        generator = QSvgGenerator()
-        generator.setOutputDevice(buffer)
+        generator, buffer = svg_generator(size, self._title(shows))
         generator.setResolution(round(paper.per_inch))
-        generator.setSize(size)
-        generator.setViewBox(QRect(QPoint(0, 0), size))
-        generator.setTitle(self._title(shows))
         _paint(generator, places, 1.0)
-        return bytes(data.data())
+        return bytes(buffer.data().data())
 
     def _title(self, shows: Shows) -> str:
         graph = self._exploration.graph
@@ -112,28 +98,23 @@ class Figures:
             view.resize(place.size())
         return places, QSize(wide, high)
 
-    def _light(self) -> CurrentTheme:
-        return CurrentTheme(ThemeChoice.LIGHT)
+    def _light(self) -> ViewModels:
+        return replace(self._models, theme=CurrentTheme(ThemeChoice.LIGHT))
 
     def _curve(self) -> CurveView:
-        curve = CurveView(
-            self._exploration, self._comparison, self._playhead, self._selection, self._span, self._light()
-        )
+        curve = CurveView(self._light())
         curve.show_cursor(False)
-        curve.draw_as_lines(_font())
+        curve.draw_as_lines(sized(QFont(), round(WORDS)))
         return curve
 
     def _matrix(self, title: str, paper: Paper) -> MatrixView:
-        matrix = MatrixView(
-            title, self._exploration, self._comparison, self._playhead, self._selection, self._span,
-            self._light(),
-        )  # fmt: skip
+        matrix = MatrixView(title, self._light())
         matrix.show_cursor(False)
         matrix.sharpness = _DOTS / paper.per_inch
         return matrix
 
     def _frontier(self) -> FrontierView:
-        frontier = FrontierView(self._exploration, self._light())
+        frontier = FrontierView(self._exploration, self._light().theme)
         frontier.has_handle = False
         return frontier
 
@@ -143,7 +124,7 @@ class Figures:
         If the user opened none, those that fit are open.
         """
         copy, playhead = self._exploration.frozen_copy(), Playhead()
-        graph = GraphView(copy, playhead, self._selection, None, self._light())
+        graph = GraphView(replace(self._light(), exploration=copy, playhead=playhead), None)
         graph.resize(wide, _LEAST_HEIGHT)
         copy.graph_changed.emit()
         graph.open_as(self._graph_view)
@@ -151,14 +132,8 @@ class Figures:
         copy.constraints_changed.emit()
         assert copy.shown is not None
         playhead.set_count(len(copy.shown.schedule.steps))
-        playhead.seek(self._playhead.step, force=True)
+        playhead.seek(self._models.playhead.step, force=True)
         return graph
-
-
-def _font() -> QFont:
-    font = QFont()
-    font.setPixelSize(round(WORDS))
-    return font
 
 
 def _paint(device: QPdfWriter | QSvgGenerator, places: list[_Place], scale: float) -> None:

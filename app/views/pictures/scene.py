@@ -12,11 +12,12 @@ from PySide6.QtCore import QPoint, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QImage, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
-from app.models.cursors import Comparison, Playhead, Selection
+from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
-from app.models.span import StepSpan
 from app.presenters.wording import short_name
 from app.theme import CurrentTheme, Theme, ThemeChoice
+from app.views.common.painting import ink
+from app.views.common.view_models import ViewModels
 from app.views.graph.graph_view import GraphView
 from app.views.timeline.curve_view import CurveView
 from app.views.timeline.matrix_view import MatrixView
@@ -35,19 +36,14 @@ class PlaybackScene:
 
     def __init__(self, exploration: Exploration, theme: Theme, size: QSize = SIZE) -> None:
         self._exploration, self.theme, self.size = exploration.frozen_copy(), theme, size
-        self._playhead, self._comparison = Playhead(), Comparison(self._exploration)
+        self._playhead = Playhead()
         assert self._exploration.shown is not None
         self.found = self._exploration.shown
-        nothing, self._span = Selection(), StepSpan(self._exploration)
         always = CurrentTheme(ThemeChoice(theme.name))
-        graph = GraphView(self._exploration, self._playhead, nothing, None, always)
-        matrix = MatrixView(
-            "R", self._exploration, self._comparison, self._playhead, nothing, self._span, always
-        )
-        curve = CurveView(self._exploration, self._comparison, self._playhead, nothing, self._span, always)
-        views: tuple[QWidget, ...] = (graph, matrix, curve)
+        self._models = models = ViewModels.of(self._exploration, self._playhead, Selection(), always)
+        self._curve = curve = CurveView(models)
+        views: tuple[QWidget, ...] = (GraphView(models, None), MatrixView("R", models), curve)
         self._places = list(zip(views, _places(size), strict=True))
-        self._selection = nothing
         self._host = QWidget()  # never shown; deleting it deletes its children
         self._host.resize(size)
         for view, place in self._places:
@@ -57,7 +53,6 @@ class PlaybackScene:
         self._exploration.shown_changed.emit()
         self._playhead.set_count(len(self.found.schedule.steps))
         self.image = QImage(size, QImage.Format.Format_RGB888)
-        self._curve = curve
         # The curve does not change: it is drawn once, with a line over it in each picture.
         curve.show_cursor(False)
         self._still: QImage | None = None
@@ -87,8 +82,7 @@ class PlaybackScene:
             painter.end()
 
     def _panel(self, painter: QPainter, view: QWidget, place: QRect) -> None:
-        painter.setPen(self.theme.color("border"))
-        painter.setBrush(self.theme.color("panel"))
+        ink(painter, self.theme.color("border"), self.theme.color("panel"))
         painter.drawRoundedRect(QRectF(place).adjusted(0.5, 0.5, -0.5, -0.5), 8, 8)
         # Else a plot would fill its lines with the brush that is left set.
         painter.setBrush(Qt.BrushStyle.NoBrush)

@@ -6,22 +6,21 @@ import math
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QPointF, Qt, QTimer
+from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QWidget
 
-from app.models.cursors import Playhead, Selection
-from app.models.exploration import Exploration, ListedSchedule
 from app.models.placements import Placing
-from app.models.span import Scale, StepSpan
+from app.models.span import Scale
 from app.presenters.axes import StepAxis
 from app.presenters.bands import NOTHING, Bands, Grouping
 from app.presenters.memory_curve import line_in_columns
 from app.presenters.placed import ON_CPU, ORIGIN, PlacedBlocks
-from app.theme import CurrentTheme
+from app.state.knowledge import ListedSchedule
 from app.views.common.plot_style import color_text
+from app.views.common.view_models import ViewModels
+from app.views.common.widgets import later
 from app.views.timeline.bands_item import BandsItem
-from app.views.timeline.plot_legend import HEIGHT, CurveLegend, Entry
+from app.views.timeline.plot_legend import CurveLegend, Entry
 from app.views.timeline.pointed_plot import PointedPlot
 from checkmate.memory.placement import Placement
 from checkmate.units import byte_unit, format_bytes
@@ -38,31 +37,18 @@ class AllocatorView(PointedPlot):
     a new schedule is placed, the old one's picture stays. Steps, keys and colours are the memory curve's.
     """
 
-    def __init__(
-        self,
-        exploration: Exploration,
-        placing: Placing,
-        playhead: Playhead,
-        selection: Selection,
-        span: StepSpan,
-        theme: CurrentTheme,
-        parent: QWidget | None = None,
-    ) -> None:
-        super().__init__(span, playhead, theme, Scale.ADDRESSES, parent)
-        self._exploration, self._placing, self._selection = exploration, placing, selection
+    def __init__(self, models: ViewModels, placing: Placing) -> None:
+        super().__init__(models, Scale.ADDRESSES)
+        self._placing = placing
         self._placed: PlacedBlocks | None = None
         self._grouping, self._unit = Grouping.KIND, 1
         self.setAccessibleName("Addresses over the step")
         self.setAccessibleDescription(f"{ORIGIN}. {ON_CPU}")
-        self._later = QTimer(self)
-        self._later.setSingleShot(True)
-        self._later.timeout.connect(self._draw)
-        self.legend = CurveLegend(theme, self.legend_entries, ORIGIN)
-        layout = self.getPlotItem().layout
-        layout.addItem(self.legend, 0, 0, 1, 3)
-        layout.setRowFixedHeight(0, HEIGHT)
+        self._later = later(self, 0, self._draw)
+        self.legend = CurveLegend(self._theme, self.legend_entries, ORIGIN)
+        self.legend.stand_above(self.getPlotItem())
         self.getPlotItem().hideAxis("top")
-        self.blocks = BandsItem(theme, blocks=True)
+        self.blocks = BandsItem(self._theme, blocks=True)
         self._lines = pg.PlotCurveItem(), pg.PlotCurveItem()
         placed = {"position": 0.02, "anchors": [(0, 0), (0, 0)]}
         self._top = pg.InfiniteLine(angle=0, label="top", labelOpts=placed)
@@ -73,8 +59,8 @@ class AllocatorView(PointedPlot):
             self.addItem(part)
         self._color()
         placing.changed.connect(self._later.start)
-        span.changed.connect(self._later.start)
-        selection.changed.connect(self._on_selection)
+        self._span.changed.connect(self._later.start)
+        self._selection.changed.connect(self._on_selection)
 
     @property
     def waiting(self) -> bool:

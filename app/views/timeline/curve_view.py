@@ -7,14 +7,11 @@ import math
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
-from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
+from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QWidget
 
-from app.models.cursors import Comparison, Playhead, Selection
-from app.models.exploration import Exploration, ListedSchedule
 from app.models.placements import MemoryLines
-from app.models.span import Scale, StepSpan
+from app.models.span import Scale
 from app.presenters.axes import StepAxis
 from app.presenters.bands import NOTHING, Bands, Grouping
 from app.presenters.difference import aligned
@@ -22,8 +19,11 @@ from app.presenters.lines_across import LineKind, top_with
 from app.presenters.memory_curve import KINDS, Stack, in_columns, line_in_columns, memory_stack, tops_of
 from app.presenters.pointer_words import KIND_WORDS, step_words
 from app.presenters.wording import live_source
-from app.theme import CurrentTheme, mixed
+from app.state.knowledge import ListedSchedule
+from app.theme import mixed
 from app.views.common.plot_style import color_text
+from app.views.common.view_models import ViewModels
+from app.views.common.widgets import later, on
 from app.views.timeline.bands_item import BandsItem
 from app.views.timeline.plot_legend import HEIGHT, CurveLegend, EdgeLines, Entry
 from app.views.timeline.pointed_plot import PointedPlot
@@ -45,40 +45,24 @@ class CurveView(PointedPlot):
     A click moves the playhead, and selects the op of a band. Its colours come from the theme alone.
     """
 
-    def __init__(
-        self,
-        exploration: Exploration,
-        comparison: Comparison,
-        playhead: Playhead,
-        selection: Selection,
-        span: StepSpan,
-        theme: CurrentTheme,
-        parent: QWidget | None = None,
-        lines: MemoryLines | None = None,
-    ) -> None:
+    def __init__(self, models: ViewModels, lines: MemoryLines | None = None) -> None:
         self._columns, self._legend_height = 0, HEIGHT  # drawn so far
-        super().__init__(span, playhead, theme, Scale.LIVE, parent)
-        self._exploration = exploration
-        self._comparison, self._selection, self._size = comparison, selection, 1
-        self._lines = lines
+        super().__init__(models, Scale.LIVE)
+        self._comparison, self._lines, self._size = models.comparison, lines, 1
         self.setAccessibleName("Memory over the step")
         self._stack: tuple[ListedSchedule, Stack] | None = None
         self._bands: tuple[ListedSchedule, Grouping, Bands] | None = None
-        self._later = QTimer(self)
-        self._later.setSingleShot(True)
-        self._later.timeout.connect(self._draw)
-        self.legend = CurveLegend(theme, self.legend_entries)
-        layout = self.getPlotItem().layout
-        layout.addItem(self.legend, 0, 0, 1, 3)
-        layout.setRowFixedHeight(0, HEIGHT)
+        self._later = later(self, 0, self._draw)
+        self.legend = CurveLegend(self._theme, self.legend_entries)
+        self.legend.stand_above(self.getPlotItem())
         self._make_items()
         self._color()
         self._add_items()
-        for changed in (exploration.shown_changed, exploration.measured_changed, comparison.pinned):
-            changed.connect(self._draw)
-        span.changed.connect(self._later.start)  # once, however often the wheel turns
+        exploration = models.exploration
+        on(self._draw, exploration.shown_changed, exploration.measured_changed, self._comparison.pinned)
+        self._span.changed.connect(self._later.start)  # once, however often the wheel turns
         exploration.budget_changed.connect(self._on_budget)
-        selection.changed.connect(self._on_selection)
+        self._selection.changed.connect(self._on_selection)
         if lines is not None:
             lines.changed.connect(self._later.start)
 

@@ -19,13 +19,14 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
-from app.models.cursors import Comparison, Playhead, Selection
-from app.models.exploration import Exploration, ListedSchedule
-from app.models.span import StepSpan
 from app.presenters.difference import ONLY_A, compared_image, hatched
 from app.presenters.matrix_image import RECOMPUTED, Cells, computed_image, enlarge, held_strength, thicken
 from app.presenters.pointer_words import cell_words, compared_words, crowd_words
-from app.theme import CurrentTheme, Theme
+from app.state.knowledge import ListedSchedule
+from app.theme import Theme
+from app.views.common.painting import across, down, sized
+from app.views.common.view_models import ViewModels
+from app.views.common.widgets import on
 from app.views.timeline.plot_legend import Entry, legend_lines, legend_metrics, paint_legend
 from app.views.timeline.pointed_plot import around, is_own_key, press, turned
 
@@ -45,19 +46,11 @@ class MatrixView(QWidget):
     are compared, the colours say which of them has a cell.
     """
 
-    def __init__(
-        self,
-        title: str,
-        exploration: Exploration,
-        comparison: Comparison,
-        playhead: Playhead,
-        selection: Selection,
-        span: StepSpan,
-        theme: CurrentTheme,
-    ) -> None:
+    def __init__(self, title: str, models: ViewModels) -> None:
         super().__init__()
-        self._title, self._exploration, self._comparison = title, exploration, comparison
-        self._playhead, self._selection, self._span, self._theme = playhead, selection, span, theme
+        self._title, self._exploration, self._comparison = title, models.exploration, models.comparison
+        self._playhead, self._selection = models.playhead, models.selection
+        self._span, self._theme = models.span, models.theme
         self._drawn: tuple[tuple[object, ...], QImage] | None = None
         self._lines: tuple[tuple[int, bool], int] | None = None
         self._with_playhead = True
@@ -71,10 +64,15 @@ class MatrixView(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)  # the panel below need not be painted
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName(f"Matrix {title}: {_WHAT[title]}")
-        for changed in (exploration.shown_changed, comparison.pinned, span.changed, span.chosen_changed):
-            changed.connect(self.update)
-        playhead.moved.connect(self._on_step)
-        selection.changed.connect(self._on_selection)
+        on(
+            self.update,
+            self._exploration.shown_changed,
+            self._comparison.pinned,
+            self._span.changed,
+            self._span.chosen_changed,
+        )
+        self._playhead.moved.connect(self._on_step)
+        self._selection.changed.connect(self._on_selection)
 
     def _on_selection(self, _: int) -> None:
         self.update()
@@ -172,15 +170,12 @@ class MatrixView(QWidget):
             foot.translate(0, _LEGEND_LINE)
 
     def _paint_words(self, painter: QPainter, area: QRectF) -> None:
-        font = painter.font()
-        font.setPixelSize(12)
-        painter.setFont(font)
+        painter.setFont(sized(painter.font(), 12))
         painter.setPen(self._theme.color("text"))
         painter.drawText(QPointF(0, 14), self._title)
         painter.setPen(self._theme.color("muted"))
         painter.drawText(QPointF(14, 14), _WHAT[self._title])
-        font.setPixelSize(11)
-        painter.setFont(font)
+        painter.setFont(sized(painter.font(), 11))
         painter.drawText(QPointF(area.left(), area.bottom() + 14), f"operation {self._numbers()}→")
         painter.save()
         painter.translate(15, area.center().y() + 22)
@@ -225,11 +220,11 @@ class MatrixView(QWidget):
         if step.x() >= _GRID:
             for column in range(cells.left + 1, cells.right):
                 x = self._place(0, column).x()
-                painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
+                down(painter, area, x)
         if step.y() >= _GRID:
             for row in range(cells.top + 1, cells.bottom):
                 y = self._place(row, 0).y()
-                painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
+                across(painter, area, y)
 
     def _paint_cursors(self, painter: QPainter, area: QRectF, shown: ListedSchedule) -> None:
         if self._with_playhead:
@@ -242,11 +237,11 @@ class MatrixView(QWidget):
                 x = self._place(0, int(columns[0]) + 0.5).x()
                 for role, width in (("panel", 6), ("accent", 2)):  # the cells may be as blue
                     painter.setPen(QPen(self._theme.color(role), width))
-                    painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
+                    down(painter, area, x)
         if self._under is not None:
             painter.setPen(QPen(self._theme.color("freed"), 1))
-            painter.drawLine(QPointF(area.left(), self._under.y()), QPointF(area.right(), self._under.y()))
-            painter.drawLine(QPointF(self._under.x(), area.top()), QPointF(self._under.x(), area.bottom()))
+            across(painter, area, self._under.y())
+            down(painter, area, self._under.x())
 
     def _paint_playhead(self, painter: QPainter, area: QRectF, shown: ListedSchedule) -> None:
         y = self._stage_place(shown)
@@ -255,7 +250,7 @@ class MatrixView(QWidget):
         painter.fillRect(QRectF(area.left(), top, area.width(), area.bottom() - top), fade)
         for role, width in (("playhead_case", 4), ("playhead", 2)):
             painter.setPen(QPen(self._theme.color(role), width))
-            painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
+            across(painter, area, y)
 
     def _stage_place(self, shown: ListedSchedule) -> float:
         stages = shown.matrices.stage_of_step
@@ -268,7 +263,7 @@ class MatrixView(QWidget):
         )
         painter.setPen(QPen(self._theme.color("accent"), 1))
         for y in (above, below):
-            painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
+            across(painter, area, y)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() != Qt.MouseButton.LeftButton:

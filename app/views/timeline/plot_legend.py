@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 from app.presenters.lines_across import Box, LineKind, MemoryLine, sharing, spread
 from app.theme import CurrentTheme, Theme
+from app.views.common.painting import across, ink, sized
 
 _SIGN, _GAP, _APART = 9.0, 4.0, 9.0  # pixels
 _FONT = 11
@@ -66,23 +67,18 @@ def legend_lines(entries: Sequence[Entry], metrics: QFontMetricsF, width: float)
 
 def legend_metrics(font: QFont) -> QFontMetricsF:
     """Return how wide a legend's words are in a font."""
-    small = QFont(font)
-    small.setPixelSize(_FONT)
-    return QFontMetricsF(small)
+    return QFontMetricsF(sized(font, _FONT))
 
 
 def paint_legend(painter: QPainter, entries: Sequence[Entry], place: QRectF, theme: Theme) -> None:
     """Paint as many of the entries as there is space for, from the left."""
-    font = painter.font()
-    font.setPixelSize(_FONT)
-    painter.setFont(font)
-    metrics = QFontMetricsF(font)
+    painter.setFont(sized(painter.font(), _FONT))
+    metrics = QFontMetricsF(painter.font())
     x, middle = place.left(), place.center().y()
     for entry in fitting(entries, metrics, place.width()):
         sign = QRectF(x + 0.5, middle - _SIGN / 2 + 0.5, _SIGN - 1, _SIGN - 1)
         if entry.line is None:
-            painter.setPen(QPen(entry.edge or entry.color, 1))
-            painter.setBrush(entry.color)
+            ink(painter, QPen(entry.edge or entry.color, 1), entry.color)
             painter.drawRect(sign)
         else:
             painter.setPen(QPen(entry.color, entry.width, entry.line))
@@ -105,6 +101,11 @@ class CurveLegend(pg.GraphicsWidget):  # type: ignore[misc]
         super().__init__()
         self._theme, self._entries_of, self._note, self._lines = theme, entries_of, note, 1
         self.setFixedHeight(HEIGHT)
+
+    def stand_above(self, plot: pg.PlotItem) -> None:
+        """Take the row above a plot, in place of a title."""
+        plot.layout.addItem(self, 0, 0, 1, 3)
+        plot.layout.setRowFixedHeight(0, HEIGHT)
 
     def fit(self, width: float) -> int:
         """Take two lines where a note leaves little width; return the height."""
@@ -230,7 +231,7 @@ class EdgeLines(pg.GraphicsObject):  # type: ignore[misc]
             role = _STYLES[line.kind][0]
             painter.setPen(self._pen_of(line, *share))
             if y >= area.top():
-                painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
+                across(painter, area, y)
                 if not words.top() - _LEAD <= y <= words.bottom() + _LEAD:
                     painter.setPen(QPen(self._theme.color(role), 1.0))
                     painter.drawLine(
@@ -266,6 +267,4 @@ def _sides(rect: QRectF) -> Box:
 
 
 def _font() -> QFont:
-    font = QFont(pg.Qt.QtWidgets.QApplication.font())
-    font.setPixelSize(_FONT)
-    return font
+    return sized(QGuiApplication.font(), _FONT)

@@ -18,13 +18,12 @@ from PySide6.QtGui import (
     QResizeEvent,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QApplication, QToolTip, QWidget
+from PySide6.QtWidgets import QApplication, QToolTip
 
-from app.models.cursors import Playhead
 from app.models.span import Scale, StepSpan
 from app.presenters.axes import Tick
-from app.theme import CurrentTheme
-from app.views.common.plot_style import ScreenPens, color_plot
+from app.views.common.plot_style import ScreenPens, color_plot, without_title
+from app.views.common.view_models import ViewModels
 
 _LEFT = 50  # pixels: the vertical axis
 
@@ -41,20 +40,14 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
     # The base class sends events before ``__init__`` is done.
     _ready = False
 
-    def __init__(
-        self,
-        span: StepSpan,
-        playhead: Playhead,
-        theme: CurrentTheme,
-        scale: Scale,
-        parent: QWidget | None = None,
-    ) -> None:
+    def __init__(self, models: ViewModels, scale: Scale) -> None:
         ticks = {
             "bottom": TickAxis("bottom", lambda *ends: self._ticks_of(*ends, below=True)),
             "top": TickAxis("top", lambda *ends: self._ticks_of(*ends, below=False)),
         }
-        super().__init__(parent, axisItems=ticks, enableMenu=False)
-        self._span, self._playhead, self._theme, self._scale = span, playhead, theme, scale
+        super().__init__(axisItems=ticks, enableMenu=False)
+        self._exploration, self._selection, self._scale = models.exploration, models.selection, scale
+        self._span, self._playhead, self._theme = models.span, models.playhead, models.theme
         self._pressed_at, self._dragging = QPointF(), False
         self._highest = 1.0  # the top of the whole scale, in the plot's unit
         self._hover = pg.InfiniteLine(angle=90)
@@ -66,9 +59,9 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
         self.setMouseTracking(True)
         self.hideButtons()
         self._style()
-        theme.changed.connect(self._color)
-        span.chosen_changed.connect(self._on_chosen)
-        playhead.moved.connect(self._on_step)
+        self._theme.changed.connect(self._color)
+        self._span.chosen_changed.connect(self._on_chosen)
+        self._playhead.moved.connect(self._on_step)
         self._ready = True
 
     def _color(self) -> None:
@@ -138,8 +131,7 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
         item.getAxis("left").setStyle(tickLength=-4)
         item.getAxis("left").setWidth(_LEFT)  # so that steps are below each other
         item.showGrid(y=True, alpha=0.12)
-        item.layout.removeItem(item.titleLabel)
-        item.titleLabel.setVisible(False)
+        without_title(item)
 
     def _go_to(self, position: QPointF) -> None:
         raise NotImplementedError

@@ -7,7 +7,7 @@ from functools import partial
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QActionGroup, QBrush, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QLabel, QMenu, QSizePolicy, QWidget
+from PySide6.QtWidgets import QMenu, QSizePolicy, QWidget
 
 from app.actions import action
 from app.models.cursors import Comparison
@@ -21,7 +21,16 @@ from app.presenters.pointer_words import range_words
 from app.presenters.schedule_rows import shown_name
 from app.presenters.wording import timeline_text
 from app.theme import CurrentTheme
-from app.views.common.widgets import NO_EDGES, called, command_button, in_row, label, open_below, push_button
+from app.views.common.texts import ElidedLabel
+from app.views.common.widgets import (
+    NO_EDGES,
+    called,
+    command_button,
+    in_row,
+    on,
+    open_below,
+    push_button,
+)
 
 _WAYS = (None, *Grouping)
 
@@ -37,7 +46,9 @@ class SpanBar(QWidget):
     def __init__(self, exploration: Exploration, span: StepSpan) -> None:
         super().__init__()
         self._exploration, self._span = exploration, span
-        self._words = _Words()
+        self._words = ElidedLabel("muted")
+        self._words.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self._words.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.closer = command_button("view.zoom_range", span.show_chosen, "Zoom in")
         self.table = command_button("view.range_table", self.table_wanted.emit, "Table")
         self.clear = command_button("view.clear_range", lambda: span.choose(None), "✕")
@@ -59,10 +70,8 @@ class SpanBar(QWidget):
         for one in buttons:
             one.setObjectName("small")
         self.setLayout(in_row((self._words, 1), *buttons, gap=8, edges=NO_EDGES))
-        exploration.shown_changed.connect(self._refresh)
-        exploration.listing.changed.connect(self._refresh)
-        span.changed.connect(self._refresh)
-        span.chosen_changed.connect(self._refresh)
+        on(self._refresh, exploration.shown_changed, exploration.listing.changed)
+        on(self._refresh, span.changed, span.chosen_changed)
         self._refresh()
 
     def text(self) -> str:
@@ -90,31 +99,7 @@ class SpanBar(QWidget):
         self.addresses.setChecked(self._span.with_addresses)
         if axis is not None:
             self.axis.setText(f"By {axis.cost_word if axis.by_cost else 'step'}")
-        self._words.say(text)
-
-
-class _Words(QLabel):
-    """A line of text that shows its beginning where it does not fit."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setObjectName("muted")
-        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        self._whole = ""
-
-    def say(self, text: str) -> None:
-        self._whole = text
-        self.setToolTip(text)
-        self._fit()
-
-    def _fit(self) -> None:
-        metrics, way = self.fontMetrics(), Qt.TextElideMode.ElideRight
-        self.setText(metrics.elidedText(self._whole, way, self.width()))
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._fit()
+        self._words.set_whole(text)
 
 
 def _name(way: Grouping | None) -> str:
@@ -134,7 +119,7 @@ class CompareBar(QWidget):
     def __init__(self, comparison: Comparison, edits: ShownEdits, theme: CurrentTheme) -> None:
         super().__init__()
         self._comparison = comparison
-        self._sentence = label("")
+        self._sentence = ElidedLabel()
         self._sentence.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.swap = called(push_button("⇄", edits.swap, "small"), "Swap A and B", "Swap A and B")
         self.close_button = called(
@@ -154,10 +139,7 @@ class CompareBar(QWidget):
         self.setVisible(self._comparison.active)
         text = self.text()
         self._key.setVisible(self.width() > 620)
-        self._sentence.setToolTip(text)
-        self._sentence.setText(
-            self._sentence.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, self._sentence.width())
-        )
+        self._sentence.set_whole(text)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -11,9 +11,11 @@ from PySide6.QtGui import QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPol
 from PySide6.QtWidgets import QButtonGroup, QPushButton, QWidget
 
 from app.models.cursors import Playhead
-from app.models.exploration import Exploration, ListedSchedule
+from app.models.exploration import Exploration
 from app.presenters.wording import strong
+from app.state.knowledge import ListedSchedule
 from app.theme import CurrentTheme
+from app.views.common.painting import smooth
 from app.views.common.texts import SteadyLabel
 from app.views.common.widgets import NO_EDGES, called, command_button, in_row
 from app.views.graph.kept_parts import StillPicture
@@ -99,8 +101,7 @@ class _ScrubBar(QWidget):
         shown = self._exploration.shown
         if shown is None:
             return
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter = smooth(self)
         self._still.paint(
             painter,
             lambda inside: self._paint_still(inside, shown),

@@ -10,15 +10,14 @@ from functools import partial
 
 import numpy as np
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QSplitter, QWidget
+from PySide6.QtWidgets import QAbstractButton, QSplitter, QWidget
 
 from app.actions import action
-from app.models.cursors import Comparison, Playhead, Selection
+from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
 from app.models.placements import LineChoice, MemoryLines, Placing
 from app.models.session import Session
 from app.models.sizes import BatchScale, InputScale
-from app.models.span import StepSpan
 from app.models.undo import ListEdits, ShownEdits, UndoCommands
 from app.presenters import view_tables as tables
 from app.presenters.paper import FigureFile, Shows
@@ -30,8 +29,9 @@ from app.theme import CurrentTheme
 from app.views.common.paint_turns import PaintTurns
 from app.views.common.panel import Panel, PanelDock
 from app.views.common.texts import ElidedLabel
+from app.views.common.view_models import ViewModels
 from app.views.common.view_saver import SavableView, ViewSaver
-from app.views.common.widgets import command_button
+from app.views.common.widgets import NO_EDGES, bring_up, command_button, in_row
 from app.views.dialogs.cards_dialog import CardsDialog
 from app.views.dialogs.export_dialog import FigureDialog
 from app.views.dialogs.range_dialog import RangeDialog
@@ -78,50 +78,35 @@ class Explorer(QWidget):
         input_scale: InputScale,
     ) -> None:
         super().__init__()
-        self._what_ifs, self._line_choice = what_ifs, line_choice
-        self._session, self._playhead, self._selection, self._theme = session, playhead, selection, theme
+        self._session, self._what_ifs, self._line_choice = session, what_ifs, line_choice
         self._range: RangeDialog | None = None
         self._cards: CardsDialog | None = None
         exploration = session.exploration
-        self.comparison = Comparison(exploration, self)
+        self.models = ViewModels.of(exploration, playhead, selection, theme, self)
+        self.comparison, self.span = self.models.comparison, self.models.span
         self.shown_edits = ShownEdits(exploration, self.comparison, what_ifs.stack)
-        self.span = StepSpan(exploration, self)
         self.budget, self.batch = BudgetPanel(exploration, theme), BatchRow(exploration, scale)
         self.input_size = InputRow(exploration, input_scale)
         self.batch.add_offer(self.input_size.offer)
         self._rows_room: dict[QWidget, int] = {}
         for row in (self.batch, self.input_size):
             self.budget.body.addWidget(row)
+            row.room_wanted.connect(partial(self._give_row_room, row))
         self.solving = SolvingPanel(exploration, theme)
         self.layers = LayersPanel(exploration, selection, theme)
-        self.inspector = Inspector(
-            exploration, self.comparison, playhead, selection, theme, what_ifs, self.shown_edits
-        )
+        self.inspector = Inspector(self.models, what_ifs, self.shown_edits)
         self.edits = ListEdits(exploration, what_ifs.stack)
         self.schedules = SchedulesPanel(exploration, self.comparison, self.edits, self.shown_edits, theme)
         self.graph_panel, self.timeline_panel = self._graph_panel(), self._timeline_panel()
         self.area = PanelArea(self.graph_panel, self._docks(), self)
-        self.turns = PaintTurns(
-            (
-                self.budget,
-                self.curve,
-                self.allocator,
-                self.solving,
-                *self.matrices,
-                self.graph_view,
-                self.inspector,
-                self.schedules,
-                self.layers,
-            ),
-            self,
-        )
+        views: list[QWidget] = [self.budget, self.curve, self.allocator, self.solving, *self.matrices]
+        views += [self.graph_view, self.inspector, self.schedules, self.layers]
+        self.turns = PaintTurns(views, self)
         self.saver = ViewSaver(theme, self.turns.finish, self)
-        self.figures = Figures(exploration, self.comparison, playhead, selection, self.span, self.graph_view)
+        self.figures = Figures(self.models, self.graph_view)
         self.film = FilmProgress(exploration, theme, self)
         add_copy_save_menus(self.saver, self, exploration)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(8, 8, 8, 8)
-        layout.addWidget(self.area)
+        self.setLayout(in_row(self.area, edges=(8, 8, 8, 8)))
         for button in self.findChildren(QAbstractButton):
             if button.focusPolicy() == Qt.FocusPolicy.StrongFocus:
                 # A click leaves the keys where they were: the space bar then still plays the step.
@@ -131,24 +116,21 @@ class Explorer(QWidget):
     def _connect(self) -> None:
         session, exploration = self._session, self._session.exploration
         self.layers.zoom_wanted.connect(self.graph_view.zoom_to)
-        for row in (self.batch, self.input_size):
-            row.room_wanted.connect(partial(self._give_row_room, row))
-        self.saver.noticed.connect(session.noticed)
-        self.saver.failed.connect(session.failed)
+        for one in (self.saver, self.film):
+            one.noticed.connect(session.noticed)
+            one.failed.connect(session.failed)
         self.saver.figure_wanted.connect(self.open_figure)
-        self.film.noticed.connect(session.noticed)
-        self.film.failed.connect(session.failed)
         self.budget.solve_wanted.connect(self._what_ifs.ask)
-        self.solving.stop_wanted.connect(session.stop_solve)
-        self.solving.more_wanted.connect(lambda: session.solve(LONGER_SECONDS))
+        self.solving.stop.clicked.connect(lambda: session.stop_solve())
+        self.solving.more.clicked.connect(lambda: session.solve(LONGER_SECONDS))
+        self.solving.minimum.clicked.connect(self.budget.aim_at_least)
+        self.solving.show_best.clicked.connect(self.shown_edits.show_best)
         self.solving.clear_wanted.connect(self._what_ifs.clear)
-        self.solving.minimum_wanted.connect(self.budget.aim_at_least)
         self.solving.op_wanted.connect(self._show_op)
         self.solving.budget_wanted.connect(self.budget.choose)
-        self.solving.best_wanted.connect(self.shown_edits.show_best)
         self.inspector.changed_height.connect(lambda: QTimer.singleShot(0, self, self.area.fit))
         self.solving.room_wanted.connect(lambda pixels: self.area.give_room("solving", "inspector", pixels))
-        exploration.graph_changed.connect(self._on_graph)
+        exploration.graph_changed.connect(self._on_zoom)
         exploration.shown_changed.connect(self.turns.begin)
         exploration.standing_changed.connect(self._on_standing)
 
@@ -174,10 +156,7 @@ class Explorer(QWidget):
 
     def _graph_panel(self) -> Panel:
         panel = Panel("Training graph")
-        self.graph_view = GraphView(
-            self._session.exploration, self._playhead, self._selection, self._what_ifs, self._theme
-        )
-        view = self.graph_view
+        self.graph_view = view = GraphView(self.models, self._what_ifs)
         self.standing = ElidedLabel("standing")
         self.standing.hide()
         panel.head.insertWidget(1, self.standing)
@@ -196,48 +175,34 @@ class Explorer(QWidget):
         return panel
 
     def _timeline_panel(self) -> Panel:
-        panel = Panel("Timeline")
-        exploration, comparison, playhead = self._session.exploration, self.comparison, self._playhead
+        panel, models = Panel("Timeline"), self.models
+        exploration, theme = models.exploration, models.theme
         self.span_bar = SpanBar(exploration, self.span)
         self.span_bar.table_wanted.connect(self.open_range)
         panel.head.insertWidget(1, self.span_bar, _ALL)
-        self.compare_bar = CompareBar(comparison, self.shown_edits, self._theme)
+        self.compare_bar = CompareBar(self.comparison, self.shown_edits, theme)
         panel.body.addWidget(self.compare_bar)
-        row = QHBoxLayout()
-        row.setSpacing(12)
-        self.matrix_plots = QWidget()
-        pair = QHBoxLayout(self.matrix_plots)
-        pair.setContentsMargins(0, 0, 0, 0)
-        pair.setSpacing(12)
-        self.matrices = [
-            MatrixView(title, exploration, comparison, playhead, self._selection, self.span, self._theme)
-            for title in ("R", "S")
-        ]
+        self.matrices = [MatrixView(title, models) for title in ("R", "S")]
         for matrix in self.matrices:
             matrix.setMinimumWidth(_LEAST_MATRIX)
-            pair.addWidget(matrix, 1)
-        row.addWidget(self.matrix_plots, 8)
+        self.matrix_plots = QWidget()
+        pair = in_row(*((matrix, 1) for matrix in self.matrices), gap=12, edges=NO_EDGES)
+        self.matrix_plots.setLayout(pair)
         self.placing = Placing(exploration, self._session.solving.graph_body, self)
         self.lines = MemoryLines(exploration, self.placing, self._line_choice, self)
-        self.curve = CurveView(
-            exploration, comparison, playhead, self._selection, self.span, self._theme, lines=self.lines
-        )
+        self.curve = CurveView(models, self.lines)
         self.lines_menu = LinesMenu(self.lines, self)
         self.span_bar.menu.addMenu(self.lines_menu)
-        self.allocator = AllocatorView(
-            exploration, self.placing, playhead, self._selection, self.span, self._theme
-        )
+        self.allocator = AllocatorView(models, self.placing)
         self.memory_plots = self._memory_plots()
-        row.addWidget(self.memory_plots, 7)
-        panel.body.addLayout(row, 1)
-        self.transport = Transport(exploration, self._playhead, self._theme)
+        panel.body.addLayout(in_row((self.matrix_plots, 8), (self.memory_plots, 7), gap=12), 1)
+        self.transport = Transport(exploration, models.playhead, theme)
         self.transport.setMinimumWidth(1)  # it leaves out what has no room
         panel.body.addWidget(self.transport)
         return panel
 
     def _memory_plots(self) -> QSplitter:
-        plots = QSplitter(Qt.Orientation.Vertical)
-        plots.setChildrenCollapsible(False)
+        plots = QSplitter(Qt.Orientation.Vertical, childrenCollapsible=False)
         for plot in (self.curve, self.allocator):
             plot.setMinimumSize(_LEAST_CURVE, _LEAST_PLOT)
             plots.addWidget(plot)
@@ -256,7 +221,7 @@ class Explorer(QWidget):
     def open_range(self) -> RangeDialog:
         """Open the table of the selected steps; there is one."""
         if self._range is None:
-            self._range = RangeDialog(self._session.exploration, self.span, self._selection, self)
+            self._range = RangeDialog(self._session.exploration, self.span, self.models.selection, self)
         self._range.open_table()
         return self._range
 
@@ -269,9 +234,7 @@ class Explorer(QWidget):
         if self._cards is None:
             self._cards = CardsDialog(self._session.exploration, self)
             self._cards.budget_wanted.connect(self.budget.choose)
-        self._cards.show()
-        self._cards.raise_()
-        self._cards.activateWindow()
+        bring_up(self._cards)
         return self._cards
 
     def open_figure(self, shows: Shows = Shows.CURVE) -> FigureDialog:
@@ -289,9 +252,6 @@ class Explorer(QWidget):
             return
         self.saver.noticed.emit(f"Saved {wanted.path}.")
 
-    def _on_graph(self) -> None:
-        self._on_zoom()
-
     def go_to(self, op: int) -> None:
         self.graph_view.zoom_to(op)
         self.graph_view.setFocus()
@@ -303,8 +263,8 @@ class Explorer(QWidget):
         """
         shown = self._session.exploration.shown
         if shown is not None:
-            self._selection.select(op)
-            self._playhead.seek(int(np.flatnonzero(shown.schedule.steps == op)[0]))
+            self.models.selection.select(op)
+            self.models.playhead.seek(int(np.flatnonzero(shown.schedule.steps == op)[0]))
             self.inspector.show_need()
 
     def _on_zoom(self) -> None:

@@ -263,12 +263,13 @@ class MainWindow(BaseWindow):
             self.recovery.failed.connect(
                 lambda text: self._on_failed(text, f"Save it somewhere else ({action('file.save').key}).")
             )
-        self._start.open_wanted.connect(self.ask_open)
-        self._start.options_wanted.connect(self.ask_profile)
-        self._start.back_wanted.connect(self.show_explorer)
-        self._start.tour_wanted.connect(self.tour.start)
-        self._start.wanted.connect(self.open)
-        self._start.cancel_wanted.connect(session.cancel_device)
+        start = self._start
+        start.own.clicked.connect(self.ask_open)
+        start.options.clicked.connect(self.ask_profile)
+        start.back.clicked.connect(self.show_explorer)
+        start.tour.clicked.connect(self.tour.start)
+        start.wanted.connect(self.open)
+        start.work.cancel_wanted.connect(session.cancel_device)
 
     def _on_prepared(self) -> None:
         self.explorer.batch.largest_wanted.connect(self.batches.open)

@@ -23,6 +23,7 @@ from app.models.recovery import Explored
 from app.presenters.start import curve_words, facts, outline
 from app.presenters.wording import as_sentence, strong
 from app.theme import CurrentTheme
+from app.views.common.painting import ink, sized, smooth
 from app.views.common.panel import Panel
 from app.views.common.texts import ElidedLabel, WrappedLabel
 from app.views.common.widgets import (
@@ -43,17 +44,12 @@ _WIDE, _NARROW, _BESIDE = 940, 560, 12  # pixels
 class StartPage(QScrollArea):
     """The first page.
 
-    Signals: ``open_wanted``; ``options_wanted``; ``back_wanted``: to what is open; ``tour_wanted``;
-        ``wanted(what)``: a sample, a bundled graph or the file of an exploration; ``cancel_wanted``.
+    Its buttons are connected by who owns it.
+
+    Signals: ``wanted(what)``: a sample, a bundled graph or the file of an exploration.
     """
 
-    options_wanted = Signal()
-    back_wanted = Signal()
-    tour_wanted = Signal()
-
-    open_wanted = Signal()
     wanted = Signal(str)
-    cancel_wanted = Signal()
 
     def __init__(self, theme: CurrentTheme, recent: Sequence[Explored] = ()) -> None:
         super().__init__()
@@ -66,7 +62,6 @@ class StartPage(QScrollArea):
         self._begin = self._make_begin(theme)
         self.show_recent(recent)
         self.work = ProfilingPanel()
-        self.work.cancel_wanted.connect(self.cancel_wanted)
         self.work.setVisible(False)
         self._problem = Panel("That did not work")
         self._sentence = label("", name="problem", wrap=True)
@@ -92,7 +87,7 @@ class StartPage(QScrollArea):
 
     def _make_samples(self, theme: CurrentTheme) -> Panel:
         panel = Panel("Graphs to explore right away, without TensorFlow")
-        self.tour = command_button("help.tour", self.tour_wanted.emit, "Take the tour: five steps")
+        self.tour = command_button("help.tour", None, "Take the tour: five steps")
         panel.head.addWidget(self.tour)
         cards = [SampleCard(sample, theme) for sample in shown_samples()]
         for card in cards:
@@ -110,11 +105,12 @@ class StartPage(QScrollArea):
         kinds = label(".keras   .h5   graph .json   .log   .xplane.pb", muted=True)
         kinds.setAlignment(Qt.AlignmentFlag.AlignCenter)
         card.body.addWidget(kinds)
-        self._back = called(push_button("", self.back_wanted.emit), "Back")
-        self._back.hide()
-        card.body.addWidget(self._back)
-        own = push_button("Open…", self.open_wanted.emit, "primary")
-        card.body.addLayout(in_row((own, 1), (command_button("file.profile", self.options_wanted.emit), 1)))
+        self.back = called(QPushButton(), "Back")
+        self.back.hide()
+        card.body.addWidget(self.back)
+        self.own, self.options = QPushButton("Open…"), command_button("file.profile")
+        self.own.setObjectName("primary")
+        card.body.addLayout(in_row((self.own, 1), (self.options, 1)))
         return card
 
     def _make_models(self) -> Panel:
@@ -160,9 +156,9 @@ class StartPage(QScrollArea):
         self.work.begin(name)
 
     def offer_back(self, name: str) -> None:
-        self._back.setText(f"Back to {name}")
-        self._back.setAccessibleName(self._back.text())
-        self._back.show()
+        self.back.setText(f"Back to {name}")
+        self.back.setAccessibleName(self.back.text())
+        self.back.show()
 
     def show_start(self) -> None:
         self.work.end()
@@ -306,15 +302,13 @@ class _TwoCurves(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         sample, theme, wide = self._sample, self._theme, max(2, self.width() - 2)
         most = _ROOM * max(sample.plain_bytes)
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter = smooth(self)
         for live, role, alpha in ((sample.plain_bytes, "freed", 70), (sample.kept_bytes, "held", 90)):
             line = [
                 QPointF(1 + x, self.height() - 1 - bytes_ / most * (self.height() - 3))
                 for x, bytes_ in enumerate(outline(live, wide))
             ]
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(theme.color(role, alpha))
+            ink(painter, None, theme.color(role, alpha))
             foot = [QPointF(line[-1].x(), self.height()), QPointF(line[0].x(), self.height())]
             painter.drawPolygon(QPolygonF([*line, *foot]))
             painter.setPen(QPen(theme.color(role), 1.4))
@@ -326,9 +320,7 @@ class _TwoCurves(QWidget):
 
     def _name_curves(self, painter: QPainter, budget: float) -> None:
         words = f"{round(100 * self._sample.share)} % of the memory"
-        font = painter.font()
-        font.setPixelSize(11)
-        painter.setFont(font)
+        painter.setFont(sized(painter.font(), 11))
         wide = painter.fontMetrics().horizontalAdvance(words) + 8
         box = QRectF(2, max(0, budget - 16), wide, 15)
         painter.fillRect(box, self._theme.color("panel", 215))

@@ -1,0 +1,40 @@
+"""What every view that paints itself begins with."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QBrush, QColor, QFont, QPaintDevice, QPainter, QPen
+
+LEFT = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+RIGHT = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+CENTER = int(Qt.AlignmentFlag.AlignCenter)
+
+
+def smooth(device: QPaintDevice) -> QPainter:
+    """Return a painter that draws slanted lines smoothly."""
+    painter = QPainter(device)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    return painter
+
+
+def ink(painter: QPainter, pen: QPen | QColor | None, fill: QBrush | QColor | None = None) -> None:
+    """Draw with this pen, and fill areas so, from now on; None: without lines, or without filling."""
+    painter.setPen(Qt.PenStyle.NoPen if pen is None else pen)
+    painter.setBrush(Qt.BrushStyle.NoBrush if fill is None else fill)
+
+
+def across(painter: QPainter, area: QRectF, y: float) -> None:
+    """Draw a line from the left to the right of an area."""
+    painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
+
+
+def down(painter: QPainter, area: QRectF, x: float) -> None:
+    """Draw a line from the top to the bottom of an area."""
+    painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
+
+
+def sized(font: QFont, pixels: int) -> QFont:
+    """Return the font at another size."""
+    made = QFont(font)
+    made.setPixelSize(pixels)
+    return made
