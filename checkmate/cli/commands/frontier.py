@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from checkmate.cli import common_options, output
 from checkmate.errors import UsageError
-from checkmate.progress import Report
-from checkmate.terminal import Interrupt, progress_line
+from checkmate.terminal import Interrupt
 from checkmate.units import Budget, parse_budget
 
 if TYPE_CHECKING:
@@ -110,8 +109,7 @@ def _frontier(options: argparse.Namespace, interrupt: Interrupt) -> int:
     for path in (path for paths in outputs for path in paths):
         require_writable(path)
     graphs = [read_or_build(path) for path in options.graphs]
-    with progress_line(quiet=options.quiet) as report:
-        curves = _curves(options, graphs, report, interrupt)
+    curves = _curves(options, graphs, interrupt)
     for found, paths in zip(curves, outputs, strict=False):
         for path in paths:
             write(path, found)
@@ -127,34 +125,29 @@ def _frontier(options: argparse.Namespace, interrupt: Interrupt) -> int:
     )
 
 
-def _curves(
-    options: argparse.Namespace, graphs: list[Graph], report: Report, interrupt: Interrupt
-) -> list[TradeOff]:
+def _curves(options: argparse.Namespace, graphs: list[Graph], interrupt: Interrupt) -> list[TradeOff]:
     """Return the curves, made one after the other or on an engine.
 
     After a cancel, curves that were not begun are left out.
     """
-    from checkmate.frontiers.on_engine import trade_offs_on
-    from checkmate.frontiers.sweep import trade_off
-    from checkmate.solvers.problem import SolveOptions
+    from checkmate import python_api
     from checkmate.solvers.registry import BASELINES
 
     named = BASELINES if options.baseline is None else options.baseline
     asked: dict[str, Any] = {
+        "budgets": options.budgets,
         "solver": options.solver,
-        "options": SolveOptions(
-            time_limit_s=options.time_limit, workers=options.workers, seed=options.seed, moves=options.moves
-        ),
+        "options": common_options.search_options(options),
         "baselines": [name for name in named if name != "none"],
-        "report": report,
+        "quiet": options.quiet,
         "cancelled": interrupt,
     }
     if common_options.wants_engine(options):
-        with common_options.opened_sweep(options, interrupt) as (pool, journal):
-            return trade_offs_on(graphs, options.budgets, pool, journal=journal, **asked)
+        engine = None if options.engine is None else str(options.engine)
+        return python_api.sweep(graphs, engine=engine, jobs=options.jobs, journal=options.journal, **asked)
     curves: list[TradeOff] = []
     for graph in graphs:
-        curves.append(trade_off(graph, options.budgets, **asked))
+        curves.append(python_api.frontier(graph, **asked))
         if curves[-1].cancelled:
             break
     return curves
