@@ -99,20 +99,12 @@ def _row(proof: Proof) -> tuple[str, ...]:
     return (
         name,
         format_bytes(report["budget_bytes"]),
-        *(_bytes(report["peak_bytes"].get(one)) for one in peaks),
+        *(format_bytes(report["peak_bytes"].get(one)) for one in peaks),
         _gradients(report["gradients"]),
-        *(_seconds(report["seconds"].get(one)) for one in ("measured", "plain_measured")),
+        *(format_seconds(report["seconds"].get(one)) for one in ("measured", "plain_measured")),
         took,
         proof.verdict,
     )
-
-
-def _bytes(count: int | None) -> str:
-    return "–" if count is None else format_bytes(count)
-
-
-def _seconds(seconds: float | None) -> str:
-    return "–" if seconds is None else format_seconds(seconds)
 
 
 def _gradients(found: Mapping[str, Any]) -> str:
