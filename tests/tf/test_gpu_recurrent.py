@@ -106,26 +106,16 @@ def test_the_reserve_is_what_cudnn_asked_for_on_an_h200(
         assert tensor_bytes(made.host_reserved) == 0
 
 
-def test_a_kernel_that_does_not_train_keeps_nothing() -> None:
+@pytest.mark.parametrize(("dropout", "trains"), [(0.0, True), (0.5, True), (0.0, False)])
+def test_a_kernel_keeps_something_to_train_and_runs_once_with_dropout(dropout: float, trains: bool) -> None:
     with tf.Graph().as_default():
-        used = tf.raw_ops.CudnnRNNV3(
+        made = tf.raw_ops.CudnnRNNV3(
             input=tf.zeros((20, 4, 8)), input_h=tf.zeros((1, 4, 16)), input_c=tf.zeros((1, 4, 16)),
-            params=tf.zeros((9,)), sequence_lengths=tf.fill((4,), 20), is_training=False,
+            params=tf.zeros((9,)), sequence_lengths=tf.fill((4,), 20), dropout=dropout, is_training=trains,
         )  # fmt: skip
-        used.output.set_shape((20, 4, 16))
-        assert tensor_bytes(used.reserve_space) == 0
-
-
-def test_dropout_inside_the_kernel_runs_once() -> None:
-    found = []
-    with tf.Graph().as_default():
-        for dropout in (0.0, 0.5):
-            made = tf.raw_ops.CudnnRNNV3(
-                input=tf.zeros((20, 4, 8)), input_h=tf.zeros((1, 4, 16)), input_c=tf.zeros((1, 4, 16)),
-                params=tf.zeros((9,)), sequence_lengths=tf.fill((4,), 20), dropout=dropout,
-            )  # fmt: skip
-            found.append(recomputable(made.output.op))
-    assert found == [True, False]
+        made.output.set_shape((20, 4, 16))
+        assert bool(tensor_bytes(made.reserve_space)) is trains
+        assert recomputable(made.output.op) is (dropout == 0.0)
 
 
 def test_a_traced_size_replaces_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:

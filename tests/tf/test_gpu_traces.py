@@ -6,6 +6,7 @@ The traces are made up in the form in which TensorFlow writes them.
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import itertools
 from collections.abc import Iterable
 from pathlib import Path
@@ -99,6 +100,45 @@ def test_only_the_allocator_of_the_device_in_use_counts(device: str, bytes_: int
     assert [(run.name, run.start_ps) for run in trace.runs] == [
         ("step0/a/MatMul", 5 * US if device == "gpu" else US)
     ]
+
+
+# Kernels and memory events that TensorFlow 2.21 wrote on an NVIDIA H200 (driver 580, cuDNN 9): a matrix
+# product, a convolution and its gradient, an LSTM and its gradient.
+FILE = Path(__file__).parent / "data" / "h200-lstm-conv.xplane.pb.gz"
+LSTM = "lstm_1_1/CudnnRNNV3"
+TIME, BATCH, UNITS = 20, 16, 64
+
+
+@pytest.fixture(scope="module")
+def h200() -> StepTrace:
+    return read_trace(xplane_pb2.XSpace.FromString(gzip.decompress(FILE.read_bytes())), "gpu")
+
+
+def test_kernels_carry_the_name_of_their_op_on_every_stream(h200: StepTrace) -> None:
+    names = {run.name for run in h200.runs}
+    assert {"Conv2D", "gradient_tape/Conv2DBackpropFilter", "Relu", LSTM} <= names
+    assert sum(run.name == LSTM for run in h200.runs) == 48
+    assert all(0 < seconds < 1e-3 for seconds in h200.seconds_by_op.values())
+
+
+def test_only_the_h200_s_allocator_counts(h200: StepTrace) -> None:
+    assert len(h200.memory) == 97 + 92  # of 277 events of three allocators
+    held = h200.memory[0].in_use - h200.memory[0].allocated_bytes
+    for event in h200.memory:
+        held += event.allocated_bytes
+        assert event.in_use == held
+
+
+def test_scratch_is_told_from_outputs(h200: StepTrace) -> None:
+    asked = [(event.requested_bytes, event.temporary) for event in h200.memory if event.op == "Conv2D"]
+    assert (32 * 64 * 64 * 32 * 4, False) in asked
+    assert (25_184_403, True) in asked
+
+
+def test_an_lstm_asks_for_its_reserve_in_one_request(h200: StepTrace) -> None:
+    output = TIME * BATCH * UNITS * 4
+    asked = [event.requested_bytes for event in h200.memory if event.op == LSTM and not event.temporary]
+    assert 5 * output + 256 in asked
 
 
 def test_a_real_trace_of_this_cpu_has_events() -> None:
@@ -241,23 +281,6 @@ def test_the_curve_of_a_gpu_goes_by_names_and_not_by_moments(monkeypatch: pytest
     assert measured_curve(folded, StepTrace((), ()), steps) == [fixed] * len(steps)
 
 
-def test_pieces_of_scratch_outlast_the_cost_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folded = folded_for_gpu(monkeypatch, "convnet")
-    count, node = folded.graph.n, nodes_of(folded, "Conv2D")[1]
-    workspace = tuple(8 * MIB if number == node else 0 for number in range(count))
-    costs = NodeCosts(
-        (1e-3,) * count, (0.0,) * count, workspace, 5, 1.0, pieces={node: (0, 5 * MIB, 3 * MIB)}
-    )
-    store = CostStore(tmp_path / "costs.sqlite")
-    assert KnownCosts.look_up(folded, store, refresh=False).keep(costs, folded.graph, ended=True)
-    known = KnownCosts.look_up(folded, store, refresh=False)
-    assert known.is_all and known.costs().pieces[node] == (0, 5 * MIB, 3 * MIB)
-    again = known.merged(dataclasses.replace(costs, pieces={node: (0, 8 * MIB)}))
-    assert again.pieces[node] == (0, 5 * MIB, 3 * MIB) and again.workspace[node] == 8 * MIB
-    wrong = dataclasses.replace(store.look_up(known.keys)[known.keys[node]], pieces="0,x")
-    assert not wrong.is_sound()
-
-
 def test_scratch_below_the_nodes_peak_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check a node that holds more at another of its ops: it is not larger."""
     folded = folded_for_gpu(monkeypatch, "encoder")
@@ -350,12 +373,9 @@ def test_small_kernels_cost_their_launch_and_large_ones_their_own_time(
     busy = launched_seconds(folded, runs_of(folded, kernels), steps, wall=400e-6)
     assert busy[:3] == pytest.approx([2e-6, 1e-6, 500e-6])
     assert launched_seconds(folded, StepTrace((), ()), steps, wall=1.0) == [0.0] * folded.graph.n
-
-
-def test_a_node_that_runs_twice_costs_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
-    folded = folded_for_gpu(monkeypatch, "convnet")
-    trace = StepTrace((OpRun("step0/a/a", 0, 10 * US), OpRun("step1/a/a", 20 * US, 50 * US)), ())
-    assert launched_seconds(folded, trace, [0, 0], wall=0.0)[0] == pytest.approx(20e-6)
+    # A node that runs twice costs the mean.
+    twice = StepTrace((OpRun("step0/a/a", 0, 10 * US), OpRun("step1/a/a", 20 * US, 50 * US)), ())
+    assert launched_seconds(folded, twice, [0, 0], wall=0.0)[0] == pytest.approx(20e-6)
 
 
 def test_shares_add_up_to_the_wall_time() -> None:
@@ -406,22 +426,34 @@ def test_without_the_right_to_profile_a_note_says_how_costs_were_found(
     assert (NO_KERNEL_TIMES in again.graph.metadata["notes"]) is not kernels
 
 
-def test_reserves_are_kept_with_the_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_of_scratch_and_reserves_outlast_the_cost_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folded = folded_for_gpu(monkeypatch, f"{MODELS / 'gpu_models.py'}:lstm", batch_size=16)
     first, second = nodes_of(folded, "CudnnRNNV3")
-    known = KnownCosts.look_up(folded, CostStore(tmp_path / "costs.sqlite"), refresh=False)
     count = folded.graph.n
-    found = NodeCosts(
-        (1e-3,) * count, (0.0,) * count, (0,) * count, 5, 1.0, reserves=
-        tuple({first: 4_000_000, second: 3_000_000}.get(node, 0) for node in range(count)),
-    )  # fmt: skip
-    known.keep(known.merged(found), folded.graph, ended=True)
-    costs = CostOptions("measured", store=CostStore(tmp_path / "costs.sqlite"))
-    graph = session.with_costs(folded, costs, report=silent, cancelled=never).graph
+    reserves = {first: 4_000_000, second: 3_000_000}
+    pieces = {first: (0, 5 * MIB, 3 * MIB)}
+    costs = NodeCosts(
+        (1e-3,) * count,
+        (0.0,) * count,
+        tuple(8 * MIB if node == first else 0 for node in range(count)),
+        5,
+        1.0,
+        reserves=tuple(reserves.get(node, 0) for node in range(count)),
+        pieces=pieces,
+    )
+    store = CostStore(tmp_path / "costs.sqlite")
+    known = KnownCosts.look_up(folded, store, refresh=False)
+    assert known.keep(known.merged(costs), folded.graph, ended=True)
+    known = KnownCosts.look_up(folded, store, refresh=False)
+    again = known.merged(dataclasses.replace(costs, pieces={first: (0, 8 * MIB)}))
+    assert known.costs().pieces == again.pieces == pieces and again.workspace[first] == 8 * MIB
+    wrong = dataclasses.replace(store.look_up(known.keys)[known.keys[first]], pieces="0,x")
+    assert not wrong.is_sound()
+    options = CostOptions("measured", store=store)
+    graph = session.with_costs(folded, options, report=silent, cancelled=never).graph
     values = reserve_values(folded)
     assert [graph.values[values[node][0]].bytes for node in (first, second)] == [4_000_000, 3_000_000]
-    everything = Schedule.of(graph, list(range(count)))
-    assert (
-        simulate(graph, everything).peak_bytes
-        > simulate(folded.graph, Schedule.of(folded.graph, list(range(count)))).peak_bytes
-    )
+    plain = [simulate(each, Schedule.plain(each)).peak_bytes for each in (folded.graph, graph)]
+    assert plain[0] < plain[1]

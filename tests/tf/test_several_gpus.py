@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.devices import Kernels, kernels_here
 from checkmate.backends.tf.environment import allocator_note, measuring_environment, only_device
 from checkmate.cli.common_options import device
 from checkmate.errors import UsageError
@@ -23,6 +24,7 @@ from tests.tf.fake_gpu import FakeGpu, folded_for_gpu
         ("gpu:1", True, ["/physical_device:GPU:1"]),
         (None, True, ["/physical_device:GPU:0"]),
         ("gpu:1", False, []),
+        (None, False, []),
         ("cpu", True, []),
     ],
 )
@@ -32,6 +34,7 @@ def test_a_process_sees_the_one_gpu_that_it_uses(
     gpus = FakeGpu(monkeypatch, names=("Small", "Large"))
     found = session.choose_device(ModelRequest("convnet", device=wanted), here=here)
     assert gpus.shown == shown
+    assert (kernels_here(found.kind) is Kernels.CUDA) is (wanted != "cpu")
     if wanted != "cpu":
         assert (found.kind, found.name) == ("gpu", "Large" if wanted == "gpu:1" else "Small")
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 from keras import layers
 
 from checkmate.backends.tf.allocator.learn import learned_workspace, step_fingerprint, with_workspace
+from checkmate.backends.tf.allocator.predict import predicted_allocated
 from checkmate.backends.tf.allocator.replay import allocations
 from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.devices import Kernels, kernels_here
@@ -25,6 +26,9 @@ from checkmate.backends.tf.trace.op_kinds import OpKind
 from checkmate.backends.tf.trace.trace import trace_step
 from checkmate.catalog.zoo import find_zoo_model
 from checkmate.ir.graph import Device, Phase
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.placement import place
+from checkmate.memory.simulate import simulate
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from tests.tf.orders import by_priority
@@ -54,21 +58,12 @@ def marked(mark: pytest.MarkDecorator, *names: str) -> list:
     return [pytest.param(name, marks=mark) for name in names]
 
 
-OTHERS = marked(
-    pytest.mark.long,
-    "adamw_clipped",
-    "accumulated",
-    "gru",
-    "vgg16",
-    "encoder",
-    "unet_small",
-    "resnet50",
-    "mobilenetv2",
-)
+OTHERS = ["adamw_clipped", "accumulated", "gru", "vgg16", "encoder", "unet_small", "resnet50", "mobilenetv2"]
+HEAVY = ("subclassed", "regularized", "lstm")
 
 
 @pytest.mark.parametrize(
-    "name", ["two_io", *marked(pytest.mark.heavy, "subclassed", "regularized", "lstm"), *OTHERS]
+    "name", ["two_io", *marked(pytest.mark.heavy, *HEAVY), *marked(pytest.mark.long, *OTHERS)]
 )
 def test_requested_peak_of_the_plain_schedule(name: str) -> None:
     folded = folded_zoo(name)
@@ -150,19 +145,8 @@ def test_each_variables_update_is_a_node_of_its_own() -> None:
 
 def _folded_model(model) -> FoldedStep:
     model.optimizer.build(model.trainable_variables)
-    loaded = LoadedModel(
-        model,
-        "made",
-        64,
-        (tf.TensorSpec((64, 256)),),
-        (tf.TensorSpec((64, 256)),),
-        0,
-        0,
-        (0,),
-        ("float",),
-        (0,),
-        (),
-    )
+    specs = (tf.TensorSpec((64, 256)),)
+    loaded = LoadedModel(model, "made", 64, specs, specs, 0, 0, (0,), ("float",), (0,))
     return fold(trace_step(loaded), kernels_here("cpu"), fixed={}, device=Device("cpu", "cpu"), metadata={})
 
 
@@ -233,8 +217,18 @@ def test_reductions_over_nothing_are_views() -> None:
     assert OpKind.VIEW in kinds and set(kinds) <= {OpKind.VIEW, OpKind.LIGHT, OpKind.DEAD}
 
 
-@pytest.mark.heavy
-def test_every_buffer_is_freed_after_it_is_born() -> None:
-    folded = folded_zoo("lstm")
-    found = allocations(folded, range(folded.graph.n))
-    assert found and all(buffer.freed >= buffer.born and buffer.bytes > 0 for buffer in found)
+@pytest.mark.parametrize(
+    "name",
+    ["two_io", *marked(pytest.mark.long, "unet_small", "encoder", "gpt", "lstm", "gru", "mobilenetv2")],
+)
+def test_the_window_s_picture_is_near_the_chunks_of_the_emitted_step(name: str) -> None:
+    folded = folded_zoo(name)
+    steps = list(range(folded.graph.n))
+    graph = with_workspace(folded.graph, learned_workspace(folded, traced(folded, steps, runs=2)))
+    schedule = Schedule.plain(graph)
+    placed = place(graph, schedule, simulate(graph, schedule))
+    assert placed is not None
+    before = [(number, size) for number, size in enumerate(graph.fixed.values(), 1) if size]
+    shown = predicted_allocated(folded, graph, steps, before)
+    # 0.1 was found; parameters that move when they are updated are not followed.
+    assert placed.allocated.max() == pytest.approx(shown, rel=0.12)

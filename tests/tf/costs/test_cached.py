@@ -83,7 +83,6 @@ def test_a_second_profile_measures_nothing(tmp_path: Path, monkeypatch: pytest.M
     first = profiled(convnet(), CostStore(path))
     count = first.graph.n
     assert cache_facts(first) == (0, count)
-
     with nothing_measured(monkeypatch):
         second = profiled(folded_model("convnet"), CostStore(path))
         with pytest.raises(AssertionError, match="is measured"):
@@ -204,13 +203,6 @@ def test_a_resumed_profile_weighs_its_runs(tmp_path: Path) -> None:
     assert KnownCosts.look_up(folded, store, refresh=False).costs().runs == 3
 
 
-def test_without_a_store_no_note_mentions_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    notes = {"runs": 3, "least_wall_seconds": 1.0}
-    monkeypatch.setattr(profile, "measure_nodes", lambda folded, *_: (found(folded.graph.n, 1.0), notes))
-    graph = session.with_costs(convnet(), CostOptions("measured"), report=silent, cancelled=never).graph
-    assert "cache" not in graph.metadata["profile"] and graph.base_cost == graph.n
-
-
 @pytest.mark.heavy
 def test_costs_read_on_a_busy_machine_are_read_again_on_a_quiet_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -296,7 +288,7 @@ def test_only_doubtful_costs_are_read_again(tmp_path: Path) -> None:
     assert all(row.load == 0.0 and row.seconds == pytest.approx(1.0) for row in after.values())
 
 
-def test_a_worse_second_reading_changes_nothing(tmp_path: Path) -> None:
+def test_a_worse_or_interrupted_second_reading_changes_nothing(tmp_path: Path) -> None:
     folded, store = convnet(), CostStore(tmp_path / "costs.sqlite")
     known = half_doubtful(store, folded)
     worse = dataclasses.replace(found(folded.graph.n, 50.0), reading=Reading(1.9, 2))
@@ -305,11 +297,5 @@ def test_a_worse_second_reading_changes_nothing(tmp_path: Path) -> None:
     assert merged.seconds == pytest.approx([cost * sum(merged.seconds) / sum(kept) for cost in kept])
     assert merged.reading_facts()["load"] == 1.4
     assert not known.keep(merged, folded.graph, ended=True)
-    assert store.look_up(known.keys) == known.entries
-
-
-def test_an_interrupted_second_reading_changes_nothing(tmp_path: Path) -> None:
-    folded, store = convnet(), CostStore(tmp_path / "costs.sqlite")
-    known = half_doubtful(store, folded)
     assert not known.keep(known.merged(found(folded.graph.n, 1.0, runs=2)), folded.graph, ended=False)
     assert store.look_up(known.keys) == known.entries

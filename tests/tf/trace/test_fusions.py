@@ -70,12 +70,7 @@ def test_a_fused_step_is_the_same_step(folded: FoldedStep) -> None:
     for op in found.graph.ops:  # each reads what is there
         assert made.issuperset(op.inputs)
         made.update(op.outputs)
-    before = {
-        key: (value.bytes, value.keep) for key, value in zip(folded.values, folded.graph.values, strict=True)
-    }
-    after = {
-        key: (value.bytes, value.keep) for key, value in zip(found.values, found.graph.values, strict=True)
-    }
+    before, after = _values(folded), _values(found)
     assert after.items() <= before.items()
     assert {key for key, (_, keep) in before.items() if keep} <= after.keys()
     assert found.graph.fixed == folded.graph.fixed and found.graph.name == folded.graph.name
@@ -101,38 +96,33 @@ def test_what_products_and_several_read_stays_a_value(folded: FoldedStep) -> Non
     assert sum(updates) == sum(before)
 
 
+def _kinds(folded: FoldedStep, phase: Phase) -> list[set[str]]:
+    """Return the types of the ops of each node that are of ``phase``."""
+    step = folded.structure
+    return [{step.ops[op].type for op in ops if step.phase(op) is phase} for ops in folded.nodes]
+
+
 def test_what_is_read_once_is_made_where_it_is_read() -> None:
     folded = _folded(_chain(lambda x: tf.cos(tf.sin(x) * x[::-1])))
-    found, structure = fused(folded), folded.structure
-    kinds = [{structure.ops[op].type for op in members} for members in found.nodes]
-    assert any({"Sin", "Mul"} <= kind for kind in kinds), kinds
+    found = fused(folded)
+    assert any({"Sin", "Mul"} <= kinds for kinds in _kinds(found, Phase.FORWARD))
     groups = {op.group for op in found.graph.ops if op.phase is Phase.FORWARD}
     assert groups <= {op.group for op in folded.graph.ops}  # each still says its layer
 
 
-def test_a_row_is_no_element() -> None:
-    """Keep a softmax, which needs whole rows, out of the op that reads it."""
-    folded = _folded(_chain(lambda x: tf.nn.softmax(x) * tf.sin(x[::-1])))
-    found, structure = fused(folded), folded.structure
-    for members in found.nodes:
-        kinds = {structure.ops[op].type for op in members if structure.phase(op) is Phase.FORWARD}
-        assert not {"Softmax", "Mul"} <= kinds
+def test_a_softmax_which_needs_whole_rows_stays_out_of_its_reader() -> None:
+    found = fused(_folded(_chain(lambda x: tf.nn.softmax(x) * tf.sin(x[::-1]))))
+    assert not any({"Softmax", "Mul"} <= kinds for kinds in _kinds(found, Phase.FORWARD))
 
 
-def test_sums_join_what_reads_the_same_again() -> None:
-    """Put the gradient of a batch norm and its sums into one op."""
+def test_the_gradient_of_a_batch_norm_and_its_sums_are_one_op() -> None:
     inputs = keras.Input((128,))
     x = layers.BatchNormalization()(layers.Dense(128)(inputs))
     model = keras.Model(inputs, layers.Dense(128)(layers.ReLU()(x)))
     model.compile("sgd", "mse")
     batch = np.zeros((256, 128), np.float32)
-    folded = _folded(lambda: (model, (batch, batch)))
-    found, structure = fused(folded), folded.structure
-    sums = [
-        {structure.ops[op].type for op in members if structure.phase(op) is Phase.BACKWARD}
-        for members in found.nodes
-    ]
-    assert any({"Sum", "AddN"} <= kinds for kinds in sums), sums
+    found = fused(_folded(lambda: (model, (batch, batch))))
+    assert any({"Sum", "AddN"} <= kinds for kinds in _kinds(found, Phase.BACKWARD))
 
 
 def test_logits_live_beside_their_gradient() -> None:

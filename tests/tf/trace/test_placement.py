@@ -13,9 +13,11 @@ import tensorflow as tf
 
 from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.devices import Kernels
+from checkmate.backends.tf.trace import op_kinds
 from checkmate.backends.tf.trace.clusters import clusters_of
 from checkmate.backends.tf.trace.dataflow import ARGMAX, structure_of
-from checkmate.backends.tf.trace.op_kinds import in_host_memory
+from checkmate.backends.tf.trace.op_kinds import in_host_memory, keeps_argmax, kernels_of
+from checkmate.machine.processor import Processor
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from tests.tf.fake_gpu import folded_for_gpu
@@ -86,3 +88,17 @@ def test_a_graph_folded_for_a_gpu_is_the_same_wherever_it_is_folded(monkeypatch:
     here = session.prepare(request, report=silent, cancelled=never).graph
     assert np.array_equal([value.bytes for value in graph.values], [value.bytes for value in here.values])
     assert [op.type for op in graph.ops] == [op.type for op in here.ops]
+
+
+@pytest.mark.parametrize("computes_half", [False, True])
+@pytest.mark.parametrize("dtype", [tf.float16, tf.float32])
+def test_onednn_leaves_half_precision_to_eigen_where_the_cpu_lacks_it(
+    dtype: tf.DType, computes_half: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(op_kinds, "this_processor", lambda: Processor("a CPU", True, computes_half))
+    with tf.Graph().as_default():
+        pooled = tf.nn.max_pool2d(tf.zeros([1, 4, 4, 1], dtype), 2, 2, "VALID").op
+    left = dtype == tf.float16 and not computes_half
+    assert kernels_of(pooled, Kernels.ONEDNN) is (Kernels.EIGEN if left else Kernels.ONEDNN)
+    assert keeps_argmax(pooled, Kernels.ONEDNN) is not left
+    assert kernels_of(pooled, Kernels.CUDA) is Kernels.CUDA
