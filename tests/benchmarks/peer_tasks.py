@@ -16,10 +16,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from checkmate.backends.outcomes import relative_error, total_norm
 from checkmate.backends.tf.costs.session import choose_device, flat_batch, prepare
 from checkmate.backends.tf.devices import make_exact, peak_bytes, reset_peak, warms_up
-from checkmate.backends.tf.measure.differences import relative_error, total_norm
-from checkmate.backends.tf.measure.step import compiled_step, run_deterministically, run_step
+from checkmate.backends.tf.measure.concrete import compiled_step, run_deterministically, run_step
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from tests.benchmarks.peer_methods import PLAIN, BuiltStep, build, find_method, recomputable_layers

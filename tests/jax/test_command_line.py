@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 pytest.importorskip("jax")
@@ -20,7 +19,7 @@ pytest.importorskip("jax")
 import jax
 from jax.extend.core import jaxpr_as_fun
 
-from checkmate.backends.jax.models.compare import apart, compare
+from checkmate.backends.jax.models.compare import compare
 from checkmate.backends.jax.models.load import LoadedStep
 from checkmate.backends.jax.models.plan_step import graph_of_step, plan_of_step
 from checkmate.backends.jax.plan import JaxPlanner, compiled_plain, trace
@@ -283,21 +282,3 @@ def arguments() -> tuple[Any, ...]:
 def planned() -> tuple[Any, Any]:
     planner = JaxPlanner(dense, request_of("80%", quiet=True, options=SolveOptions(time_limit_s=1)))
     return planner.plan(arguments(), part=True), planner.plain(arguments())[0]
-
-
-def arrays(*values: Any) -> list[np.ndarray]:
-    return [np.asarray(each) for each in values]
-
-
-def test_results_apart_are_found() -> None:
-    names = ["weights", "count"]
-    plain = arrays(np.float32([1, -2]), np.int32(3))
-    assert apart(plain, arrays(np.float32([1, -2]), np.int32(3)), names).bitwise
-    found = apart(plain, arrays(np.float32([1, -2.2]), np.int32(3)), names)
-    assert not found.bitwise and found.whole_equal and found.where == "weights"
-    assert found.worst == pytest.approx(0.1, rel=1e-5) and found.overall == pytest.approx(
-        0.2 / 5**0.5, rel=1e-5
-    )
-    assert not apart(plain, arrays(np.float32([1, -2]), np.int32(4)), names).whole_equal
-    broken = apart(plain, arrays(np.float32([1, np.nan]), np.int32(3)), names)
-    assert broken.worst == broken.overall == float("inf")

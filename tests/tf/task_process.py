@@ -76,7 +76,7 @@ def main() -> None:
 
     from checkmate.backends.tf.measure import step
 
-    work = {"compare": step.compare, "compare_all": step.compare_all}
+    work = {"compare": step.compare, "compare_each": lambda task: step.compare_each(task, task["schedules"])}
     for line in sys.stdin:
         task_file, answer_file = map(Path, line.rstrip("\n").split("\t"))
         task = json.loads(task_file.read_text(encoding="utf-8"))

@@ -18,7 +18,7 @@ from checkmate.backends.tf.allocator.learn import (
     step_fingerprint,
     with_workspace,
 )
-from checkmate.backends.tf.measure.step import compiled_step
+from checkmate.backends.tf.measure.concrete import compiled_step
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.op_kinds import recomputable
 from checkmate.backends.tf.trace.sizes import is_reserve, tensor_bytes

@@ -27,7 +27,7 @@ from checkmate.backends.tf.allocator.replay import scratch_of_nodes
 from checkmate.backends.tf.costs import fresh, profile, session
 from checkmate.backends.tf.costs.known import CostOptions, KnownCosts, NodeCosts
 from checkmate.backends.tf.devices import settings_here
-from checkmate.backends.tf.measure.curve import measured_curve
+from checkmate.backends.tf.measure.step import measured_curve
 from checkmate.backends.tf.node_times import (
     NO_KERNEL_TIMES,
     launch_interval,

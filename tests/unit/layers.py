@@ -12,7 +12,7 @@ FLOORS = (
     "ir progress fallback catalog",
     "formats memory records terminal processes app.layout app.theme",
     "graphs machine sweeps",
-    "arguments models solvers backends.xla_policy",
+    "arguments models solvers backends.outcomes backends.xla_policy",
     "backends.tf app.state",
     "planning backends.jax",
     "backends jax training frontiers doctor listing",

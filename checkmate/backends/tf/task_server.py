@@ -98,12 +98,12 @@ def imported() -> Tasks:
     """
     import_quickly()
     from checkmate.backends.tf.costs import fresh
-    from checkmate.backends.tf.measure import compiled_memory, step
+    from checkmate.backends.tf.measure import step
     from checkmate.backends.tf.training import elsewhere
 
     hide_all()  # what was imported stays
     return {
-        "compile": compiled_memory.compile_task,
+        "compile": step.compile_task,
         "measure": step.measure,
         "compare": step.compare,
         "measure_and_compare": step.measure_and_compare,

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from checkmate.backends.tf.measure.compiled_memory import compiled_memory
+from checkmate.backends.tf.measure.concrete import compiled_memory
 from checkmate.backends.tf.memory_check import free_room
 from checkmate.backends.tf.tasks import run_task
 from checkmate.backends.tf.trace.coarsen import FoldedStep, loose

@@ -6,8 +6,9 @@ from typing import Any
 
 from checkmate.backends.jax.device import device_here
 from checkmate.backends.jax.exported import JaxExport, versions
-from checkmate.backends.jax.models.compare import Apart, Compared
+from checkmate.backends.jax.models.compare import Compared
 from checkmate.backends.jax.report import JaxReport
+from checkmate.backends.outcomes import Difference
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
@@ -106,7 +107,7 @@ def _results(graph: Graph, compared: Compared) -> dict[str, Any]:
     }
 
 
-def _equal(exact: Apart) -> bool:
+def _equal(exact: Difference) -> bool:
     return exact.whole_equal and exact.overall <= _ROUNDING
 
 

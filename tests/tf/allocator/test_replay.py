@@ -18,7 +18,7 @@ from checkmate.backends.tf.allocator.replay import allocations
 from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.devices import Kernels, kernels_here
 from checkmate.backends.tf.emit.copies import constant_ops, disguised_input
-from checkmate.backends.tf.measure.step import compiled_step, run_step
+from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from checkmate.backends.tf.models.model import LoadedModel
 from checkmate.backends.tf.profiler import StepTrace, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep, fold

@@ -15,13 +15,13 @@ import pytest
 import tensorflow as tf
 
 from checkmate import SolveOptions
+from checkmate.backends.outcomes import relative_error, total_norm
 from checkmate.backends.tf import private
 from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.costs.profile import analytic_costs
 from checkmate.backends.tf.devices import kernels_here
 from checkmate.backends.tf.emit.saved_model import save_step
-from checkmate.backends.tf.measure.differences import relative_error, total_norm
-from checkmate.backends.tf.measure.step import compiled_step, run_step
+from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from checkmate.backends.tf.models.batch import flatten
 from checkmate.backends.tf.models.load import load_model
 from checkmate.backends.tf.trace.coarsen import FoldedStep, fold

@@ -16,7 +16,7 @@ from keras import layers
 from checkmate.backends.tf.allocator.learn import learned_workspace
 from checkmate.backends.tf.allocator.replay import allocations
 from checkmate.backends.tf.devices import kernels_here
-from checkmate.backends.tf.measure.step import compiled_step
+from checkmate.backends.tf.measure.concrete import compiled_step
 from checkmate.backends.tf.models.model import LoadedModel
 from checkmate.backends.tf.profiler import trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep, fold

@@ -19,7 +19,7 @@ from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.devices import held_bytes
 from checkmate.backends.tf.emit.saved_model import save_step
 from checkmate.backends.tf.emit.set_aside import SmallChunks
-from checkmate.backends.tf.measure.step import compiled_step, run_step
+from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from checkmate.backends.tf.profiler import MemoryEvent, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.op_kinds import LIGHT_BYTES

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from checkmate.backends.tf.costs import session
-from checkmate.backends.tf.measure.step import compiled_step
+from checkmate.backends.tf.measure.concrete import compiled_step
 from checkmate.backends.tf.trace import coarsen
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.ir.graph import Graph, Phase

@@ -22,7 +22,7 @@ from checkmate.backends.tf.allocator.predict import predicted_allocated, usable_
 from checkmate.backends.tf.costs.session import prepare
 from checkmate.backends.tf.devices import warms_up
 from checkmate.backends.tf.emit import reload_probe
-from checkmate.backends.tf.measure import step
+from checkmate.backends.tf.measure import concrete, step
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
 from checkmate.backends.tf.profiler import StepTrace
 from checkmate.backends.tf.trace.coarsen import FoldedStep
@@ -189,16 +189,16 @@ def test_an_op_without_a_deterministic_kernel_is_one_sentence_and_a_tolerance(
             raise found
         return found
 
-    found, note = step.run_deterministically("gpu", lambda: run)
+    found, note = concrete.run_deterministically("gpu", lambda: run)
     assert (
         found == 7
         and switched == [True, False]
         and said in note
         and note.startswith("gradients were compared within")
     )
-    assert step.run_deterministically("cpu", lambda: lambda: 8) == (8, "")
+    assert concrete.run_deterministically("cpu", lambda: lambda: 8) == (8, "")
     with pytest.raises(CheckmateError, match="the step failed to run"):
-        step.run_deterministically(
+        concrete.run_deterministically(
             "cpu", lambda: lambda: (_ for _ in ()).throw(no_kernel("no kernel for this type"))
         )
     assert switched == [True, False]

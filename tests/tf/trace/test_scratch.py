@@ -24,7 +24,7 @@ import json, sys
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.backends.tf.costs import session
-from checkmate.backends.tf.measure.step import compiled_step, run_step
+from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from tests.tf.requested import predicted_requested
 from checkmate.backends.tf.profiler import trace_run
 from tests.tf.schedules import recompute_forward

@@ -6,47 +6,46 @@ ran before changes where the allocator puts things.
 
 from __future__ import annotations
 
+import bisect
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from checkmate.backends.outcomes import Outcome, compared
+from checkmate.backends.tf.allocator.learn import askers_by_name
 from checkmate.backends.tf.costs.session import choose_device, flat_batch, prepare
-from checkmate.backends.tf.devices import (
-    deterministic,
-    is_not_deterministic,
-    make_exact,
-    peak_bytes,
-    reset_peak,
-    settings_here,
-    warms_up,
-)
-from checkmate.backends.tf.emit.ordered import step_from_schedule
+from checkmate.backends.tf.devices import make_exact, peak_bytes, reset_peak, settings_here, warms_up
 from checkmate.backends.tf.emit.other_trace import moved_steps
 from checkmate.backends.tf.emit.reload_probe import settled
 from checkmate.backends.tf.emit.set_aside import SmallChunks, fetch_bytes
-from checkmate.backends.tf.measure.curve import measured_curve
-from checkmate.backends.tf.measure.differences import sum_rounding
-from checkmate.backends.tf.measure.outcomes import Outcome, compared, outcome_of_step, outcome_of_steps
+from checkmate.backends.tf.measure.concrete import (
+    compiled_memory,
+    compiled_step,
+    run_deterministically,
+    run_step,
+    schedule_of,
+)
 from checkmate.backends.tf.memory_check import explain_exhausted_memory, require_room
-from checkmate.backends.tf.profiler import MemoryEvent, trace_run
+from checkmate.backends.tf.node_times import op_starts
+from checkmate.backends.tf.profiler import MemoryEvent, StepTrace, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.trace.trace import step_function
-from checkmate.backends.tf.xla.tied import XlaEmission, emission_of, tied_step
-from checkmate.errors import CheckmateError, CycleError, StepTooLargeError
-from checkmate.ir.schedule import Schedule
+from checkmate.backends.tf.trace.trace import Unplanned
+from checkmate.backends.tf.xla.tied import XlaEmission, emission_of
+from checkmate.errors import StepTooLargeError
 from checkmate.machine.load import LoadMeter
 from checkmate.progress import Progress, Report, never, silent
 from checkmate.request import ModelRequest, Target
 
-_T = TypeVar("_T")
+_STEPS = 2  # of a step of the user's own: the second one starts from what the first one wrote
+# Eight units in the last place, because one unit grows on its way back through a network; at most a percent.
+_ROUNDING = {tf.float64: 2.0**-49, tf.float32: 2.0**-20, tf.float16: 2.0**-7, tf.bfloat16: 0.01}
 # Copies of the variables or their gradients that a comparison holds: of three runs, and the first state.
 _OUTCOMES_HELD = 7
 
@@ -102,17 +101,13 @@ def measure_and_compare(task: Mapping[str, Any], report: Report) -> Iterator[dic
 
 @dataclass(frozen=True, eq=False)
 class _ReadyStep:
-    """Hold a compiled step and a batch for it.
-
-    ``small_chunks``: to be made before the first run; None for the plain step. ``kind``: of its device.
-    ``history``: as ``measure`` returns it.
-    """
+    """A compiled step and a batch for it. ``kind``: of its device. ``history``: as ``measure`` returns it."""
 
     folded: FoldedStep
     function: Any
     batch: Sequence[tf.Tensor]
-    small_chunks: SmallChunks | None = None
-    kind: str = "cpu"
+    small_chunks: SmallChunks | None  # held: its buffers stay as long as it does
+    kind: str
     history: Sequence[tuple[int, int]] = ()
 
     def run(self) -> float:
@@ -122,29 +117,39 @@ class _ReadyStep:
 
 def _made(task: Mapping[str, Any]) -> _ReadyStep:
     """Return the step of ``task`` as it is before its first run."""
-    request, steps, xla = ModelRequest.from_json(task["request"]), task.get("steps"), emission_of(task)
-    made: list[_ReadyStep] = []
-
-    def make() -> None:
-        made.append(_ready_step(request, steps, int(task.get("seed", 0)), xla))
-
-    history: list[tuple[int, int]] = []
-    kind = choose_device(request, here=True).kind
+    kind = choose_device(ModelRequest.from_json(task["request"]), here=True).kind
     fetch_bytes(int(task.get("region", 0)))
+    made: list[_ReadyStep] = []
     if task.get("history"):
-        history = requests_of(trace_run(make, device=kind).memory)
+        trace = trace_run(lambda: made.append(_ready_step(task, kind)), device=kind)
+        step = replace(made.pop(), history=requests_of(trace.memory))
     else:
-        make()
-    (step,) = made
+        step = _ready_step(task, kind)
     if step.small_chunks is not None:
         step.small_chunks.make()
     gc.collect()
-    return replace(step, kind=kind, history=history)
+    return step
+
+
+def _ready_step(task: Mapping[str, Any], kind: str) -> _ReadyStep:
+    """Return the compiled step of a task.
+
+    Raises:
+        StepTooLargeError: the step has no room.
+    """
+    steps, xla = task.get("steps"), emission_of(task)
+    folded = prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
+    what = "the plain step" if steps is None else "the scheduled step"
+    require_room(folded.graph, schedule_of(folded, steps), what=what)
+    function = compiled_step(folded, steps, xla=xla)
+    batch = flat_batch(folded.traced.loaded, int(task.get("seed", 0)))
+    small_chunks = None if steps is None or xla is not None else SmallChunks(folded.structure)
+    return _ReadyStep(folded, function, batch, small_chunks, kind)
 
 
 def _measured(step: _ReadyStep, task: Mapping[str, Any]) -> dict[str, Any]:
     kind, steps, xla = step.kind, task.get("steps"), emission_of(task)
-    found = _metered_runs(step, kind, int(task.get("runs", 3)), settle=steps is not None)
+    found = _metered_runs(step, int(task.get("runs", 3)), settle=steps is not None)
     trace = trace_run(step.run, device=kind)
     graph, own = step.folded.graph, step.folded.traced.unplanned
     if own is not None and own.loss is None:
@@ -161,31 +166,16 @@ def _measured(step: _ReadyStep, task: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _ready_step(
-    request: ModelRequest, steps: Sequence[int] | None, seed: int, xla: XlaEmission | None
-) -> _ReadyStep:
-    """Return the compiled step of ``steps``; None: the plain one.
-
-    Raises:
-        StepTooLargeError: the step has no room.
-    """
-    folded = prepare(request, here=True, report=silent, cancelled=never)
-    require_room(folded.graph, schedule_of(folded, steps), what=_step_words(steps))
-    function, batch = compiled_step(folded, steps, xla=xla), flat_batch(folded.traced.loaded, seed)
-    small_chunks = None if steps is None or xla is not None else SmallChunks(folded.structure)
-    return _ReadyStep(folded, function, batch, small_chunks)
-
-
-def _metered_runs(step: _ReadyStep, kind: str, runs: int, *, settle: bool) -> dict[str, Any]:
+def _metered_runs(step: _ReadyStep, runs: int, *, settle: bool) -> dict[str, Any]:
     """Run ``step`` once, then ``runs`` times, and return what was measured.
 
     These are the peaks, the seconds, the loss and the load. If ``settle``, go on without the clock until the
     peak has settled.
     """
-    meter = f"{kind.upper()}:0"
+    meter = f"{step.kind.upper()}:0"
     peaks: list[int] = []
     seconds: list[float] = []
-    losses = [step.run()] if warms_up(kind) else []
+    losses = [step.run()] if warms_up(step.kind) else []
     load_meter = LoadMeter()
     before = load_meter.read()
 
@@ -214,15 +204,6 @@ def _metered_runs(step: _ReadyStep, kind: str, runs: int, *, settle: bool) -> di
         "load": load,
         "cores": load_meter.cores,
     }
-
-
-def schedule_of(folded: FoldedStep, steps: Sequence[int] | None) -> Schedule:
-    """Return the schedule of ``steps``; None: of the plain step."""
-    return Schedule.plain(folded.graph) if steps is None else Schedule.of(folded.graph, list(steps))
-
-
-def _step_words(steps: Sequence[int] | None) -> str:
-    return "the plain step" if steps is None else "the scheduled step"
 
 
 def requests_of(events: Sequence[MemoryEvent]) -> list[tuple[int, int]]:
@@ -256,17 +237,11 @@ def compare(task: Mapping[str, Any]) -> dict[str, Any]:
         StepTooLargeError: the plain step has no room, or ran out of it.
         TraceError: the steps are of another step.
     """
-    found: dict[str, Any] = compare_all({**task, "schedules": [task["steps"]]})["schedules"][0]
-    return found
+    return compare_each(task, [task["steps"]])[0]
 
 
-def compare_all(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Compare each of ``schedules`` with the same plain runs.
-
-    ``schedules`` are lists of steps. Returns under ``schedules`` a list of what ``compare`` returns. Each
-    answer has a ``note`` where an op has no deterministic kernel on the GPU, so that equal bits cannot be
-    asked for.
-    """
+def compare_each(task: Mapping[str, Any], schedules: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+    """Compare each of several schedules with the same plain runs; see ``compare``."""
     request, seed = ModelRequest.from_json(task["request"]), int(task.get("seed", 0))
     device = choose_device(request, here=True)
     tf.random.set_seed(seed)  # for steps that draw random numbers without a seed of their own
@@ -275,7 +250,6 @@ def compare_all(task: Mapping[str, Any]) -> dict[str, Any]:
     with explain_exhausted_memory("the plain step"):
         folded = prepare(request, here=True, report=silent, cancelled=never)
         batch = flat_batch(folded.traced.loaded, seed)
-        schedules = task["schedules"]
         if task.get("nodes") is not None:
             schedules = [moved_steps(steps, task["nodes"], task["op_types"], folded) for steps in schedules]
         xla = emission_of(task)
@@ -284,30 +258,7 @@ def compare_all(task: Mapping[str, Any]) -> dict[str, Any]:
         found, note = run_deterministically(
             exact_on, lambda: _comparison(folded, batch, saved, schedules, xla)
         )
-    return {"schedules": [{**each, **({"note": note} if note else {})} for each in found]}
-
-
-def run_deterministically(kind: str, made: Callable[[], Callable[[], _T]]) -> tuple[_T, str]:
-    """Call what ``made`` returns with deterministic kernels.
-
-    Return its result and "". If an op has no deterministic kernel, make it again and call it without; return
-    its result and a note. ``kind``: of the device; a CPU's kernels need no switch. Only ``made`` traces steps
-    (``deterministic``).
-    """
-    run = made()
-    try:
-        with deterministic(kind):
-            return run(), ""
-    except (CheckmateError, tf.errors.UnimplementedError) as error:
-        reason = error.__cause__ if isinstance(error, CheckmateError) else error
-        if not is_not_deterministic(reason):
-            raise
-        said = str(reason).strip().splitlines()[0][:200]
-        note = (
-            "gradients were compared within the plain step's own spread, not bit by bit: "
-            f"an op has no deterministic kernel on this GPU ({said})"
-        )
-        return made()(), note
+    return [{**each, **({"note": note} if note else {})} for each in found]
 
 
 def _comparison(
@@ -334,8 +285,8 @@ def _comparison(
         for variable, value in zip(variables, saved, strict=True):
             variable.assign(value)
         if own is not None:
-            return outcome_of_steps(lambda: run_step(function, batch), own, variables)
-        return outcome_of_step(run_step(function, batch), folded.traced.gradients, variables)
+            return _outcome_of_steps(function, batch, own, variables)
+        return _outcome_of_step(run_step(function, batch), folded.traced.gradients, variables)
 
     def compare_them() -> list[dict[str, Any]]:
         reference, again = run(plain), run(second)
@@ -347,82 +298,115 @@ def _comparison(
     return compare_them
 
 
-def compiled_step(
-    folded: FoldedStep,
-    steps: Sequence[int] | None,
-    *,
-    with_gradients: bool = False,
-    xla: XlaEmission | None = None,
-) -> Any:
-    """Return the step as a concrete function of inputs and labels.
+def _outcome_of_step(
+    found: Any, gradients: Mapping[str, Sequence[tf.Tensor]], variables: Sequence[Any]
+) -> Outcome:
+    """Return what Keras's own step came to. ``gradients``: the traced ones, by variable."""
+    loss, _, groups = found
+    names = [path for path, group in gradients.items() for _ in group]
+    values = [tensor.numpy() for group in groups for tensor in group]
+    return Outcome(float(loss.numpy()), names, values, [variable.numpy() for variable in variables])
 
-    It returns what the one of ``step_body`` does. ``xla``: how it is emitted for XLA; None: it is for the
-    executor.
+
+def _outcome_of_steps(
+    function: Any, batch: Sequence[tf.Tensor], own: Unplanned, variables: Sequence[Any]
+) -> Outcome:
+    """Run a step of the user's own a few times; return what it came to."""
+    names: list[str] = []
+    values: list[np.ndarray] = []
+    losses: list[float] = []
+    for number in range(1, _STEPS + 1):
+        loss, results, _ = run_step(function, batch)
+        losses.append(float(loss.numpy()))
+        names += [f"{name} of step {number}" for name in own.names]
+        values += [np.array(tensor.numpy()) for tensor in results]
+    state = [variable.numpy() for variable in variables]
+    names += [str(getattr(variable, "name", f"variable {i}")) for i, variable in enumerate(variables)]
+    return Outcome(None if own.loss is None else losses[0], names, [*values, *state], state, _STEPS)
+
+
+def sum_rounding(ops: Iterable[tf.Operation]) -> float:
+    """Return how much all gradients together may differ by rounding.
+
+    The difference is relative; 0.0: nothing. Each op computes the same, but ``AddN`` begins with the first
+    input whose memory it can take over (``forward_input_or_allocate_output`` in TensorFlow's
+    aggregate_ops.cc). So three terms or more are added in an order that depends on what else is still in
+    memory.
     """
-    loaded = folded.traced.loaded
-    if steps is None and with_gradients and xla is None and loaded.own is None:
-        return folded.traced.as_traced
-    body = step_body(folded, steps, with_gradients=with_gradients, xla=xla)
-    compiled = True if xla is not None and xla.compiled else None  # None: as the function that calls it
-    function = tf.function(body, autograph=False, jit_compile=compiled)
-    return function.get_concrete_function(*loaded.input_specs, *loaded.label_specs)
+    found = {op.outputs[0].dtype for op in ops if op.type == "AddN" and len(op.inputs) > 2}
+    return max((_ROUNDING[dtype] for dtype in found if dtype in _ROUNDING), default=0.0)
 
 
-def step_body(
-    folded: FoldedStep,
-    steps: Sequence[int] | None,
-    *,
-    with_gradients: bool = False,
-    xla: XlaEmission | None = None,
-) -> Callable[..., Any]:
-    """Return the step as a Python function to be traced.
+def compile_task(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Compile the step of a task for the device that it names.
 
-    It is the plain step (``steps`` None) or the scheduled one. The function returns (loss, predictions,
-    gradients); no gradients unless asked for. ``xla``: as for ``compiled_step``.
-    """
-    loaded = folded.traced.loaded
-    body: Callable[..., Any]
-    own = folded.traced.unplanned
-    if steps is None and own is not None:
-
-        def body(*tensors: tf.Tensor) -> Any:
-            loss, *found = own.function(*tensors)
-            return loss, tuple(found), ()
-    elif steps is None:
-        plain = step_function(loaded)
-
-        def body(*tensors: tf.Tensor) -> Any:
-            loss, predictions, gradients = plain(*tensors)
-            return loss, tuple(predictions), tuple(map(tuple, gradients)) if with_gradients else ()
-    else:
-        emit = step_from_schedule if xla is None else partial(tied_step, tied=xla.tied, compiled=xla.compiled)
-        scheduled = emit(folded, Schedule.of(folded.graph, list(steps)), with_gradients=with_gradients)
-
-        def body(*tensors: tf.Tensor) -> Any:
-            outputs = scheduled(*tensors)
-            return outputs.loss, outputs.predictions, outputs.gradients
-
-    return body
-
-
-def run_step(function: Any, batch: Sequence[tf.Tensor]) -> Any:
-    """Run ``function`` once.
+    ``task``: ``request``, ``steps``, ``xla``, as for ``backends.tf.measure.step.measure``. Returns the
+    bytes of ``arguments``, ``outputs`` and ``temp``, the ``curve`` with its ``steps`` as ``XlaMemory`` has
+    them, and ``seconds``.
 
     Raises:
-        CycleError: TensorFlow's passes merged ops across the emitted order.
-        StepTooLargeError: memory ran out.
-        CheckmateError: the step failed to run.
+        NotCompiledError: XLA cannot compile it.
     """
-    try:
-        with explain_exhausted_memory("the step"):
-            return function(*batch)
-    except tf.errors.OpError as error:
-        text = str(error).strip().splitlines()
-        first = text[0][:300] if text else type(error).__name__
-        if "cycle" in str(error).lower():
-            raise CycleError(
-                f"TensorFlow rejected the emitted order: {first}",
-                hint="report the model; "
-                "--device cpu with TF_ENABLE_ONEDNN_OPTS=0 avoids the fusion that causes it",
-            ) from error
-        raise CheckmateError(f"the step failed to run: {first}", hint="use a smaller batch") from error
+    folded = prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
+    made = compiled_memory(folded, task["steps"], emission_of(task) or XlaEmission())
+    memory = made.memory
+    return {
+        "arguments": memory.argument_bytes,
+        "outputs": memory.output_bytes,
+        "temp": memory.temp_bytes,
+        "curve": memory.curve.tolist(),
+        "steps": memory.steps.tolist(),
+        "seconds": made.seconds,
+    }
+
+
+def measured_curve(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:
+    """Return the most bytes requested at once while each of ``steps`` ran.
+
+    The step's fixed bytes are included. The allocator's events in ``trace`` tell them. An event belongs to
+    the step whose op began last, because steps run one after the other. Only what reaches the device's own
+    allocator is seen.
+    """
+    if folded.graph.device_kind != "cpu":
+        return [folded.graph.fixed_bytes + most for most in _by_name(folded, trace, steps)]
+    begun = op_starts(folded, trace, steps)
+    starts = [start for start, _ in begun]
+    most: dict[int, int] = {}
+    held = [(0, 0)]  # (time, bytes from then on); tells what was held in a step without events
+    level = 0
+    for event in trace.memory:
+        level += event.requested_bytes
+        held.append((event.time_ps, level))
+        at = bisect.bisect_right(starts, event.time_ps) - 1
+        if at >= 0:
+            position = begun[at][1]
+            most[position] = max(most.get(position, 0), level)
+    found: list[int] = []
+    times = [time for time, _ in held]
+    first = {position: start for start, position in reversed(begun)}
+    before = 0
+    for position in range(len(steps)):
+        if position in first:
+            before = held[bisect.bisect_right(times, first[position]) - 1][1]
+        found.append(folded.graph.fixed_bytes + max(before, most.get(position, before)))
+    return found
+
+
+def _by_name(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:
+    """Return the most bytes while each step ran, by the ops that asked.
+
+    The kernels of a GPU are launched ahead of time, so the moment of a request tells nothing. But ops are
+    launched in their order, and a request names its op.
+    """
+    askers = askers_by_name(folded, (event.op for event in trace.memory), steps)
+    most = [0] * len(steps)
+    level, at = 0, -1
+    for event in trace.memory:
+        position = askers[event.op][0] if event.op in askers else at
+        while at < position:
+            at += 1
+            most[at] = level
+        level += event.requested_bytes
+        if at >= 0:
+            most[at] = max(most[at], level)
+    return most[: at + 1] + [level] * (len(steps) - at - 1)

@@ -1,0 +1,155 @@
+"""What a step came to, and how far what two steps came to is apart: one definition for all backends.
+
+Of Keras's own step that is its gradients. A step of the user's own need not show any: there it is what the
+step returns, and all variables after a few steps. JAX's steps return their whole state.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+# A gradient that is zero on paper (a bias before BatchNorm) is rounding noise. Its error is relative to this
+# share of the norm of all gradients; else it would always look like 100 %.
+_NEGLIGIBLE = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What one run came to.
+
+    ``loss``: None where the step returns no number. ``values``: what is compared, by ``names``. ``state``:
+    the variables after it. ``steps``: how many were run; 0: ``values`` are the gradients of one step.
+    """
+
+    loss: float | None
+    names: Sequence[str]
+    values: Sequence[np.ndarray]
+    state: Sequence[np.ndarray] = ()
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far what two steps came to is apart.
+
+    ``bitwise``: not at all. ``whole_equal``: whole numbers, keys and truth values are the same. ``overall``:
+    of all real numbers together, ‖difference‖ / ‖expected‖. ``worst``: the largest relative error of one
+    array, which is ``where``. ``largest``: which array differs most, and by how much of the largest one: a
+    gradient that is zero but for rounding differs from itself by as much as it is, and beside the others that
+    is nothing. Errors are infinite where one of two values alone is not finite. ``count``: of arrays.
+    """
+
+    bitwise: bool
+    whole_equal: bool
+    overall: float
+    worst: float
+    where: str
+    largest: tuple[str, float]
+    count: int
+
+
+def difference(found: Outcome, expected: Outcome) -> Difference:
+    """Return how far ``found`` is from ``expected``; both have the same names."""
+    real = [number for number, value in enumerate(expected.values) if _is_real(value)]
+    whole = [number for number in range(len(expected.values)) if number not in real]
+    names = [expected.names[number] for number in real]
+    wanted = [expected.values[number] for number in real]
+    got = [found.values[number] for number in real]
+    scale = finite_norm(wanted)
+    errors = [relative_error(one, other, scale) for one, other in zip(got, wanted, strict=True)]
+    apart = list(map(_apart, got, wanted))
+    norms = [total_norm([gap]) for gap in apart]
+    worst, most = (int(np.argmax(each)) if each else -1 for each in (errors, norms))
+    largest = max((finite_norm([want]) for want in wanted), default=0.0)
+    return Difference(
+        bitwise=same_arrays(found.values, expected.values),
+        whole_equal=all(_same(found.values[number], expected.values[number]) for number in whole),
+        overall=_share(total_norm(apart), scale),
+        worst=errors[worst] if errors else 0.0,
+        where=names[worst] if names else "",
+        largest=(names[most], _share(norms[most], largest)) if names else ("", 0.0),
+        count=len(expected.values),
+    )
+
+
+def compared(reference: Outcome, again: Outcome, found: Outcome) -> dict[str, Any]:
+    """Return how far ``found`` is from ``reference``, as JSON-able data.
+
+    ``again``: another run of what ``reference`` is of.
+    """
+    apart = difference(found, reference)
+    return {
+        "gradients": apart.count,
+        "steps": found.steps,
+        "bitwise": apart.bitwise,
+        "whole_equal": apart.whole_equal,
+        "state_bitwise": same_arrays(found.state, reference.state),
+        "worst": {"name": apart.where, "relative_error": apart.worst},
+        "worst_of_largest": {"name": apart.largest[0], "error": apart.largest[1]},
+        "plain_rerun_relative_error": difference(again, reference).worst,
+        "overall_relative_error": apart.overall,
+        "loss": {"plain": reference.loss, "optimized": found.loss},
+    }
+
+
+def relative_error(found: np.ndarray, expected: np.ndarray, scale: float) -> float:
+    """Return how much ``found`` differs from ``expected``, relatively.
+
+    ‖found − expected‖ / max(‖expected‖, 10⁻⁴ ``scale``) in double precision, where ``scale`` is the norm of
+    all gradients together. Infinity where one of them alone is not finite in some place.
+    """
+    return _share(total_norm([_apart(found, expected)]), max(finite_norm([expected]), _NEGLIGIBLE * scale))
+
+
+def total_norm(tensors: Sequence[np.ndarray]) -> float:
+    """Return the norm of all ``tensors`` as one vector, in double precision."""
+    return math.sqrt(sum(float(np.square(np.abs(_wide(tensor))).sum()) for tensor in tensors))
+
+
+def finite_norm(tensors: Sequence[np.ndarray]) -> float:
+    """Return the norm of what is finite in all ``tensors``, in double precision."""
+    return total_norm([np.where(np.isfinite(tensor), tensor, 0) for tensor in tensors])
+
+
+def same_arrays(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> bool:
+    """Return whether arrays are equal, NaN for NaN."""
+    return all(_same(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def _same(found: np.ndarray, expected: np.ndarray) -> bool:
+    return bool(np.array_equal(found, expected)) or (
+        found.dtype == expected.dtype and found.tobytes() == expected.tobytes()
+    )
+
+
+def _is_real(value: np.ndarray) -> bool:
+    """Return whether ``value`` may differ by rounding; counters and seeds are the same or not."""
+    return value.dtype.kind not in "biuOSU"
+
+
+def _wide(tensor: np.ndarray) -> np.ndarray:
+    return tensor.astype(np.complex128 if np.iscomplexobj(tensor) else np.float64)
+
+
+def _apart(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Return ``found`` − ``expected`` in double precision.
+
+    It is 0 where both are the same, NaN and infinities too, and infinity where only one of them is finite.
+    """
+    got, wanted = _wide(found), _wide(expected)
+    same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
+    both = np.isfinite(got) & np.isfinite(wanted)
+    apart = np.where(same, 0.0, np.inf).astype(got.dtype)
+    np.subtract(got, wanted, out=apart, where=both & ~same)
+    return apart
+
+
+def _share(difference: float, size: float) -> float:
+    """Return ``difference`` relative to ``size``, where that is not 0."""
+    share = difference / size if size > 0 else difference
+    return share if math.isfinite(share) else math.inf

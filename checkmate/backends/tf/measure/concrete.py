@@ -1,0 +1,140 @@
+"""The steps that are measured, as concrete functions: plain or scheduled, for the executor or for XLA."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import tensorflow as tf
+
+from checkmate.backends.tf.devices import deterministic, is_not_deterministic
+from checkmate.backends.tf.emit.ordered import step_from_schedule
+from checkmate.backends.tf.memory_check import explain_exhausted_memory
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.trace import step_function
+from checkmate.backends.tf.xla.compiled import StepCompilation, compile_step
+from checkmate.backends.tf.xla.tied import XlaEmission, tied_step
+from checkmate.errors import CheckmateError, CycleError
+from checkmate.ir.schedule import Schedule
+
+_T = TypeVar("_T")
+
+
+def schedule_of(folded: FoldedStep, steps: Sequence[int] | None) -> Schedule:
+    """Return the schedule of ``steps``; None: of the plain step."""
+    return Schedule.plain(folded.graph) if steps is None else Schedule.of(folded.graph, list(steps))
+
+
+def step_body(
+    folded: FoldedStep,
+    steps: Sequence[int] | None,
+    *,
+    with_gradients: bool = False,
+    xla: XlaEmission | None = None,
+) -> Callable[..., Any]:
+    """Return the step as a Python function to be traced.
+
+    It is the plain step (``steps`` None) or the scheduled one. The function returns (loss, predictions,
+    gradients); no gradients unless asked for. ``xla``: as for ``compiled_step``.
+    """
+    loaded = folded.traced.loaded
+    body: Callable[..., Any]
+    own = folded.traced.unplanned
+    if steps is None and own is not None:
+
+        def body(*tensors: tf.Tensor) -> Any:
+            loss, *found = own.function(*tensors)
+            return loss, tuple(found), ()
+    elif steps is None:
+        plain = step_function(loaded)
+
+        def body(*tensors: tf.Tensor) -> Any:
+            loss, predictions, gradients = plain(*tensors)
+            return loss, tuple(predictions), tuple(map(tuple, gradients)) if with_gradients else ()
+    else:
+        emit = step_from_schedule if xla is None else partial(tied_step, tied=xla.tied, compiled=xla.compiled)
+        scheduled = emit(folded, Schedule.of(folded.graph, list(steps)), with_gradients=with_gradients)
+
+        def body(*tensors: tf.Tensor) -> Any:
+            outputs = scheduled(*tensors)
+            return outputs.loss, outputs.predictions, outputs.gradients
+
+    return body
+
+
+def compiled_step(
+    folded: FoldedStep,
+    steps: Sequence[int] | None,
+    *,
+    with_gradients: bool = False,
+    xla: XlaEmission | None = None,
+) -> Any:
+    """Return the step as a concrete function of inputs and labels.
+
+    It returns what the one of ``step_body`` does. ``xla``: how it is emitted for XLA; None: it is for the
+    executor.
+    """
+    loaded = folded.traced.loaded
+    if steps is None and with_gradients and xla is None and loaded.own is None:
+        return folded.traced.as_traced
+    body = step_body(folded, steps, with_gradients=with_gradients, xla=xla)
+    compiled = True if xla is not None and xla.compiled else None  # None: as the function that calls it
+    function = tf.function(body, autograph=False, jit_compile=compiled)
+    return function.get_concrete_function(*loaded.input_specs, *loaded.label_specs)
+
+
+def compiled_memory(folded: FoldedStep, steps: list[int] | None, xla: XlaEmission) -> StepCompilation:
+    """Compile the plain step (``steps`` None) or a scheduled one; run nothing.
+
+    Raises:
+        NotCompiledError: XLA cannot compile it.
+    """
+    loaded = folded.traced.loaded
+    return compile_step(step_body(folded, steps, xla=xla), [*loaded.input_specs, *loaded.label_specs])
+
+
+def run_step(function: Any, batch: Sequence[tf.Tensor]) -> Any:
+    """Run ``function`` once.
+
+    Raises:
+        CycleError: TensorFlow's passes merged ops across the emitted order.
+        StepTooLargeError: memory ran out.
+        CheckmateError: the step failed to run.
+    """
+    try:
+        with explain_exhausted_memory("the step"):
+            return function(*batch)
+    except tf.errors.OpError as error:
+        text = str(error).strip().splitlines()
+        first = text[0][:300] if text else type(error).__name__
+        if "cycle" in str(error).lower():
+            raise CycleError(
+                f"TensorFlow rejected the emitted order: {first}",
+                hint="report the model; "
+                "--device cpu with TF_ENABLE_ONEDNN_OPTS=0 avoids the fusion that causes it",
+            ) from error
+        raise CheckmateError(f"the step failed to run: {first}", hint="use a smaller batch") from error
+
+
+def run_deterministically(kind: str, made: Callable[[], Callable[[], _T]]) -> tuple[_T, str]:
+    """Call what ``made`` returns with deterministic kernels.
+
+    Return its result and "". If an op has no deterministic kernel, make it again and call it without; return
+    its result and a note. ``kind``: of the device; a CPU's kernels need no switch. Only ``made`` traces steps
+    (``deterministic``).
+    """
+    run = made()
+    try:
+        with deterministic(kind):
+            return run(), ""
+    except (CheckmateError, tf.errors.UnimplementedError) as error:
+        reason = error.__cause__ if isinstance(error, CheckmateError) else error
+        if not is_not_deterministic(reason):
+            raise
+        said = str(reason).strip().splitlines()[0][:200]
+        note = (
+            "gradients were compared within the plain step's own spread, not bit by bit: "
+            f"an op has no deterministic kernel on this GPU ({said})"
+        )
+        return made()(), note
