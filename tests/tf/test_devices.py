@@ -14,13 +14,7 @@ import pytest
 import tensorflow as tf
 
 from checkmate.backends.tf.costs import session
-from checkmate.backends.tf.devices import (
-    has_meter,
-    held_bytes,
-    peak_bytes,
-    reset_peak,
-    settings_here,
-)
+from checkmate.backends.tf.devices import has_meter, held_bytes, peak_bytes, reset_peak, settings_here
 from checkmate.backends.tf.environment import measuring_environment, prepare_own_process
 from checkmate.errors import CheckmateError, MeterMissingError
 from checkmate.request import ModelRequest
