@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from checkmate.doctor.diagnosis import Diagnosis, Line, Part
-from checkmate.doctor.facts import Facts, Folder, Host, Library
+from checkmate.doctor.diagnosis import Diagnosis, Facts, Folder, Host, Library, Line, Part
 from checkmate.doctor.tensorflow_lines import gpu_line, keras_line, step_lines, tensorflow_line
 from checkmate.processes.stages import Probe
 from checkmate.units import format_bytes

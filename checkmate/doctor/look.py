@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 
 from checkmate import __version__
-from checkmate.doctor.facts import Facts, Folder, Host, Library, ListedCard, Nvidia
+from checkmate.doctor.diagnosis import Facts, Folder, Host, Library, ListedCard, Nvidia
 from checkmate.errors import CancelledError
 from checkmate.machine.cost_store import default_path, plans_folder
 from checkmate.machine.device_memory import ask_for_table, ask_nvidia_smi, mebibytes, table_rows

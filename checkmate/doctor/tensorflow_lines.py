@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from checkmate.doctor.diagnosis import Line, Part
-from checkmate.doctor.facts import Facts, Nvidia
+from checkmate.doctor.diagnosis import Facts, Line, Nvidia, Part
 from checkmate.processes.stages import Probe
 from checkmate.units import format_bytes
 

@@ -11,8 +11,17 @@ from typing import Any
 
 import pytest
 
-from checkmate.doctor.diagnosis import Diagnosis, Line, PartState
-from checkmate.doctor.facts import Facts, Folder, Host, Library, ListedCard, Nvidia
+from checkmate.doctor.diagnosis import (
+    Diagnosis,
+    Facts,
+    Folder,
+    Host,
+    Library,
+    Line,
+    ListedCard,
+    Nvidia,
+    PartState,
+)
 from checkmate.doctor.lines import diagnose
 from checkmate.doctor.look import cards_of
 from checkmate.doctor.tensorflow_lines import missing_libraries
