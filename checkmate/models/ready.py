@@ -19,7 +19,7 @@ from checkmate.models.keras_graph import forget_unused, output_structure, output
 from checkmate.models.losses import Labels, compile_defaults, copy_optimizer_state, describe_labels, recompile
 from checkmate.models.read_file import read_model
 from checkmate.models.sample_networks import build_sample
-from checkmate.models.user_code import FromCode, StepRules, from_code
+from checkmate.models.user_code import FromCode, from_code
 from checkmate.models.zoo_networks import build_zoo_model
 from checkmate.request import ModelRequest
 
@@ -44,8 +44,10 @@ class ReadyModel:
     notes: tuple[str, ...]
 
 
-def find_model(request: ModelRequest, rules: StepRules) -> Found:
+def find_model(request: ModelRequest, steps: tuple[type, ...]) -> Found:
     """Return the model or step that ``request`` names; samples and applications at its input shape.
+
+    ``steps``: what compiled functions of the framework are. One is no function that makes a step.
 
     Raises:
         LoadError: the model cannot be found, read or safely opened. UsageError: an option does not fit.
@@ -67,7 +69,7 @@ def find_model(request: ModelRequest, rules: StepRules) -> Found:
         if (sample := find_sample(spec)) is not None:
             built = build_sample(spec, request.input_shape or sample.input_shape)
             return Found(FromCode(built), spec, said)
-        found = from_code(spec, allow_code=request.allow_code, batch_size=request.batch_size, rules=rules)
+        found = from_code(spec, allow_code=request.allow_code, batch_size=request.batch_size, steps=steps)
         return Found(found, spec.rpartition(":")[2], said)
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -39,18 +39,7 @@ class FromCode:
     sized: bool = False
 
 
-@dataclass(frozen=True)
-class StepRules:
-    """What a framework asks of what code names (``maker``) and of the step it returned (``step``).
-
-    Both get it and its ``file.py:function``, and raise a LoadError where it will not do.
-    """
-
-    maker: Callable[[Any, str], None]
-    step: Callable[[Any, str], None]
-
-
-def from_code(spec: str, *, allow_code: bool, batch_size: int, rules: StepRules) -> FromCode:
+def from_code(spec: str, *, allow_code: bool, batch_size: int, steps: tuple[type, ...]) -> FromCode:
     """Return what ``file.py:function`` returns or names.
 
     It is a model, compiled or not, or a pair of a training step (or a model) and an example. A function with
@@ -69,7 +58,11 @@ def from_code(spec: str, *, allow_code: bool, batch_size: int, rules: StepRules)
     with _importing_beside(path), contextlib.redirect_stdout(sys.stderr):
         try:
             named = _attribute(_run(path), function_name, file_name)
-            rules.maker(named, spec)
+            if isinstance(named, steps):
+                raise LoadError(
+                    f"{spec} is a training step itself, and its example is not known",
+                    hint="name a function that returns both: (step, example)",
+                )
             sized = _takes_batch_size(named)
             if isinstance(named, keras.Model):
                 found: Any = named
@@ -82,17 +75,16 @@ def from_code(spec: str, *, allow_code: bool, batch_size: int, rules: StepRules)
                 f"{spec} failed with {type(error).__name__}: {_text(error)}{_error_place(error, path)}",
                 hint="run it by itself first; --debug shows the whole traceback",
             ) from error
-    return dataclasses.replace(_understood(found, spec, rules), sized=sized)
+    return dataclasses.replace(_understood(found, spec), sized=sized)
 
 
-def _understood(found: Any, spec: str, rules: StepRules) -> FromCode:
+def _understood(found: Any, spec: str) -> FromCode:
     if isinstance(found, keras.Model):
         return FromCode(found)
     if _is_step(found):
         raise LoadError(f"{spec} returned a training step without an example of its arguments", hint=_PAIR)
     if isinstance(found, tuple) and len(found) == 2:
         subject, example = found
-        rules.step(subject, spec)
         if isinstance(subject, keras.Model) or _is_step(subject):
             if example is None:
                 raise LoadError(f"{spec} returned None as the example of its step", hint=_PAIR)
@@ -127,14 +119,6 @@ def require_no_options(request: ModelRequest, *, shape: bool = True) -> None:
                 f"{option} {value} cannot change the step of {request.model}, which brings its own",
                 hint="change it where the step is made",
             )
-
-
-def no_maker(spec: str) -> LoadError:
-    """Return the error for a step that is named in place of what makes it."""
-    return LoadError(
-        f"{spec} is a training step itself, and its example is not known",
-        hint="name a function that returns both: (step, example)",
-    )
 
 
 def _takes_batch_size(function: Any) -> bool:

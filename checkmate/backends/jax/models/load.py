@@ -21,12 +21,12 @@ import numpy as np
 from checkmate.backends.jax.device import lost_gpu
 from checkmate.backends.jax.keras_model import state_of, without_missing
 from checkmate.backends.jax.models.shapes import shape_of, with_values
-from checkmate.errors import CheckmateError, LoadError, TraceError, UsageError
+from checkmate.errors import CheckmateError, TraceError, UsageError
 from checkmate.models.arrays import ArraySpec, random_input, random_label
 from checkmate.models.builtin import dtype_policy
 from checkmate.models.keras_graph import first_line
 from checkmate.models.ready import Found, ReadyModel, find_model, make_ready
-from checkmate.models.user_code import StepRules, no_maker, require_no_options
+from checkmate.models.user_code import require_no_options
 from checkmate.request import ModelRequest, Target
 
 _LITTLE = "jax_disable_most_optimizations"
@@ -62,7 +62,7 @@ def load_step(request: ModelRequest) -> LoadedStep:
     """
     _require_options(request)
     with dtype_policy(None), redirect_stdout(sys.stderr), _compiling_little():
-        found = find_model(request, StepRules(_require_maker, lambda subject, spec: None))
+        found = find_model(request, (jax.stages.Wrapped,))
         if lost := lost_gpu():
             found = replace(found, notes=(*found.notes, lost))
         if not isinstance(found.code.subject, keras.Model):
@@ -193,17 +193,6 @@ def _other_batch(request: ModelRequest, what: str) -> UsageError:
         hint=f"leave the batch size out, or let {function} take it: def {function}(batch_size), "
         "and make the example of that size",
     )
-
-
-def _require_maker(named: Any, spec: str) -> None:
-    """Raise an error if a step is named in place of what makes it.
-
-    Raises:
-        LoadError: ``named`` is under ``jax.jit``.
-    """
-    if isinstance(named, jax.stages.Wrapped):
-        error: LoadError = no_maker(spec)
-        raise error
 
 
 def _require_options(request: ModelRequest) -> None:

@@ -14,8 +14,10 @@ from checkmate.catalog.model_names import require_named
 from checkmate.errors import CheckmateError, LoadError
 from checkmate.models.builtin import dtype_policy
 from checkmate.models.ready import find_model, make_ready
-from checkmate.models.user_code import StepRules, no_maker
 from checkmate.request import ModelRequest, Target
+
+# A step must come from a function that makes it, so that it can be traced again.
+_COMPILED = (tf.types.experimental.PolymorphicFunction, tf.types.experimental.ConcreteFunction)
 
 
 def load_model(request: ModelRequest) -> LoadedModel:
@@ -37,7 +39,9 @@ def load_model(request: ModelRequest) -> LoadedModel:
         )
     require_named(request)
     with dtype_policy(None):
-        found = find_model(request, StepRules(_require_maker, _require_step))
+        found = find_model(request, _COMPILED)
+        if found.code.has_example:
+            _require_step(found.code.subject, request.model)
         if is_own_step(found.code):
             with dtype_policy(request.mixed_precision):  # its first trace may make layers
                 return load_own_step(found.code, request, list(found.notes))
@@ -67,13 +71,6 @@ def _jit(model: Any, request: ModelRequest) -> tuple[bool, tuple[str, ...]]:
     if any(device.device_type != "CPU" for device in tf.config.list_physical_devices()):
         return False, ("the step is traced and scheduled without XLA, which Keras would use on this machine",)
     return True, ()
-
-
-def _require_maker(named: Any, spec: str) -> None:
-    # A step must come from a function that makes it, so that it can be traced again.
-    compiled = (tf.types.experimental.PolymorphicFunction, tf.types.experimental.ConcreteFunction)
-    if isinstance(named, compiled):
-        raise no_maker(spec)
 
 
 def _require_step(subject: Any, spec: str) -> None:
