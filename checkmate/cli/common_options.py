@@ -178,8 +178,7 @@ def add_solver(parser: argparse.ArgumentParser, *, limit_s: float) -> None:
     parser.add_argument(
         "--engine",
         default="HiGHS",
-        help="for --solver milp and lp-rounding: the program that PuLP calls, such as HiGHS or GUROBI "
-        "(default HiGHS); in frontier and max-batch, --engine means where the solves run",
+        help="for --solver milp and lp-rounding: the program that PuLP calls, such as GUROBI (default HiGHS)",
     )
     parser.add_argument(
         "--time-limit", type=seconds, default=limit_s, help=f"time limit in seconds (default {limit_s:g})"
@@ -334,8 +333,7 @@ def add_engine(parser: argparse.ArgumentParser, *, why: str, moves: bool = True)
         "--journal",
         type=Path,
         metavar="FILE.jsonl",
-        help="write each finished solve to this file, and skip those that it already has; an interrupted "
-        "sweep then goes on where it stopped",
+        help="write each finished solve to this file, and skip those that it already has",
     )
     if not moves:
         return

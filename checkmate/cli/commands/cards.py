@@ -10,10 +10,7 @@ from checkmate.cli import common_options, output
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.units import Budget
 
-_EXIT_CODES = (
-    "The exit code is 0 if the step fits some card, 3 if it is proved to fit none, 4 if that is not known, "
-    "130 if cancelled."
-)
+_EXIT_CODES = "Exit codes: 0 it fits some card, 3 it is proved to fit none, 4 that is not known."
 
 
 def add_cards(commands: Any, common: Any) -> None:
@@ -25,7 +22,7 @@ def add_cards(commands: Any, common: Any) -> None:
         _cards,
         "which card do I need: whether the step fits common cards, and at what cost",
         "Say for common graphics cards whether the step keeps everything, fits at an extra cost, or does not "
-        f"fit. Only what is proved is said to be so. Ctrl-C keeps what was found. {_EXIT_CODES}",
+        f"fit. Ctrl-C keeps what was found. {_EXIT_CODES}",
         example="checkmate cards resnet50-b256.graph",
     )
     common_options.add_graph(parser)
@@ -43,8 +40,8 @@ def add_plan(commands: Any, common: Any) -> None:
         _plan,
         "before renting a card: the largest batch and the time of an example on each",
         "Estimate for common graphics cards the largest batch, with and without recomputation, and the "
-        "seconds for one example. Nothing is run on a card: sizes are traced, seconds come from operations, "
-        f"bytes moved and each card's data sheet. Ctrl-C keeps the cards that are done. {_EXIT_CODES}",
+        "seconds for one example, from operations, bytes moved and data sheets: nothing is run on a card. "
+        f"Ctrl-C keeps the cards that are done. {_EXIT_CODES}",
         example="checkmate plan resnet50 --devices T4,A100",
     )
     add = parser.add_argument

@@ -31,10 +31,9 @@ def add_certify(commands: Any, common: Any) -> None:
         common,
         _certify,
         "write a proof that others can check: no schedule costs less, or none fits",
-        "Prove for a budget that no schedule costs less, in any order and with any recomputation, or that "
-        "none fits. checkmate/certificate/verify.py checks the file with exact sums: it is short, shares no "
-        "code with the solvers, and needs Python alone. With more time a certificate proves more. The exit "
-        "code is 0 if one was written, 4 if there was not enough time for any.",
+        "Prove for a budget that no schedule costs less, in any order, or that none fits. Python alone "
+        "checks the file: checkmate/certificate/verify.py. More time proves more. Exit codes: 0 one was "
+        "written, 4 there was not enough time for any.",
         example="checkmate certify resnet50.json schedule.json -o certificate.json",
     )
     common_options.add_graph(parser)

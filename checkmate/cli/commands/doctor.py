@@ -35,9 +35,8 @@ def add_doctor(commands: Any, common: Any) -> None:
         common,
         _doctor,
         "show what this machine can do, what is missing, and how to fix it",
-        "Look at Python, TensorFlow, the devices, the memory meter, the profiler, Qt and the caches. A "
-        "broken library becomes a line in the table, not a crash. The exit code is 0 if the main job "
-        "(profile, solve, measure, export) can run.",
+        "Look at Python, TensorFlow, the devices, the memory meter, the profiler, Qt and the caches. Exit "
+        "code 0: the main job (profile, solve, measure, export) can run.",
         example="checkmate doctor --prove   (also runs four small networks and writes a report to attach to "
         "a bug report)",
     )

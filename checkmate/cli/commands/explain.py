@@ -29,9 +29,8 @@ def add_explain(commands: Any, common: Any) -> None:
         common,
         _explain,
         "say what filled the memory, from an out-of-memory log or a profile of TensorFlow",
-        "Read an out-of-memory error in a log, or a profile, of TensorFlow: what was asked for, what was in "
-        "use by layer or by size, what was free, and how much of that was in pieces too small. TensorFlow is "
-        "not needed for it.",
+        "Read an out-of-memory error in a log, or a profile: what was asked for, what was in use by layer or "
+        "by size, and what was free but in too small pieces. TensorFlow is not needed for it.",
         example="checkmate explain train.log --model unet   or: checkmate explain logs/",
     )
     parser.add_argument(

@@ -28,10 +28,9 @@ def add_frontier(commands: Any, common: Any) -> None:
         common,
         _frontier,
         "trace the trade-off curve: extra cost at many budgets, with bounds and baselines",
-        "Solve a graph at many budgets. Show the cheapest schedule for each, the lower bound that holds for "
-        "any order of execution, and the known checkpointing strategies. Ctrl-C keeps what was found. The "
-        "exit code is 0 if some budget has a schedule, 3 if all are proved infeasible, 4 if none was found, "
-        "130 if cancelled.",
+        "Show the cheapest schedule for each budget, the lower bound for any order of execution, and the "
+        "known checkpointing strategies. Ctrl-C keeps what was found. Exit codes: 0 some budget has a "
+        "schedule, 3 all are proved infeasible, 4 none was found.",
         example="checkmate frontier resnet50.json --budgets 25%,50%,8GiB -o curve.svg -o curve.csv",
     )
     _add_question(parser)
@@ -89,11 +88,10 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         )
     common_options.add_engine(
         parser,
-        why="By default one process solves budget after budget, and each solve starts from what its "
-        "neighbours found. That is best for one graph on one machine. On an engine every budget is solved "
-        "by itself, with an even share of the time limit. That suits many graphs, many cores, and curves "
-        "that you want to repeat or resume. If --budgets is a count, the lowest budget is then the least "
-        "memory that greedy reaches.",
+        why="By default one process solves budget after budget, each from what its neighbours found: best "
+        "for one graph. On an engine every budget is solved by itself, with an even share of the time limit: "
+        "for many graphs or cores, and for curves to repeat or resume. The lowest budget of a count is then "
+        "the least memory that greedy reaches.",
     )
 
 

@@ -29,9 +29,8 @@ def add_max_batch(commands: Any, common: Any) -> None:
         common,
         _max_batch,
         "find the largest batch that fits a budget",
-        "Find the largest batch size whose schedule fits the budget within a given extra cost. A graph file "
-        "is extrapolated from its own batch size. A model's step is traced at two batch sizes, and "
-        "extrapolated from there, with operation counts as costs.",
+        "Find the largest batch whose schedule fits the budget within an extra cost. A graph is extrapolated "
+        "from its own batch; a model is traced at two, with operation counts as costs.",
         example="checkmate max-batch resnet50.json --budget 16GiB -o schedule.json",
     )
     _add_question(parser)
@@ -46,8 +45,7 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
         type=common_options.bundled_or_given,
         metavar="G.json|MODEL",
         nargs="+",
-        help="a graph file (.json, .json.gz), a network of the paper (paper.unet), or a model as for "
-        "profile; several are searched one after the other, or on the --engine",
+        help="a graph file, a network of the paper (paper.unet), or a model as for profile",
     )
     add(
         "--budget",
@@ -62,9 +60,8 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
         "--batch-size",
         type=common_options.positive,
         metavar="N",
-        help="for a graph file: the batch size that it was made for, if the file does not say it; for a "
-        "model: the smaller of the two batch sizes to trace; with --dimension input: the batch size (default "
-        "32)",
+        help="of a graph file that does not say it; of a model: the smaller of the two to trace; with "
+        "--dimension input: the batch size (default 32)",
     )
     add(
         "--dimension",
@@ -76,8 +73,8 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
         "--fixed",
         type=common_options.size_in_bytes,
         metavar="SIZE",
-        help="bytes that are always in memory and do not grow with the batch, such as parameters, their "
-        "gradients and optimizer state; used instead of the graph's own number",
+        help="bytes that do not grow with the batch, such as parameters and optimizer state, in place of the "
+        "graph's own number",
     )
 
 
@@ -104,8 +101,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     common_options.add_time_limit(
         parser,
         60.0,
-        "seconds to search for each model's largest size; tracing, compiling the search once and measuring "
-        "(--measure-limit) take their own",
+        "seconds to search for each model's largest size, beside tracing and measuring",
     )
     parser.add_argument(
         "--gap",
@@ -117,15 +113,15 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     common_options.add_resources(parser)
     add = parser.add_argument_group(
         "measuring",
-        "A model's step is traced at the largest size found, and run in a fresh process. The peak of its "
-        "allocator is compared with the budget. If it is over, smaller sizes are tried.",
+        "A model's step is run in a fresh process at the largest size found, and at smaller ones while its "
+        "peak is over the budget.",
     ).add_argument
     add(
         "--measure",
         choices=("auto", "always", "never"),
         default="auto",
-        help="auto (default): measure if the device has enough free memory, and if it should take no longer "
-        "than --measure-limit; always: measure without these checks; never: do not measure",
+        help="auto (default): measure where the device has the memory free and --measure-limit should do; "
+        "always: without these checks; never",
     )
     add(
         "--measure-limit",
@@ -137,9 +133,9 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     common_options.add_engine(
         parser,
         moves=False,
-        why="By default this process runs one search after the other. On an engine each model's "
-        "search is one task. Tasks that run at once share cores, and the answers say so. Models are "
-        "always traced and measured in this process, one after the other.",
+        why="By default this process runs one search after the other. On an engine each model's search is "
+        "one task; tasks that run at once share cores. Models are always traced and measured in this "
+        "process.",
     )
 
 

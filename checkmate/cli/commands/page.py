@@ -20,10 +20,9 @@ def add_report(commands: Any, common: Any) -> None:
         common,
         _report,
         "make one page of curves and tables from result files",
-        "Make one HTML page with the curves and tables of result files. The page needs no other file; it has "
-        "a light and a dark theme, and can be printed. Result files are those of frontier -o curve.json and "
-        "max-batch --json, the folder of a run or an export, a schedule beside its graph, an exploration, "
-        "and a sweep's journal. Name a folder to take all results in it.",
+        "Make one HTML page of curves and tables. Results are what frontier -o curve.json and max-batch "
+        "--json write, the folder of a run or an export, a schedule beside its graph, an exploration, a "
+        "sweep's journal, or a folder of these. The page needs no other file and can be printed.",
         example="checkmate report batch.json curve.json out -o report.html",
     )
     add = parser.add_argument

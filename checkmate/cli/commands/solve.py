@@ -58,8 +58,8 @@ def add_solve(commands: Any, common: Any) -> None:
         "--certificate",
         type=Path,
         metavar="C.json",
-        help="also write a proof that others can check: how near the schedule is to the best, or that none "
-        "fits; it takes at most --time-limit again. The exit code is 4 if there was not enough time for any",
+        help="also write a proof that others can check, in at most --time-limit again; exit code 4 if there "
+        "was not enough time for any",
     )
     common_options.add_solver(parser, limit_s=60.0)
 

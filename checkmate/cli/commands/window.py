@@ -110,9 +110,8 @@ def add_desktop(commands: Any, common: Any) -> None:
         common,
         _desktop,
         "add the window to the desktop's applications menu",
-        "Write a desktop entry and the icon into your data folder (~/.local/share, or XDG_DATA_HOME). The "
-        "applications menu then shows the window. This needs no root rights and works from a virtual "
-        "environment and with pipx. Linux only.",
+        "Write a desktop entry and the icon into your data folder (~/.local/share, or XDG_DATA_HOME). Linux "
+        "only; no root rights are needed.",
         example="checkmate desktop",
     )
     parser.add_argument("--remove", action="store_true", help="remove the window from the menu")
