@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.presenters.axes import nice_ticks
 from checkmate.errors import BudgetBelowMinimumError
 from checkmate.units import (
     Budget,
+    byte_unit,
     format_bytes,
     format_bytes_apart,
     format_bytes_up,
@@ -16,6 +18,7 @@ from checkmate.units import (
     format_seconds,
     parse_budget,
     parse_bytes,
+    round_values,
 )
 
 
@@ -161,3 +164,14 @@ def test_a_budget_just_below_the_minimum_says_so() -> None:
     error = BudgetBelowMinimumError(budget=26_843_000, needed=26_843_545, op="mul")
     assert "26,843,000 B is below the 26,843,545 B" in str(error) and "at least 25.6 MiB" in error.hint
     assert parse_bytes(error.hint.split("at least ")[1].split(",")[0]) >= 26_843_545
+
+
+@pytest.mark.parametrize(
+    ("peak", "unit"), [(0, "B"), (2047, "B"), (2048, "KiB"), (3 * 2**20, "MiB"), (2**44, "TiB")]
+)
+def test_the_largest_unit_of_which_there_are_two(peak: int, unit: str) -> None:
+    assert byte_unit(peak)[0] == unit
+
+
+def test_where_no_round_value_fits_a_scale_still_has_one_tick() -> None:
+    assert round_values(3.3, 3.3, 5) == [] and nice_ticks(3.3, 3.3, 5) == [3.3]

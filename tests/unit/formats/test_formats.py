@@ -29,6 +29,7 @@ from checkmate.formats import (
 )
 from checkmate.formats.exploration import SavedExploration, read_exploration, write_exploration
 from checkmate.formats.files import require_output_folder, require_writable, write_bytes
+from checkmate.formats.schedule import result_facts
 from checkmate.ir import (
     CostOrigin,
     CostUnit,
@@ -282,3 +283,27 @@ def test_constraints_of_an_exploration_are_an_object(tmp_path: Path) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), "constraints": ["a0"]}))
     with pytest.raises(FormatError, match="constraints"):
         read_exploration(path)
+
+
+def test_the_fields_are_plain_numbers_and_texts() -> None:
+    result = SolveResult(
+        status=SolveStatus.INFEASIBLE,
+        solver="greedy",
+        budget_bytes=np.int64(7),  # type: ignore[arg-type]
+        base_cost=np.float64(2.5),
+        lower_bound=3,
+        assumptions=("given order",),
+        message="too small",
+    )
+    assert json.loads(json.dumps(result_facts(result))) == {
+        "solver": "greedy",
+        "status": "infeasible",
+        "budget_bytes": 7,
+        "peak_bytes": None,
+        "cost": None,
+        "base_cost": 2.5,
+        "lower_bound": 3.0,
+        "solve_seconds": 0.0,
+        "assumptions": ["given order"],
+        "message": "too small",
+    }

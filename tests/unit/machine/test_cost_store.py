@@ -15,8 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkmate.ir.graph import CostOrigin, CostUnit, Graph
-from checkmate.machine.cost_origin import origin_words
 from checkmate.machine.cost_store import CostStore, KnownCost, default_path
 
 COST = KnownCost(
@@ -219,28 +217,3 @@ def test_two_processes_lose_nothing_of_each_other(tmp_path: Path) -> None:
     found = CostStore(path).look_up([*(f"op {number}" for number in range(60)), "shared"])
     assert found.pop("shared") in (dated(29), dated(59))
     assert found == {f"op {number}": dated(number) for number in range(60)}
-
-
-@pytest.mark.parametrize(
-    ("profile", "words"),
-    [
-        ({}, "measured"),
-        ({"cache": {"ops": 0, "measured_now": 8}}, "measured"),
-        (
-            {"cache": {"ops": 8, "measured_now": 0, "oldest": "2026-11-20", "newest": "2026-11-20"}},
-            "measured before (cache, 2026-11-20)",
-        ),
-        (
-            {"cache": {"ops": 6, "measured_now": 2, "oldest": "2026-11-19", "newest": "2026-11-20"}},
-            "measured, 6 of 8 ops before (cache, 2026-11-19 to 2026-11-20)",
-        ),
-        ({"cache": "yes"}, "measured"),
-        ("nothing", "measured"),
-    ],
-)
-def test_words_say_what_was_measured_before(profile: object, words: str, chain: Graph) -> None:
-    graph = dataclasses.replace(
-        chain, cost_unit=CostUnit.SECONDS, cost_origin=CostOrigin.MEASURED, metadata={"profile": profile}
-    )
-    assert origin_words(graph) == words
-    assert origin_words(dataclasses.replace(graph, cost_origin=CostOrigin.GIVEN)) == "given"

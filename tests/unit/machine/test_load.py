@@ -1,8 +1,12 @@
-"""Test how costs were read: load, spread of the runs, the words."""
+"""Test how busy the machine is, how costs were read, and what is said of them."""
 
 from __future__ import annotations
 
 import dataclasses
+import select
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +18,8 @@ from checkmate.cli.output import graph_facts
 from checkmate.cli.step_report import profile_text, report_text
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.ir.report import VerificationReport
-from checkmate.machine.cost_origin import READ_AGAIN, pace_words, reading_facts, reading_words
-from checkmate.machine.load import CpuTimes, LoadMeter, Reading, step_spread, this_moment
+from checkmate.machine.cost_origin import READ_AGAIN, origin_words, pace_words, reading_facts, reading_words
+from checkmate.machine.load import CpuTimes, LoadMeter, Reading, seconds_computed, step_spread, this_moment
 
 QUIET = {"load": 0.05, "cores": 2, "spread": 0.03, "doubtful_ops": 0, "doubtful_share": 0.0}
 BUSY = {"load": 1.4, "cores": 2, "spread": 0.18, "doubtful_ops": 8, "doubtful_share": 1.0}
@@ -163,3 +167,64 @@ def test_a_report_says_both_predictions_where_they_differ(today: float | None, w
     assert words in text and "as promised" in text and "NOT as promised" not in text
     wrong = report_text(dataclasses.replace(report, problems=("the peak is over the budget",)), None)
     assert "NOT as promised" in wrong and "the peak is over the budget" in wrong
+
+
+@pytest.mark.parametrize(
+    ("profile", "words"),
+    [
+        ({}, "measured"),
+        ({"cache": {"ops": 0, "measured_now": 8}}, "measured"),
+        (
+            {"cache": {"ops": 8, "measured_now": 0, "oldest": "2026-11-20", "newest": "2026-11-20"}},
+            "measured before (cache, 2026-11-20)",
+        ),
+        (
+            {"cache": {"ops": 6, "measured_now": 2, "oldest": "2026-11-19", "newest": "2026-11-20"}},
+            "measured, 6 of 8 ops before (cache, 2026-11-19 to 2026-11-20)",
+        ),
+        ({"cache": "yes"}, "measured"),
+        ("nothing", "measured"),
+    ],
+)
+def test_words_say_what_was_measured_before(profile: object, words: str, chain: Graph) -> None:
+    graph = measured(chain, profile)
+    assert origin_words(graph) == words
+    assert origin_words(dataclasses.replace(graph, cost_origin=CostOrigin.GIVEN)) == "given"
+
+
+COMPUTING = "import time\nwhile time.process_time() < {}: pass"
+# A child computes for half a processor second, ends, and the process waits.
+PARENT = f"""
+import subprocess, sys, time
+print("begun", flush=True)
+subprocess.run([sys.executable, "-c", {COMPUTING.format(0.5)!r}])
+print("ended", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def parent() -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    yield process
+    process.kill()
+    process.wait()
+    assert process.stdout
+    process.stdout.close()
+
+
+def test_what_a_child_computed_counts_while_it_runs_and_afterwards(parent: subprocess.Popen[str]) -> None:
+    assert parent.stdout and parent.stdout.readline() == "begun\n"
+    seen = [seconds_computed(parent.pid)]
+    while not select.select([parent.stdout], [], [], 0.01)[0]:
+        seen.append(seconds_computed(parent.pid))
+    assert parent.stdout.readline() == "ended\n"
+    seen.append(seconds_computed(parent.pid))
+    assert seen == sorted(seen) and seen[-2] - seen[0] > 0.1
+    waiting = seconds_computed(parent.pid)
+    time.sleep(0.3)
+    assert seconds_computed(parent.pid) == pytest.approx(waiting, abs=0.03)
+
+
+def test_a_process_that_is_not_there_computes_nothing() -> None:
+    assert seconds_computed(0) == 0.0 == seconds_computed(2**22 + 1)
