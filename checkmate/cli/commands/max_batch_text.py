@@ -11,6 +11,7 @@ from checkmate.units import format_bytes, format_overhead, format_seconds, plura
 
 if TYPE_CHECKING:
     from checkmate.largest.batch import MaxBatch
+    from checkmate.largest.input_size import MaxInput
     from checkmate.largest.measured import MeasuredSize
 
 
@@ -26,35 +27,43 @@ def facts(found: MaxBatch, measured: MeasuredSize) -> dict[str, Any]:
     assert result.cost is not None
     forward = forward_cost(graph)
     return {
-        "format": "checkmate-max-batch",
-        "version": 1,
-        "name": graph.name,
+        **answer_facts(found),
         "batch": found.batch,
         "upper_bound_batch": found.upper_batch,
-        "proved": found.proved,
         "extrapolated_from_batch": found.scaling.batch,
         "extrapolation": found.scaling.note(),
-        "budget_bytes": result.budget_bytes,
-        "peak_bytes": result.peak_bytes,
-        "fixed_bytes": graph.fixed_bytes,
-        "max_overhead": None if found.max_overhead == float("inf") else found.max_overhead,
         "rule": _rule(found),
-        "cost": result.cost,
-        "base_cost": result.base_cost,
-        "cost_limit": found.cost_limit,
-        "cost_unit": graph.cost_unit.value,
-        "overhead": result.overhead,
         "extra_forward_passes": (result.cost - result.base_cost) / forward if forward > 0 else None,
         "plain_batch": found.plain_batch,
         "baselines": dict(found.baselines),
         "baselines_out_of_time": sorted(found.unfinished),
         "solver": result.solver,
-        "seconds": found.seconds,
         "probes": found.probes,
+        "measured": measured_facts(measured, "batch"),
+    }
+
+
+def answer_facts(found: MaxBatch | MaxInput) -> dict[str, Any]:
+    """Return what ``--json`` prints of the step at the largest batch or input."""
+    result, graph = found.result, found.graph
+    return {
+        "format": "checkmate-max-batch",
+        "version": 1,
+        "name": graph.name,
+        "proved": found.proved,
+        "budget_bytes": result.budget_bytes,
+        "peak_bytes": result.peak_bytes,
+        "fixed_bytes": graph.fixed_bytes,
+        "max_overhead": None if found.max_overhead == float("inf") else found.max_overhead,
+        "cost": result.cost,
+        "base_cost": result.base_cost,
+        "cost_limit": found.cost_limit,
+        "cost_unit": graph.cost_unit.value,
+        "overhead": result.overhead,
+        "seconds": found.seconds,
         "cancelled": found.cancelled,
         "graph_fingerprint": graph.fingerprint,
         "steps": result.require_schedule().steps.tolist(),
-        "measured": measured_facts(measured, "batch"),
     }
 
 

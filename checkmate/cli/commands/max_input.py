@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkmate.cli import common_options, output
-from checkmate.cli.commands.max_batch_text import measured_facts, measured_lines
+from checkmate.cli.commands.max_batch_text import answer_facts, measured_facts, measured_lines
 from checkmate.errors import ExitCode, UsageError
 from checkmate.progress import Report
 from checkmate.terminal import Interrupt, progress_line
@@ -178,32 +178,15 @@ def facts(found: MaxInput) -> dict[str, Any]:
 
     Sizes are [height, width] in pixels, memory is in bytes, costs are in the graph's unit.
     """
-    result, graph = found.result, found.graph
     return {
-        "format": "checkmate-max-batch",
-        "version": 1,
-        "name": graph.name,
+        **answer_facts(found),
         "dimension": "input",
         "input": list(found.size),
-        "batch": graph.batch_size,
+        "batch": found.graph.batch_size,
         "plain_input": None if found.plain_size is None else list(found.plain_size),
         "memory_limit_input": list(found.memory_size),
         "refuted_input": None if found.refuted_size is None else list(found.refuted_size),
-        "proved": found.proved,
-        "budget_bytes": result.budget_bytes,
-        "peak_bytes": result.peak_bytes,
-        "fixed_bytes": graph.fixed_bytes,
-        "max_overhead": None if found.max_overhead == float("inf") else found.max_overhead,
-        "cost": result.cost,
-        "base_cost": result.base_cost,
-        "cost_limit": found.cost_limit,
-        "cost_unit": graph.cost_unit.value,
-        "overhead": result.overhead,
-        "seconds": found.seconds,
         "sizes_made": found.sizes_made,
-        "cancelled": found.cancelled,
-        "graph_fingerprint": graph.fingerprint,
-        "steps": result.require_schedule().steps.tolist(),
     }
 
 
