@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from checkmate.backends.tf.costs import session
-from checkmate.backends.tf.costs.fresh import with_costs_in_child, with_costs_of_scheduled_step
+from checkmate.backends.tf.costs.fresh import with_costs, with_costs_of_scheduled_step
 from checkmate.backends.tf.costs.known import CostOptions
 from checkmate.backends.tf.environment import EXACT
 from checkmate.backends.tf.tasks import expect_tasks
@@ -55,7 +55,7 @@ def profile(request: ModelRequest, *, costs: CostOptions, report: Report, cancel
     """
     folded = session.prepare(request, report=report, cancelled=cancelled)
     try:
-        return with_costs_in_child(request, folded, costs, report=report, cancelled=cancelled).graph
+        return with_costs(folded, costs, request=request, report=report, cancelled=cancelled).graph
     except StepTooLargeError as error:
         return session.estimated_graph(folded, error)
 
@@ -197,7 +197,7 @@ def run(
     _refuse_hopeless(folded.graph, budget)
     too_large: StepTooLargeError | None = None
     try:
-        folded = with_costs_in_child(request, folded, costs, report=report, cancelled=cancelled)
+        folded = with_costs(folded, costs, request=request, report=report, cancelled=cancelled)
     except StepTooLargeError as error:
         too_large = error
         folded = with_costs_of_scheduled_step(

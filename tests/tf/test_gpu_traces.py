@@ -407,7 +407,7 @@ def test_without_the_right_to_profile_a_note_says_how_costs_were_found(
     _on_this_cpu(monkeypatch, folded, kernels)
     store = CostStore(tmp_path / "costs.sqlite")
     costs = CostOptions("measured", store=store)
-    graph = session.with_costs(folded, costs, report=silent, cancelled=never).graph
+    graph = fresh.with_costs(folded, costs, report=silent, cancelled=never).graph
     assert graph.cost_unit is CostUnit.SECONDS and graph.cost_origin is CostOrigin.MEASURED
     assert graph.base_cost == pytest.approx(graph.metadata["profile"]["least_wall_seconds"], rel=0.01)
     assert (NO_KERNEL_TIMES in graph.metadata["notes"]) is not kernels
@@ -416,10 +416,10 @@ def test_without_the_right_to_profile_a_note_says_how_costs_were_found(
     # The measuring process answers, and the parent puts the graph together again.
     monkeypatch.setattr(fresh, "run_task", lambda task, **_: fresh.measure_costs(task, silent))
     monkeypatch.setattr(session, "prepare", lambda *_, **__: folded)
-    again = fresh.with_costs_in_child(
-        session.ModelRequest.from_json(folded.graph.metadata["request"]),
+    again = fresh.with_costs(
         folded,
         CostOptions("measured"),
+        request=session.ModelRequest.from_json(folded.graph.metadata["request"]),
         report=silent,
         cancelled=never,
     )
@@ -452,7 +452,7 @@ def test_pieces_of_scratch_and_reserves_outlast_the_cost_cache(
     wrong = dataclasses.replace(store.look_up(known.keys)[known.keys[first]], pieces="0,x")
     assert not wrong.is_sound()
     options = CostOptions("measured", store=store)
-    graph = session.with_costs(folded, options, report=silent, cancelled=never).graph
+    graph = fresh.with_costs(folded, options, report=silent, cancelled=never).graph
     values = reserve_values(folded)
     assert [graph.values[values[node][0]].bytes for node in (first, second)] == [4_000_000, 3_000_000]
     plain = [simulate(each, Schedule.plain(each)).peak_bytes for each in (folded.graph, graph)]

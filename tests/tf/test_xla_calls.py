@@ -76,31 +76,40 @@ def step_of(*types: Sequence[str]) -> Any:
     return SimpleNamespace(structure=SimpleNamespace(ops=ops), nodes=nodes)
 
 
-def trace_of(*runs: tuple[str, int, int]) -> StepTrace:
-    return StepTrace(tuple(OpRun(name, begin, end) for name, begin, end in runs), ())
-
-
-def test_several_calls_in_a_row_share_their_time() -> None:
-    step = step_of(("Relu",), ("PartitionedCall",), ("PartitionedCall", "BiasAdd"), ("Relu",))
-    trace = trace_of(("step0/a/Relu", 100, 200), ("step2/c/BiasAdd", 600, 650), ("step3/d/Relu", 650, 700))
-    assert unnamed_calls(step, trace, range(4)) == [(1, 200, 400), (2, 400, 600)]
-
-
-def test_the_last_call_ends_where_the_step_s_end_begins() -> None:
-    step = step_of(("Relu",), ("PartitionedCall",))
-    trace = trace_of(("end/ReadVariableOp", 50, 60), ("step0/a/Relu", 100, 200), ("end/AssignSub", 900, 950))
-    assert unnamed_calls(step, trace, range(2)) == [(1, 200, 900)]
-
-
-def test_the_first_call_begins_with_what_it_runs_inside() -> None:
-    step = step_of(("PartitionedCall",), ("Relu",))
-    trace = trace_of(("step0/a/ReadVariableOp", 100, 110), ("step1/b/Relu", 500, 600))
-    assert unnamed_calls(step, trace, range(2)) == [(0, 100, 500)]
-
-
-def test_a_named_call_and_an_unknown_one() -> None:
-    step = step_of(("PartitionedCall",), ("Relu",))
-    named = trace_of(("step0/a/PartitionedCall/inside", 100, 400), ("step1/b/Relu", 500, 600))
-    assert unnamed_calls(step, named, range(2)) == []
-    ((position, begin, end),) = unnamed_calls(step, trace_of(), range(2))
-    assert position == 0 and begin == end
+@pytest.mark.parametrize(
+    ("nodes", "runs", "calls"),
+    [
+        # Several calls in a row share their time.
+        (
+            (("Relu",), ("PartitionedCall",), ("PartitionedCall", "BiasAdd"), ("Relu",)),
+            (("step0/a/Relu", 100, 200), ("step2/c/BiasAdd", 600, 650), ("step3/d/Relu", 650, 700)),
+            [(1, 200, 400), (2, 400, 600)],
+        ),
+        # The last call ends where the step's end begins.
+        (
+            (("Relu",), ("PartitionedCall",)),
+            (("end/ReadVariableOp", 50, 60), ("step0/a/Relu", 100, 200), ("end/AssignSub", 900, 950)),
+            [(1, 200, 900)],
+        ),
+        # The first call begins with what it runs inside.
+        (
+            (("PartitionedCall",), ("Relu",)),
+            (("step0/a/ReadVariableOp", 100, 110), ("step1/b/Relu", 500, 600)),
+            [(0, 100, 500)],
+        ),
+        # A named call, and one of which nothing is known.
+        (
+            (("PartitionedCall",), ("Relu",)),
+            (("step0/a/PartitionedCall/inside", 100, 400), ("step1/b/Relu", 500, 600)),
+            [],
+        ),
+        ((("PartitionedCall",), ("Relu",)), (), [(0, 0, 0)]),
+    ],
+)
+def test_calls_that_the_trace_does_not_name(
+    nodes: tuple[Sequence[str], ...],
+    runs: tuple[tuple[str, int, int], ...],
+    calls: list[tuple[int, int, int]],
+) -> None:
+    trace = StepTrace(tuple(OpRun(name, begin, end) for name, begin, end in runs), ())
+    assert unnamed_calls(step_of(*nodes), trace, range(len(nodes))) == calls

@@ -192,17 +192,6 @@ def test_a_variable_that_is_read_after_its_update_is_copied() -> None:
     assert predicted_requested(folded, folded.graph, steps) == pytest.approx(trace.requested_peak, rel=0.01)
 
 
-def test_a_loss_writes_its_gradient_over_the_logits() -> None:
-    inputs = keras.Input((256,))
-    model = keras.Model(inputs, layers.Dense(256)(inputs))
-    loss = keras.losses.CategoricalCrossentropy(from_logits=True)
-    model.compile("sgd", lambda true, logits: loss(true, 2 * logits))
-    folded = _folded_model(model)
-    (op,) = (i for i, op in enumerate(folded.structure.ops) if op.type == "SoftmaxCrossEntropyWithLogits")
-    assert folded.structure.bytes_of[op, 1] == 1 << 16
-    assert 1 << 16 not in (each.bytes for each in allocations(folded, range(folded.graph.n)) if each.op == op)
-
-
 def test_reductions_over_nothing_are_views() -> None:
     inputs = keras.Input((256,))
     same = keras.ops.sum(layers.Dense(256)(inputs), axis=())

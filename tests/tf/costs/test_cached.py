@@ -59,7 +59,7 @@ def machine(others: float) -> LoadMeter:
 
 def profiled(folded: FoldedStep, store: CostStore, *, others: float = 0.0, **options: object) -> FoldedStep:
     costs = CostOptions("measured", store=store, meter=machine(others), **options)
-    return session.with_costs(folded, costs, report=silent, cancelled=never)
+    return fresh.with_costs(folded, costs, report=silent, cancelled=never)
 
 
 @contextmanager
@@ -136,7 +136,7 @@ def test_an_interrupted_profile_goes_on(press: str, tmp_path: Path) -> None:
 
     costs = CostOptions("measured", store=CostStore(path))
     with pytest.raises(CancelledError) as raised:
-        session.with_costs(convnet(), costs, report=report, cancelled=cancelled)
+        fresh.with_costs(convnet(), costs, report=report, cancelled=cancelled)
     assert "what 2 runs measured is in the cost cache" in raised.value.hint
     known = KnownCosts.look_up(convnet(), CostStore(path), refresh=False)
     assert set(known.entries) == set(known.keys) and known.nodes == ()
@@ -144,7 +144,7 @@ def test_an_interrupted_profile_goes_on(press: str, tmp_path: Path) -> None:
     assert before == 2 and known.runs_wanted == 1
     more: list[Progress] = []
     costs = CostOptions("measured", store=CostStore(path))
-    ended = session.with_costs(convnet(), costs, report=more.append, cancelled=never)
+    ended = fresh.with_costs(convnet(), costs, report=more.append, cancelled=never)
     assert [progress.message for progress in more if progress.message.startswith("run ")] == ["run 1"]
     assert cache_facts(ended) == (0, convnet().graph.n)
     assert KnownCosts.look_up(convnet(), CostStore(path), refresh=False).is_all
@@ -251,7 +251,7 @@ def test_a_measuring_process_starts_only_on_a_quiet_machine(
     monkeypatch.setattr(fresh, "run_task", run_task)
     request = ModelRequest(f"{MODELS}:convnet", batch_size=4, device="cpu", allow_code=True)
     costs = CostOptions("measured", store=store, meter=machine(others))
-    graph = fresh.with_costs_in_child(request, folded, costs, report=silent, cancelled=never).graph
+    graph = fresh.with_costs(folded, costs, request=request, report=silent, cancelled=never).graph
     assert len(started) == (others == 0.0)
     assert graph.base_cost == pytest.approx(folded.graph.n * (1.0 if others else 0.5))
     assert ("busy machine" in reading_words(graph)) is (others > 0)

@@ -30,7 +30,7 @@ def refuse(*_: object, **__: object) -> None:
 
 def measured() -> None:
     folded = session.prepare(REQUEST, report=silent, cancelled=never)
-    session.with_costs(folded, CostOptions("measured"), report=silent, cancelled=never)
+    fresh.with_costs(folded, CostOptions("measured"), report=silent, cancelled=never)
 
 
 def test_a_step_known_to_need_too_much_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:

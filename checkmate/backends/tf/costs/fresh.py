@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,19 @@ from checkmate.units import Budget
 _FREE_SHARE = 0.9  # share of the free memory that the step may take on which costs are measured
 
 
-def with_costs_in_child(
-    request: ModelRequest, folded: FoldedStep, options: CostOptions, *, report: Report, cancelled: Cancelled
+def with_costs(
+    folded: FoldedStep,
+    options: CostOptions,
+    *,
+    request: ModelRequest | None = None,
+    report: Report,
+    cancelled: Cancelled,
 ) -> FoldedStep:
-    """Return ``folded``, the step of ``request``, with costs as ``options`` say, measured in a child.
+    """Return ``folded`` with costs as ``options`` say.
 
-    Nothing is run if the costs of all ops are known, or if they are analytic. The child looks costs up by
-    itself, and takes the known ones if the machine is busy again by then.
+    ``request``: what ``folded`` is the step of, to measure in a child; None: in this process. Nothing is run
+    if the costs of all ops are known, or if they are analytic. The child looks costs up by itself, and takes
+    the known ones if the machine is busy again by then.
 
     Raises:
         StepTooLargeError, ProfileError: the step does not fit, or could not be measured.
@@ -46,11 +53,13 @@ def with_costs_in_child(
     if options.kind == "analytic":
         return dataclasses.replace(folded, graph=analytic_costs(folded))
     known, store = options.look_up(folded), options.store
-    if known.is_all:  # this runs nothing, and needs no batch
-        graph = measured_costs(folded, list, known, report, cancelled, options.meter)
-        return dataclasses.replace(folded, graph=graph)
-    if options.estimated is not None:
+    if options.estimated is not None and not known.is_all:
         options.estimated(analytic_costs(folded))
+    if request is None or known.is_all:
+        loaded = folded.traced.loaded
+        batch = partial(session.flat_batch, loaded)
+        graph = measured_costs(folded, batch, known, report, cancelled, options.meter)
+        return dataclasses.replace(folded, graph=graph)
     where = {"store": None if store is None else str(store.path), "refresh": options.refresh}
     try:
         return _measured_in_child(request, folded, where, "measuring what each op costs", report, cancelled)
@@ -132,12 +141,12 @@ def measure_costs(task: Mapping[str, Any], report: Report) -> dict[str, Any]:
     if "steps" in task:
         schedule = Schedule.of(folded.graph, task["steps"])
         known = KnownCosts.look_up(folded, None, refresh=True)
-        batch = session.flat_batch(folded.traced.loaded)
-        graph = measured_costs(folded, lambda: batch, known, report, never, LoadMeter(), schedule=schedule)
+        batch = partial(session.flat_batch, folded.traced.loaded)
+        graph = measured_costs(folded, batch, known, report, never, LoadMeter(), schedule=schedule)
     else:
         store = None if task["store"] is None else CostStore(Path(task["store"]))
         options = CostOptions("measured", store=store, refresh=task["refresh"])
-        graph = session.with_costs(folded, options, report=report, cancelled=never).graph
+        graph = with_costs(folded, options, report=report, cancelled=never).graph
     ops = {op.name: str(node) for node, op in enumerate(graph.ops)}
     values = {value.name: str(number) for number, value in enumerate(graph.values)}
     origin = graph.origin

@@ -14,8 +14,7 @@ import psutil
 import tensorflow as tf
 
 from checkmate.backends.tf import private
-from checkmate.backends.tf.costs.known import CostOptions
-from checkmate.backends.tf.costs.profile import analytic_costs, measured_costs
+from checkmate.backends.tf.costs.profile import analytic_costs
 from checkmate.backends.tf.devices import Kernels, kernels_here
 from checkmate.backends.tf.environment import allocator_note
 from checkmate.backends.tf.models.load import load_model
@@ -175,25 +174,6 @@ def with_kernels_of(request: ModelRequest, graph: Graph) -> ModelRequest:
 def with_kernels_here(request: ModelRequest) -> ModelRequest:
     """Return ``request`` with the kernels named that run here, for comparing processes with each other."""
     return dataclasses.replace(request, kernels=kernels_here(choose_device(request).kind).value)
-
-
-def with_costs(
-    folded: FoldedStep, options: CostOptions, *, report: Report, cancelled: Cancelled
-) -> FoldedStep:
-    """Return ``folded`` with costs measured in this process, or analytic.
-
-    Raises:
-        ProfileError: measuring failed.
-        CancelledError: the user cancelled.
-    """
-    if options.kind == "analytic":
-        return dataclasses.replace(folded, graph=analytic_costs(folded))
-    known = options.look_up(folded)
-    if options.estimated is not None and not known.is_all:
-        options.estimated(analytic_costs(folded))
-    loaded = folded.traced.loaded
-    graph = measured_costs(folded, lambda: flat_batch(loaded), known, report, cancelled, options.meter)
-    return dataclasses.replace(folded, graph=graph)
 
 
 def estimated_graph(folded: FoldedStep, why: StepTooLargeError) -> Graph:
