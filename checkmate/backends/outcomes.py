@@ -150,6 +150,5 @@ def _apart(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
 
 
 def _share(difference: float, size: float) -> float:
-    """Return ``difference`` relative to ``size``, where that is not 0."""
     share = difference / size if size > 0 else difference
     return share if math.isfinite(share) else math.inf

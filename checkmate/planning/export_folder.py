@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from checkmate.backends.tf.costs import session
-from checkmate.backends.tf.emit.example import example_script
-from checkmate.backends.tf.emit.saved_model import measure_reloaded, save_step
+from checkmate.backends.tf.emit.saved_model import example_script, measure_reloaded, save_step
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.errors import VerificationError

@@ -74,7 +74,6 @@ def moved_bytes(text: str) -> int | None:
 
 
 def _entry(text: str) -> list[str]:
-    """Return the lines of the program itself, without those of its kernels."""
     lines = text.splitlines()
     first = next((place for place, line in enumerate(lines) if line.startswith("ENTRY ")), len(lines))
     last = next((place for place in range(first, len(lines)) if lines[place].startswith("}")), len(lines))
@@ -82,7 +81,6 @@ def _entry(text: str) -> list[str]:
 
 
 def _operands(rest: str) -> str:
-    """Return what stands before the parenthesis that closes."""
     depth = 1
     for place, letter in enumerate(rest):
         depth += (letter == "(") - (letter == ")")
@@ -92,7 +90,6 @@ def _operands(rest: str) -> str:
 
 
 def _bytes(shape: str) -> int:
-    """Return the bytes of an array, or of all arrays of a tuple."""
     return sum(
         _element(kind, bits) * math.prod(map(int, filter(None, sizes.split(","))))
         for kind, bits, sizes in _SHAPE.findall(shape)

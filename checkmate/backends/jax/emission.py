@@ -147,7 +147,6 @@ class _Emission:
                 self.anchor, self.deepest = self.values[written[-1]], self.depths[index]
 
     def _is_tied(self, again: bool, fusion: Fusion) -> bool:
-        """Return whether a step waits for what came before."""
         late = self._repeats_dear(fusion) and self.emitted.barriers
         return self.emitted.ties.holds(again=again or late)
 
@@ -175,7 +174,6 @@ class _Emission:
         return [self.anchor, *(self.values[value] for value in recent if self.needed.holds(value, position))]
 
     def _pass(self, fusion: Fusion, waiting: Sequence[int], tie: Tie) -> None:
-        """Let values wait, for all that comes after as well."""
         late = [value for value in waiting if value not in self.fresh]
         mixed = self.emitted.waiting is Waiting.MIXED
         selected = [value for value in late if mixed and _is_cheap(self.values[value], value, fusion)]
@@ -193,7 +191,6 @@ class _Emission:
         return found
 
     def _equations(self, fusion: Fusion, made: dict[int, Any], tie: Tie | None) -> dict[int, Any]:
-        """Run a fusion's equations; what is in ``made`` is read from there."""
         late = set(self.fresh) | self._waiting_anyway(fusion)
         for position, each in enumerate(fusion.equations):
             inputs = [
@@ -254,7 +251,6 @@ def _is_cheap(value: Any, number: int, fusion: Fusion) -> bool:
 
 
 def _tie_one(each: Equation, inputs: list[Any], tie: Tie) -> None:
-    """Tie the smallest operand, in place, wherever the equation reads it."""
     candidates = [atom for atom in each.source.invars if not isinstance(atom, Literal)]
     if not candidates:
         return

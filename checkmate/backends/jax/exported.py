@@ -244,7 +244,6 @@ def write_step(plan: JaxPlan, name: str, staged: Path, folder: Path) -> JaxExpor
 
 
 def _serialized(plan: JaxPlan, name: str) -> tuple[Calling, bytes]:
-    """Return how the step is called, and the bytes of its file."""
     calling = as_called(plan)
     exported = _exported(calling, name)
     try:
@@ -267,7 +266,6 @@ def _exported(calling: Calling, name: str) -> Any:
 
 
 def _reloaded(data: bytes, calling: Calling) -> StepMemory:
-    """Return what the step of a file takes, compiled by JAX's defaults."""
     read = jax_export.deserialize(bytearray(data))
     jitted = jax.jit(read.call, donate_argnums=calling.donated)
     return memory_of(jitted.lower(*calling.arguments).compile())

@@ -88,7 +88,6 @@ class _Links:
         return constant or each.name in VIEWS or (each.name == "broadcast_in_dim" and wide)
 
     def _depends(self, value: int) -> bool:
-        """Return whether a free value depends on more than constants."""
         waiting = [value]
         while waiting:
             index = self.maker.get(waiting.pop())
@@ -164,7 +163,6 @@ def _groups(links: _Links) -> list[int]:
 
 
 def _joins(each: Equation, root: Equation) -> bool:
-    """Return whether XLA would put ``each`` into the fusion that reads it."""
     if root.has_effects:
         return False
     if each.name in PRODUCTS:
@@ -293,7 +291,6 @@ class _Grouping:
         return _Group(index, {index}, reads, seconds, written)
 
     def _may_join(self, index: int, homes: Sequence[_Group]) -> bool:
-        """Return whether XLA can compute an equation inside of those kernels."""
         each = self.program.equations[index]
         if each.has_effects or len(each.outputs) != 1 or self.links.results.intersection(each.outputs):
             return False
@@ -305,7 +302,6 @@ class _Grouping:
         return each.name in FUSIBLE and all(root.name in _ENDS for root in roots)
 
     def _is_layout_of_product(self, index: int, home: _Group) -> bool:
-        """Return whether one is a product and the other only transposes it."""
         each, root = self.program.equations[index], self.program.equations[home.last]
         if each.name == "transpose":
             return root.name in PRODUCTS or self._has_product(home)
@@ -316,7 +312,6 @@ class _Grouping:
         return any(self.program.equations[member].name in PRODUCTS for member in group.members)
 
     def _gains(self, own: _Group, value: int, homes: Sequence[_Group]) -> bool:
-        """Return whether ``value`` is sooner made again than written and read."""
         apart = self._seconds(own.seconds, own.reads, own.written) + _START_S
         joined = 0.0
         for group in homes:
@@ -344,7 +339,6 @@ class _Grouping:
 
 
 def _is_of_rows(each: Equation) -> bool:
-    """Return whether a reduction is over the last axis alone."""
     axes = each.source.params.get("axes")
     return each.name in REDUCTIONS and axes is not None and tuple(axes) == (len(_operand_shape(each)) - 1,)
 
@@ -387,7 +381,6 @@ def _needs(program: Program, groups: list[_Group]) -> dict[int, set[int]]:
 
 
 def _shared_read(program: Program, group: _Group) -> tuple[int, Any] | None:
-    """Return the largest value that a reduction reads, with its shape."""
     root = program.equations[group.last]
     if root.name not in REDUCTIONS or not group.reads:
         return None

@@ -87,7 +87,6 @@ def product_seconds(fusion: Fusion, speed: Speed) -> float:
 
 
 def _operation_seconds(fusion: Fusion, equations: Iterable[Equation], speed: Speed) -> float:
-    """Return how long operations of some of a fusion's equations take."""
     inline = {fusion.equations[position] for position in fusion.inline}
     return sum(
         operations(

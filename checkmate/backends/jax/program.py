@@ -152,7 +152,6 @@ def _joined(outer: str, inner: str) -> str:
 
 
 def _body_of(equation: JaxprEqn) -> tuple[Jaxpr, Sequence[Any]] | None:
-    """Return the body of a call that can be inlined, with its constants."""
     name = _CALLS.get(str(equation.primitive.name))
     body = None if name is None else equation.params.get(name)
     if isinstance(body, ClosedJaxpr):

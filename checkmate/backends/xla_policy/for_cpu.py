@@ -115,7 +115,6 @@ def held_results(stages: Stages[int], sizes: Sequence[int], steps: Sequence[int]
 def _lives(
     stages: Stages[int], steps: Sequence[int]
 ) -> tuple[dict[Instance, int], dict[Instance, frozenset[Instance]]]:
-    """Return where values are read last, and what cheap ones are made of."""
     last: dict[Instance, int] = {}
     behind: dict[Instance, frozenset[Instance]] = {}
     newest: dict[int, Instance] = {}

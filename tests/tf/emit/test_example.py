@@ -14,8 +14,7 @@ import pytest
 
 from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.devices import Kernels, kernels_here
-from checkmate.backends.tf.emit.example import example_script
-from checkmate.backends.tf.emit.saved_model import save_step
+from checkmate.backends.tf.emit.saved_model import example_script, save_step
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import never, silent
 from tests.quick_start import QUICK

@@ -87,7 +87,6 @@ def compare(
 
 
 def _ran(run: Run, arguments: Callable[[], Sequence[Any]], names: Sequence[str]) -> Outcome | None:
-    """Return what a step comes to; None where it does not fit the device."""
     try:
         values = _values(jax.block_until_ready(run(*arguments())))
         return Outcome(_loss(names, values), names, values)
@@ -98,7 +97,6 @@ def _ran(run: Run, arguments: Callable[[], Sequence[Any]], names: Sequence[str])
 
 
 def _by_equations(program: Program) -> Run:
-    """Return a function of flat arguments that runs equation by equation."""
 
     def run(*flat: Any) -> list[Any]:
         values: dict[int, Any] = dict(zip(program.arguments, flat, strict=True))
@@ -112,7 +110,6 @@ def _by_equations(program: Program) -> Run:
 
 
 def _values(results: Sequence[Any]) -> list[np.ndarray]:
-    """Return results as arrays of numpy's; of keys their data."""
     return [
         np.asarray(
             jax.random.key_data(each)
@@ -137,7 +134,6 @@ def _loss(names: Sequence[str], values: Sequence[np.ndarray]) -> float | None:
 
 
 def _seconds(steps: Sequence[Run], copies: Callable[[], Sequence[Any]], cancelled: Cancelled) -> list[float]:
-    """Return how long each step takes, warm, in turn."""
     taken: list[list[float]] = [[] for _ in steps]
     for _ in range(_ROUNDS):
         for run, found in zip(steps, taken, strict=True):
@@ -150,7 +146,6 @@ def _seconds(steps: Sequence[Run], copies: Callable[[], Sequence[Any]], cancelle
 
 
 def _free_bytes() -> float:
-    """Return the memory that is free on JAX's device."""
     device = jax.local_devices()[0]
     held = device.memory_stats() if device.platform != "cpu" else None
     if not held:

@@ -86,7 +86,6 @@ class Copies:
         return [self._tensor(tensor) for tensor in self.structure.ops[index].inputs]
 
     def _controls(self, index: int) -> list[tf.Operation]:
-        """Return what the copy of op ``index`` waits for at this place."""
         return [
             self._operation(control)
             for control in self.structure.ops[index].control_inputs
@@ -94,7 +93,6 @@ class Copies:
         ]
 
     def _tensor(self, tensor: tf.Tensor) -> tf.Tensor:
-        """Return what stands for the traced ``tensor`` at this place."""
         tensor = source(tensor)
         if tensor.op.type == "Placeholder":
             return self._placeholder(tensor)
@@ -104,7 +102,6 @@ class Copies:
         return self._operation(tensor.op).outputs[tensor.value_index]
 
     def _operation(self, original: tf.Operation) -> tf.Operation:
-        """Return what stands for the traced op ``original`` at this place."""
         index = self.structure.index[original.name]
         kind = self.structure.kinds[index]
         if kind is OpKind.HEAVY:
@@ -137,7 +134,6 @@ class Copies:
                 )
 
     def _not_copied(self, index: int) -> list[int]:
-        """Return the op and what it needs that has no copy yet, in order."""
         wanted: set[int] = set()
         stack = [self.structure.ops[index]]
         while stack:
@@ -154,7 +150,6 @@ class Copies:
         return sorted(wanted)
 
     def _light_stateful(self) -> Iterator[int]:
-        """Yield light ops with side effects, such as counters and averages."""
         for index, kind in enumerate(self.structure.kinds):
             op = self.structure.ops[index]
             if kind is OpKind.LIGHT and private.is_stateful(op) and op.type != "ReadVariableOp":
@@ -286,7 +281,6 @@ def value_of_constant(structure: Structure, tensor: tf.Tensor) -> np.ndarray:
 
 
 def _needed(structure: Structure, tensor: tf.Tensor) -> set[int]:
-    """Return the indices of the ops that ``tensor`` is computed from."""
     found: set[int] = set()
     stack = [source(tensor).op]
     while stack:

@@ -214,7 +214,6 @@ class _Emitter(Copies):
         return found
 
     def _enter(self, scope: str) -> None:
-        """Begin the step ``scope``, behind everything copied so far."""
         self.gates = StepGates(self.graph, scope, self.last)
 
     def _follows_by_data(self, index: int) -> bool:
@@ -227,7 +226,6 @@ class _Emitter(Copies):
         return all(op.name in read for op in self.last)
 
     def _inputs(self, index: int) -> list[tf.Tensor]:
-        """Return what the copy of op ``index`` reads at this place."""
         original = self.structure.ops[index]
         paired = original.type in PAIRED_TYPES
         sources = list(original.inputs)
@@ -242,7 +240,6 @@ class _Emitter(Copies):
         return inputs
 
     def _read(self, tensor: tf.Tensor) -> tf.Tensor:
-        """Return ``_tensor`` through a gate, if it is from an earlier step."""
         original = source(tensor)
         found = self._tensor(original)
         index = self.structure.index[original.op.name]
@@ -282,7 +279,6 @@ class _Emitter(Copies):
         )
 
     def _turned(self, original: tf.Operation) -> dict[int, str]:
-        """Return the inputs that the copy reads without their transposition."""
         return transposed_inputs(original) if self._rewrites else {}
 
     def _copy_light(

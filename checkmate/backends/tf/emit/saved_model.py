@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,11 @@ from checkmate.backends.tf.environment import only_device
 from checkmate.backends.tf.memory_check import first_region
 from checkmate.backends.tf.tasks import error_without_answer, run_process
 from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.catalog.bundled import resource
 from checkmate.errors import ExportError, JitCompiledError
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, Report
+from checkmate.request import Target
 
 
 def require_no_xla(folded: FoldedStep) -> None:
@@ -166,3 +169,23 @@ def measure_reloaded(
             raise error_without_answer("the reloaded step", output, code)
         answer: dict[str, Any] = json.loads(answer_file.read_text(encoding="utf-8"))
     return answer
+
+
+def example_script(folded: FoldedStep, batch: Sequence[tf.Tensor]) -> str:
+    """Return a short training script for the exported step.
+
+    It trains on random data in the ranges of ``batch``, and says where kernels or TensorFlow are not those
+    that the step was measured with.
+    """
+    rows = []
+    for spec, tensor in zip(argument_specs(folded), batch, strict=True):
+        values = tensor.numpy().astype(np.float64)
+        low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
+        dtype = "float32" if spec.dtype == tf.bfloat16 else spec.dtype.name
+        rows.append((spec.name, tuple(spec.shape.as_list()), dtype, low, high))
+    listed = "\n".join(f"    {row!r}," for row in rows)
+    origin = folded.graph.origin
+    kernels = None if origin.target == Target.XLA else origin.kernels or None  # XLA has its own
+    measured_with = {"kernels": kernels, "tensorflow": origin.tensorflow or None}
+    template = Template(resource("export", "train_example.py.in").read_text(encoding="utf-8"))
+    return template.substitute(arguments=f"[\n{listed}\n]", measured_with=repr(measured_with))

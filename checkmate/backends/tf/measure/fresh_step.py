@@ -16,13 +16,15 @@ from checkmate.request import ModelRequest
 
 @dataclass(frozen=True)
 class FreshMeasurement:
-    """Hold one step measured in a fresh process.
+    """One step measured in a fresh process.
 
-    Bytes and seconds are as in ``backends.tf.measure.step.measure``. ``curve``: measured requested bytes per
-    step of the schedule; empty for the plain step. ``settings``: the device's. ``loss``: None where a step of
-    the user's own returns none.
-    ``peaks``: of each metered run. ``compared``: what ``backends.tf.measure.step.compare`` found in the same
-    process; None where it was not compared there.
+    ``peaks``: of each metered run; ``first_peak_bytes`` and ``peak_bytes``: the first and the largest of
+    them. ``requested_peak_bytes``: traced, with the ``fixed_bytes`` of its graph, whose ``fingerprint`` is
+    given. ``seconds``: median, warm. ``loss``: of the first run; None where a step of the user's own returns
+    none. ``history``: (handle, bytes) pairs as ``checkmate.memory.bfc.Request``. ``load``: cores that other
+    programs took during the timed runs, of ``cores``. ``curve``: requested bytes for each step of the
+    schedule; empty for the plain step. ``settings``: ``DeviceSettings.facts``. ``compared``: what ``compare``
+    found in the same process; None where it was not compared there.
     """
 
     first_peak_bytes: int
@@ -55,17 +57,17 @@ def measure_fresh(
     xla: XlaEmission | None = None,
     compare_within: int | None = None,
 ) -> FreshMeasurement:
-    """Measure the plain or a scheduled step in a fresh process.
+    """Measure the plain (``schedule`` None) or a scheduled step in a fresh process.
 
-    ``schedule``: None for the plain step. ``region``: bytes that its allocator fetches in one piece
-    before anything else (``backends.tf.memory_check.first_region``). ``history``: also record what the
-    allocator was then asked for before the first step. ``xla``: how it is emitted for XLA; None: it is
-    for the executor. ``compare_within``: a scheduled step that shows at most so many bytes is compared
-    with the plain one afterwards, if there is room; None: it is not.
+    ``region``: bytes that a CPU's allocator fetches in one piece before anything else. ``history``: also
+    record what the allocator was then asked for before the first step, without what is set aside for a
+    scheduled one. ``xla``: how it is emitted for XLA; None: it is for the executor. ``compare_within``: a
+    scheduled step that shows at most so many bytes is compared with the plain one afterwards, if there is
+    room; None: it is not.
 
     Raises:
         StepTooLargeError: the step has no room in the device's memory.
-        WorkerDiedError, CycleError, CheckmateError: as in ``checkmate.backends.tf.tasks.run_task``.
+        WorkerDiedError, CycleError, CheckmateError: as in ``run_task``.
     """
     steps = None if schedule is None else schedule.steps.tolist()
     task = {
@@ -98,11 +100,11 @@ def compare_fresh(
     """Compare the scheduled step with the plain one in fresh processes.
 
     Returns what ``compare`` found under ``exact`` (Eigen kernels) and ``usual`` (default kernels; compiled
-    where the step is for XLA). ``task``: as for ``backends.tf.measure.step.compare``. ``what``: is compared,
-    in words. ``where``: added to the messages, such as ``" at batch 8"``. ``usual``: where that is known.
+    where the step is for XLA). ``what``: is compared, in words. ``where``: added to the messages, such as
+    ``" at batch 8"``. ``usual``: where that is known.
 
     Raises:
-        StepTooLargeError: the plain step does not fit. Others as in ``checkmate.backends.tf.tasks.run_task``.
+        StepTooLargeError: the plain step does not fit. Others as in ``run_task``.
     """
     xla = emission_of(task)
     op_by_op = {} if xla is None else {"xla": xla.op_by_op().to_json()}

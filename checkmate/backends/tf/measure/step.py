@@ -43,6 +43,8 @@ from checkmate.machine.load import LoadMeter
 from checkmate.progress import Progress, Report, never, silent
 from checkmate.request import ModelRequest, Target
 
+_RUNS = 3  # timed ones
+_SEED = 0  # for steps that draw random numbers without a seed of their own
 _STEPS = 2  # of a step of the user's own: the second one starts from what the first one wrote
 # Eight units in the last place, because one unit grows on its way back through a network; at most a percent.
 _ROUNDING = {tf.float64: 2.0**-49, tf.float32: 2.0**-20, tf.float16: 2.0**-7, tf.bfloat16: 0.01}
@@ -51,20 +53,10 @@ _OUTCOMES_HELD = 7
 
 
 def measure(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure one step, and return what was measured.
+    """Measure one step; return the fields of a ``FreshMeasurement``.
 
-    ``task``: ``request``, ``steps`` (None: the plain step), ``runs`` (timed ones), ``seed``, ``region``
-    (bytes that a CPU's allocator fetches in one piece before anything else), ``history`` (whether to tell
-    what the allocator was then asked for before the first step, without what is set aside for a scheduled
-    one), ``xla`` (an ``XlaEmission``; without it the step is for the executor). On a GPU one run goes before,
-    without the meter.
-
-    Returns ``peaks`` (of each metered run), ``first_peak_bytes``, ``peak_bytes`` (the largest of them),
-    ``requested_peak_bytes`` (traced, with the fixed bytes), ``seconds`` (median, warm), ``loss`` (first run),
-    ``fingerprint``, ``fixed_bytes`` (of its graph), ``history`` ((handle, bytes) pairs as
-    ``checkmate.memory.bfc.Request``), ``curve`` (bytes per step of the schedule, as ``measured_curve``
-    tells them; empty for the plain step), ``load`` (cores that other programs took during the timed runs, of
-    ``cores``), ``settings`` (``DeviceSettings.facts``).
+    ``task``: ``request``, ``steps``, ``region``, ``history`` and ``xla``, as ``measure_fresh`` has them. On a
+    GPU one run goes before, without the meter.
 
     Raises:
         CycleError: TensorFlow found a cycle in the emitted order.
@@ -75,17 +67,15 @@ def measure(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def measure_and_compare(task: Mapping[str, Any], report: Report) -> Iterator[dict[str, Any]]:
-    """Measure a scheduled step, and compare it with the plain one.
+    """Measure a scheduled step; then yield the same once more, with ``compared``.
 
-    ``task``: as for ``measure``, and ``within`` (bytes): a step that shows more is not compared. Yields what
-    ``measure`` returns; then the same with ``compared``, as ``compare`` returns it, unless the plain step has
-    no room beside. Where comparing ends this process, what was measured stands.
+    ``task``: as for ``measure``, and ``within`` (bytes): a step that shows more is not compared, nor is one
+    beside which the plain step has no room. Where comparing ends this process, what was measured stands.
 
     Raises:
         As ``measure``.
     """
-    seed = int(task.get("seed", 0))
-    tf.random.set_seed(seed)  # for steps that draw random numbers without a seed of their own
+    tf.random.set_seed(_SEED)
     with explain_exhausted_memory("the step"):
         step = _made(task)
         saved = [variable.numpy() for variable in step.folded.traced.variables]
@@ -116,7 +106,6 @@ class _ReadyStep:
 
 
 def _made(task: Mapping[str, Any]) -> _ReadyStep:
-    """Return the step of ``task`` as it is before its first run."""
     kind = choose_device(ModelRequest.from_json(task["request"]), here=True).kind
     fetch_bytes(int(task.get("region", 0)))
     made: list[_ReadyStep] = []
@@ -142,14 +131,14 @@ def _ready_step(task: Mapping[str, Any], kind: str) -> _ReadyStep:
     what = "the plain step" if steps is None else "the scheduled step"
     require_room(folded.graph, schedule_of(folded, steps), what=what)
     function = compiled_step(folded, steps, xla=xla)
-    batch = flat_batch(folded.traced.loaded, int(task.get("seed", 0)))
+    batch = flat_batch(folded.traced.loaded)
     small_chunks = None if steps is None or xla is not None else SmallChunks(folded.structure)
     return _ReadyStep(folded, function, batch, small_chunks, kind)
 
 
 def _measured(step: _ReadyStep, task: Mapping[str, Any]) -> dict[str, Any]:
     kind, steps, xla = step.kind, task.get("steps"), emission_of(task)
-    found = _metered_runs(step, int(task.get("runs", 3)), settle=steps is not None)
+    found = _metered_runs(step, settle=steps is not None)
     trace = trace_run(step.run, device=kind)
     graph, own = step.folded.graph, step.folded.traced.unplanned
     if own is not None and own.loss is None:
@@ -166,12 +155,8 @@ def _measured(step: _ReadyStep, task: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _metered_runs(step: _ReadyStep, runs: int, *, settle: bool) -> dict[str, Any]:
-    """Run ``step`` once, then ``runs`` times, and return what was measured.
-
-    These are the peaks, the seconds, the loss and the load. If ``settle``, go on without the clock until the
-    peak has settled.
-    """
+def _metered_runs(step: _ReadyStep, *, settle: bool) -> dict[str, Any]:
+    """Run ``step`` some times on the meter; if ``settle``, until its peak has settled."""
     meter = f"{step.kind.upper()}:0"
     peaks: list[int] = []
     seconds: list[float] = []
@@ -189,7 +174,7 @@ def _metered_runs(step: _ReadyStep, runs: int, *, settle: bool) -> dict[str, Any
         del outputs
         peaks.append(peak_bytes(meter))
 
-    for _ in range(1 + runs):
+    for _ in range(1 + _RUNS):
         run()
     load, timed, started = load_meter.load_since(before), seconds[1:] or seconds[:], time.perf_counter()
     while settle and not settled(peaks, time.perf_counter() - started):
@@ -223,15 +208,14 @@ def requests_of(events: Sequence[MemoryEvent]) -> list[tuple[int, int]]:
 
 
 def compare(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Compare the scheduled step with the plain one.
+    """Compare the scheduled step with the plain one; return what ``outcomes.compared`` does.
 
-    Both start from the same state and batch. Loss, gradients and updated state are compared. Of a step that
-    is not Keras's own, what it returns and its variables are, after a few steps. ``task``:
-    ``request``, ``steps``, ``seed``, ``exact`` (TensorFlow's graph rewriting off, so that both run the same
-    kernels; the caller also chooses Eigen kernels by the process's environment), ``nodes`` (of the trace at
-    another size, where the steps are not of this one: see ``backends.tf.emit.other_trace``), ``xla`` (as for
-    ``measure``). Per gradient the error is ‖difference‖ / ‖plain‖ (``relative_error``). The plain step is
-    run twice for its own spread.
+    Both start from the same state and batch; the plain step runs twice, for its own spread. ``task``:
+    ``request``, ``steps``, ``xla``, ``exact`` (TensorFlow's graph rewriting off, so that both run the same
+    kernels; the caller also chooses Eigen kernels by the process's environment), ``nodes`` and ``op_types``
+    (of the trace at another size, where the steps are not of this one). There is a ``note`` where an op has
+    no deterministic kernel on the GPU, so that equal bits cannot be asked for. ``sum_rounding``: how far all
+    gradients together may be apart by the order of sums.
 
     Raises:
         StepTooLargeError: the plain step has no room, or ran out of it.
@@ -242,14 +226,14 @@ def compare(task: Mapping[str, Any]) -> dict[str, Any]:
 
 def compare_each(task: Mapping[str, Any], schedules: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
     """Compare each of several schedules with the same plain runs; see ``compare``."""
-    request, seed = ModelRequest.from_json(task["request"]), int(task.get("seed", 0))
+    request = ModelRequest.from_json(task["request"])
     device = choose_device(request, here=True)
-    tf.random.set_seed(seed)  # for steps that draw random numbers without a seed of their own
+    tf.random.set_seed(_SEED)
     if task.get("exact"):
-        make_exact(device.kind, seed)
+        make_exact(device.kind, _SEED)
     with explain_exhausted_memory("the plain step"):
         folded = prepare(request, here=True, report=silent, cancelled=never)
-        batch = flat_batch(folded.traced.loaded, seed)
+        batch = flat_batch(folded.traced.loaded)
         if task.get("nodes") is not None:
             schedules = [moved_steps(steps, task["nodes"], task["op_types"], folded) for steps in schedules]
         xla = emission_of(task)
@@ -301,7 +285,6 @@ def _comparison(
 def _outcome_of_step(
     found: Any, gradients: Mapping[str, Sequence[tf.Tensor]], variables: Sequence[Any]
 ) -> Outcome:
-    """Return what Keras's own step came to. ``gradients``: the traced ones, by variable."""
     loss, _, groups = found
     names = [path for path, group in gradients.items() for _ in group]
     values = [tensor.numpy() for group in groups for tensor in group]
@@ -311,7 +294,6 @@ def _outcome_of_step(
 def _outcome_of_steps(
     function: Any, batch: Sequence[tf.Tensor], own: Unplanned, variables: Sequence[Any]
 ) -> Outcome:
-    """Run a step of the user's own a few times; return what it came to."""
     names: list[str] = []
     values: list[np.ndarray] = []
     losses: list[float] = []

@@ -147,7 +147,6 @@ def _curves(proto: Any) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
 def _step_of_buffers(proto: Any) -> dict[int, int]:
-    """Return the step of the schedule that makes each buffer, where known."""
     names = {
         instruction.id: instruction.metadata.op_name
         for computation in proto.hlo_module.computations

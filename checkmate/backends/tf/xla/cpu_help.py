@@ -271,7 +271,6 @@ class _Comparing:
 
 
 def _spread(values: tf.Tensor, strides: Sequence[int]) -> tf.Tensor:
-    """Return ``values`` with zeros behind each, ``strides`` apart."""
     counts = values.shape.as_list()
     apart = tf.reshape(values, [each for count in counts for each in (count, 1)])
     padded = tf.pad(apart, [pair for stride in strides for pair in ((0, 0), (0, stride - 1))])

@@ -197,7 +197,6 @@ def _compiler(
 
 
 def _rate(graph: Graph, plain: XlaMemory) -> float:
-    """Return how many bytes XLA takes for each of the graph's, plainly."""
     everything = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
     return max(1, plain.temp_bytes) / max(1, everything)
 

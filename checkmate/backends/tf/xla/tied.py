@@ -160,7 +160,6 @@ class _TiedEmitter(Copies):
             self.waiting.clear()
 
     def _made(self, member: int, inputs: list[tf.Tensor]) -> tf.Operation:
-        """Copy an op of a step, or make what gives the same on XLA:CPU."""
         op, controls = self.structure.ops[member], self._controls(member)
         if self.cpu.rewrites:
             with tf.control_dependencies(controls or None), tf.name_scope(f"{self.scope}/instead"):
@@ -191,7 +190,6 @@ class _TiedEmitter(Copies):
             self._gate.note(made, product=is_product(op), sums=is_sum(op))
 
     def _pin(self, position: int, node: int) -> None:
-        """Keep what this step has made, where XLA:CPU would not."""
         for value in self.folded.graph.ops[node].outputs:
             index, output = self.folded.values[value]
             if self.cpu.pins(value, position) and output < len(self.current[index].outputs):
@@ -201,7 +199,6 @@ class _TiedEmitter(Copies):
                 self.waiting.add(kept.op.name)
 
     def _look_for_deepest(self, copies: Sequence[tf.Operation]) -> None:
-        """Remember what the next recomputation is to wait for."""
         for tensor in (tensor for copy in copies for tensor in copy.outputs if can_be_tied(tensor)):
             if self.before is None or self._depths.of(tensor) >= self._depths.of(self.before):
                 self.before = tensor
@@ -214,7 +211,6 @@ class _TiedEmitter(Copies):
         return self.late.get(found.name, found)
 
     def _tie(self, member: int, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
-        """Return ``inputs`` with one of them tied to the step before."""
         number = self._operand(member, inputs, largest=self.tied is WaitPolicy.VALUES)
         if number is None or self.before is None:
             return inputs
