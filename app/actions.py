@@ -81,10 +81,8 @@ class Action:
 
 @dataclass(frozen=True)
 class ViewKeys:
-    """Hold the keys that one view reads itself while it has the focus.
-
-    They are listed for the documentation only.
-    """
+    """Hold the keys that one view reads itself while it has the focus. They are listed for the documentation
+    only."""
 
     view: str
     keys: tuple[str, ...]

@@ -189,10 +189,8 @@ def _start_application(theme: str | None, settings: QSettings | None) -> tuple[Q
 
 
 def _make_window(theme: CurrentTheme, batch_size: int | None, settings: QSettings | None) -> MainWindow:
-    """Return a window.
-
-    With ``settings`` it also keeps what it explores: it has a recovery, recent explorations and a log.
-    """
+    """Return a window. With ``settings`` it also keeps what it explores: it has a recovery, recent
+    explorations and a log."""
     from app.crash_log import keep_log, open_log
     from app.models.recovery import Recent, Recovery, sessions_folder
     from app.models.session import Session

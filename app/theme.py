@@ -14,10 +14,8 @@ from checkmate.catalog.bundled import contents
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of a theme, derived from Okabe and Ito's.
-
-    Each role also has a second cue (shape, badge, dash) wherever it is drawn.
-    """
+    """The colours of a theme, derived from Okabe and Ito's. Each role also has a second cue (shape, badge,
+    dash) wherever it is drawn."""
 
     name: str
     window: str
@@ -152,10 +150,8 @@ class CurrentTheme(QObject):
 
 
 def load_fonts() -> str:
-    """Register the bundled fonts and return the family to use.
-
-    If they are missing, it is the system's own.
-    """
+    """Register the bundled fonts and return the family to use. If they are missing, it is the system's
+    own."""
     families: list[str] = []
     for font in contents("fonts", ".otf"):
         number = QFontDatabase.addApplicationFontFromData(font.read_bytes())

@@ -1,7 +1,5 @@
-"""Where the boxes of the training graph go; no Qt.
-
-Forward ops stand on the upper rail, and each gradient below its layer.
-"""
+"""Where the boxes of the training graph go; no Qt. Forward ops stand on the upper rail, and each gradient
+below its layer."""
 
 from __future__ import annotations
 
@@ -21,11 +19,8 @@ _LATE = (Phase.BACKWARD, Phase.UPDATE)
 
 @dataclass(frozen=True)
 class Box:
-    """One group of ops on one rail.
-
-    It has a column, its ops, its name and the bytes that they write. ``key`` is the group that it stands for.
-    ``copies``: how many equal blocks it stands for.
-    """
+    """One group of ops on one rail. It has a column, its ops, its name and the bytes that they write. ``key``
+    is the group that it stands for. ``copies``: how many equal blocks it stands for."""
 
     column: int
     name: str
@@ -44,10 +39,8 @@ class Box:
 
 @dataclass(frozen=True)
 class GroupFrame:
-    """An open group of layers, drawn as a frame.
-
-    It covers the columns ``first`` to ``last`` (included). It has its depth, and what it holds.
-    """
+    """An open group of layers, drawn as a frame. It covers the columns ``first`` to ``last`` (included). It
+    has its depth, and what it holds."""
 
     name: str
     first: int
@@ -60,11 +53,8 @@ class GroupFrame:
 
 @dataclass(frozen=True)
 class GraphLayout:
-    """The boxes on screen and what connects them.
-
-    ``edges`` are pairs of box indices, ``box_of`` is the box of each op, ``columns`` is the number of
-    columns.
-    """
+    """The boxes on screen and what connects them. ``edges`` are pairs of box indices, ``box_of`` is the box
+    of each op, ``columns`` is the number of columns."""
 
     boxes: tuple[Box, ...]
     frames: tuple[GroupFrame, ...]
@@ -111,10 +101,8 @@ class Folding:
         return found
 
     def opening(self, opened: Opened, box: Box, op: int, *, every: bool) -> Opened:
-        """Return the groups to open so that a box is open.
-
-        Of equal blocks, it is the block of ``op``, the first one if it is in none of them, or ``every`` one.
-        """
+        """Return the groups to open so that a box is open. Of equal blocks, it is the block of ``op``, the
+        first one if it is in none of them, or ``every`` one."""
         run = self._run_of(box)
         if run is None:
             return opened | {box.key}
@@ -128,10 +116,8 @@ class Folding:
         return opened - {key} if run is None else self._folded(opened, run)
 
     def turning_blocks(self, opened: Opened) -> Opened:
-        """Return the groups to open so that all equal blocks are open.
-
-        Where some of them were open, none is.
-        """
+        """Return the groups to open so that all equal blocks are open. Where some of them were open, none
+        is."""
         without = opened
         for run in self.runs:
             without = self._folded(without, run)
@@ -147,11 +133,8 @@ class Folding:
         return opened - inside | (inside & {self.root.key})
 
     def layout(self, opened: Opened) -> GraphLayout:
-        """Lay the boxes out in columns.
-
-        Columns follow the order of the forward pass. The forward ops of a column stand above, its gradients
-        and updates below.
-        """
+        """Lay the boxes out in columns. Columns follow the order of the forward pass. The forward ops of a
+        column stand above, its gradients and updates below."""
         graph = self._graph
         closed, around = visible_groups(self.root, opened)
         column_of_layer = [
@@ -216,10 +199,8 @@ def _short_name(group: Group, parent: str) -> str:
 
 
 def _edges(graph: Graph, box_of: list[int]) -> tuple[tuple[int, int], ...]:
-    """Return the edges between boxes, in the order of the ops.
-
-    An edge is a pair of boxes in which one needs what the other writes.
-    """
+    """Return the edges between boxes, in the order of the ops. An edge is a pair of boxes in which one needs
+    what the other writes."""
     boxes, before = np.array(box_of, np.int64), graph.predecessors
     source, target = boxes[before.ids], np.repeat(boxes, np.diff(before.starts))
     across = source != target

@@ -31,10 +31,8 @@ class Group:
 
     @property
     def key(self) -> tuple[int, int]:
-        """Return the group's identity within its graph.
-
-        That of equal blocks ends with a negative number: they may be all the layers that there are.
-        """
+        """Return the group's identity within its graph. That of equal blocks ends with a negative number:
+        they may be all the layers that there are."""
         return self.first, self.last if self.copies == 1 else -self.last
 
     @property
@@ -43,11 +41,8 @@ class Group:
 
 
 def group_tree(names: Sequence[str], runs: Sequence[BlockRun] = ()) -> Group:
-    """Return all layers as one tree.
-
-    A node has no children or at least two, and at most ``_MOST_CHILDREN``; but ``runs`` of equal blocks have
-    a node each, whose children are the blocks.
-    """
+    """Return all layers as one tree. A node has no children or at least two, and at most ``_MOST_CHILDREN``;
+    but ``runs`` of equal blocks have a node each, whose children are the blocks."""
     tokens = [_ends(name) for name in names]
     root = Group("", 0, len(names), 0)
     if not runs:
@@ -96,10 +91,8 @@ def _ends(name: str) -> list[int]:
 
 
 def _runs(names: Sequence[str], tokens: Sequence[Sequence[int]], group: Group) -> list[Group]:
-    """Return the runs of layers that agree in one more part of their name.
-
-    Look deeper if that part tells no layers apart.
-    """
+    """Return the runs of layers that agree in one more part of their name. Look deeper if that part tells no
+    layers apart."""
 
     def part(layer: int, depth: int) -> str:
         ends = tokens[layer]
@@ -211,10 +204,8 @@ def pieces(group: Group, opened: frozenset[tuple[int, int]]) -> list[Group]:
 
 @dataclass(frozen=True)
 class LayerSizes:
-    """A layer, its ops, and the bytes that they write in each phase.
-
-    ``largest``: by phase, (bytes, op) of the op that writes most.
-    """
+    """A layer, its ops, and the bytes that they write in each phase. ``largest``: by phase, (bytes, op) of
+    the op that writes most."""
 
     name: str
     ops: tuple[int, ...]

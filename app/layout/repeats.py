@@ -27,10 +27,8 @@ _OWN_NUMBER = re.compile(r"[_ /.-]+\d+(?![A-Za-z0-9])")  # not that of "conv2d" 
 
 @dataclass(frozen=True)
 class BlockRun:
-    """Equal blocks of neighbouring layers.
-
-    They begin at the layer ``first``, and each of the ``copies`` has ``length`` layers.
-    """
+    """Equal blocks of neighbouring layers. They begin at the layer ``first``, and each of the ``copies`` has
+    ``length`` layers."""
 
     first: int
     length: int
@@ -45,12 +43,8 @@ class BlockRun:
 
 
 def find_runs(graph: Graph, layer_of: Sequence[int], names: Sequence[str]) -> list[BlockRun]:
-    """Return the runs of equal blocks, from left to right.
-
-    In a graph that takes too long, they are those that were found until then.
-
-    ``layer_of``: the layer of each op. ``names``: those of the layers.
-    """
+    """Return the runs of equal blocks, from left to right. In a graph that takes too long, they are those
+    that were found until then. ``layer_of``: the layer of each op. ``names``: those of the layers."""
     search = _BlockSearch(graph, layer_of, names)
     pending, found = [(0, len(names))], list[BlockRun]()
     while pending and len(found) < _MOST_RUNS and not search.tired:
@@ -133,10 +127,8 @@ class _BlockSearch:
         return None
 
     def _regions(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (first, last, period) of stretches that repeat.
-
-        In such a stretch each layer is like the one a period before.
-        """
+        """Yield (first, last, period) of stretches that repeat. In such a stretch each layer is like the one
+        a period before."""
         kind = self._kind[first:last]
         for period in range(1, min(_LONGEST, len(kind) // _LEAST_COPIES) + 1):
             self.read += len(kind) // _FASTER
@@ -146,10 +138,8 @@ class _BlockSearch:
                 yield first + begin, first + end + period, period
 
     def _aligned(self, first: int, last: int, period: int) -> BlockRun | None:
-        """Return the run of a stretch that is cut at the best places.
-
-        Its blocks begin where few values cross, and where names change.
-        """
+        """Return the run of a stretch that is cut at the best places. Its blocks begin where few values
+        cross, and where names change."""
         found: list[tuple[tuple[int, int, int, int], BlockRun]] = []
         for shift in range(min(period, last - first - _LEAST_COPIES * period + 1)):
             begin = first + shift
@@ -181,10 +171,8 @@ class _BlockSearch:
         return BlockRun(run.first + start * run.length, run.length, copies)
 
     def _code(self, run: BlockRun, block: range) -> tuple[object, object, object]:
-        """Return what a block reads, inside itself and from outside.
-
-        It also says which layers read from outside.
-        """
+        """Return what a block reads, inside itself and from outside. It also says which layers read from
+        outside."""
         inside, outside = list[object](), list[tuple[int, str, int]]()
         for layer in block:
             for source in sorted(self._sources[layer]):

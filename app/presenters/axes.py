@@ -25,11 +25,8 @@ def nice_ticks(low: float, high: float, most: int) -> list[float]:
 
 @dataclass(frozen=True)
 class BudgetScale:
-    """Convert bytes to pixels and back.
-
-    The scale goes from a little under the floor to a little over the top. The scale is logarithmic if the
-    range is wide.
-    """
+    """Convert bytes to pixels and back. The scale goes from a little under the floor to a little over the
+    top. The scale is logarithmic if the range is wide."""
 
     low: float
     high: float
@@ -39,10 +36,8 @@ class BudgetScale:
 
     @classmethod
     def between(cls, floor: int, top: int, left: float, right: float) -> BudgetScale:
-        """Return the scale for budgets from ``floor`` to ``top``, in bytes.
-
-        The floor is what every schedule needs; the top is keeping everything.
-        """
+        """Return the scale for budgets from ``floor`` to ``top``, in bytes. The floor is what every schedule
+        needs; the top is keeping everything."""
         high = max(2.0, 1.04 * top)
         wide = floor > 0 and top / floor > _LOG_FROM
         low = 0.82 * floor if wide else max(0.0, floor - 0.12 * (high - floor))
@@ -104,10 +99,8 @@ class StepAxis:
 
     @classmethod
     def of(cls, graph: Graph, schedule: Schedule, *, by_cost: bool) -> StepAxis:
-        """Return the axis of a schedule; by steps if nothing costs anything.
-
-        An axis of steps has the middle of step ``k`` at ``k``.
-        """
+        """Return the axis of a schedule; by steps if nothing costs anything. An axis of steps has the middle
+        of step ``k`` at ``k``."""
         costs = np.concatenate([[0.0], np.cumsum(graph.cost[schedule.steps])])
         by_cost = by_cost and bool(costs[-1] > 0)
         steps = np.arange(len(schedule.steps) + 1, dtype=np.float64) - 0.5
@@ -135,10 +128,8 @@ class StepAxis:
         return min(self.count - 1, int(self.position(place)))
 
     def columns(self, first: int, last: int, most: int) -> NDArray[np.int64]:
-        """Return where at most ``most`` columns of the steps from ``first`` begin.
-
-        They end before ``last``, and are about equally wide on the axis.
-        """
+        """Return where at most ``most`` columns of the steps from ``first`` begin. They end before ``last``,
+        and are about equally wide on the axis."""
         if last - first <= most:
             return np.arange(first, last)
         places = np.linspace(self.edges[first], self.edges[last], most, endpoint=False)
@@ -186,10 +177,8 @@ class StepAxis:
 
 
 def stage_edges(matrices: StageMatrices) -> NDArray[np.float64]:
-    """Return the position at which each stage begins, and the last one ends.
-
-    The result is float64[stages + 1].
-    """
+    """Return the position at which each stage begins, and the last one ends. The result is float64[stages +
+    1]."""
     starts = np.searchsorted(matrices.stage_of_step, np.arange(matrices.n))
     return np.append(starts, len(matrices.stage_of_step)).astype(np.float64)
 

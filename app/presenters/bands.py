@@ -1,8 +1,5 @@
-"""The memory curve as one band per buffer, stacked; no Qt.
-
-The bands' tops are the live bytes. Long-lived bands are at the bottom of their group, so that the picture
-stands still as one scrubs.
-"""
+"""The memory curve as one band per buffer, stacked; no Qt. The bands' tops are the live bytes. Long-lived
+bands are at the bottom of their group, so that the picture stands still as one scrubs."""
 
 from __future__ import annotations
 
@@ -38,10 +35,8 @@ class Grouping(StrEnum):
 
 
 class Stacked(Protocol):
-    """What an image can be made of: numbered areas, each of a group.
-
-    ``group`` and ``values`` have one entry per area; a value is -1 for what is no value.
-    """
+    """What an image can be made of: numbered areas, each of a group. ``group`` and ``values`` have one entry
+    per area; a value is -1 for what is no value."""
 
     @property
     def shown(self) -> ListedSchedule: ...
@@ -80,10 +75,8 @@ class Bands:
 
     @classmethod
     def of(cls, shown: ListedSchedule, grouping: Grouping, before: Bands | None = None) -> Bands:
-        """Return the bands of a schedule.
-
-        ``before``: bands of any schedule; for the same graph, its parts are not sought again.
-        """
+        """Return the bands of a schedule. ``before``: bands of any schedule; for the same graph, its parts
+        are not sought again."""
         parts: Mapping[str, str] = {}
         if grouping is Grouping.LAYER:
             known = before is not None and before.shown.graph is shown.graph
@@ -170,11 +163,8 @@ class Bands:
     def _less_taken_over(
         self, steps: NDArray[np.int64], column: NDArray[np.int64], band: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Return the height of each band in its column.
-
-        An output that is written over an input adds nothing in its first step. Where the output is a view,
-        the input is counted no more.
-        """
+        """Return the height of each band in its column. An output that is written over an input adds nothing
+        in its first step. Where the output is a view, the input is counted no more."""
         size = self.bytes[band].copy()
         taken = self.shown.timeline.taken_over[steps].copy()
         new, old = (ends[band] == steps[column] for ends in (self.born, self.last))
@@ -252,10 +242,8 @@ def _grouped(
 
 
 def _parts_of(graph: Graph) -> dict[str, str]:
-    """Return the part of the model that each layer belongs to.
-
-    The parts are the outermost groups of the training graph's boxes.
-    """
+    """Return the part of the model that each layer belongs to. The parts are the outermost groups of the
+    training graph's boxes."""
     names = [op.group or op.name for op in graph.ops]
     layers = list(dict.fromkeys(name for name, late in zip(names, graph.late, strict=True) if not late))
     parts = group_tree(layers).children if layers else []

@@ -65,11 +65,8 @@ class OnScreen:
 
 
 def as_commands(shown: OnScreen) -> str:
-    """Return the commands that lead to what is on screen, one per line.
-
-    The first profiles the model, unless the graph is in a file. The next solves. Where the model is known,
-    the last one exports the schedule.
-    """
+    """Return the commands that lead to what is on screen, one per line. The first profiles the model, unless
+    the graph is in a file. The next solves. Where the model is known, the last one exports the schedule."""
     name = _file_name(shown.graph)
     graph, schedule = _graph_argument(shown, f"{name}.json"), f"{name}.schedule.json"
     lines, request = [], shown.request

@@ -1,7 +1,5 @@
-"""How schedule A differs from schedule B of the same graph.
-
-The difference is given as figures, cells of R and S, and curves. No Qt here.
-"""
+"""How schedule A differs from schedule B of the same graph. The difference is given as figures, cells of R
+and S, and curves. No Qt here."""
 
 from __future__ import annotations
 
@@ -32,10 +30,8 @@ class RecomputeCounts:
 
 @dataclass(frozen=True)
 class Difference:
-    """A minus B: ``peak_bytes``, ``cost`` and ``ops``, largest cost first.
-
-    The cost is a fraction of computing everything once.
-    """
+    """A minus B: ``peak_bytes``, ``cost`` and ``ops``, largest cost first. The cost is a fraction of
+    computing everything once."""
 
     peak_bytes: int
     cost: float

@@ -37,10 +37,8 @@ def default_budget(found: ListedSchedule, budget_bytes: int) -> int:
 
 
 def first_budget(found: ListedSchedule, budget_bytes: int) -> tuple[str, Budget]:
-    """Return the budget that the dialog begins with, as text and exactly.
-
-    XLA gives out other bytes than the graph counts. There it is a share of the plain step as XLA compiles it.
-    """
+    """Return the budget that the dialog begins with, as text and exactly. XLA gives out other bytes than the
+    graph counts. There it is a share of the plain step as XLA compiles it."""
     size = default_budget(found, budget_bytes)
     if not is_for_xla(found.graph):
         return format_bytes(size), Budget(bytes_=size)
@@ -50,10 +48,8 @@ def first_budget(found: ListedSchedule, budget_bytes: int) -> tuple[str, Budget]
 
 
 def result_text(report: Mapping[str, Any], directory: Path) -> str:
-    """Say what was measured and what was predicted.
-
-    That is the peak and the seconds, the gradients, and the folder.
-    """
+    """Say what was measured and what was predicted. That is the peak and the seconds, the gradients, and the
+    folder."""
     peak, seconds = report["peak_bytes"], report["seconds"]
     head = strong(
         f"Verified and written to {directory}."
@@ -112,10 +108,8 @@ def _together(size: int | None, seconds: float | None) -> str:
 
 
 def _gradients(report: Mapping[str, Any]) -> str:
-    """Say how what was compared differs from the plain step's.
-
-    That is the gradients, or what a step of the user's own comes to.
-    """
+    """Say how what was compared differs from the plain step's. That is the gradients, or what a step of the
+    user's own comes to."""
     gradients = report["gradients"]
     own = gradients.get("compared", "gradients") != "gradients"
     if gradients["equal"] is None:
@@ -142,10 +136,8 @@ _LINES = 40  # of the log
 
 
 def problem_report(sentence: str, hint: str, graph: Graph | None, log: Path | None) -> str:
-    """Return the text of a problem report.
-
-    It has the problem, what was explored, the versions, and the end of the log.
-    """
+    """Return the text of a problem report. It has the problem, what was explored, the versions, and the end
+    of the log."""
     lines = [
         sentence,
         *([hint] if hint else []),

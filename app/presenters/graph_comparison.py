@@ -105,10 +105,8 @@ def sentence(a: Side, b: Side, pairs: Sequence[LayerPair]) -> str:
 
 
 def layer_pairs(a: Graph, b: Graph) -> tuple[LayerPair, ...]:
-    """Return the layers of both by name, those that differ most first.
-
-    What counts is the difference of bytes.
-    """
+    """Return the layers of both by name, those that differ most first. What counts is the difference of
+    bytes."""
     one, other = ({layer.name: layer for layer in layers_of(graph)} for graph in (a, b))
     pairs = (
         LayerPair(
@@ -143,21 +141,10 @@ def layer_cells(a: Graph, b: Graph, pairs: Sequence[LayerPair]) -> list[tuple[Ce
 
 def layer_table(a: Graph, b: Graph, pairs: Sequence[LayerPair]) -> ViewTable:
     """Return the layers for a file."""
-    heads = (
-        "layer",
-        "activation bytes A",
-        "activation bytes B",
-        "difference, bytes",
-        f"cost A, {a.cost_unit.value}",
-        f"cost B, {b.cost_unit.value}",
-    )
-    return ViewTable.of(
-        heads,
-        (
-            (pair.name, pair.bytes_a, pair.bytes_b, pair.difference, pair.cost_a, pair.cost_b)
-            for pair in pairs
-        ),
-    )
+    heads = "layer; activation bytes A; activation bytes B; difference, bytes"
+    heads += f"; cost A, {a.cost_unit.value}; cost B, {b.cost_unit.value}"
+    rows = [(one.name, one.bytes_a, one.bytes_b, one.difference, one.cost_a, one.cost_b) for one in pairs]
+    return ViewTable.of(heads, rows)
 
 
 def curve_of(found: ListedSchedule, *, by_share: bool) -> Curve:

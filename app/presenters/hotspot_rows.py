@@ -77,11 +77,8 @@ def _share_row(graph: Graph, share: Share, most: int, view: View) -> HotspotRow:
 def help_rows(
     graph: Graph, shown: ListedSchedule, known: Sequence[ListedSchedule], ranked: Sequence[Suggestion]
 ) -> list[HotspotRow]:
-    """Return what lowers the memory here, and its price.
-
-    Known schedules come first, then the remedies of each kind, best first. Of schedules whose peaks read the
-    same, only the cheapest is listed.
-    """
+    """Return what lowers the memory here, and its price. Known schedules come first, then the remedies of
+    each kind, best first. Of schedules whose peaks read the same, only the cheapest is listed."""
     by_words: dict[str, ListedSchedule] = {}
     for found in sorted(known, key=lambda each: (-each.peak_bytes, each.overhead)):
         if found.peak_bytes < _NOTABLY * shown.peak_bytes:

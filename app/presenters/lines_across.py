@@ -41,10 +41,8 @@ class Capacity:
 
 @dataclass(frozen=True)
 class MemoryLine:
-    """A line across the curve.
-
-    ``words`` stand at the plot's edge, ``brief`` where that is narrow; ``tip`` says it all.
-    """
+    """A line across the curve. ``words`` stand at the plot's edge, ``brief`` where that is narrow; ``tip``
+    says it all."""
 
     kind: LineKind
     bytes: int
@@ -94,11 +92,8 @@ def memory_lines(
     measured: MeasuredSchedule | None = None,
     capacity: Capacity | None = None,
 ) -> tuple[MemoryLine, ...]:
-    """Return the lines that are wanted and known.
-
-    ``bound_bytes`` is 0 where no bound is known. ``placement`` and ``measured`` are of the schedule on
-    screen.
-    """
+    """Return the lines that are wanted and known. ``bound_bytes`` is 0 where no bound is known. ``placement``
+    and ``measured`` are of the schedule on screen."""
     made = (
         _requested(shown),
         _allocated(placement, measured),
@@ -158,10 +153,8 @@ def top_with(lines: Sequence[MemoryLine], top_bytes: float) -> float:
 
 
 def sharing(heights: Sequence[float]) -> list[tuple[int, int]]:
-    """Return each line's place among those at its height, and their number.
-
-    Heights are in pixels, in order; lines that are closer than a line is wide count as one.
-    """
+    """Return each line's place among those at its height, and their number. Heights are in pixels, in order;
+    lines that are closer than a line is wide count as one."""
     groups: list[list[float]] = []
     for height in heights:
         if groups and abs(height - groups[-1][-1]) < _SAME:

@@ -18,10 +18,8 @@ _FAINTEST = 0.18  # a single cell stays visible
 
 @dataclass(frozen=True)
 class Cells:
-    """A part of R or S: rows from ``top`` and columns from ``left``.
-
-    They end before ``bottom`` and ``right``.
-    """
+    """A part of R or S: rows from ``top`` and columns from ``left``. They end before ``bottom`` and
+    ``right``."""
 
     top: int
     bottom: int
@@ -66,10 +64,8 @@ def computed_image(
 
 
 def held_image(graph: Graph, matrices: StageMatrices, most: int) -> NDArray[np.uint8]:
-    """Return S as palette indices: held, or checkpointed.
-
-    A cell is checkpointed if a forward value crosses into the backward pass.
-    """
+    """Return S as palette indices: held, or checkpointed. A cell is checkpointed if a forward value crosses
+    into the backward pass."""
     bins, crosses = bins_of(matrices.n, most), checkpointed(graph, matrices)
     image = np.zeros((bins[-1] + 1, bins[-1] + 1), np.uint8)
     for mask, index in ((~crosses, HELD), (crosses, CHECKPOINTED)):
@@ -80,10 +76,8 @@ def held_image(graph: Graph, matrices: StageMatrices, most: int) -> NDArray[np.u
 
 
 def checkpointed(graph: Graph, matrices: StageMatrices) -> NDArray[np.bool_]:
-    """Return bool[n]: whether a column crosses into the backward pass.
-
-    That is, whether it is a forward op whose output is held as the first backward op begins.
-    """
+    """Return bool[n]: whether a column crosses into the backward pass. That is, whether it is a forward op
+    whose output is held as the first backward op begins."""
     late = graph.late[matrices.order]
     border = min(int(np.argmax(late)) if late.any() else matrices.n, matrices.n - 1)
     crosses = np.zeros(matrices.n, np.bool_)
@@ -110,11 +104,8 @@ def held_strength(
 
 
 def held_spans(matrices: StageMatrices) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the cells of S as spans that do not overlap.
-
-    They are arrays of one length: column, first row, and row after the last. An op with several outputs may
-    have spans that overlap in ``matrices``.
-    """
+    """Return the cells of S as spans that do not overlap. They are arrays of one length: column, first row,
+    and row after the last. An op with several outputs may have spans that overlap in ``matrices``."""
     order = np.lexsort((matrices.held_from, matrices.held_column))
     column, begin, end = (
         np.asarray(entry[order], np.int64)
@@ -170,10 +161,8 @@ def _bins_inside(first: int, last: int, n: int, most: int) -> NDArray[np.int64]:
 
 
 def bins_of(n: int, most: int) -> NDArray[np.int64]:
-    """Return the row of the image for each of ``n`` rows, int64[n].
-
-    The image has at most ``most`` rows. Columns are treated alike.
-    """
+    """Return the row of the image for each of ``n`` rows, int64[n]. The image has at most ``most`` rows.
+    Columns are treated alike."""
     return np.arange(n) * min(n, most) // n
 
 
@@ -183,21 +172,16 @@ def spread(
     column: NDArray[np.integer[Any]],
     shape: tuple[int, int],
 ) -> NDArray[np.bool_]:
-    """Return bool[shape] with some cells of ``column`` set.
-
-    These are the rows ``first`` to ``last`` (included).
-    """
+    """Return bool[shape] with some cells of ``column`` set. These are the rows ``first`` to ``last``
+    (included)."""
     cells, width = (shape[0] + 1) * shape[1], shape[1]
     begin, end = (np.bincount(row * width + column, minlength=cells) for row in (first, last + 1))
     return np.cumsum((begin - end).reshape(-1, width), axis=0)[:-1] > 0
 
 
 def shrink(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    """Return ``image`` at most ``height`` x ``width``.
-
-    Each block becomes its largest index. The largest, not the nearest: a single set cell, a diagonal above
-    all, must stay visible at any size.
-    """
+    """Return ``image`` at most ``height`` x ``width``. Each block becomes its largest index. The largest, not
+    the nearest: a single set cell, a diagonal above all, must stay visible at any size."""
     rows, columns = min(height, image.shape[0]), min(width, image.shape[1])
     if rows < 1 or columns < 1:
         return image[:1, :1]
@@ -216,10 +200,8 @@ def enlarge(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uin
 
 
 def thicken(image: NDArray[np.uint8], from_index: int) -> NDArray[np.uint8]:
-    """Spread every pixel of ``from_index`` or more to its eight neighbours.
-
-    A recomputation is a single cell, and must be visible.
-    """
+    """Spread every pixel of ``from_index`` or more to its eight neighbours. A recomputation is a single cell,
+    and must be visible."""
     padded = np.pad(np.where(image >= from_index, image, EMPTY), 1)
     height, width = image.shape
     around = [padded[y : y + height, x : x + width] for y in range(3) for x in range(3)]

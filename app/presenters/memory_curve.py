@@ -18,10 +18,8 @@ KINDS = ("fixed", "activations", "gradients", "workspace")
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """The layers of the memory curve.
-
-    ``layers[k]`` are the bytes of ``KINDS[k]``, float64[steps]. ``total`` is their sum, the live bytes.
-    """
+    """The layers of the memory curve. ``layers[k]`` are the bytes of ``KINDS[k]``, float64[steps]. ``total``
+    is their sum, the live bytes."""
 
     layers: NDArray[np.float64]
     total: NDArray[np.float64]
@@ -29,10 +27,8 @@ class Stack:
 
 
 def memory_stack(graph: Graph, schedule: Schedule, timeline: Timeline) -> Stack:
-    """Return the curve's layers.
-
-    A buffer counts as an activation or a gradient by the phase of the op that wrote it.
-    """
+    """Return the curve's layers. A buffer counts as an activation or a gradient by the phase of the op that
+    wrote it."""
     steps = schedule.steps
     owner_backward = graph.late[graph.producer[timeline.buffer_value]]
     layers = np.zeros((4, len(steps)))
@@ -66,10 +62,8 @@ def thinned(stack: Stack, most: int) -> tuple[NDArray[np.float64], Stack]:
 
 
 def in_columns(stack: Stack, starts: NDArray[np.int64], last: int) -> Stack:
-    """Return what columns of the curve hold, as ``thinned`` does.
-
-    ``starts`` are their first steps; the last of them ends before step ``last``.
-    """
+    """Return what columns of the curve hold, as ``thinned`` does. ``starts`` are their first steps; the last
+    of them ends before step ``last``."""
     largest = tops_of(stack.total, starts, last)
     again = np.maximum.reduceat(stack.recomputed[:last], starts)
     return Stack(stack.layers[:, largest], stack.total[largest], again)
@@ -103,11 +97,8 @@ def _even_starts(count: int, most: int) -> NDArray[np.int64]:
 def repeats_and_first(
     layout: GraphLayout, shown: ListedSchedule
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return (recomputations, first step) of each box.
-
-    Recomputations are the executions of its ops beyond each op's first. The first step is the one in which
-    its first op runs.
-    """
+    """Return (recomputations, first step) of each box. Recomputations are the executions of its ops beyond
+    each op's first. The first step is the one in which its first op runs."""
     boxes, count = np.asarray(layout.box_of), len(layout.boxes)
     steps = shown.schedule.steps
     repeats = np.bincount(steps, minlength=shown.graph.n) - 1

@@ -44,10 +44,8 @@ class OpLink:
 
 
 def facts(shown: ListedSchedule, op: int) -> list[tuple[str, str]]:
-    """Return what the graph says of an op, and when the schedule runs it.
-
-    Each is a pair of a name and a text. What the graph does not say is left out.
-    """
+    """Return what the graph says of an op, and when the schedule runs it. Each is a pair of a name and a
+    text. What the graph does not say is left out."""
     graph, entry = shown.graph, shown.graph.ops[op]
     runs = np.flatnonzero(shown.schedule.steps == op)
     times = "once" if len(runs) == 1 else f"↻ {len(runs)} times"
@@ -118,12 +116,8 @@ def value_words(value: Value) -> str:
 
 
 def readers(shown: ListedSchedule, op: int, now: int) -> list[OpLink]:
-    """Return the ops that read what an op makes.
-
-    They stand step by step: done, now or next.
-
-    The last one says how many are left out, if any.
-    """
+    """Return the ops that read what an op makes. They stand step by step: done, now or next. The last one
+    says how many are left out, if any."""
     graph, steps = shown.graph, shown.schedule.steps
     found = sorted({r for v in graph.ops[op].outputs for r in graph.value_readers[v].tolist()})
     times = sorted((int(at), reader) for reader in found for at in np.flatnonzero(steps == reader))
@@ -186,10 +180,8 @@ def _rows_of(
 
 
 def _limit(shown: ListedSchedule, standing: Standing | None) -> tuple[int, str]:
-    """Return the bytes that the schedule had to keep to, and their name.
-
-    A schedule on screen in place of the budget's own has nothing to do with the budget.
-    """
+    """Return the bytes that the schedule had to keep to, and their name. A schedule on screen in place of the
+    budget's own has nothing to do with the budget."""
     if standing is not None and standing.shown is shown and standing.fit is BudgetStanding.BEST:
         return standing.budget_bytes, "the budget"
     return shown.peak_bytes, "this schedule's peak"
@@ -207,10 +199,8 @@ READ, MADE, HELD, KEPT = "reads", "makes", "held", "kept"
 
 @dataclass(frozen=True)
 class NeedRow:
-    """One part of a need: what the op does with it, and its whole name.
-
-    ``role`` is the first of these, ``name`` the second. ``op`` makes it; -1 for what no op makes.
-    """
+    """One part of a need: what the op does with it, and its whole name. ``role`` is the first of these,
+    ``name`` the second. ``op`` makes it; -1 for what no op makes."""
 
     role: str
     name: str
@@ -219,11 +209,8 @@ class NeedRow:
 
 
 def rows_of_op(graph: Graph, op: int, tightest: Tightest | None = None) -> list[NeedRow]:
-    """Return the parts of what ``op`` needs to run; they add up to the need.
-
-    ``tightest``: what is known to need too much; if it is this op, other values that are held across it are
-    among the parts.
-    """
+    """Return the parts of what ``op`` needs to run; they add up to the need. ``tightest``: what is known to
+    need too much; if it is this op, other values that are held across it are among the parts."""
     own = tightest is not None and tightest.op == op and not tightest.at_end
     need = op_need(graph, op, tightest.values if tightest is not None and own else ())
     rows = [

@@ -135,11 +135,8 @@ _LAST_MS = 1500  # long enough to be seen as the end before it starts over
 
 @dataclass(frozen=True)
 class Film:
-    """The pictures of a playback.
-
-    ``steps[i]`` is seen for ``milliseconds[i]``. ``every`` is the number of stages from one picture to the
-    next.
-    """
+    """The pictures of a playback. ``steps[i]`` is seen for ``milliseconds[i]``. ``every`` is the number of
+    stages from one picture to the next."""
 
     steps: tuple[int, ...]
     milliseconds: tuple[int, ...]

@@ -1,7 +1,5 @@
-"""Show buffers in the allocator's memory as blocks over steps; no Qt.
-
-The groups and their colours are those of the tensor bands.
-"""
+"""Show buffers in the allocator's memory as blocks over steps; no Qt. The groups and their colours are those
+of the tensor bands."""
 
 from __future__ import annotations
 
@@ -181,5 +179,4 @@ class PlacedBlocks:
                 kind, name = ("workspace", op.name) if scratch else ("fixed", "")
             figures = (place.address, place.chunk, place.asked, place.born + 1, place.last + 1)
             rows.append((kind, name, *(int(figure[block]) for figure in figures)))
-        columns = ("kind", "name", "address", "chunk_bytes", "bytes", "first_step", "last_step")
-        return ViewTable.of(columns, rows)
+        return ViewTable.of("kind; name; address; chunk_bytes; bytes; first_step; last_step", rows)

@@ -104,10 +104,8 @@ def compared_words(
 def crowd_words(
     shown: ListedSchedule, which: str, rows: tuple[int, int], columns: tuple[int, int]
 ) -> list[str]:
-    """Say how many of the cells that share a pixel are set.
-
-    Each pair is the first row or column, and one past the last.
-    """
+    """Say how many of the cells that share a pixel are set. Each pair is the first row or column, and one
+    past the last."""
     matrices = shown.matrices
     if which == "R":
         stages, ops = matrices.stage_of_step, matrices.column_of_step

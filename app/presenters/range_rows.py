@@ -67,11 +67,8 @@ class RangeRow:
 
 
 def range_rows(shown: ListedSchedule, axis: StepAxis, chosen: tuple[int, int]) -> tuple[RangeRow, ...]:
-    """Return a row for each value in memory between two steps, both included.
-
-    What takes the most memory for the longest time comes first. A value that is made twice in the range has
-    one row.
-    """
+    """Return a row for each value in memory between two steps, both included. What takes the most memory for
+    the longest time comes first. A value that is made twice in the range has one row."""
     graph, timeline, (first, last) = shown.graph, shown.timeline, chosen
     inside = np.flatnonzero((timeline.buffer_born <= last) & (timeline.buffer_last >= first))
     begin = np.maximum(timeline.buffer_born[inside], first)
@@ -168,34 +165,13 @@ def range_table(
 ) -> ViewTable:
     """Return the rows for a file. ``count`` is the number of the schedule's steps."""
     unit = graph.cost_unit.value
-    return ViewTable.of(
-        (
-            "value",
-            "layer",
-            "bytes",
-            "first step",
-            "last step",
-            "steps in the range",
-            f"bytes x {unit}",
-            "share",
-            "used in the range",
-            "saved if recomputed, bytes",
-            f"cost of that, {unit}",
-        ),
-        (
-            (
-                row.name,
-                row.layer,
-                row.bytes,
-                row.first + 1,
-                min(row.last, count - 1) + 1,
-                row.steps,
-                row.byte_cost,
-                row.share,
-                not row.waits,
-                None if row.value not in prices else prices[row.value].freed_bytes,
-                None if row.value not in prices else prices[row.value].cost,
-            )
-            for row in rows
-        ),
-    )
+    heads = f"value; layer; bytes; first step; last step; steps in the range; bytes x {unit}; share"
+    found = []
+    for row in rows:
+        steps = row.first + 1, min(row.last, count - 1) + 1, row.steps
+        price = prices.get(row.value)
+        again = (None, None) if price is None else (price.freed_bytes, price.cost)
+        about = row.name, row.layer, row.bytes, *steps, row.byte_cost, row.share
+        found.append((*about, not row.waits, *again))
+    more = f"used in the range; saved if recomputed, bytes; cost of that, {unit}"
+    return ViewTable.of(f"{heads}; {more}", found)

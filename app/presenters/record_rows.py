@@ -15,10 +15,8 @@ BYTES = 1  # the column that the table is sorted by at first
 
 @dataclass(frozen=True)
 class BarPart:
-    """A part of what the allocator may use.
-
-    ``role`` is its colour in the theme. ``solid`` is False for what is free, which is hatched or empty.
-    """
+    """A part of what the allocator may use. ``role`` is its colour in the theme. ``solid`` is False for what
+    is free, which is hatched or empty."""
 
     words: str
     bytes: int
@@ -60,7 +58,7 @@ def record_table(record: MemoryRecord, *, by_size: bool) -> ViewTable:
     listed = rows(record, by_size=by_size)
     name = "chunk, bytes" if listed is record.by_size else "layer"
     return ViewTable.of(
-        (name, "in use, bytes", "share", "chunks"),
+        f"{name}; in use, bytes; share; chunks",
         ((row.name, row.bytes, share(row, listed), row.count) for row in listed),
     )
 

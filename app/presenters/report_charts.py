@@ -1,7 +1,5 @@
-"""The pictures of a report as SVG and PNG text; no Qt, nothing fetched.
-
-The page that they stand in gives them their colours.
-"""
+"""The pictures of a report as SVG and PNG text; no Qt, nothing fetched. The page that they stand in gives
+them their colours."""
 
 from __future__ import annotations
 
@@ -82,11 +80,8 @@ class _Chart:
 
 
 def frontier_svg(known: Sequence[ListedSchedule], shown: ListedSchedule, least_possible: int) -> str:
-    """Draw cost against memory.
-
-    It shows every known schedule, the bound below them, what is proved infeasible, and the schedule that the
-    report is about.
-    """
+    """Draw cost against memory. It shows every known schedule, the bound below them, what is proved
+    infeasible, and the schedule that the report is about."""
     largest = max(found.peak_bytes for found in known)
     name, unit = byte_unit(largest)
     low = 0.9 * (least_possible or known[0].peak_bytes) / unit
@@ -120,10 +115,8 @@ def frontier_svg(known: Sequence[ListedSchedule], shown: ListedSchedule, least_p
 
 
 def curve_svg(shown: ListedSchedule, plain: ListedSchedule) -> str:
-    """Draw the live memory over the step.
-
-    It shows what fills the memory, and the plain step's live memory.
-    """
+    """Draw the live memory over the step. It shows what fills the memory, and the plain step's live
+    memory."""
     whole = memory_stack(shown.graph, shown.schedule, shown.timeline)
     name, unit = byte_unit(plain.peak_bytes)
     count = len(whole.total)

@@ -1,7 +1,5 @@
-"""One HTML page about what was explored.
-
-It has figures, pictures and tables, and needs no other file. No Qt here.
-"""
+"""One HTML page about what was explored. It has figures, pictures and tables, and needs no other file. No Qt
+here."""
 
 from __future__ import annotations
 
@@ -30,10 +28,8 @@ _MOST_ROWS = 12
 
 @dataclass(frozen=True, eq=False)
 class ReportContent:
-    """What a page is about, taken at one moment.
-
-    ``known`` is the frontier by rising peak; ``least_possible`` is a proved bound in bytes.
-    """
+    """What a page is about, taken at one moment. ``known`` is the frontier by rising peak; ``least_possible``
+    is a proved bound in bytes."""
 
     graph: Graph
     shown: ListedSchedule
@@ -44,11 +40,8 @@ class ReportContent:
 
 
 def html_report(reported: ReportContent, when: datetime) -> str:
-    """Return the page.
-
-    A script in it lets a reader move through the step; without it the page is still whole. Finding what would
-    help at the peak takes some dozens of replays of the schedule.
-    """
+    """Return the page. A script in it lets a reader move through the step; without it the page is still
+    whole. Finding what would help at the peak takes some dozens of replays of the schedule."""
     graph, shown, plain = reported.graph, reported.shown, reported.plain
     moves = len(shown.schedule.steps) <= MOST_STEPS
     at = moment(graph, shown.schedule, shown.timeline, shown.timeline.peak_step)
@@ -252,10 +245,8 @@ def scrub_controls(shown: ListedSchedule) -> str:
 
 
 def scrub_script(shown: ListedSchedule) -> str:
-    """Return the data and the script, as elements of a page.
-
-    No text in the data can end its element, or begin another.
-    """
+    """Return the data and the script, as elements of a page. No text in the data can end its element, or
+    begin another."""
     data = json.dumps(scrub_data(shown), separators=(",", ":")).replace("<", "\\u003c")
     script = resource("report", "scrub.js").read_text("utf-8")
     return f'<script type="application/json" id="scrub-data">{data}</script>\n<script>\n{script}</script>'

@@ -66,11 +66,8 @@ def cost_text(overhead: float) -> str:
 
 
 def schedule_name(found: ListedSchedule, plain_bytes: int, budget_bytes: int | None = None) -> str:
-    """Return what a schedule is called: ``60 % · +2.1 %``.
-
-    That is the budget as a share of keeping everything, and the extra cost. Without a budget, it is the share
-    that the peak takes.
-    """
+    """Return what a schedule is called: ``60 % · +2.1 %``. That is the budget as a share of keeping
+    everything, and the extra cost. Without a budget, it is the share that the peak takes."""
     share = (budget_bytes or found.peak_bytes) / max(1, plain_bytes)
     return f"{share_text(share)} · {cost_text(found.overhead)}"
 
@@ -92,11 +89,8 @@ def shown_name(found: ListedSchedule, plain: ListedSchedule, own: OwnSchedule | 
 def grouped(
     what_if: WhatIf, own: Iterable[OwnSchedule], also: Sequence[ListedSchedule] = ()
 ) -> dict[RowGroup, tuple[ScheduleRow, ...]]:
-    """Return the rows of each group.
-
-    A schedule stands in the first group that has it. ``also``: schedules to list in any case, such as the one
-    that is compared.
-    """
+    """Return the rows of each group. A schedule stands in the first group that has it. ``also``: schedules to
+    list in any case, such as the one that is compared."""
     plain = what_if.plain
     mine = tuple(_own_row(entry, what_if) for entry in own)
     seen = {row.found.key for row in mine}

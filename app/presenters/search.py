@@ -25,10 +25,8 @@ _SHORT = {"fwd": Phase.FORWARD, "bwd": Phase.BACKWARD}
 
 @dataclass(frozen=True)
 class LayerQuery:
-    """What is looked for: all ``words`` in the name, and what else must hold.
-
-    ``sizes``: (comparison, bytes). ``problem``: a sentence about what is not understood.
-    """
+    """What is looked for: all ``words`` in the name, and what else must hold. ``sizes``: (comparison, bytes).
+    ``problem``: a sentence about what is not understood."""
 
     words: tuple[str, ...] = ()
     sizes: tuple[tuple[str, int], ...] = ()
@@ -76,11 +74,8 @@ def parse(text: str) -> LayerQuery:
 
 @dataclass(frozen=True)
 class LayerRow:
-    """A layer in the list.
-
-    Its ops of ``phase`` write ``bytes``, which is ``share`` of what the largest layer writes; None: its
-    activations. ``op`` writes most of them.
-    """
+    """A layer in the list. Its ops of ``phase`` write ``bytes``, which is ``share`` of what the largest layer
+    writes; None: its activations. ``op`` writes most of them."""
 
     name: str
     bytes: int
@@ -150,10 +145,8 @@ class PaletteEntry:
 
 @dataclass(frozen=True)
 class Matches:
-    """What was found, best first, and a sentence.
-
-    ``said`` is for the user: that nothing was found, or not all is shown; else empty.
-    """
+    """What was found, best first, and a sentence. ``said`` is for the user: that nothing was found, or not
+    all is shown; else empty."""
 
     entries: tuple[PaletteEntry, ...]
     said: str = ""

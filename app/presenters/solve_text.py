@@ -27,10 +27,8 @@ _UNIT = re.compile(r"(?<=\d) (?=%|(?:[KMGT]iB|B|µs|ms|s)\b)")
 
 @dataclass(frozen=True)
 class SolveWords:
-    """A headline in rich text, and plain sentences below it.
-
-    ``tip``: who vouches for what is proved; empty where nothing is.
-    """
+    """A headline in rich text, and plain sentences below it. ``tip``: who vouches for what is proved; empty
+    where nothing is."""
 
     headline: str
     details: str = ""
@@ -155,10 +153,8 @@ def in_short(standing: Standing, plain_peak: int) -> tuple[str, str]:
 
 
 def on_screen(standing: Standing) -> str:
-    """Say what is on screen in place of the budget's own schedule.
-
-    The text is empty where that schedule itself is on screen.
-    """
+    """Say what is on screen in place of the budget's own schedule. The text is empty where that schedule
+    itself is on screen."""
     if standing.fit in (BudgetStanding.BEST, BudgetStanding.COMING):
         return ""
     shown = standing.shown
@@ -182,10 +178,8 @@ def in_brief(standing: Standing) -> str:
 
 
 def why_no_export(standing: Standing | None, *, passing: bool = False) -> str:
-    """Say why the schedule on screen is not exported; empty if it can be.
-
-    ``passing``: its costs are estimates that measured ones will replace. None: no graph is open.
-    """
+    """Say why the schedule on screen is not exported; empty if it can be. ``passing``: its costs are
+    estimates that measured ones will replace. None: no graph is open."""
     if standing is None:
         return "There is nothing to export yet: open a model first."
     if passing:

@@ -32,10 +32,8 @@ def curve_words(sample: ShownSample) -> str:
 
 
 def outline(live: Sequence[int], columns: int) -> list[int]:
-    """Return the largest bytes in each of ``columns`` equal parts of the step.
-
-    So the peak is seen however narrow the picture is.
-    """
+    """Return the largest bytes in each of ``columns`` equal parts of the step. So the peak is seen however
+    narrow the picture is."""
     starts = [column * len(live) // columns for column in range(columns + 1)]
     return [max(live[start : max(start + 1, end)]) for start, end in pairwise(starts)]
 

@@ -1,7 +1,5 @@
-"""What each view shows, as a table for a file.
-
-Tables have full names, plain numbers, and units in the headings. No Qt here.
-"""
+"""What each view shows, as a table for a file. Tables have full names, plain numbers, and units in the
+headings. No Qt here."""
 
 from __future__ import annotations
 
@@ -30,8 +28,9 @@ class ViewTable:
     rows: tuple[tuple[Any, ...], ...]
 
     @classmethod
-    def of(cls, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> ViewTable:
-        return cls(tuple(columns), tuple(tuple(row) for row in rows))
+    def of(cls, heads: str, rows: Iterable[Sequence[Any]]) -> ViewTable:
+        """Return a table under ``heads``, which are separated by semicolons."""
+        return cls(tuple(heads.split("; ")), tuple(tuple(row) for row in rows))
 
     def csv(self) -> str:
         """Return comma-separated text with a line of headings. None is an empty field."""
@@ -43,11 +42,7 @@ class ViewTable:
 
 
 def layers_table(graph: Graph) -> ViewTable:
-    """Return a row per layer.
-
-    It has the ops of each phase, the bytes written forward and backward, and the cost of running each op
-    once.
-    """
+    """Return a row per layer: the ops and the bytes written of both passes, and the cost of each op once."""
     sums: dict[str, list[float]] = {}
     for op in graph.ops:
         entry = sums.setdefault(op.group or op.name, [0, 0, 0, 0, 0.0])
@@ -55,156 +50,77 @@ def layers_table(graph: Graph) -> ViewTable:
         entry[late] += 1
         entry[2 + late] += sum(graph.values[value].bytes for value in op.outputs)
         entry[4] += op.cost
-    columns = (
-        "layer",
-        "forward_ops",
-        "backward_ops",
-        "forward_bytes",
-        "backward_bytes",
-        f"cost_{graph.cost_unit.value}",
-    )
-    return ViewTable.of(columns, ([name, *entry] for name, entry in sums.items()))
+    heads = "layer; forward_ops; backward_ops; forward_bytes; backward_bytes; cost_"
+    return ViewTable.of(heads + graph.cost_unit.value, ([name, *entry] for name, entry in sums.items()))
 
 
 def ops_table(shown: ListedSchedule) -> ViewTable:
-    """Return a row per op.
-
-    It says what the op is, how often the schedule on screen runs it, and when first.
-    """
+    """Return a row per op: what it is, how often the schedule on screen runs it, and when first."""
     graph, steps = shown.graph, shown.schedule.steps
     runs = np.bincount(steps, minlength=graph.n)
     first = np.full(graph.n, -1)
     first[steps[::-1]] = np.arange(len(steps))[::-1]
-    columns = (
-        "op",
-        "name",
-        "type",
-        "phase",
-        "layer",
-        f"cost_{graph.cost_unit.value}",
-        "bytes",
-        "runs",
-        "first_step",
-    )
-    rows = (
-        (
-            i,
-            op.name,
-            op.type,
-            op.phase.value,
-            op.group,
-            op.cost,
-            sum(graph.values[v].bytes for v in op.outputs),
-            int(runs[i]),
-            int(first[i]) + 1,
-        )
-        for i, op in enumerate(graph.ops)
-    )
-    return ViewTable.of(columns, rows)
+    rows = []
+    for i, op in enumerate(graph.ops):
+        written = sum(graph.values[value].bytes for value in op.outputs)
+        what = i, op.name, op.type, op.phase.value, op.group, op.cost
+        rows.append((*what, written, int(runs[i]), int(first[i]) + 1))
+    cost = f"cost_{graph.cost_unit.value}"
+    return ViewTable.of(f"op; name; type; phase; layer; {cost}; bytes; runs; first_step", rows)
 
 
 def steps_table(shown: ListedSchedule) -> ViewTable:
-    """Return a row per step. It has the op, whether it is recomputed, the live bytes and what fills them."""
-    graph, schedule, timeline = shown.graph, shown.schedule, shown.timeline
-    stack = memory_stack(graph, schedule, timeline)
-    stages = shown.matrices.stage_of_step
-    columns = (
-        "step",
-        "stage",
-        "op",
-        "name",
-        "recomputed",
-        "live_bytes",
-        *(f"{kind}_bytes" for kind in KINDS),
-    )
-    rows = (
-        (
-            at + 1,
-            int(stages[at]) + 1,
-            int(op),
-            graph.ops[int(op)].name,
-            int(not schedule.first_occurrence[at]),
-            int(timeline.live_bytes[at]),
-            *(int(layer[at]) for layer in stack.layers),
-        )
-        for at, op in enumerate(schedule.steps)
-    )
-    return ViewTable.of(columns, rows)
+    """Return a row per step: the op, whether it is recomputed, the live bytes and what fills them."""
+    graph, schedule, live = shown.graph, shown.schedule, shown.timeline.live_bytes.tolist()
+    parts = memory_stack(graph, schedule, shown.timeline).layers.T
+    stages, first = shown.matrices.stage_of_step.tolist(), schedule.first_occurrence
+    rows = []
+    for at, op in enumerate(schedule.steps.tolist()):
+        what = at + 1, stages[at] + 1, op, graph.ops[op].name, int(not first[at])
+        rows.append((*what, live[at], *map(int, parts[at])))
+    kinds = "; ".join(f"{kind}_bytes" for kind in KINDS)
+    return ViewTable.of(f"step; stage; op; name; recomputed; live_bytes; {kinds}", rows)
 
 
 def computed_table(shown: ListedSchedule) -> ViewTable:
     """Return the set cells of R, in the order of execution."""
-    matrices, ops = shown.matrices, shown.graph.ops
-    steps = zip(matrices.stage_of_step.tolist(), shown.schedule.steps.tolist(), strict=True)
+    ops = shown.graph.ops
+    steps = zip(shown.matrices.stage_of_step.tolist(), shown.schedule.steps.tolist(), strict=True)
     return ViewTable.of(
-        ("stage", "op", "name"), dict.fromkeys((stage + 1, op, ops[op].name) for stage, op in steps)
+        "stage; op; name", dict.fromkeys((stage + 1, op, ops[op].name) for stage, op in steps)
     )
 
 
 def held_table(shown: ListedSchedule) -> ViewTable:
-    """Return the set cells of S as spans.
-
-    A span is an output of an op and the stages it is held into, from the first to the last, both included.
-    """
+    """Return the set cells of S as spans. A span is an output of an op and the stages it is held into, from
+    the first to the last, both included."""
     matrices, ops = shown.matrices, shown.graph.ops
-    spans = zip(
-        matrices.order[matrices.held_column].tolist(),
-        matrices.held_from.tolist(),
-        matrices.held_to.tolist(),
-        strict=True,
-    )
-    columns = ("op", "name", "from_stage", "to_stage")
-    return ViewTable.of(columns, sorted((op, ops[op].name, begin + 1, end) for op, begin, end in spans))
+    held = matrices.order[matrices.held_column], matrices.held_from, matrices.held_to
+    spans = zip(*(part.tolist() for part in held), strict=True)
+    rows = sorted((op, ops[op].name, begin + 1, end) for op, begin, end in spans)
+    return ViewTable.of("op; name; from_stage; to_stage", rows)
 
 
 def schedules_table(rows: Iterable[ScheduleRow]) -> ViewTable:
-    """Return the list of schedules as a table.
-
-    It has the user's own, the baselines and the frontier, and the bound known for each peak.
-    """
-    columns = (
-        "group",
-        "name",
-        "peak_bytes",
-        "cost",
-        "overhead",
-        "lower_bound",
-        "proved_optimal",
-        "recomputations",
-        "solver",
-        "seconds",
-        "note",
-    )
-    return ViewTable.of(columns, (_schedule_cells(row) for row in rows))
+    """Return the list of schedules: the user's own, the baselines and the frontier, each with its bound."""
+    heads = "group; name; peak_bytes; cost; overhead; lower_bound; proved_optimal; recomputations; solver"
+    return ViewTable.of(f"{heads}; seconds; note", (_schedule_cells(row) for row in rows))
 
 
 def _schedule_cells(row: ScheduleRow) -> tuple[Any, ...]:
-    found = row.found
-    return (
-        row.group.value,
-        row.name.replace("\u00a0", " "),
-        found.peak_bytes,
-        found.cost,
-        found.overhead,
-        found.lower_bound,
-        int(found.optimal),
-        found.schedule.recomputations,
-        found.solver,
-        found.seconds,
-        "" if row.own is None else row.own.note,
-    )
+    found, name = row.found, row.name.replace("\u00a0", " ")
+    figures = found.peak_bytes, found.cost, found.overhead, found.lower_bound, int(found.optimal)
+    how = found.schedule.recomputations, found.solver, found.seconds
+    return row.group.value, name, *figures, *how, "" if row.own is None else row.own.note
 
 
 def frontier_table(known: Sequence[ListedSchedule], frontier: Frontier | None) -> ViewTable:
-    """Return schedules and bounds.
-
-    ``cost`` is what a schedule costs, or the bound below which no schedule within ``bytes`` costs (inf: none
-    fits).
-    """
+    """Return schedules and bounds. ``cost`` is what a schedule costs, or the bound below which no schedule
+    within ``bytes`` costs (inf: none fits)."""
     points = [(found.peak_bytes, "schedule", found.cost, found.solver) for found in known]
     bounds = [] if frontier is None else [(budget, "bound", low, "") for budget, low in frontier.bounds]
     return ViewTable.of(
-        ("bytes", "kind", "cost", "solver"), sorted([*points, *bounds], key=lambda row: (row[0], row[1]))
+        "bytes; kind; cost; solver", sorted([*points, *bounds], key=lambda row: (row[0], row[1]))
     )
 
 
@@ -212,28 +128,16 @@ def solve_table(solve: Solve) -> ViewTable:
     """Return how a solve went: the best and the bound over time."""
     unit = "bytes" if solve.aim is not None else "cost"
     news = [(t, value, None) for t, value in solve.best] + [(t, None, value) for t, value in solve.bounds]
-    return ViewTable.of(("seconds", f"best_{unit}", f"bound_{unit}"), sorted(news, key=lambda row: row[0]))
+    return ViewTable.of(f"seconds; best_{unit}; bound_{unit}", sorted(news, key=lambda row: row[0]))
 
 
 def moment_table(now: Moment) -> ViewTable:
-    """Return what is live at a step, as a table. It has every buffer, its layer, and why it is there."""
-    graph = now.graph
-    columns = ("value", "bytes", "layer", "made_by", "made_at_step", "next_read_at_step", "reason")
-    rows = [
-        (
-            graph.values[b.value].name,
-            b.bytes,
-            graph.ops[b.op].group,
-            graph.ops[b.op].name,
-            b.born + 1,
-            None if b.next_read is None else b.next_read + 1,
-            b.reason.value,
-        )
-        for b in now.live
-    ]
-    rest = [
-        (share.name, share.bytes, "", "", None, None, share.name)
-        for share in now.by_value()
-        if not share.values
-    ]
-    return ViewTable.of(columns, [*rows, *rest])
+    """Return what is live at a step: every buffer, its layer, and why it is there."""
+    rows: list[tuple[Any, ...]] = []
+    for live in now.live:
+        op, read = now.graph.ops[live.op], None if live.next_read is None else live.next_read + 1
+        where = op.group, op.name, live.born + 1, read
+        rows.append((now.graph.values[live.value].name, live.bytes, *where, live.reason.value))
+    rest = [share for share in now.by_value() if not share.values]
+    rows += [(share.name, share.bytes, "", "", None, None, share.name) for share in rest]
+    return ViewTable.of("value; bytes; layer; made_by; made_at_step; next_read_at_step; reason", rows)

@@ -44,10 +44,8 @@ def is_for_xla(graph: Graph) -> bool:
 
 
 def why_other_backend(graph: Graph) -> str:
-    """Say why the step of ``graph`` cannot be run here; empty if it can be.
-
-    The window's processes have the environment that it was started with, and Keras's backend is part of it.
-    """
+    """Say why the step of ``graph`` cannot be run here; empty if it can be. The window's processes have the
+    environment that it was started with, and Keras's backend is part of it."""
     here = keras_backend()
     if is_of_jax(graph) and here != JAX:
         return "This step is JAX's. Start the window with KERAS_BACKEND=jax to export it."
@@ -77,10 +75,8 @@ def target_hint(graph: Graph) -> str:
 
 
 def batch_text(graph: Graph) -> str:
-    """Return the batch size, and whether the graph was scaled to it.
-
-    It is empty where the graph names no batch size.
-    """
+    """Return the batch size, and whether the graph was scaled to it. It is empty where the graph names no
+    batch size."""
     scaled = graph.origin.extrapolated_from_batch
     if graph.batch_size is None:
         return ""
@@ -88,10 +84,8 @@ def batch_text(graph: Graph) -> str:
 
 
 def doubts(graph: Graph) -> str:
-    """Return sentences on why the costs may be wrong here.
-
-    The text is empty if there is no doubt. The doubts depend on how and where the costs were measured.
-    """
+    """Return sentences on why the costs may be wrong here. The text is empty if there is no doubt. The doubts
+    depend on how and where the costs were measured."""
     found = (doubt_words(graph), elsewhere_words(graph))
     return " ".join(f"{words[0].upper()}{words[1:]}." for words in found if words)
 
@@ -104,11 +98,8 @@ def remeasuring_hint(graph: Graph) -> str:
 
 
 def as_sentence(text: str) -> str:
-    """Write a message of the command line as the window writes one.
-
-    It begins with a capital, unless with a name or a command, and ends with a full stop, unless with what is
-    to be typed.
-    """
+    """Write a message of the command line as the window writes one. It begins with a capital, unless with a
+    name or a command, and ends with a full stop, unless with what is to be typed."""
     text = text.strip()
     first = re.match(r"[a-z]+(?=[ ,;:…])", text)
     if first is not None and first.group() not in _TYPED:
@@ -159,10 +150,8 @@ def strong(text: str) -> str:
 
 
 def constraints_text(count: int, cost: float | None, without: float | None) -> str:
-    """Say how many constraints there are, and what they cost.
-
-    The cost is compared with the best known without them.
-    """
+    """Say how many constraints there are, and what they cost. The cost is compared with the best known
+    without them."""
     text = f"under {count} constraint{'' if count == 1 else 's'}"
     if cost is None or not without:
         return text

@@ -12,10 +12,8 @@ from checkmate.solvers.constraints import Constraints
 
 
 class ConstraintKind(StrEnum):
-    """The two constraints of the window.
-
-    The value is the field of ``Constraints``, which has ``_groups`` at its end for layers.
-    """
+    """The two constraints of the window. The value is the field of ``Constraints``, which has ``_groups`` at
+    its end for layers."""
 
     KEEP = "keep"
     ONCE = "never_recompute"
@@ -23,10 +21,8 @@ class ConstraintKind(StrEnum):
 
 @dataclass(frozen=True)
 class ConstraintTarget:
-    """What a constraint is put on: layers, or one op.
-
-    It is ``layers``, or one op by its name and its ``values``. ``title`` is what a sentence calls it.
-    """
+    """What a constraint is put on: layers, or one op. It is ``layers``, or one op by its name and its
+    ``values``. ``title`` is what a sentence calls it."""
 
     title: str
     op: str = ""
@@ -55,19 +51,15 @@ def layer_target(graph: Graph, ops: Iterable[int], title: str = "") -> Constrain
 
 
 def is_set(constraints: Constraints, kind: ConstraintKind, target: ConstraintTarget) -> bool:
-    """Return whether ``target`` is constrained by its own names.
-
-    Each of its names must stand in ``constraints`` under ``kind``.
-    """
+    """Return whether ``target`` is constrained by its own names. Each of its names must stand in
+    ``constraints`` under ``kind``."""
     names = target.names(kind)
     return bool(names) and set(names) <= set(getattr(constraints, target.field(kind)))
 
 
 def switched(constraints: Constraints, kind: ConstraintKind, target: ConstraintTarget) -> Constraints:
-    """Return ``constraints`` with the constraint added or removed.
-
-    It is removed if it was there. The names are sorted, because their order has no meaning.
-    """
+    """Return ``constraints`` with the constraint added or removed. It is removed if it was there. The names
+    are sorted, because their order has no meaning."""
     names = set(getattr(constraints, target.field(kind)))
     names = (
         names - set(target.names(kind))

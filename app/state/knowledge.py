@@ -119,18 +119,14 @@ class ListedSchedule:
 
     @property
     def lower_bound(self) -> float:
-        """Return the proved lower bound on the cost.
-
-        Within this memory and these constraints, no schedule costs less.
-        """
+        """Return the proved lower bound on the cost. Within this memory and these constraints, no schedule
+        costs less."""
         return min(self.frontier.bound(self.peak_bytes), self.cost)
 
     @property
     def optimal(self) -> bool:
-        """Return whether it is proved that no schedule costs less.
-
-        The proof is for schedules within this memory and these constraints.
-        """
+        """Return whether it is proved that no schedule costs less. The proof is for schedules within this
+        memory and these constraints."""
         return self.lower_bound >= self.cost * _PROVED
 
     @property
@@ -233,10 +229,8 @@ class WhatIf:
         return max(int(self.range.get("bound_bytes", 0)), self.frontier.infeasible_below + 1)
 
     def least_within(self, max_overhead: float) -> ListedSchedule | None:
-        """Return the known schedule with the smallest peak within the cost.
-
-        It costs at most ``1 + max_overhead`` times computing everything once.
-        """
+        """Return the known schedule with the smallest peak within the cost. It costs at most ``1 +
+        max_overhead`` times computing everything once."""
         cap = self.cost_cap(max_overhead)
         return next((found for found in self.known if found.cost < cap), None)
 
@@ -247,10 +241,8 @@ class WhatIf:
         return max(self.least_possible, max(dearer, default=-1) + 1)
 
     def cost_cap(self, max_overhead: float) -> float:
-        """Return the largest cost within ``max_overhead``, with room for rounding.
-
-        It is ``1 + max_overhead`` times the cost of computing everything once.
-        """
+        """Return the largest cost within ``max_overhead``, with room for rounding. It is ``1 + max_overhead``
+        times the cost of computing everything once."""
         return (
             self.graph.base_cost * (1 + max_overhead) * _ROUNDING if math.isfinite(max_overhead) else math.inf
         )
@@ -264,10 +256,8 @@ class WhatIf:
         seconds: float,
         report: CheckReport | None = None,
     ) -> bool | None:
-        """Add a schedule after the independent check and return whether it is new.
-
-        ``report`` is the result of the check, if it was already made. None if the schedule does not hold.
-        """
+        """Add a schedule after the independent check and return whether it is new. ``report`` is the result
+        of the check, if it was already made. None if the schedule does not hold."""
         try:
             point = self.frontier.add(
                 steps, solver=solver, budget_bytes=budget_bytes, seconds=seconds, report=report
@@ -285,11 +275,8 @@ class WhatIf:
         seconds: float,
         report: CheckReport | None = None,
     ) -> ListedSchedule | None:
-        """Return a schedule as it is listed, after the independent check.
-
-        It need not be on the frontier. ``report`` is the result of the check, if it was already made. None
-        if the schedule does not hold.
-        """
+        """Return a schedule as it is listed, after the independent check. It need not be on the frontier.
+        ``report`` is the result of the check, if it was already made. None if the schedule does not hold."""
         key = steps_key(steps)
         known = next((one for one in (*self.known, *self.baselines, self.plain) if one.key == key), None)
         if known is not None:
@@ -323,10 +310,8 @@ class WhatIf:
         return ListedSchedule(point, self.constrained, self.frontier)
 
     def as_listed(self, budget_bytes: int) -> int:
-        """Return the smallest known peak that is written as this budget is.
-
-        It is the budget itself if its words do not say it wholly, or if a schedule with these words fits it.
-        """
+        """Return the smallest known peak that is written as this budget is. It is the budget itself if its
+        words do not say it wholly, or if a schedule with these words fits it."""
         words = format_bytes(budget_bytes)
         if parse_bytes(words) != budget_bytes:
             return budget_bytes
@@ -338,10 +323,8 @@ class WhatIf:
         return fitting[-1] if fitting else None
 
     def better_than(self, shown: ListedSchedule, budget_bytes: int) -> ListedSchedule | None:
-        """Return a known schedule that serves the budget clearly better.
-
-        None if there is none, or if ``shown`` does not fit the budget.
-        """
+        """Return a known schedule that serves the budget clearly better. None if there is none, or if
+        ``shown`` does not fit the budget."""
         best = self.best_for(budget_bytes)
         if best is None or shown.peak_bytes > budget_bytes:
             return None
@@ -369,10 +352,8 @@ class WhatIf:
         return best is not None and lower_bound > best.cost * (1 + _FALSE)
 
     def learn(self, other: WhatIf, budget_bytes: int) -> None:
-        """Take over what is known under ``other``'s constraints and holds here.
-
-        If no known schedule fits ``budget_bytes`` then, adapt one of ``other``'s that does.
-        """
+        """Take over what is known under ``other``'s constraints and holds here. If no known schedule fits
+        ``budget_bytes`` then, adapt one of ``other``'s that does."""
         if np.array_equal(self.constrained.once, other.constrained.once):
             self._join(other)
             return

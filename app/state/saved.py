@@ -19,10 +19,8 @@ from checkmate.solvers.known_frontier import Frontier
 
 @dataclass(frozen=True)
 class OwnSchedule:
-    """A schedule of the user's own list.
-
-    ``asked``: the budget or the aim that led to it; None if it was chosen from a list.
-    """
+    """A schedule of the user's own list. ``asked``: the budget or the aim that led to it; None if it was
+    chosen from a list."""
 
     found: ListedSchedule
     asked: SliderTarget | None = None
@@ -83,10 +81,8 @@ class OwnSchedules:
             self._entries[key] = entry
 
     def answer(self, asked: SliderTarget, found: ListedSchedule) -> None:
-        """Add what a solve has led to.
-
-        It takes the place of what the same question led to before, if the user has not touched that.
-        """
+        """Add what a solve has led to. It takes the place of what the same question led to before, if the
+        user has not touched that."""
         for key, entry in list(self._entries.items()):
             if entry.asked == asked and key != found.key and not entry.touched and _same_graph(entry, found):
                 del self._entries[key]
@@ -121,10 +117,8 @@ def _insert(result: SolveResult, what_if: WhatIf) -> None:
 
 
 def listed_own(result: SolveResult, what_if: WhatIf) -> ListedSchedule | None:
-    """Return a schedule of the user's own list; None if it does not hold.
-
-    It was made under the what-if's constraints, and is known there from now on.
-    """
+    """Return a schedule of the user's own list; None if it does not hold. It was made under the what-if's
+    constraints, and is known there from now on."""
     _insert(result, what_if)
     return listed(result, what_if)
 
@@ -167,10 +161,8 @@ def insert_waiting(results: Iterable[SolveResult], what_if: WhatIf) -> None:
 
 @dataclass(frozen=True)
 class ToSave:
-    """Every schedule once; what else is said of them, by their places.
-
-    ``own`` is the user's own list, ``under`` the constraints of whose frontier a schedule is.
-    """
+    """Every schedule once; what else is said of them, by their places. ``own`` is the user's own list,
+    ``under`` the constraints of whose frontier a schedule is."""
 
     results: tuple[SolveResult, ...]
     own: dict[int, SavedOwn]
@@ -180,10 +172,8 @@ class ToSave:
 def schedules_to_save(
     plain: WhatIf, what_ifs: Iterable[WhatIf], own: Iterable[OwnSchedule], waiting: Waiting
 ) -> ToSave:
-    """Return what is known with and without constraints.
-
-    ``plain`` has none. ``waiting``: what an earlier file had of constraints that nobody asked for since.
-    """
+    """Return what is known with and without constraints. ``plain`` has none. ``waiting``: what an earlier
+    file had of constraints that nobody asked for since."""
     entries = tuple(own)
     others = [one for one in what_ifs if one.frontier is not plain.frontier]
     known = [found for one in (plain, *others) for found in (*one.known, *one.baselines)]
@@ -208,10 +198,8 @@ def schedules_to_save(
 
 @dataclass(frozen=True, eq=False)
 class ProvedUnder:
-    """Hold bounds, and the constraints that they were proved under.
-
-    ``once``, bool[n]: which ops may run only once under them.
-    """
+    """Hold bounds, and the constraints that they were proved under. ``once``, bool[n]: which ops may run only
+    once under them."""
 
     constraints: Constraints
     once: NDArray[np.bool_]

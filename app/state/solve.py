@@ -17,10 +17,8 @@ LONGER_SECONDS = 60.0  # the time that "Solve longer" gives a solve
 
 @dataclass(frozen=True)
 class Aim:
-    """The aim of least memory at a limited extra cost.
-
-    The cost is at most ``1 + max_overhead`` times computing everything once; infinite means any cost.
-    """
+    """The aim of least memory at a limited extra cost. The cost is at most ``1 + max_overhead`` times
+    computing everything once; infinite means any cost."""
 
     max_overhead: float
 
@@ -30,20 +28,15 @@ class Aim:
 
     @property
     def words(self) -> str:
-        """Return the limit in words, such as ``at most +5 %``.
-
-        The sentence around it begins with the least memory.
-        """
+        """Return the limit in words, such as ``at most +5 %``. The sentence around it begins with the least
+        memory."""
         return f"at most +{100 * self.max_overhead:.3g} %" if self.limited else "at any cost"
 
 
 @dataclass(frozen=True)
 class SliderTarget:
-    """Where the slider stands: on a budget, or on an aim's result.
-
-    The budget is in bytes. With an aim, the slider stands on what the aim leads to, and the budget means
-    nothing.
-    """
+    """Where the slider stands: on a budget, or on an aim's result. The budget is in bytes. With an aim, the
+    slider stands on what the aim leads to, and the budget means nothing."""
 
     budget_bytes: int = 0
     aim: Aim | None = None
@@ -120,11 +113,8 @@ class Solve:
         return max(0.0, (best - self.lower_bound) / best) if best > 0 else 0.0
 
     def learn(self, best: float | None, bound: float) -> bool:
-        """Take over what became known elsewhere; return whether it was new.
-
-        This is possible even after the end of the solve. ``best`` is None and ``bound`` is 0 where nothing is
-        known.
-        """
+        """Take over what became known elsewhere; return whether it was new. This is possible even after the
+        end of the solve. ``best`` is None and ``bound`` is 0 where nothing is known."""
         at = self.seconds if self.seconds is not None else time.monotonic() - self.started
         better = best is not None and (not self.best or best < self.best[-1][1])
         higher = bound > (self.lower_bound or 0.0)

@@ -27,11 +27,8 @@ _Index = QModelIndex | QPersistentModelIndex
 
 
 class CellModel(QAbstractTableModel):
-    """Rows of cells under ``columns``.
-
-    Those in ``words`` are text, the others figures. It sorts its rows itself: through a proxy, each
-    comparison would ask for two cells.
-    """
+    """Rows of cells under ``columns``. Those in ``words`` are text, the others figures. It sorts its rows
+    itself: through a proxy, each comparison would ask for two cells."""
 
     def __init__(self, columns: Sequence[str], words: Collection[int]) -> None:
         super().__init__()

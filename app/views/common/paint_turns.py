@@ -1,8 +1,5 @@
-"""Views that change together are painted one after the other.
-
-Each painting is short, but all of them at once would hold up the window. What has not been painted yet keeps
-its old picture.
-"""
+"""Views that change together are painted one after the other. Each painting is short, but all of them at once
+would hold up the window. What has not been painted yet keeps its old picture."""
 
 from __future__ import annotations
 
@@ -46,10 +43,8 @@ class PaintTurns(QObject):
         self._start()
 
     def turn_page(self, pages: QWidget) -> None:
-        """Keep the picture of ``pages`` until all views of a new page are drawn.
-
-        They are then there at once, and painted in turn as ever.
-        """
+        """Keep the picture of ``pages`` until all views of a new page are drawn. They are then there at once,
+        and painted in turn as ever."""
         self._page = self._page or _Cover(pages)
         if self._page.keep_screen():
             self._undrawn, self._waiting = list(self._covers), []
@@ -87,11 +82,8 @@ class PaintTurns(QObject):
 
 
 class _Cover(QWidget):
-    """A picture of ``view``, laid over it.
-
-    It is opaque, so Qt paints nothing below it. It goes as soon as the view gets another size, because the
-    picture does not fit then.
-    """
+    """A picture of ``view``, laid over it. It is opaque, so Qt paints nothing below it. It goes as soon as
+    the view gets another size, because the picture does not fit then."""
 
     def __init__(self, view: QWidget) -> None:
         super().__init__(view)
@@ -115,10 +107,8 @@ class _Cover(QWidget):
         self._show(self._view.grab().toImage(), self._view.rect())
 
     def clear(self) -> None:
-        """Uncover the view, which then paints itself.
-
-        Nothing is hidden, because the view would be laid out again then.
-        """
+        """Uncover the view, which then paints itself. Nothing is hidden, because the view would be laid out
+        again then."""
         self._picture = QImage()
         self.setGeometry(0, 0, 0, 0)
 
@@ -151,10 +141,8 @@ def _visible_part(view: QWidget) -> QRect:
 
 
 def _on_screen(view: QWidget, part: QRect) -> QImage | None:
-    """Return pixels of a view as its window last painted them.
-
-    None if the window has no picture of itself in its present size.
-    """
+    """Return pixels of a view as its window last painted them. None if the window has no picture of itself in
+    its present size."""
     window, store = view.window(), view.backingStore()
     if store is None or store.size() != window.size():
         return None

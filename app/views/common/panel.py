@@ -38,10 +38,8 @@ class Panel(QFrame):
         self.head_bar.fit_note()
 
     def give_head(self) -> QFrame:
-        """Return the head as a bar of its own, for a dock that is dragged by it.
-
-        Head and panel look like one frame when the head lies on top of the panel.
-        """
+        """Return the head as a bar of its own, for a dock that is dragged by it. Head and panel look like one
+        frame when the head lies on top of the panel."""
         self.head_bar.setObjectName("panelhead")
         self.head.setContentsMargins(_SIDE, _TOP, _SIDE, _GAP)
         self.setProperty("headless", True)

@@ -63,10 +63,8 @@ class Link(QPushButton):
 
 
 class ElidedLink(Link):
-    """Takes as little room as there is; ``whole`` is its text.
-
-    It is cut in the middle, because names begin and end alike.
-    """
+    """Takes as little room as there is; ``whole`` is its text. It is cut in the middle, because names begin
+    and end alike."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -25,10 +25,8 @@ PICTURE_SCALE = 2  # of a PNG: sharp on paper and on dense screens
 
 @dataclass(frozen=True)
 class SavableView:
-    """A view whose picture and data can be saved.
-
-    ``table`` returns its data, None if there is none yet. ``figure``: what a figure for a paper shows of it.
-    """
+    """A view whose picture and data can be saved. ``table`` returns its data, None if there is none yet.
+    ``figure``: what a figure for a paper shows of it."""
 
     name: str
     widget: QWidget
@@ -62,10 +60,8 @@ class ViewSaver(QObject):
     def add_menu(
         self, panel: Panel, *views: SavableView, more: Sequence[tuple[str, Callable[[], None]]] = ()
     ) -> None:
-        """Add a button to the panel's head, with a menu for its views.
-
-        ``more`` are further entries: (what it says, what it does).
-        """
+        """Add a button to the panel's head, with a menu for its views. ``more`` are further entries: (what it
+        says, what it does)."""
         self._views += views
         tip = "Copy or save the picture or the data"
         opener = push_button("⋯", lambda: self._offer(opener, views, more), "small", tip=tip)

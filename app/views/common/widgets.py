@@ -163,10 +163,8 @@ def ask_target(parent: QWidget, title: str, suggested: str, kinds: str) -> Path 
 
 
 def command_button(name: str, run: Callable[[], object] | None = None, text: str = "") -> QPushButton:
-    """Return a button for the action ``name``.
-
-    ``text`` is a shorter label or a symbol in place of the action's words.
-    """
+    """Return a button for the action ``name``. ``text`` is a shorter label or a symbol in place of the
+    action's words."""
     entry = action(name)
     button = QPushButton(text or entry.words)
     if text:

@@ -27,10 +27,8 @@ Line = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """What the plot shows.
-
-    ``words(x)`` says what is at a place on the horizontal axis; ``marked``: each point has a mark.
-    """
+    """What the plot shows. ``words(x)`` says what is at a place on the horizontal axis; ``marked``: each
+    point has a mark."""
 
     lines: tuple[Line, Line]
     names: tuple[str, str]

@@ -21,10 +21,8 @@ from checkmate.units import Budget, format_bytes, parse_budget
 
 
 class ExportDialog(QDialog):
-    """Runs the export in the device process; closing the dialog cancels it.
-
-    The window can be used meanwhile.
-    """
+    """Runs the export in the device process; closing the dialog cancels it. The window can be used
+    meanwhile."""
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)

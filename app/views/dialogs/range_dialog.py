@@ -35,10 +35,8 @@ _SOON_MS = 80
 
 
 class RangeDialog(QDialog):
-    """A table of the values in memory in the selected steps.
-
-    It follows what is selected. A click on a row selects the value everywhere.
-    """
+    """A table of the values in memory in the selected steps. It follows what is selected. A click on a row
+    selects the value everywhere."""
 
     def __init__(
         self, exploration: Exploration, span: StepSpan, selection: Selection, parent: QWidget | None = None
@@ -107,10 +105,8 @@ class RangeDialog(QDialog):
             self._fit_soon.start()  # not at once: the header sets the other columns after this one
 
     def _fit_columns(self) -> None:
-        """Give the layers their width once, and the names what is left.
-
-        They keep enough to be told apart: then the table scrolls sideways.
-        """
+        """Give the layers their width once, and the names what is left. They keep enough to be told apart:
+        then the table scrolls sideways."""
         if not self._fitted and self.rows:
             self._fitted = True
             self.table.resizeColumnToContents(LAYER)

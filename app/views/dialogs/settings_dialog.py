@@ -38,10 +38,8 @@ _THEME_WORDS = {choice: action(f"view.theme_{choice.value}").words for choice in
 
 
 class SettingsDialog(QDialog):
-    """Shows the preferences, and where files are.
-
-    ``folders``: what is kept in which folder. ``put_back`` puts the panels back.
-    """
+    """Shows the preferences, and where files are. ``folders``: what is kept in which folder. ``put_back``
+    puts the panels back."""
 
     def __init__(
         self,

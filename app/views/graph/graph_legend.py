@@ -26,10 +26,8 @@ _LEAST_NEEDED = ("not yet run", "freed", "computing now", "in memory")
 
 
 def paint_legend(painter: QPainter, theme: Theme, font: QFont, area: QRectF, locks: bool) -> None:
-    """Paint the legend in one row at the bottom of ``area``.
-
-    It says what the shapes and colours mean. If space is short, the plainest entries are left out.
-    """
+    """Paint the legend in one row at the bottom of ``area``. It says what the shapes and colours mean. If
+    space is short, the plainest entries are left out."""
     painter.setFont(sized(font, 11))
     sizes = {
         text: 38 + painter.fontMetrics().horizontalAdvance(text)

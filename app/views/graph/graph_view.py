@@ -1,7 +1,5 @@
-"""The training graph in one painted widget.
-
-The forward rail is above, the backward rail below; boxes are filled with what is live.
-"""
+"""The training graph in one painted widget. The forward rail is above, the backward rail below; boxes are
+filled with what is live."""
 
 from __future__ import annotations
 
@@ -195,10 +193,8 @@ class GraphView(QWidget):
         self._open_by_hand(self._opened ^ {key})
 
     def open_box(self, box: Box, *, every: bool = False) -> None:
-        """Open what a box stands for.
-
-        Of equal blocks, it is the block of the selected op, or ``every`` one.
-        """
+        """Open what a box stands for. Of equal blocks, it is the block of the selected op, or ``every``
+        one."""
         if self._folding is not None and box.can_open:
             op = self._selection.op
             self._open_by_hand(self._folding.opening(self._opened, box, op, every=every))
@@ -253,10 +249,8 @@ class GraphView(QWidget):
         self.zoom(1.0015 ** event.angleDelta().y(), event.position())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Walk along or between the rails with the arrows.
-
-        Enter opens the selected group, Backspace folds the one around it.
-        """
+        """Walk along or between the rails with the arrows. Enter opens the selected group, Backspace folds
+        the one around it."""
         walk = {
             Qt.Key.Key_Left: (-1, False), Qt.Key.Key_Right: (1, False),
             Qt.Key.Key_Up: (0, True), Qt.Key.Key_Down: (0, True),
@@ -316,10 +310,8 @@ class GraphView(QWidget):
             menu.popup(event.globalPos())
 
     def menu_of(self, box: Box) -> QMenu:
-        """Return the context menu of a box.
-
-        Its constraints are on all of the box, or on its op that writes most.
-        """
+        """Return the context menu of a box. Its constraints are on all of the box, or on its op that writes
+        most."""
         graph = self._exploration.graph
         assert graph is not None and self._what_ifs is not None
         menu = what_if_menu(
@@ -421,10 +413,8 @@ class GraphView(QWidget):
         placed.draw(painter, partial(drawn.paint_tag, moment=moment))
 
     def _paint_still(self, painter: QPainter, part: Part, placed: PartPlace) -> None:
-        """Paint what stays while the playhead moves.
-
-        It may be larger than the view by far: then a part of it is kept.
-        """
+        """Paint what stays while the playhead moves. It may be larger than the view by far: then a part of it
+        is kept."""
         if painter.paintEngine().type() != QPaintEngine.Type.Raster:
             placed.draw(painter, part.draw)
             return
@@ -457,10 +447,8 @@ class GraphView(QWidget):
         painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), 4, 4)
 
     def _paint_overview(self, painter: QPainter, layout: GraphLayout) -> None:
-        """Paint where the visible part lies in the whole.
-
-        This is shown once the graph was zoomed or panned.
-        """
+        """Paint where the visible part lies in the whole. This is shown once the graph was zoomed or
+        panned."""
         corner = QPointF(self.width() - 4, self.height() - 2)
         seen = (-self._offset.x() / self._scale, self.width() / self._scale)
         paint_overview(painter, self._theme.now, layout, self._live, corner, seen)

@@ -31,10 +31,8 @@ class PartPlace:
 
     @classmethod
     def sharp(cls, offset: QPointF, scale: float, size: QSize, ratio: float) -> PartPlace:
-        """Return the nearest place on whole pixels of the screen.
-
-        A part looks there the same from its picture and drawn anew.
-        """
+        """Return the nearest place on whole pixels of the screen. A part looks there the same from its
+        picture and drawn anew."""
         x, y = (round(at * ratio) / ratio for at in (offset.x(), offset.y()))
         return cls(QPointF(x, y), scale, size, ratio)
 

@@ -1,8 +1,5 @@
-"""The panel for the memory budget.
-
-It has a large figure, the slider, a field for an exact budget, and the aims. The horizontal axis of the
-frontier is the track of the slider.
-"""
+"""The panel for the memory budget. It has a large figure, the slider, a field for an exact budget, and the
+aims. The horizontal axis of the frontier is the track of the slider."""
 
 from __future__ import annotations
 

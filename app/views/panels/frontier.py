@@ -1,7 +1,5 @@
-"""The frontier as a slider.
-
-The plot's horizontal axis is the track, so the handle is under its predicted cost.
-"""
+"""The frontier as a slider. The plot's horizontal axis is the track, so the handle is under its predicted
+cost."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""What the selected op is, when it runs, and why it holds memory.
-
-It says why the op's output is in memory now.
-"""
+"""What the selected op is, when it runs, and why it holds memory. It says why the op's output is in memory
+now."""
 
 from __future__ import annotations
 
@@ -155,10 +153,8 @@ class Inspector(Panel):
 
 
 class WhatIfRow(QWidget):
-    """Two switches for the selected op or its layer.
-
-    One says to keep it always, the other never to recompute it. Each switch solves again at once.
-    """
+    """Two switches for the selected op or its layer. One says to keep it always, the other never to recompute
+    it. Each switch solves again at once."""
 
     def __init__(self, what_ifs: UndoCommands) -> None:
         super().__init__()

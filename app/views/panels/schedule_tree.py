@@ -78,11 +78,8 @@ class ScheduleTree(QTreeWidget):
 
     @property
     def aimed_at(self) -> bool:
-        """Return whether the pointer moved over the rows a moment ago.
-
-        A click may follow, so no row should move now. A row that moves between press and release is not
-        clicked.
-        """
+        """Return whether the pointer moved over the rows a moment ago. A click may follow, so no row should
+        move now. A row that moves between press and release is not clicked."""
         return self._aimed.isValid() and not self._aimed.hasExpired(_AIM_MS)
 
     @property

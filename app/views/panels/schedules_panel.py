@@ -24,10 +24,8 @@ _SOON_MS = 40
 
 
 class SchedulesPanel(Panel):
-    """Lists the user's own schedules, the baselines, and the frontier.
-
-    A click shows a schedule (A); a right-click or Ctrl+click compares it (B).
-    """
+    """Lists the user's own schedules, the baselines, and the frontier. A click shows a schedule (A); a
+    right-click or Ctrl+click compares it (B)."""
 
     def __init__(
         self,
@@ -128,10 +126,8 @@ class SchedulesPanel(Panel):
 
     @property
     def _meant(self) -> ListedSchedule | None:
-        """Return the schedule that a command is about.
-
-        It is the current one if the list has the focus, else the one on screen.
-        """
+        """Return the schedule that a command is about. It is the current one if the list has the focus, else
+        the one on screen."""
         return (self._list.current() if self._list.hasFocus() else None) or self._exploration.shown
 
     def pin(self) -> None:

@@ -1,8 +1,5 @@
-"""How the solve for this budget stands, with buttons for it.
-
-The buttons stop the solve or let it go on, and lead out where nothing fits. The panel shows the status, the
-gap, and the best and the bound over time.
-"""
+"""How the solve for this budget stands, with buttons for it. The buttons stop the solve or let it go on, and
+lead out where nothing fits. The panel shows the status, the gap, and the best and the bound over time."""
 
 from __future__ import annotations
 
@@ -172,10 +169,8 @@ class SolvingPanel(Panel):
         return solve if solve is not None and solve.asked == self._exploration.asked else None
 
     def _was_plotted(self, solve: Solve | None) -> bool:
-        """Return whether there is something to plot, or was and may be soon.
-
-        A solve that has just begun may know no schedule yet.
-        """
+        """Return whether there is something to plot, or was and may be soon. A solve that has just begun may
+        know no schedule yet."""
         of = solve or self._exploration.solve
         if of is None or of.status == "infeasible":
             return False
@@ -269,10 +264,8 @@ def _tightest_op(solve: Solve | None) -> int | None:
 
 
 def _extra(base: float) -> Callable[[float], float]:
-    """Return a function from a cost to its percent over ``base``.
-
-    ``base`` is the cost of computing everything once.
-    """
+    """Return a function from a cost to its percent over ``base``. ``base`` is the cost of computing
+    everything once."""
     return lambda cost: 100 * (cost / base - 1)
 
 
@@ -289,10 +282,8 @@ class _Seconds(pg.AxisItem):  # type: ignore[misc]
 
 
 class ButtonRows(QVBoxLayout):
-    """Puts visible buttons side by side, and those that do not fit below.
-
-    Each button has a parent already, and is to be seen unless ``setVisible(False)`` was called.
-    """
+    """Puts visible buttons side by side, and those that do not fit below. Each button has a parent already,
+    and is to be seen unless ``setVisible(False)`` was called."""
 
     def __init__(self, buttons: Sequence[QPushButton]) -> None:
         super().__init__()

@@ -119,10 +119,8 @@ class Figures:
         return frontier
 
     def _graph(self, wide: int) -> GraphView:
-        """Return the graph with the groups open that the user has opened.
-
-        If the user opened none, those that fit are open.
-        """
+        """Return the graph with the groups open that the user has opened. If the user opened none, those that
+        fit are open."""
         copy, playhead = self._exploration.frozen_copy(), Playhead()
         graph = GraphView(replace(self._light(), exploration=copy, playhead=playhead), None)
         graph.resize(wide, _LEAST_HEIGHT)

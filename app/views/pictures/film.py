@@ -1,7 +1,5 @@
-"""The playback as an animated picture.
-
-The frames are drawn here between the window's other work; a process of its own puts them together.
-"""
+"""The playback as an animated picture. The frames are drawn here between the window's other work; a process
+of its own puts them together."""
 
 from __future__ import annotations
 
@@ -60,10 +58,8 @@ class PlaybackFilm(QObject):
         return self._scene is not None
 
     def start(self, path: Path, size: QSize = SIZE, most: int = MOST_FRAMES) -> None:
-        """Make the picture of the schedule on screen, in at most ``most`` frames.
-
-        What is shown later does not change it.
-        """
+        """Make the picture of the schedule on screen, in at most ``most`` frames. What is shown later does
+        not change it."""
         shown = self._exploration.shown
         self.problem = True  # a problem until the end shows that there is none
         if self.busy:

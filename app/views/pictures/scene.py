@@ -1,7 +1,5 @@
-"""One picture of the playback, drawn apart from the window.
-
-It shows the training graph, R, the memory curve, and what runs.
-"""
+"""One picture of the playback, drawn apart from the window. It shows the training graph, R, the memory curve,
+and what runs."""
 
 from __future__ import annotations
 
@@ -101,10 +99,8 @@ class PlaybackScene:
             painter.drawLine(line)
 
     def _head(self, painter: QPainter, step: int) -> None:
-        """Draw the head of the picture.
-
-        On the left is what is trained and how well, on the right what runs and what is live.
-        """
+        """Draw the head of the picture. On the left is what is trained and how well, on the right what runs
+        and what is live."""
         found, theme = self.found, self.theme
         op = found.graph.ops[int(found.schedule.steps[step])]
         late = op.phase in (Phase.BACKWARD, Phase.UPDATE)
@@ -154,10 +150,8 @@ class PlaybackScene:
 
 
 def _places(size: QSize) -> tuple[QRect, QRect, QRect]:
-    """Return the places of the graph, of R and of the curve.
-
-    The graph is above, the others are below it; R is a square.
-    """
+    """Return the places of the graph, of R and of the curve. The graph is above, the others are below it; R
+    is a square."""
     width, room = size.width() - 2 * _MARGIN, size.height() - _HEAD - _GAP - _MARGIN - 6
     above = round(room * 0.54)
     below = room - above

@@ -84,10 +84,8 @@ class AllocatorView(PointedPlot):
             self._pens.set(drawn, pg.mkPen(theme.color(role), width=width, style=style))
 
     def _draw(self) -> None:
-        """Draw what is placed; say how far the work is if nothing is yet.
-
-        The picture of another schedule stays as it is, because the axis is not its any more.
-        """
+        """Draw what is placed; say how far the work is if nothing is yet. The picture of another schedule
+        stays as it is, because the axis is not its any more."""
         self._later.stop()
         found, axis = self._placing.found, self._span.axis
         if found is None:
@@ -107,10 +105,8 @@ class AllocatorView(PointedPlot):
         self.legend.update()
 
     def _words_of_work(self) -> str:
-        """Say how far the work is, or what went wrong.
-
-        If the picture is not that of the schedule on screen, say whose it is.
-        """
+        """Say how far the work is, or what went wrong. If the picture is not that of the schedule on screen,
+        say whose it is."""
         share, said = self._placing.share, list[str]()
         if share is not None or self._placing.problem:
             said.append(

@@ -21,11 +21,8 @@ _EDGED = 4  # pixels; higher bands are separated by lines
 
 
 class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
-    """Draws bands; says which of them is where.
-
-    There is one column of bands for each pixel. It shows its step with the most live bytes, as the curve
-    does.
-    """
+    """Draws bands; says which of them is where. There is one column of bands for each pixel. It shows its
+    step with the most live bytes, as the curve does."""
 
     def __init__(self, theme: CurrentTheme, *, blocks: bool = False) -> None:
         """Make an image; ``blocks`` are also separated from those beside them."""

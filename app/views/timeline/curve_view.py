@@ -40,10 +40,8 @@ _ROOMY = 300  # pixels; in a narrower view the peak's op is only in the status b
 
 
 class CurveView(PointedPlot):
-    """A stacked step curve, or bands; the pointer asks it about every step.
-
-    A click moves the playhead, and selects the op of a band. Its colours come from the theme alone.
-    """
+    """A stacked step curve, or bands; the pointer asks it about every step. A click moves the playhead, and
+    selects the op of a band. Its colours come from the theme alone."""
 
     def __init__(self, models: ViewModels, lines: MemoryLines | None = None) -> None:
         self._columns, self._legend_height = 0, HEIGHT  # drawn so far
@@ -200,10 +198,8 @@ class CurveView(PointedPlot):
             ticks.resizeEvent()
 
     def legend_entries(self) -> list[Entry]:
-        """Return what the colours and lines mean, the most needed first.
-
-        Lines across the plot are named at its edge.
-        """
+        """Return what the colours and lines mean, the most needed first. Lines across the plot are named at
+        its edge."""
         shown, theme = self._exploration.shown, self._theme
         if shown is None:
             return []
@@ -284,10 +280,8 @@ class CurveView(PointedPlot):
             self._measured.setData(edges, heights, stepMode="center")
 
     def _place_budget(self) -> None:
-        """Put the budget's words at the end away from the peak.
-
-        They are below the line where the peak is over the budget, because the peak's words are above it.
-        """
+        """Put the budget's words at the end away from the peak. They are below the line where the peak is
+        over the budget, because the peak's words are above it."""
         shown = self._exploration.shown
         assert shown is not None
         right = 2 * shown.timeline.peak_step < self._span.begin + self._span.end
@@ -297,10 +291,8 @@ class CurveView(PointedPlot):
         self._budget.label.setPosition(0.98 if right else 0.02)
 
     def _top(self) -> float:
-        """Return the top of the scale.
-
-        There is space for the words above the peak and above the other lines.
-        """
+        """Return the top of the scale. There is space for the words above the peak and above the other
+        lines."""
         exploration = self._exploration
         shown, plain = exploration.shown, exploration.plain
         assert shown is not None and plain is not None

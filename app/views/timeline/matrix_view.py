@@ -367,10 +367,8 @@ _THIN = 3  # pixels; smaller cells of R are drawn larger
 def computed_picture(
     shown: ListedSchedule, cells: Cells, width: int, height: int, ratio: float, theme: Theme
 ) -> QImage:
-    """Return some cells of R at a size in pixels of 1/96 inch.
-
-    ``ratio`` is how many pixels of the screen each of them has.
-    """
+    """Return some cells of R at a size in pixels of 1/96 inch. ``ratio`` is how many pixels of the screen
+    each of them has."""
     most = max(width, height)
     small = computed_image(shown.graph, shown.matrices, most, cells)
     colors = [theme.color(role, a).rgba() for role, a in zip(_ROLES, _ALPHA, strict=True)]
@@ -384,10 +382,8 @@ def computed_picture(
 def held_picture(
     shown: ListedSchedule, cells: Cells, width: int, height: int, ratio: float, theme: Theme
 ) -> QImage:
-    """Return some cells of S at a size in pixels.
-
-    A pixel that stands for many cells is as dark as many of them are held.
-    """
+    """Return some cells of S at a size in pixels. A pixel that stands for many cells is as dark as many of
+    them are held."""
     rows, columns = round(ratio * height), round(ratio * width)
     strength = held_strength(shown.graph, shown.matrices, cells, rows, columns)
     shades = np.rint(strength * (_SHADES - 1)).astype(np.uint8)

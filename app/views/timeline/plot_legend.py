@@ -23,10 +23,8 @@ HEIGHT = 18
 
 @dataclass(frozen=True)
 class Entry:
-    """One colour: its words, and how it is drawn.
-
-    ``line`` is None for a box, whose edge has the colour ``edge``.
-    """
+    """One colour: its words, and how it is drawn. ``line`` is None for a box, whose edge has the colour
+    ``edge``."""
 
     words: str
     color: QColor
@@ -48,10 +46,8 @@ def fitting(entries: Sequence[Entry], metrics: QFontMetricsF, width: float) -> l
 
 
 def legend_lines(entries: Sequence[Entry], metrics: QFontMetricsF, width: float) -> list[list[Entry]]:
-    """Return all entries in lines, each with as many as fit into a width.
-
-    A shorter one may come before a longer one that has no space any more.
-    """
+    """Return all entries in lines, each with as many as fit into a width. A shorter one may come before a
+    longer one that has no space any more."""
     found: list[list[Entry]] = []
     free: list[float] = []
     for entry in entries:
@@ -244,10 +240,8 @@ class EdgeLines(pg.GraphicsObject):  # type: ignore[misc]
             painter.drawText(words, int(Qt.AlignmentFlag.AlignCenter), self._said(line, y < area.top()))
 
     def _pen_of(self, line: MemoryLine, place: int, lines: int) -> QPen:
-        """Return the pen of the line at a ``place`` among ``lines`` at a height.
-
-        Each of these draws a part of every dash and leaves the rest to the others.
-        """
+        """Return the pen of the line at a ``place`` among ``lines`` at a height. Each of these draws a part
+        of every dash and leaves the rest to the others."""
         role, dashes, width = _STYLES[line.kind]
         pen = QPen(self._theme.color(role), width, dashes)
         if lines > 1:

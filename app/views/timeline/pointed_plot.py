@@ -103,10 +103,8 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
             line.setVisible(visible)
 
     def draw_as_lines(self, font: QFont) -> None:
-        """Draw marks as lines in place of kept pixels, and all words in one font.
-
-        A picture that is printed is sharp then.
-        """
+        """Draw marks as lines in place of kept pixels, and all words in one font. A picture that is printed
+        is sharp then."""
         for side in ("left", "bottom", "top"):
             axis = self.getPlotItem().getAxis(side)
             axis.setStyle(tickFont=font)
@@ -298,10 +296,8 @@ _OWN = (Qt.Key.Key_W, Qt.Key.Key_S, Qt.Key.Key_A, Qt.Key.Key_D, Qt.Key.Key_Home)
 
 
 def is_own_key(event: QEvent, span: StepSpan) -> bool:
-    """Return whether a view that has the focus wants this key for itself.
-
-    Commands of the window have some of the same keys.
-    """
+    """Return whether a view that has the focus wants this key for itself. Commands of the window have some of
+    the same keys."""
     if event.type() != QEvent.Type.ShortcutOverride or not isinstance(event, QKeyEvent):
         return False
     if event.modifiers() != _NONE:
@@ -340,10 +336,8 @@ def press_for_bytes(event: QKeyEvent, span: StepSpan, scale: Scale) -> bool:
 
 
 def turned(event: QWheelEvent) -> tuple[float, float]:
-    """Return what the wheel asks for: how far sideways, and a zoom factor.
-
-    The first is a share of what is on screen. With Shift, the wheel moves sideways.
-    """
+    """Return what the wheel asks for: how far sideways, and a zoom factor. The first is a share of what is on
+    screen. With Shift, the wheel moves sideways."""
     x, y = event.angleDelta().x() / _NOTCH, event.angleDelta().y() / _NOTCH
     if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
         x, y = x or y, 0.0

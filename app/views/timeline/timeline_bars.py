@@ -111,10 +111,8 @@ _GAP = 5.0
 
 
 class CompareBar(QWidget):
-    """Shows in words how two compared schedules differ.
-
-    It also has the key to the colours of R and S, and two buttons. It is hidden while nothing is compared.
-    """
+    """Shows in words how two compared schedules differ. It also has the key to the colours of R and S, and
+    two buttons. It is hidden while nothing is compared."""
 
     def __init__(self, comparison: Comparison, edits: ShownEdits, theme: CurrentTheme) -> None:
         super().__init__()

@@ -82,11 +82,8 @@ def _button(name: str, run: Callable[[], object], text: str) -> QPushButton:
 
 
 class _ScrubBar(QWidget):
-    """A bar that shows the whole schedule and moves the playhead.
-
-    It shows the forward and backward spans, a tick per recomputation, and a triangle at the peak. A click or
-    a drag moves the playhead.
-    """
+    """A bar that shows the whole schedule and moves the playhead. It shows the forward and backward spans, a
+    tick per recomputation, and a triangle at the peak. A click or a drag moves the playhead."""
 
     def __init__(self, exploration: Exploration, playhead: Playhead, theme: CurrentTheme) -> None:
         super().__init__()

@@ -128,10 +128,8 @@ class BaseWindow(QMainWindow):
         return True
 
     def ask_profile(self) -> ModelDialog:
-        """Ask which model to profile and how.
-
-        At first it is asked for as the graph on screen was, or as the sample is.
-        """
+        """Ask which model to profile and how. At first it is asked for as the graph on screen was, or as the
+        sample is."""
         sample = ModelRequest(SAMPLES[0].name, batch_size=SAMPLES[0].batch_size)
         dialog = ModelDialog(self.request or sample, self)
         dialog.asked.connect(self._profile_as_asked)
@@ -155,10 +153,8 @@ class BaseWindow(QMainWindow):
             self.notice.say(sentence, hint, ("Profile again", lambda: self.profile_again(request)))
 
     def prepare(self) -> None:
-        """Build the explorer's views, after the first paint.
-
-        Importing the plots alone takes as long as importing all the rest.
-        """
+        """Build the explorer's views, after the first paint. Importing the plots alone takes as long as
+        importing all the rest."""
         if self._explorer is not None:
             return
         from app.views.window.explorer import Explorer
@@ -211,10 +207,8 @@ class BaseWindow(QMainWindow):
         return self._explorer
 
     def show_explorer(self) -> None:
-        """Show the explorer, once its views are drawn.
-
-        Taking in a graph and painting it in one turn would hold up the window.
-        """
+        """Show the explorer, once its views are drawn. Taking in a graph and painting it in one turn would
+        hold up the window."""
         if self._stack.currentWidget() is not self.explorer:
             self._stack.setCurrentWidget(self.explorer)
             self.explorer.turns.turn_page(self._stack)

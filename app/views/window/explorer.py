@@ -1,7 +1,5 @@
-"""The views of an open graph, put together.
-
-They are lists, graph, timeline, budget, solving, and inspector.
-"""
+"""The views of an open graph, put together. They are lists, graph, timeline, budget, solving, and
+inspector."""
 
 from __future__ import annotations
 
@@ -61,10 +59,8 @@ _ALL = 100  # a widget's share of the space, against 1 of the others
 
 
 class Explorer(QWidget):
-    """The graph, and the other panels as docks around it.
-
-    Every view observes the models; nothing here holds state.
-    """
+    """The graph, and the other panels as docks around it. Every view observes the models; nothing here holds
+    state."""
 
     def __init__(
         self,
@@ -135,10 +131,8 @@ class Explorer(QWidget):
         exploration.standing_changed.connect(self._on_standing)
 
     def _docks(self) -> dict[str, PanelDock]:
-        """Return a dock for each panel but the graph's.
-
-        In a low one, a plot is scrolled instead of squeezed until its parts cover each other.
-        """
+        """Return a dock for each panel but the graph's. In a low one, a plot is scrolled instead of squeezed
+        until its parts cover each other."""
         self.budget.setMinimumHeight(_LEAST_BUDGET)
         return {
             "layers": PanelDock(self.layers, "layers"),
@@ -257,10 +251,8 @@ class Explorer(QWidget):
         self.graph_view.setFocus()
 
     def _show_op(self, op: int) -> None:
-        """Select the op and go to the step where the schedule first runs it.
-
-        The views then show what is live at that step, and the inspector what the op needs.
-        """
+        """Select the op and go to the step where the schedule first runs it. The views then show what is live
+        at that step, and the inspector what the op needs."""
         shown = self._session.exploration.shown
         if shown is not None:
             self.models.selection.select(op)

@@ -168,10 +168,8 @@ class MainWindow(BaseWindow):
         }
 
     def _select_nothing(self) -> None:
-        """Leave the tour, else a selection, else stop the solve.
-
-        The selected steps go first. If there were none, the op goes; if there was none, the solve stops.
-        """
+        """Leave the tour, else a selection, else stop the solve. The selected steps go first. If there were
+        none, the op goes; if there was none, the solve stops."""
         if self.tour.leave():
             return
         span = None if self.session.exploration.graph is None else self.explorer.span
@@ -329,10 +327,8 @@ class MainWindow(BaseWindow):
             self.statusBar().showMessage(self._said)
 
     def _on_message(self, text: str) -> None:
-        """Say where the playhead is when nothing else is said any more.
-
-        A menu that the pointer passes over clears the status bar; so does time.
-        """
+        """Say where the playhead is when nothing else is said any more. A menu that the pointer passes over
+        clears the status bar; so does time."""
         self.statusBar().setToolTip(text)  # whole, however narrow the window is
         if not text and self._said:
             self.statusBar().showMessage(self._said)

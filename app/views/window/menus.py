@@ -21,10 +21,8 @@ _SWITCHES = {"edit.keep": ConstraintKind.KEEP, "edit.forbid": ConstraintKind.ONC
 def add_commands(
     window: BaseWindow, run: Mapping[str, Handler], records: RecentRecords
 ) -> Mapping[str, QAction]:
-    """Add every action to the window and to its menu. Return the Qt actions by id.
-
-    ``run`` has a function for each action; ``records``: the logs and profiles that were read lately.
-    """
+    """Add every action to the window and to its menu. Return the Qt actions by id. ``run`` has a function for
+    each action; ``records``: the logs and profiles that were read lately."""
     recent = _recent_menu(window, records)
     made = {entry.id: _qt_action(window, entry, run[entry.id]) for entry in ACTIONS}
     for menu in Menu:
@@ -81,10 +79,8 @@ def _recent_menu(window: BaseWindow, records: RecentRecords) -> QMenu:
 
 
 def _qt_action(window: BaseWindow, entry: Action, run: Handler) -> QAction:
-    """Return the Qt action of an entry.
-
-    Qt's undo stack enables its own two, and adds to their words what they undo.
-    """
+    """Return the Qt action of an entry. Qt's undo stack enables its own two, and adds to their words what
+    they undo."""
     stack = window.what_ifs.stack
     if entry.when is EnabledIf.CAN_UNDO:
         made = stack.createUndoAction(window, entry.words)

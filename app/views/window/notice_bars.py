@@ -18,10 +18,8 @@ _EDGES = 14, 6, 12, 6  # pixels
 
 
 class NoticeBar(QWidget):
-    """A line that is hidden until ``say``.
-
-    ``report(sentence, hint)`` returns what "Copy report" puts on the clipboard.
-    """
+    """A line that is hidden until ``say``. ``report(sentence, hint)`` returns what "Copy report" puts on the
+    clipboard."""
 
     def __init__(
         self, report: Callable[[str, str], str], theme: CurrentTheme, parent: QWidget | None = None
@@ -46,10 +44,8 @@ class NoticeBar(QWidget):
         return f"{self._sentence} {self._hint}".strip()
 
     def say(self, sentence: str, hint: str, action: tuple[str, Callable[[], object]] | None = None) -> None:
-        """Show a sentence and what to do, in words and perhaps with a button.
-
-        It replaces what was shown before.
-        """
+        """Show a sentence and what to do, in words and perhaps with a button. It replaces what was shown
+        before."""
         self.setProperty("mild", action is not None)  # a choice, not a failure
         for styled in (self, self._words):
             self.style().unpolish(styled)
@@ -83,10 +79,8 @@ _ENOUGH = 2  # items counted: only then can the remaining time be estimated
 
 
 class MeasuringBar(QWidget):
-    """Shows how far the measurement is, and a button that ends it.
-
-    It is visible while the costs on screen are estimates that measured ones will replace.
-    """
+    """Shows how far the measurement is, and a button that ends it. It is visible while the costs on screen
+    are estimates that measured ones will replace."""
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -157,10 +157,8 @@ RECORD_FILTER = f"Logs and profiles ({' '.join(f'*{end}' for end in (*LOG_ENDING
 
 
 class RecordFiles(QObject):
-    """Reads a file in the background, then opens a dialog about it.
-
-    ``dialog`` is the last one that was opened; None if it is closed.
-    """
+    """Reads a file in the background, then opens a dialog about it. ``dialog`` is the last one that was
+    opened; None if it is closed."""
 
     def __init__(self, window: BaseWindow, settings: QSettings | None) -> None:
         super().__init__(window)

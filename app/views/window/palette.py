@@ -26,10 +26,8 @@ _AROUND = 76  # pixels: the field, and the space around it and the list
 
 
 class Palette(QFrame):
-    """A search field and a list over the top of ``parent``.
-
-    Up and Down choose, Enter runs, Esc or a click elsewhere closes it.
-    """
+    """A search field and a list over the top of ``parent``. Up and Down choose, Enter runs, Esc or a click
+    elsewhere closes it."""
 
     def __init__(self, entries: list[PaletteEntry], theme: CurrentTheme, parent: QWidget) -> None:
         super().__init__(parent)

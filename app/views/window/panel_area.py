@@ -41,10 +41,8 @@ class PanelArea(QMainWindow):
     def __init__(
         self, middle: QWidget, docks: Mapping[str, PanelDock], parent: QWidget | None = None
     ) -> None:
-        """Put ``docks`` around ``middle``.
-
-        Their names are layers, schedules, timeline, budget, solving and inspector.
-        """
+        """Put ``docks`` around ``middle``. Their names are layers, schedules, timeline, budget, solving and
+        inspector."""
         super().__init__(parent)
         self.setWindowFlags(Qt.WindowType.Widget)
         self.docks = dict(docks)
@@ -93,12 +91,8 @@ class PanelArea(QMainWindow):
         dock.raise_()
 
     def give_room(self, name: str, below: str, pixels: int) -> None:
-        """Let a panel be as high as its content needs.
-
-        The panel below it gives the room.
-
-        What lies above stays where it is, under the pointer.
-        """
+        """Let a panel be as high as its content needs. The panel below it gives the room. What lies above
+        stays where it is, under the pointer."""
         high, low = self.docks[name], self.docks[below]
         if low.isVisible() and not low.isFloating() and low.x() == high.x() and low.y() > high.y():
             both, wanted = high.height() + low.height(), pixels + high.head_height
@@ -220,12 +214,8 @@ class PanelArea(QMainWindow):
         layout.activate()
 
     def _heights(self, names: list[str], room: int) -> list[int]:
-        """Share the height of a column.
-
-        The first panel has at least what its content needs.
-
-        A dock's share includes its tabs.
-        """
+        """Share the height of a column. The first panel has at least what its content needs. A dock's share
+        includes its tabs."""
         wanted = [_HEIGHTS[name] for name in names]
         shares = [round(each * room / sum(wanted)) for each in wanted]
         if shares and shares[0] < self.docks[names[0]].needed_height:
@@ -235,10 +225,8 @@ class PanelArea(QMainWindow):
         return [max(1, share) for share in shares]
 
     def _hold_budget(self) -> None:
-        """Keep the budget's panel as high as its content needs.
-
-        What the panels below it want does not matter.
-        """
+        """Keep the budget's panel as high as its content needs. What the panels below it want does not
+        matter."""
         budget = self.docks["budget"]
         if not budget.folded:
             budget.setMinimumHeight(min(budget.needed_height, round(_MOST_BUDGET * self.height())))

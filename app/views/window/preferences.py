@@ -21,10 +21,8 @@ def kept_theme(settings: QSettings | None) -> ThemeChoice:
 
 
 class Preferences(QObject):
-    """The theme, how the window solves, and the lines of the memory curve.
-
-    Each is written as soon as it is another. Without settings, they are those of one window.
-    """
+    """The theme, how the window solves, and the lines of the memory curve. Each is written as soon as it is
+    another. Without settings, they are those of one window."""
 
     def __init__(
         self,

@@ -200,10 +200,8 @@ class ProfilingPanel(Panel):
         self._clock = every(self, 500, self._show_steps)
 
     def _on_cancel(self) -> None:
-        """Show that the click was seen.
-
-        An import of TensorFlow cannot be interrupted: the process ends within two seconds.
-        """
+        """Show that the click was seen. An import of TensorFlow cannot be interrupted: the process ends
+        within two seconds."""
         self._cancel.setEnabled(False)
         self._cancel.setText("Cancelling…")
         self.cancel_wanted.emit()

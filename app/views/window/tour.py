@@ -1,7 +1,5 @@
-"""The tour: five stops that point at the real panels.
-
-It starts only where it is asked for. The panels stay in use meanwhile: nothing lies over them but a ring.
-"""
+"""The tour: five stops that point at the real panels. It starts only where it is asked for. The panels stay
+in use meanwhile: nothing lies over them but a ring."""
 
 from __future__ import annotations
 
