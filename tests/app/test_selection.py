@@ -62,7 +62,7 @@ def click_box(window, qtbot, op: int) -> int:
 
 def click_layer(window, qtbot, name: str) -> None:
     listed = window.explorer.layers._list
-    index = window.explorer.layers._rows.find(name)
+    index = window.explorer.layers.place_of(name)
     listed.scrollTo(index)
     qtbot.mouseClick(listed.viewport(), LEFT, pos=listed.visualRect(index).center())
 
@@ -117,7 +117,7 @@ def check_marked(window, qtbot, op: int) -> None:
     around = found[max(0, round(ring.y()) - 2) : round(ring.y()) + 3, round(ring.x())]
     assert in_color(around, theme.accent).any(), "the graph does not mark it"
     listed = explorer.layers._list
-    index = explorer.layers._rows.find(graph.ops[op].group)
+    index = explorer.layers.place_of(graph.ops[op].group)
     assert listed.currentIndex() == index, "another layer is marked"
     place = listed.visualRect(index)
     assert listed.viewport().rect().contains(place), "the layer is out of sight"
@@ -200,11 +200,11 @@ def test_the_mark_stays_while_the_list_is_sorted_and_filtered(opened, qtbot) -> 
     click_cell(opened, qtbot, 0, 17)
     layers = opened.explorer.layers
     qtbot.mouseClick(layers.order, LEFT)
-    assert layers._list.currentIndex() == layers._rows.find("layer17")
+    assert layers._list.currentIndex() == layers.place_of("layer17")
     qtbot.keyClicks(layers._filter, "layer3")
     assert not layers._list.selectionModel().hasSelection() and opened.selection.op == 17
     qtbot.keyClick(layers._filter, Qt.Key.Key_Backspace)
-    assert layers._list.currentIndex() == layers._rows.find("layer17")
+    assert layers._list.currentIndex() == layers.place_of("layer17")
 
 
 def test_a_selected_value_is_the_only_band_that_is_marked(opened, qtbot) -> None:

@@ -129,9 +129,12 @@ class LayersPanel(Panel):
     def _follow(self, *_: object) -> None:
         graph, op = self._exploration.graph, self._selection.op
         entry = graph.ops[op] if graph is not None and 0 <= op < graph.n else None
-        name = None if entry is None else entry.group or entry.name
-        listed = (row for row, layer in enumerate(self._rows.rows) if layer.name == name)
-        index = self._rows.index(next(listed, -1), 0)
+        index = QModelIndex() if entry is None else self.place_of(entry.group or entry.name)
         self._following = True
         self._list.setCurrentIndex(index)  # which also scrolls to it
         self._following = False
+
+    def place_of(self, name: str) -> QModelIndex:
+        """Return where the layer is; nowhere if it is not listed."""
+        listed = (row for row, layer in enumerate(self._rows.rows) if layer.name == name)
+        return self._rows.index(next(listed, -1), 0)
