@@ -125,9 +125,9 @@ class Server(ABC):
         job = asked.job if isinstance(asked, Job) else 0
         answer: Message | None
         try:
-            answer = None if job and self.inbox.cancelled(job) else self.work(asked)
+            answer = JobCancelled(job) if job and self.inbox.cancelled(job) else self.work(asked)
         except CancelledError:
-            answer = None
+            answer = JobCancelled(job)
         except CheckmateError as error:
             answer = JobFailed.of(job, error)
         except Exception as error:  # a fault inside, or in a library
@@ -137,10 +137,11 @@ class Server(ABC):
             text = f"unexpected {type(error).__name__}: {str(error)[:300]}"
             hint = "this is a fault in the program; Copy report includes the traceback"
             answer = JobFailed(job, type(error).__name__, text, hint)
+        if answer is None and job:
+            untold = JobFailed(job, "MessageError", "the process was not told what that is about", "")
+            answer = JobCancelled(job) if self.inbox.cancelled(job) else untold
         if answer is not None:
             self.channel.send(answer)
-        elif job:
-            self.channel.send(JobCancelled(job))
 
     def report(self, job: int, progress: Progress) -> None:
         self.channel.send(JobProgress(job, progress))

@@ -188,6 +188,7 @@ def certify(patience: float) -> str:
 
     host: Any = QMainWindow()
     session = host.session = Session()
+    host.say = str
     certifying, told = Certifying(host), list[str]()
     session.noticed.connect(told.append)
     session.exploration.set_graph(small())

@@ -1,23 +1,20 @@
 """Harm each message between a process and its child, one by one.
 
 ``python -m tests.faults.messages PROTOCOL`` counts the messages of a normal conversation, then has it again
-for each message and each fault. It prints what was tried and what broke, as JSON. With ``-o FILE`` that is
-written after each fault, and a run that was stopped goes on where it was. With ``--recorded FOLDER`` the
-answers of the device's process are recorded once and then played (``tests.faults.recorded``).
-``python -m tests.faults.gathered`` puts such files into one record.
+for each message and each fault. It prints what was tried and what broke, as JSON. With ``--recorded FOLDER``
+the answers of the device's process are recorded once and then played (``tests.faults.recorded``).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import tempfile
-import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from unittest import mock
@@ -35,7 +32,6 @@ from tests.faults.relay import CLAIMS, DIRECTIONS, FAULTS, LIE, STEPS
 _TABLES = (WINDOW_MESSAGES, PROVER_MESSAGES)
 _NONE = "none"
 _RECORDED, _RECORDING_S, _PLAYED_SILENT_S = "tests.faults.recorded", 600.0, 8.0
-_BROKEN = re.compile(r"(.*), (to|from) the child, (\d+) \(\w+\): .*", re.DOTALL)
 _LEFT_S = 5.0  # for the children of a conversation to end
 
 
@@ -124,90 +120,29 @@ def lies(messages: dict[str, list[str]], most: int) -> Iterator[tuple[str, str, 
             yield from ((LIE + claim, "from", number) for claim in claims)
 
 
-@dataclass
-class Piece:
-    """What was tried of one conversation so far.
+def tried(
+    name: str, *, patience: float, most: int, lie: bool, folder: Path | None = None
+) -> tuple[dict[str, int], list[str]]:
+    """Try every fault of a conversation; return how often each was tried, and what broke.
 
-    ``messages``: the types of a normal conversation's, by direction. ``most``: of each, how many were taken.
+    ``most``: messages of each direction. ``folder``: of a recording that plays the child's part; it is made
+    here if there is none.
     """
-
-    protocol: str
-    messages: dict[str, list[str]]
-    most: int
-    lie: bool
-    tried: dict[str, int] = field(default_factory=dict)
-    broken: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-    again: list[str] = field(default_factory=list)  # what broke once, and not when it was tried again
-    recorded: str = ""  # the folder of a recording that plays the child's part
-    part: int = 0  # of so many
-    parts: int = 1
-
-    @property
-    def done(self) -> int:
-        """Return how many faults were tried."""
-        return sum(self.tried.values())
-
-    @property
-    def plan(self) -> list[tuple[str, str, int]]:
-        """Return every fault of this part to try, in order."""
-        return list((lies if self.lie else hits)(self.messages, self.most))[self.part :: self.parts]
-
-    @property
-    def instead(self) -> tuple[str, ...]:
-        """Return what takes the child's place, if anything does."""
-        return (_RECORDED, "play", self.recorded) if self.recorded else ()
-
-    def hit_next(self, patience: float) -> None:
-        """Try the next fault."""
-        fault, way, number = self.plan[self.done]
-        begun = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
-            log = Path(folder) / "log"
-            problem = hit(PROTOCOLS[self.protocol], fault, way, number, log, patience, self.instead)
-        self.seconds += time.monotonic() - begun
-        self.tried[fault] = self.tried.get(fault, 0) + 1
+    protocol, instead = PROTOCOLS[name], tuple[str, ...]()
+    if folder is not None:
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            counted(protocol, _RECORDING_S, (_RECORDED, "record", str(folder)))
+        instead = (_RECORDED, "play", str(folder))
+    messages, count, broken = counted(protocol, patience, instead), Counter[str](), list[str]()
+    for fault, way, number in (lies if lie else hits)(messages, most):
+        count[fault] += 1
+        with tempfile.TemporaryDirectory() as place:
+            problem = hit(protocol, fault, way, number, Path(place) / "log", patience, instead)
         if problem:
-            kind = self.messages[way][number]
-            self.broken.append(f"{fault}, {way} the child, {number} ({kind}): {problem}")
-            print(self.broken[-1], file=sys.stderr, flush=True)
-
-    def hit_again(self, patience: float) -> None:
-        """Try again what broke: the machine may have been too busy."""
-        for line in tuple(self.broken):
-            found = _BROKEN.fullmatch(line)
-            assert found is not None, line
-            fault, way, number = found[1], found[2], int(found[3])
-            with tempfile.TemporaryDirectory() as folder:
-                log = Path(folder) / "log"
-                problem = hit(PROTOCOLS[self.protocol], fault, way, number, log, patience, self.instead)
-            if not problem:
-                self.broken.remove(line)
-                self.again.append(line)
-
-
-def begun_piece(
-    name: str, patience: float, most: int, lie: bool, output: Path | None, folder: Path | None = None
-) -> Piece:
-    """Return what was tried before, or a new piece.
-
-    ``folder``: of a recording that plays the child's part. It is made here if there is none.
-    """
-    if output is not None and output.exists():
-        return Piece(**json.loads(output.read_text(encoding="utf-8")))
-    protocol = PROTOCOLS[name]
-    if folder is None:
-        return Piece(name, counted(protocol, patience), most, lie)
-    if not folder.exists():
-        folder.mkdir(parents=True)
-        counted(protocol, _RECORDING_S, (_RECORDED, "record", str(folder)))
-    messages = counted(protocol, patience, (_RECORDED, "play", str(folder)))
-    return Piece(name, messages, most, lie, recorded=str(folder))
-
-
-def _save(piece: Piece, output: Path | None) -> None:
-    if output is not None:
-        output.write_text(json.dumps(asdict(piece)), encoding="utf-8")
+            broken.append(f"{fault}, {way} the child, {number} ({messages[way][number]}): {problem}")
+            print(broken[-1], file=sys.stderr, flush=True)
+    return dict(count), broken
 
 
 def main() -> int:
@@ -217,21 +152,13 @@ def main() -> int:
     parser.add_argument("--patience", type=float, default=30.0, help="seconds that count as for ever")
     parser.add_argument("--most", type=int, default=1000, help="messages of each direction")
     parser.add_argument("--lies", action="store_true", help="change what answers claim")
-    parser.add_argument("-o", "--output", type=Path, help="where what was tried is written")
-    parser.add_argument("--part", type=int, nargs=2, default=(0, 1), help="which part (from 0) of how many")
     parser.add_argument("--recorded", type=Path, help="a folder for the answers of the device's process")
-    parser.add_argument("--again", action="store_true", help="try again what broke in the file of -o")
     asked = parser.parse_args()
-    piece = begun_piece(asked.protocol, asked.patience, asked.most, asked.lies, asked.output, asked.recorded)
-    piece.part, piece.parts = asked.part
-    if asked.again:
-        piece.hit_again(asked.patience)
-    while piece.done < len(piece.plan):
-        piece.hit_next(asked.patience)
-        _save(piece, asked.output)
-    _save(piece, asked.output)
-    print(json.dumps({"tried": piece.tried, "broken": piece.broken}))
-    return 1 if piece.broken else 0
+    count, broken = tried(
+        asked.protocol, patience=asked.patience, most=asked.most, lie=asked.lies, folder=asked.recorded
+    )
+    print(json.dumps({"tried": count, "broken": broken}))
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":

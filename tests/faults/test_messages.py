@@ -23,8 +23,6 @@ from checkmate.solvers.pathcut import in_process
 from checkmate.solvers.pathcut.in_process import ProverProcess
 from checkmate.workers.messages import Profile, ProfiledGraph
 from tests.faults.conversations import PROTOCOLS
-from tests.faults.gathered import row, whole
-from tests.faults.messages import Piece
 from tests.faults.recorded import playing, recording
 from tests.faults.relay import FAULTS, damaged, type_of
 from tests.graphs_strategies import training_chain
@@ -89,12 +87,3 @@ def test_recorded_answers_are_played_for_the_same_question(tmp_path: Path) -> No
     assert {message.job for message in played.messages} == {8}
     with pytest.raises(CancelledError):
         play(Said(), asked, lambda: True)
-
-
-def test_parts_of_a_conversation_are_one_row() -> None:
-    every = Piece("solver", {"to": ["SolveBudget"], "from": ["SolveEnded"]}, 1000, False)
-    plans = [replace(every, part=part, parts=3).plan for part in range(3)]
-    assert sorted(hit for plan in plans for hit in plan) == sorted(every.plan)
-    parts = [replace(every, tried={"lost": len(plan)}) for plan in plans]
-    found = row(*whole(parts))
-    assert found.tried == 2 * len(FAULTS) and "all 2 messages" in found.what

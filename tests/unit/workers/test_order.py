@@ -88,3 +88,14 @@ def test_a_frame_that_is_lost_or_comes_twice_is_refused(numbers: list[int], tmp_
     assert all(isinstance(one, FrameTaken) for one in taken) and not path.exists()
     animated(path, [0, 1, 2, 3])
     assert path.exists()
+
+
+def test_a_question_about_a_graph_that_was_lost_fails() -> None:
+    for server_class, asked in (
+        (SolverServer, SolveBudget(1, 2**20, 1.0)),
+        (ReplayServer, PlaceSchedule(1, pack_steps([0]))),
+    ):
+        channel = Sent()
+        server_class(channel, Inbox()).answer(asked)  # type: ignore[arg-type]
+        (failed,) = channel.messages
+        assert isinstance(failed, JobFailed) and failed.job == 1
