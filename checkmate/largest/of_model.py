@@ -17,8 +17,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.largest.batch import MaxBatch, max_batch
 from checkmate.largest.measured import MeasuredSize, SizeSteps, measure_largest
-from checkmate.largest.scaling import BatchScaling, with_fixed_bytes
-from checkmate.largest.scaling_traced import traced_at_two
+from checkmate.largest.scaling import BatchScaling, traced_at_two, with_fixed_bytes
 from checkmate.progress import Cancelled, Report, never, silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions

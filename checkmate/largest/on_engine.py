@@ -25,7 +25,6 @@ from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.frontiers.tasks import facts_of
 from checkmate.largest.batch import MaxBatch, cost_limit, max_batch
 from checkmate.largest.scaling import BatchScaling
-from checkmate.largest.scaling_traced import TracedScaling
 from checkmate.progress import Cancelled, Report, never, silent
 from checkmate.solvers.certify import with_schedule
 from checkmate.solvers.portfolio.least_memory import require_overhead
@@ -60,10 +59,8 @@ class BatchOrder:
 
     def open(self) -> BatchScaling:
         """Return how the step scales."""
-        graph = graph_from_json(_SENT, self.graph)
-        if self.larger is None:
-            return BatchScaling(graph, self.batch)
-        return TracedScaling(graph, self.batch, larger=graph_from_json(_SENT, self.larger))
+        larger = None if self.larger is None else graph_from_json(_SENT, self.larger)
+        return BatchScaling(graph_from_json(_SENT, self.graph), self.batch, larger)
 
 
 def batch_task(
@@ -74,7 +71,7 @@ def batch_task(
     at_once: int = 1,
 ) -> Task:
     """Return one search as a task; ``batch_of`` reads its answer."""
-    larger = scaling.larger if isinstance(scaling, TracedScaling) else None
+    larger = scaling.larger
     asked = {
         "larger": None if larger is None else larger.fingerprint,
         "batch": scaling.batch,

@@ -1,18 +1,19 @@
-"""A training step's graph at another batch size.
+"""A training step's graph at another batch size: what grows, and by how much.
 
-Here is what grows with the batch, and by how much. This is extrapolation, not a trace. A size of s bytes at
-batch N is taken as ceil(s·b/N) at batch b where it grows, and as s where it does not. What an activation, its
-gradient and an op's cost are per example does not depend on the batch; parameters and their gradients do not
-grow at all. So sizes are non-decreasing in the batch, for every schedule its peak is too, and the extra cost
-of a schedule stays the same share of the step.
+This is extrapolation, not a trace. Of a step that was traced at two batches, every size is on the line
+through both. Of one that was traced once, a size of s bytes at batch N is taken as ceil(s·b/N) at batch b
+where it grows, and as s where it does not. What an activation, its gradient and an op's cost are per example
+does not depend on the batch; parameters and their gradients do not grow at all. So sizes are non-decreasing
+in the batch, for every schedule its peak is too, and the extra cost of a schedule stays the same share of the
+step.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from checkmate.ir.arrays import read_only
 from checkmate.ir.graph import Graph, Op, Phase, Value
 
 _INPUTS = "inputs"  # the part of the fixed bytes that holds the batch itself
-LARGEST_TOTAL = 2**61  # bytes; a graph's sizes stay well inside int64
+_LARGEST_TOTAL = 2**61  # bytes; a graph's sizes stay well inside int64
 # Of the origin; the rest was recorded at the batch that was traced.
 _KEPT_FACTS = ("loss", "optimizer", "notes", "built_from_layers")
 
@@ -31,60 +32,80 @@ _KEPT_FACTS = ("loss", "optimizer", "notes", "built_from_layers")
 class BatchScaling:
     """A graph, the batch size it is at, and the same graph at other batches.
 
+    Every size is on the line through ``graph`` and the same step at a ``larger`` batch. None: the step was
+    traced once, and what grows is in proportion to the batch. Costs are ``graph``'s, in proportion.
+
     Raises:
-        UsageError: no batch size is known, two contradict each other, or nothing in the graph grows with the
-        batch.
+        UsageError: no batch size is known, two contradict each other, the two graphs are not the same step,
+        or nothing in the graph grows with the batch.
     """
 
     graph: Graph
     batch: int = 0
+    larger: Graph | None = None
     _made: dict[int, Graph] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.larger is not None:
+            _require_same_step(self.graph, self.larger)
         object.__setattr__(self, "batch", _batch_of(self.graph, self.batch))
-        counted = self.graph.value_bytes[self._counted & self.grows]
-        if not counted.any() and not self._workspace_grows.any():
+        graph, other = self.graph, self._other
+        counted = (graph.producer >= 0) & (graph.owner == np.arange(graph.m))
+        grown = (other.value_bytes > graph.value_bytes)[counted].any()
+        if not grown and not (other.workspace_bytes > graph.workspace_bytes).any():
             raise UsageError(
-                f"no value of {self.graph.name!r} grows with the batch, so every batch fits or none does"
+                f"no value of {graph.name!r} grows with the batch, so every batch fits or none does"
             )
 
-    @property
-    def _counted(self) -> NDArray[np.bool_]:
-        return np.asarray(
-            (self.graph.producer >= 0) & (self.graph.owner == np.arange(self.graph.m)), np.bool_
+    @cached_property
+    def _other(self) -> Graph:
+        """The same step at another batch: as traced, or with all that grows doubled."""
+        if self.larger is not None:
+            return self.larger
+        graph = self.graph
+        inputs = min(graph.fixed.get(_INPUTS, 0), graph.fixed_bytes)
+        return replace(
+            graph,
+            ops=tuple(
+                op if op.phase is Phase.UPDATE else replace(op, workspace_bytes=2 * op.workspace_bytes)
+                for op in graph.ops
+            ),
+            values=tuple(
+                replace(value, bytes=2 * value.bytes) if grows else value
+                for value, grows in zip(graph.values, self.grows.tolist(), strict=True)
+            ),
+            fixed_bytes=graph.fixed_bytes + inputs,
+            fixed={**graph.fixed, _INPUTS: graph.fixed[_INPUTS] + inputs} if inputs else graph.fixed,
+            batch_size=2 * self.batch,
         )
 
     @cached_property
     def grows(self) -> NDArray[np.bool_]:
-        """Return bool[m]: whether the value's bytes grow with the batch.
+        """Return bool[m]: whether the buffer that the value is in grows with the batch.
 
-        What an update op reads or writes (gradients of parameters, new parameters) does not. Nor does what
-        has a known shape without a dimension that is a multiple of the batch size. Views are as their
-        buffer's owner.
+        Of a step that was traced once, what an update op reads or writes (gradients of parameters, new
+        parameters) does not. Nor does what has a known shape without a dimension that is a multiple of the
+        batch size.
         """
-        own = np.array([_has_batch(value, self.batch) for value in self.graph.values], np.bool_)
-        for op in self.graph.ops:
-            if op.phase is Phase.UPDATE:
-                own[[*op.inputs, *op.outputs]] = False
-        return read_only(own[self.graph.owner], np.bool_)
-
-    @cached_property
-    def _workspace_grows(self) -> NDArray[np.bool_]:
-        return np.array(
-            [op.workspace_bytes > 0 and op.phase is not Phase.UPDATE for op in self.graph.ops], np.bool_
-        )
-
-    @property
-    def standing(self) -> int:
-        """Return how many produced values do not grow."""
-        return int(((self.graph.producer >= 0) & ~self.grows).sum())
+        graph = self.graph
+        if self.larger is not None:
+            own = self.larger.value_bytes > graph.value_bytes
+        else:
+            own = np.array([_has_batch(value, self.batch) for value in graph.values], np.bool_)
+            for op in graph.ops:
+                if op.phase is Phase.UPDATE:
+                    own[[*op.inputs, *op.outputs]] = False
+        return read_only(own[graph.owner], np.bool_)
 
     def largest(self) -> int:
         """Return the largest batch whose sizes can be stated at all."""
-        total = (
-            self.graph.fixed_bytes + int(self.graph.value_bytes.sum()) + int(self.graph.workspace_bytes.sum())
-        )
-        return max(self.batch, LARGEST_TOTAL // max(1, total) * self.batch)
+        other = self._other
+        total = other.fixed_bytes + int(other.value_bytes.sum()) + int(other.workspace_bytes.sum())
+        return max(self.batch, _LARGEST_TOTAL // max(1, total) * self._apart)
+
+    @property
+    def _apart(self) -> int:
+        return (self._other.batch_size or 0) - self.batch
 
     def at(self, batch: int) -> Graph:
         """Return the graph at ``batch`` (at least 1); the last few are kept."""
@@ -95,64 +116,64 @@ class BatchScaling:
         return self._made[batch]
 
     def _scaled(self, batch: int) -> Graph:
-        graph = self.graph
-        values = [
-            self._value(value, batch) if grows else value
-            for value, grows in zip(graph.values, self.grows.tolist(), strict=True)
-        ]
-        inputs = min(graph.fixed.get(_INPUTS, 0), graph.fixed_bytes)
-        more = self._grown(inputs, batch) - inputs
+        graph, other = self.graph, self._other
+
+        def on_line(one: int, two: int) -> int:
+            # Rounded up, so that what is a fraction of a byte per example is not left out.
+            return max(0, one - (two - one) * (self.batch - batch) // self._apart)
+
+        def value_at(one: Value, two: Value, grows: bool) -> Value:
+            shape = one.shape
+            if grows and shape is not None:
+                shape = (batch, *shape[1:]) if shape[:1] == (self.batch,) else None
+            return replace(one, bytes=on_line(one.bytes, two.bytes), shape=shape)
+
+        def op_at(one: Op, two: Op) -> Op:
+            # Two sizes that are equal at one batch by chance must not let a larger batch need less: peaks
+            # never decrease.
+            pairs = tuple(pair for pair in one.takes_over if pair in two.takes_over and self._alike(*pair))
+            workspace = on_line(one.workspace_bytes, two.workspace_bytes)
+            return replace(
+                one, cost=one.cost * batch / self.batch, workspace_bytes=workspace, takes_over=pairs
+            )
+
+        traced: dict[str, object] = {"extrapolated_from_batch": self.batch}
+        if self.larger is not None:
+            traced = {"traced_at_batches": [self.batch, self.larger.batch_size]}
+        kept = {key: graph.metadata[key] for key in _KEPT_FACTS if key in graph.metadata}
         return replace(
             graph,
-            ops=tuple(self._op(op, batch) for op in graph.ops),
-            values=tuple(values),
-            fixed_bytes=graph.fixed_bytes + more,
-            fixed={**graph.fixed, _INPUTS: inputs + more} if more else graph.fixed,
+            ops=tuple(map(op_at, graph.ops, other.ops)),
+            values=tuple(map(value_at, graph.values, other.values, self.grows.tolist())),
+            fixed_bytes=on_line(graph.fixed_bytes, other.fixed_bytes),
+            fixed={name: on_line(held, other.fixed.get(name, held)) for name, held in graph.fixed.items()},
             batch_size=batch,
-            metadata={**self._kept_facts, "extrapolated_from_batch": self.batch},
+            metadata={**kept, **traced},
             declared_fingerprint=None,
         )
 
-    @property
-    def _kept_facts(self) -> dict[str, Any]:
-        return {key: self.graph.metadata[key] for key in _KEPT_FACTS if key in self.graph.metadata}
-
-    def _grown(self, size: int, batch: int) -> int:
-        return -(-size * batch // self.batch)
-
-    def _value(self, value: Value, batch: int) -> Value:
-        shape = value.shape
-        if shape is not None:
-            shape = (batch, *shape[1:]) if shape[:1] == (self.batch,) else None
-        return replace(value, bytes=self._grown(value.bytes, batch), shape=shape)
-
-    def _op(self, op: Op, batch: int) -> Op:
-        workspace = op.workspace_bytes if op.phase is Phase.UPDATE else self._grown(op.workspace_bytes, batch)
-        # Two sizes that are equal at one batch by chance must not let a larger batch need less: peaks never
-        # decrease.
-        pairs = tuple(pair for pair in op.takes_over if self._alike(*pair))
-        return replace(op, cost=op.cost * batch / self.batch, workspace_bytes=workspace, takes_over=pairs)
-
     def _alike(self, output: int, read: int) -> bool:
         one, other = int(self.graph.owner[output]), int(self.graph.owner[read])
-        return bool(
-            self.graph.value_bytes[one] == self.graph.value_bytes[other]
-            and self.grows[one] == self.grows[other]
-        )
+        alike = all(graph.value_bytes[one] == graph.value_bytes[other] for graph in (self.graph, self._other))
+        return alike and bool(self.grows[one] == self.grows[other])
 
     def note(self) -> str:
-        """Say what was taken to grow, in a sentence."""
+        """Say what was traced or taken to grow, in a sentence."""
+        made = self.graph.producer >= 0
+        standing = int((made & ~self.grows).sum())
+        still = f"{standing} of {int(made.sum())} values"
+        if self.larger is not None:
+            batches = f"{self.batch} and {self.larger.batch_size}"
+            return (
+                f"traced at batch sizes {batches}, and extrapolated from these; "
+                f"costs are operation counts at {self.batch}; {still} do not grow"
+            )
         if self.graph.origin.built_from_layers:
             return "built from its layers: every cost and size is in proportion to the batch, exactly"
         said = f"extrapolated from batch {self.batch}: costs and bytes grow in proportion"
-        if self.standing:
-            still = f"{self.standing} of {self._produced} values"
+        if standing:
             return f"{said}; {still} (gradients of parameters, scalars) do not grow"
         return f"{said}; this is so for all values, because none is known to be a parameter's gradient"
-
-    @property
-    def _produced(self) -> int:
-        return int((self.graph.producer >= 0).sum())
 
 
 def with_fixed_bytes(graph: Graph, fixed_bytes: int | None) -> Graph:
@@ -182,3 +203,42 @@ def _batch_of(graph: Graph, given: int) -> int:
         f"{graph.name!r} does not say what batch size its bytes are for",
         hint="give it with --batch-size N",
     )
+
+
+_APART = 2  # between the two batch sizes: odd ones by default, which seldom are some other dimension as well
+FIRST_BATCH = 5
+
+
+def traced_at_two(trace: Callable[[int], Graph], batch: int | None = None) -> BatchScaling:
+    """Trace the step at ``batch`` and at a slightly larger one.
+
+    Raises:
+        UsageError: the two are not the same step. Whatever ``trace`` raises.
+    """
+    first = FIRST_BATCH if batch is None else batch
+    return BatchScaling(trace(first), larger=trace(first + _APART))
+
+
+def _require_same_step(graph: Graph, larger: Graph) -> None:
+    def shape(op: Op) -> tuple[object, ...]:
+        return op.type, op.phase, op.recomputable, op.inputs, op.outputs
+
+    def place(value: Value) -> tuple[object, ...]:
+        return value.keep, value.alias_of
+
+    batches = f"{graph.batch_size} and {larger.batch_size}"
+    same = [*map(shape, graph.ops)] == [*map(shape, larger.ops)]
+    if not same or [*map(place, graph.values)] != [*map(place, larger.values)]:
+        raise UsageError(
+            f"the step of {graph.name!r} is not the same at batch sizes {batches}, so other batch sizes "
+            "cannot be extrapolated from them",
+            hint="try another with --batch-size, or profile it at one batch size and give that graph file",
+        )
+    falls = (larger.value_bytes < graph.value_bytes).any() or (
+        larger.workspace_bytes < graph.workspace_bytes
+    ).any()
+    if falls or larger.fixed_bytes < graph.fixed_bytes:
+        raise UsageError(
+            f"some sizes of {graph.name!r} shrink as the batch grows ({batches}), so other batch sizes "
+            "cannot be extrapolated from them"
+        )

@@ -15,8 +15,7 @@ import pytest
 from checkmate import planning
 from checkmate.cli.main import main
 from checkmate.ir import Graph
-from checkmate.largest.scaling import BatchScaling
-from checkmate.largest.scaling_traced import traced_at_two
+from checkmate.largest.scaling import BatchScaling, traced_at_two
 from checkmate.memory.check import check
 from checkmate.request import ModelRequest
 

@@ -19,7 +19,6 @@ from checkmate.ir import Graph
 from checkmate.largest.batch import MaxBatch, max_batch
 from checkmate.largest.on_engine import batch_sent, batch_task, max_batches_on
 from checkmate.largest.scaling import BatchScaling
-from checkmate.largest.scaling_traced import TracedScaling
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.engine import Engine, Pool, open_pool
@@ -97,7 +96,7 @@ def test_the_same_batches_as_in_one_process(pool: Pool, overhead: float | None) 
 
 
 def test_a_step_traced_at_two_batches_travels_too(pool: Pool) -> None:
-    scaling = TracedScaling(chain(6, 4), larger=replace(BatchScaling(chain(6, 4)).at(6), metadata={}))
+    scaling = BatchScaling(chain(6, 4), larger=replace(BatchScaling(chain(6, 4)).at(6), metadata={}))
     (found,) = max_batches_on([scaling], BUDGET, pool, options=OPTIONS)
     assert told(found) == told(max_batch(scaling, BUDGET, options=OPTIONS))
 

@@ -15,8 +15,7 @@ import pytest
 from checkmate.errors import UsageError
 from checkmate.ir import Graph, GraphBuilder, Phase
 from checkmate.largest.batch import max_batch
-from checkmate.largest.scaling import BatchScaling, with_fixed_bytes
-from checkmate.largest.scaling_traced import TracedScaling, traced_at_two
+from checkmate.largest.scaling import BatchScaling, traced_at_two, with_fixed_bytes
 from checkmate.memory.check import check
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence.greedy_solver import GreedySolver
@@ -216,5 +215,5 @@ def test_traces_that_are_not_on_a_line_end_in_one_sentence(
 
 def test_fractional_sizes_per_example_are_rounded_up() -> None:
     odd = replace(step(5), values=(replace(step(5).values[0], bytes=203), *step(5).values[1:]))
-    scaling = TracedScaling(step(3), larger=odd)
+    scaling = BatchScaling(step(3), larger=odd)
     assert [scaling.at(batch).values[0].bytes for batch in (3, 4, 5, 6)] == [120, 162, 203, 245]
