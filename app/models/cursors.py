@@ -33,11 +33,9 @@ class Playhead(QObject):
         self.count = 1
         self.speed = 1.0
         self._exact = 0.0
-        self._timer = QTimer(self)
-        self._timer.setInterval(self.TICK_MS)
+        self._timer = QTimer(self, interval=self.TICK_MS)
         self._timer.timeout.connect(self._tick)
-        self._telling = QTimer(self)
-        self._telling.setSingleShot(True)
+        self._telling = QTimer(self, singleShot=True)
         self._telling.timeout.connect(self._tell)
 
     @property

@@ -82,9 +82,7 @@ class Recovery(QObject):
         self._writer = Background(self)
         self._writer.done.connect(self._on_written)
         self._complained = False
-        self._quiet = QTimer(self)
-        self._quiet.setSingleShot(True)
-        self._quiet.setInterval(_QUIET_MS)
+        self._quiet = QTimer(self, singleShot=True, interval=_QUIET_MS)
         self._quiet.timeout.connect(self._save)
         for signal in (exploration.graph_changed, exploration.known_changed, exploration.budget_changed):
             signal.connect(self._on_change)

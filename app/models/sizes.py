@@ -103,9 +103,7 @@ class BatchScale(_Scale):
         self._budget = 0, 0  # what was wanted, and what the slider was put on
         self._found: list[tuple[Graph, frozenset[bytes], Reach]] = []
         self._refused: Graph | None = None  # it does not grow with the batch
-        self._soon = QTimer(self)
-        self._soon.setSingleShot(True)
-        self._soon.setInterval(_SOON_MS)
+        self._soon = QTimer(self, singleShot=True, interval=_SOON_MS)
         self._soon.timeout.connect(self._read)
         session.exploration.known_changed.connect(self._on_known)
 
@@ -220,9 +218,7 @@ class SizeTracer(QObject):
         self._client = Client("device", "checkmate.workers.device", self, silent_s=_SILENT_S)
         self._client.answered.connect(self._on_answer)
         self._client.failed.connect(self._on_failed)
-        self._idle = QTimer(self)
-        self._idle.setSingleShot(True)
-        self._idle.setInterval(_IDLE_MS)
+        self._idle = QTimer(self, singleShot=True, interval=_IDLE_MS)
         self._idle.timeout.connect(self._client.process.stop)
 
     def ask(self, request: ModelRequest) -> None:

@@ -157,9 +157,7 @@ class SolverClient(QObject):
         self._jobs = itertools.count(1)
         self._questions: dict[int, WhatIf] = {}  # what the process was asked about, by number
         self._body: tuple[Graph | None, bytes] = (None, b"")
-        self._patience = QTimer(self)
-        self._patience.setSingleShot(True)
-        self._patience.setInterval(_CANCEL_PATIENCE_MS)
+        self._patience = QTimer(self, singleShot=True, interval=_CANCEL_PATIENCE_MS)
         self._patience.timeout.connect(self._on_patience_over)
         # Messages stay in order, and one with a large schedule waits for its check.
         self._arrived: deque[_Arrived] = deque()

@@ -27,8 +27,7 @@ class Background(QObject):
         super().__init__(parent)
         self._thread: threading.Thread | None = None
         self._problem = ""
-        self._poll = QTimer(self)
-        self._poll.setInterval(poll_ms)
+        self._poll = QTimer(self, interval=poll_ms)
         self._poll.timeout.connect(self._on_poll)
 
     @property
@@ -89,11 +88,9 @@ class Finding(QObject):
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
         self._arrived: deque[Any] = deque()
-        self._pause, self._poll = QTimer(self), QTimer(self)
-        self._pause.setSingleShot(True)
-        self._pause.setInterval(pause_ms)
+        self._pause = QTimer(self, singleShot=True, interval=pause_ms)
         self._pause.timeout.connect(self._begin)
-        self._poll.setInterval(_POLL_MS)
+        self._poll = QTimer(self, interval=_POLL_MS)
         self._poll.timeout.connect(self._collect)
 
     @property

@@ -48,9 +48,7 @@ class Client(QObject):
         self.process.died.connect(self._on_died)
         self.job, self._numbers = 0, itertools.count(1)
         self._silent_s, self._limit_s = silent_s, 0.0
-        self._patience = QTimer(self)
-        self._patience.setSingleShot(True)
-        self._patience.setInterval(patience_ms)
+        self._patience = QTimer(self, singleShot=True, interval=patience_ms)
         self._patience.timeout.connect(self.give_up)
 
     @property

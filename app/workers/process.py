@@ -47,12 +47,9 @@ class WorkerProcess(QObject):
         self._process: QProcess | None = None
         self._reader = WINDOW_MESSAGES.reader()
         self._waiting: deque[Message] = deque()
-        self._turn = QTimer(self)
-        self._turn.setSingleShot(True)
-        self._turn.setInterval(0)
+        self._turn = QTimer(self, singleShot=True, interval=0)
         self._turn.timeout.connect(self._handle)
-        self._silence = QTimer(self)
-        self._silence.setSingleShot(True)
+        self._silence = QTimer(self, singleShot=True)
         self._silence.timeout.connect(self._on_silence)
         self._computed: list[float] = []  # seconds, at each look since it was last heard of
         self._restarts = 0

@@ -23,7 +23,7 @@ import psutil
 
 from checkmate.errors import CheckmateError
 from checkmate.processes.children import module_command
-from checkmate.solvers.pathcut.messages import PROVER_MESSAGES
+from checkmate.solvers.pathcut.in_process import PROVER_MESSAGES
 from checkmate.workers.messages import WINDOW_MESSAGES
 from tests.faults.conversations import PROTOCOLS
 from tests.faults.protocols import Protocol

@@ -30,7 +30,7 @@ from checkmate.reports.gather import gather
 from checkmate.reports.html import sections_page
 from checkmate.request import parse_shape
 from checkmate.solvers.constraints import Constraints
-from checkmate.solvers.pathcut.messages import PROVER_MESSAGES
+from checkmate.solvers.pathcut.in_process import PROVER_MESSAGES
 from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.engine import parse_engine
 from checkmate.sweeps.journal import open_journal, read_entries

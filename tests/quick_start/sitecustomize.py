@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 
-from checkmate.backends.tf.quick_import import import_quickly
+from checkmate.backends.tf.environment import import_quickly
 from checkmate.machine.garbage import hide_all
 
 import_quickly()

@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from checkmate.backends.tf.environment import EXACT, measuring_environment
-from checkmate.backends.tf.quick_import import import_quickly
+from checkmate.backends.tf.environment import EXACT, import_quickly, measuring_environment
 from checkmate.machine.garbage import hide_all
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 IMPORT = """
 import gc, json, sys
-from checkmate.backends.tf.quick_import import import_quickly
+from checkmate.backends.tf.environment import import_quickly
 import_quickly()
 looks = []
 gc.collect()  # so that none is due before the import begins
@@ -51,7 +51,7 @@ def test_nothing_is_looked_at_and_jax_is_left_out_until_it_is_asked_for(library:
 def test_keras_on_jax_is_still_refused_in_a_sentence() -> None:
     """Test what loads a model for TensorFlow, after the quick import."""
     code = """
-    from checkmate.backends.tf.quick_import import import_quickly
+    from checkmate.backends.tf.environment import import_quickly
     import_quickly()
     from checkmate.errors import CheckmateError
     from checkmate.request import ModelRequest

@@ -25,8 +25,7 @@ class PaintTurns(QObject):
         self._undrawn: list[_Cover] = []
         self._page: _Cover | None = None
         self._rests = False
-        self._timer = QTimer(self)
-        self._timer.setInterval(0)
+        self._timer = QTimer(self, interval=0)
         self._timer.timeout.connect(self._next)
 
     @property

@@ -49,8 +49,7 @@ class PlaybackFilm(QObject):
         self._before: tuple[int, int] | None = None  # the file that was at the path
         self._drawn = self._taken = 0
         self.problem = False
-        self._turn = QTimer(self)
-        self._turn.setInterval(_PAUSE_MS)
+        self._turn = QTimer(self, interval=_PAUSE_MS)
         self._turn.timeout.connect(self._on_turn)
 
     @property

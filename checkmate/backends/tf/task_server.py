@@ -28,7 +28,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, NoReturn
 
-from checkmate.backends.tf.quick_import import import_quickly
+from checkmate.backends.tf.environment import import_quickly
 from checkmate.errors import CheckmateError
 from checkmate.machine.garbage import hide_all
 from checkmate.processes.own import die_with_parent, end_with_parent

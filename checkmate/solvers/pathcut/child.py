@@ -14,7 +14,7 @@ from checkmate.ir.graph import Graph
 from checkmate.processes.messages import Message, pack_steps, unpack_steps
 from checkmate.processes.serve import Channel, Inbox, Server
 from checkmate.solvers.pathcut.cuts import Reach
-from checkmate.solvers.pathcut.messages import (
+from checkmate.solvers.pathcut.in_process import (
     PROVER_MESSAGES,
     DescribedSchedule,
     FittingSchedule,

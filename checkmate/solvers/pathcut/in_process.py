@@ -4,12 +4,15 @@ It can be stopped at any moment, and stays warm between budgets. HiGHS cannot al
 (presolve runs to its end), and building its programs is Python, which would slow the search beside it. So the
 prover runs in a child (``checkmate.solvers.pathcut.child``). A job that is not wanted any more is told to
 stop, and the child is killed if it does not.
+
+The messages come first. ``job``: the number of the budget's proof that a message belongs to.
 """
 
 from __future__ import annotations
 
 import pickle
 import queue
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -21,18 +24,83 @@ from checkmate.errors import CheckmateError, WorkerDiedError
 from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.processes.conversation import Conversation
-from checkmate.processes.messages import Cancel, Message, MessageError, pack_steps, unpack_ops
-from checkmate.solvers.pathcut.cuts import Reach
-from checkmate.solvers.pathcut.messages import (
-    PROVER_MESSAGES,
-    DescribedSchedule,
-    FittingSchedule,
-    PickledGraph,
-    ProofBegun,
-    ProofEnded,
-    Prove,
-    ProvedBound,
+from checkmate.processes.messages import (
+    Cancel,
+    CarriesSteps,
+    Message,
+    MessageError,
+    MessageTable,
+    NewestJob,
+    pack_steps,
+    unpack_ops,
 )
+from checkmate.solvers.pathcut.cuts import Reach
+
+
+class PickledGraph(Message):
+    """The graph of all that follows.
+
+    Pickled between two processes of this program on one machine only; files never are.
+    """
+
+    graph: bytes
+
+
+class Prove(NewestJob):
+    """Prove a bound for a budget.
+
+    ``rounds``: programs to solve at most; None: as many as there is time for.
+    """
+
+    budget_bytes: int
+    seconds: float
+    rounds: int | None
+    workers: int
+
+
+class FittingSchedule(CarriesSteps, Message):
+    """A schedule within the job's budget."""
+
+    job: int
+    steps: bytes
+
+
+class ProofBegun(Message):
+    """The process works on this job now."""
+
+    job: int
+
+
+class ProvedBound(Message):
+    """A bound on the cost, infinite where no schedule exists.
+
+    ``cuts``, ``programs``: how many were made and solved so far.
+    """
+
+    job: int
+    bound: float
+    cuts: int
+    programs: int
+
+
+class DescribedSchedule(CarriesSteps, Message):
+    """A schedule that a solved program describes; it may not fit the budget."""
+
+    job: int
+    steps: bytes
+
+
+class ProofEnded(Message):
+    """The process has left this job; ``error``: a sentence, or empty."""
+
+    job: int
+    error: str
+    cuts: int
+    programs: int
+
+
+PROVER_MESSAGES = MessageTable.of(sys.modules[__name__])
+
 
 _PATIENCE_S = 0.5  # for a child to leave an old job once there is a new one
 _SILENT_S = 10.0  # beyond a job's time, after which its end is taken for lost

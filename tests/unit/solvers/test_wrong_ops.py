@@ -10,8 +10,7 @@ from checkmate.processes import conversation
 from checkmate.processes.messages import MessageError, pack_steps, unpack_ops
 from checkmate.solvers.cpsat import interval_solver as cpsat
 from checkmate.solvers.engine import ENGINE_MESSAGES, EngineDone, EngineReady, EngineSteps
-from checkmate.solvers.pathcut.in_process import ProverProcess
-from checkmate.solvers.pathcut.messages import PROVER_MESSAGES, DescribedSchedule
+from checkmate.solvers.pathcut.in_process import PROVER_MESSAGES, DescribedSchedule, ProverProcess
 from checkmate.solvers.portfolio.while_compiling import _Best
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from tests.graphs_strategies import training_chain

@@ -34,7 +34,7 @@ from checkmate.processes.messages import (
     unpack_steps,
 )
 from checkmate.solvers.engine import ENGINE_MESSAGES
-from checkmate.solvers.pathcut.messages import PROVER_MESSAGES
+from checkmate.solvers.pathcut.in_process import PROVER_MESSAGES
 from checkmate.workers.messages import WINDOW_MESSAGES, Checked, SolveEnded
 
 ROOT = Path(__file__).resolve().parents[3]
