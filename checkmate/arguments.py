@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from enum import StrEnum
 from numbers import Integral
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
@@ -35,6 +36,7 @@ _MODEL_HINT = (
 _GRAPH_HINT = "give a graph, its file, or a bundled graph's name; checkmate.profile makes one of a model"
 _CODE_HINT = 'put a function that returns the model into a file, and give "file.py:function", allow_code=True'
 Value = TypeVar("Value")
+Member = TypeVar("Member", bound=StrEnum)
 
 
 class TraceOptions(TypedDict, total=False):
@@ -251,34 +253,24 @@ def budget_bytes_of(given: BudgetLike) -> int:
 
 
 def on_miss_of(given: OnMiss | str) -> OnMiss:
-    """Return what is to be done where no schedule keeps the budget.
-
-    Raises:
-        UsageError: it is neither ``"closest"`` nor ``"raise"``.
-    """
-    try:
-        return OnMiss(given)
-    except ValueError as error:
-        raise UsageError(
-            f"on_miss={given!r} is not known",
-            hint='write on_miss="closest" (train with the schedule that is least over the budget) or '
-            'on_miss="raise"',
-        ) from error
+    """Return what is to be done where no schedule keeps the budget, or raise UsageError."""
+    words = (
+        'write on_miss="closest" (train with the schedule that is least over the budget) or on_miss="raise"'
+    )
+    return _member(OnMiss, "on_miss", given, words)
 
 
 def target_of(given: Target | str | None) -> Target | None:
-    """Return what is to run the step; None: what the model says.
+    """Return what is to run the step (None: what the model says), or raise UsageError."""
+    words = 'write target="executor" (TensorFlow runs op after op) or target="xla" (compiled)'
+    return None if given is None else _member(Target, "target", given, words)
 
-    Raises:
-        UsageError: it is neither ``"executor"`` nor ``"xla"``.
-    """
+
+def _member(kind: type[Member], name: str, given: str, hint: str) -> Member:
     try:
-        return None if given is None else Target(given)
+        return kind(given)
     except ValueError as error:
-        raise UsageError(
-            f"target={given!r} is not known",
-            hint='write target="executor" (TensorFlow runs op after op) or target="xla" (compiled)',
-        ) from error
+        raise UsageError(f"{name}={given!r} is not known", hint=hint) from error
 
 
 def bytes_of(given: str | int | None) -> int | None:
