@@ -297,31 +297,25 @@ class BatchSearch:
         return simulate(graph, Schedule.of(graph, steps)).peak_bytes <= self.budget
 
     def _most_by_need(self) -> int:
-        """Return the largest batch at which every op fits by itself.
-
-        No op needs more than the budget by itself there.
+        """Return the largest batch at which no op needs more than the budget by itself.
 
         Raises:
             BudgetBelowMinimumError: there is none. UsageError: it is larger than can be stated.
         """
-
-        def enough(batch: int) -> bool:
-            return run_once_bound(self.scaling.at(batch)).bytes <= self.budget
-
-        if not enough(1):
+        graph, budget = self.scaling.graph, self.budget
+        most = self.scaling.largest()
+        found = largest_batch_that(lambda batch: run_once_bound(self.scaling.at(batch)).bytes <= budget, most)
+        if not found:
             need = run_once_bound(self.scaling.at(1))
-            names = tuple(self.scaling.graph.values[value].name for value in need.values)
+            names = tuple(graph.values[value].name for value in need.values)
             raise BudgetBelowMinimumError(
-                budget=self.budget, needed=need.bytes, op=self.scaling.graph.ops[need.op].name, values=names
+                budget=budget, needed=need.bytes, op=graph.ops[need.op].name, values=names
             )
-        top, most = 1, self.scaling.largest()
-        while enough(top):
-            if top == most:
-                raise UsageError(
-                    f"a budget of {format_bytes(self.budget)} has room for more examples than can be counted"
-                )
-            top = min(2 * top, most)
-        return _largest(enough, top // 2, top - 1)
+        if found == most:
+            raise UsageError(
+                f"a budget of {format_bytes(budget)} has room for more examples than can be counted"
+            )
+        return found
 
     def _over(self) -> bool:
         """Return whether the search is done: proved, near enough, or cancelled."""
@@ -409,6 +403,16 @@ class BatchSearch:
         if seconds > LEAST_SLICE_S and self.best.cost > self.scaling.graph.base_cost and not self.cancelled():
             seconds = min(seconds, _POLISH_SHARE * self.options.time_limit_s)
             self._solve(self.best.batch, seconds, CostCapListener(None, self.cancelled))
+
+
+def largest_batch_that(holds: Callable[[int], bool], most: int) -> int:
+    """Return the largest batch up to ``most`` that ``holds``, as every smaller one then does; 0: none."""
+    top = 1
+    while holds(top):
+        if top == most:
+            return most
+        top = min(2 * top, most)
+    return _largest(holds, top // 2, top - 1)
 
 
 def _largest(holds: Callable[[int], bool], low: int, top: int) -> int:

@@ -21,7 +21,7 @@ from checkmate.errors import (
 )
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.largest.batch import MaxBatch, max_batch
+from checkmate.largest.batch import MaxBatch, largest_batch_that, max_batch
 from checkmate.largest.roofline import priced, require_operations, step_seconds
 from checkmate.largest.scaling import BatchScaling
 from checkmate.memory.simulate import simulate
@@ -166,10 +166,4 @@ def _largest_plain(scaling: BatchScaling, budget: int) -> int:
         graph = scaling.at(batch)
         return simulate(graph, Schedule.plain(graph)).peak_bytes <= budget
 
-    low, high = 0, 1
-    while high < scaling.largest() and fits(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return largest_batch_that(fits, scaling.largest())
