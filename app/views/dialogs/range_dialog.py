@@ -65,6 +65,7 @@ class RangeDialog(QDialog):
         table = sorted_table(self._model, "Values in memory in the selected steps")
         table.sortByColumn(COST, Qt.SortOrder.DescendingOrder)
         for place in WORDS:
+            table.resizeColumnToContents(place)
             table.horizontalHeader().setSectionResizeMode(place, QHeaderView.ResizeMode.Interactive)
         table.setItemDelegateForColumn(NAME, self._cut_names)
         table.setItemDelegateForColumn(LAYER, self._cut_layers)
