@@ -326,7 +326,7 @@ def _animate(window: MainWindow, path: Path, size: tuple[int, int] | None) -> No
     """
     from PySide6.QtCore import QEventLoop, QSize, QTimer
 
-    from app.views.pictures.scene import SIZE
+    from app.views.pictures.film import SIZE
 
     film, loop = window.explorer.film.film, QEventLoop()
     said: list[tuple[str, str]] = []

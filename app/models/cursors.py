@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.models.exploration import Exploration
-from app.presenters.difference import Difference, difference
+from app.presenters.matrix_image import Difference, difference
 from app.state.knowledge import ListedSchedule
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from app.presenters.difference import Difference
+from app.presenters.matrix_image import Difference
 from app.presenters.wording import layer_name, short_name
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import Graph

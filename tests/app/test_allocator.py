@@ -15,8 +15,7 @@ from PySide6.QtWidgets import QApplication, QToolTip
 
 from app.models.exploration import Exploration
 from app.models.span import Scale
-from app.presenters.bands import NOTHING, Bands, Grouping
-from app.presenters.placed import ON_CPU, ORIGIN, PlacedBlocks
+from app.presenters.bands import NOTHING, ON_CPU, ORIGIN, Bands, Grouping, PlacedBlocks
 from app.workers.client import DIED
 from checkmate.ir.graph import Device, GraphBuilder
 from checkmate.memory.placement import FIXED, place

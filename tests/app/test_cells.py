@@ -10,8 +10,15 @@ import pytest
 from app.models.exploration import Exploration
 from app.models.span import StepSpan
 from app.presenters.axes import StepAxis
-from app.presenters.difference import compared_image, in_order_of
-from app.presenters.matrix_image import Cells, computed_image, density, held_spans, held_strength
+from app.presenters.matrix_image import (
+    Cells,
+    compared_image,
+    computed_image,
+    density,
+    held_spans,
+    held_strength,
+    in_order_of,
+)
 from app.presenters.memory_curve import in_columns, memory_stack
 from checkmate.ir.graph import CostUnit, GraphBuilder
 from checkmate.ir.schedule import Schedule
@@ -65,7 +72,7 @@ def test_a_part_of_a_picture_is_that_part_of_the_whole() -> None:
 
 
 def test_large_comparisons_have_parts_too(monkeypatch) -> None:
-    monkeypatch.setattr("app.presenters.difference._EXACT", 0)
+    monkeypatch.setattr("app.presenters.matrix_image._EXACT", 0)
     for graph, a, b in pairs():
         first, second = a.matrices(graph), b.matrices(graph)
         for cells, _ in windows(graph.n):

@@ -10,7 +10,8 @@ from PySide6.QtCore import Qt
 
 from app.models.cursors import Comparison
 from app.models.exploration import Exploration
-from app.presenters.difference import (
+from app.presenters.hotspot_rows import View
+from app.presenters.matrix_image import (
     BOTH,
     NEITHER,
     ONLY_A,
@@ -18,16 +19,13 @@ from app.presenters.difference import (
     STRIPE_A,
     STRIPE_B,
     aligned,
+    bins_of,
     compared_image,
+    computed_image,
     difference,
     hatched,
-    in_order_of,
-)
-from app.presenters.hotspot_rows import View
-from app.presenters.matrix_image import (
-    bins_of,
-    computed_image,
     held_image,
+    in_order_of,
 )
 from checkmate import planning
 from checkmate.ir.schedule import Schedule
@@ -193,7 +191,7 @@ def test_pictures_of_many_ops_show_every_cell_of_the_matrices(monkeypatch) -> No
 
             assert np.array_equal(computed_image(graph, first, most) > 0, pooled(first.R))
             assert np.array_equal(held_image(graph, first, most) > 0, pooled(first.S))
-            monkeypatch.setattr("app.presenters.difference._EXACT", 0)
+            monkeypatch.setattr("app.presenters.matrix_image._EXACT", 0)
             for which in ("R", "S"):
                 image = compared_image(first, second, which, most)
                 assert np.array_equal((image == ONLY_A) | (image == BOTH), pooled(getattr(first, which)))

@@ -20,7 +20,7 @@ from PySide6.QtCore import QSize
 from app.models.exploration import Exploration
 from app.presenters.paper import film
 from app.theme import LIGHT
-from app.views.pictures.scene import PlaybackScene
+from app.views.pictures.film import PlaybackScene
 from checkmate.formats import write_graph
 from tests.app.test_compare import smaller
 from tests.app.windows import training_chain

@@ -16,8 +16,7 @@ from PySide6.QtSvg import QSvgRenderer
 
 from app.models.exploration import Exploration
 from app.presenters.matrix_image import computed_image, held_image
-from app.presenters.report_charts import png
-from app.presenters.report_page import html_report
+from app.presenters.report_page import html_report, png
 from checkmate.units import format_bytes
 from tests.app.test_compare import smaller
 from tests.app.windows import training_chain

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import QApplication, QComboBox, QLineEdit, QPushButton, Q
 from app import bootstrap
 from app.views.dialogs.export_dialog import ExportDialog
 from app.views.window.main_window import MainWindow
-from app.views.window.palette import Palette
+from app.views.window.menus import Palette
 
 _EVERY_MS = 100
 # Where a panel always has content, in pixels: x, y, width, height. Elsewhere it may well be empty.

@@ -12,9 +12,8 @@ from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
 from app.models.placements import Placing
 from app.models.span import Scale
 from app.presenters.axes import StepAxis
-from app.presenters.bands import NOTHING, Bands, Grouping
+from app.presenters.bands import NOTHING, ON_CPU, ORIGIN, Bands, Grouping, PlacedBlocks
 from app.presenters.memory_curve import line_in_columns
-from app.presenters.placed import ON_CPU, ORIGIN, PlacedBlocks
 from app.state.knowledge import ListedSchedule
 from app.views.common.plot_style import color_text
 from app.views.common.view_models import ViewModels

@@ -14,8 +14,8 @@ from app.models.placements import MemoryLines
 from app.models.span import Scale
 from app.presenters.axes import StepAxis
 from app.presenters.bands import NOTHING, Bands, Grouping
-from app.presenters.difference import aligned
 from app.presenters.lines_across import LineKind, top_with
+from app.presenters.matrix_image import aligned
 from app.presenters.memory_curve import KINDS, Stack, in_columns, line_in_columns, memory_stack, tops_of
 from app.presenters.pointer_words import KIND_WORDS, step_words
 from app.presenters.wording import live_source

@@ -19,8 +19,17 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
-from app.presenters.difference import ONLY_A, compared_image, hatched
-from app.presenters.matrix_image import RECOMPUTED, Cells, computed_image, enlarge, held_strength, thicken
+from app.presenters.matrix_image import (
+    ONLY_A,
+    RECOMPUTED,
+    Cells,
+    compared_image,
+    computed_image,
+    enlarge,
+    hatched,
+    held_strength,
+    thicken,
+)
 from app.presenters.pointer_words import cell_words, compared_words, crowd_words
 from app.state.knowledge import ListedSchedule
 from app.theme import Theme

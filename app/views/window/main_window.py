@@ -31,9 +31,8 @@ from app.views.dialogs.doctor_dialog import DoctorDialog
 from app.views.dialogs.export_dialog import ExportDialog
 from app.views.dialogs.settings_dialog import KeysDialog, SettingsDialog
 from app.views.window.base_window import BaseWindow
-from app.views.window.menus import Handler, add_commands
+from app.views.window.menus import Handler, Palette, add_commands, commands, content, copy_commands
 from app.views.window.openers import RECORD_FILTER, Batches, Comparing, RecordFiles
-from app.views.window.palette import Palette, commands, content, copy_commands
 from app.views.window.savers import (
     Certifying,
     ask_picture,

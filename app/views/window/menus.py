@@ -1,18 +1,29 @@
-"""The window's commands as Qt actions, and the menus that list them."""
+"""The window's commands as Qt actions, in menus and in the palette that finds everything."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from PySide6.QtGui import QAction, QActionGroup, QKeySequence
-from PySide6.QtWidgets import QMenu
+from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtGui import QAction, QActionGroup, QKeyEvent, QKeySequence
+from PySide6.QtWidgets import QApplication, QFrame, QLineEdit, QListWidget, QListWidgetItem, QMenu, QWidget
 from shiboken6 import isValid
 
-from app.actions import ACTIONS, PANELS, Action, EnabledIf, Menu
+from app.actions import ACTIONS, PANELS, Action, EnabledIf, Menu, action
+from app.models.cursors import Selection
+from app.models.exploration import Exploration, ListedSchedule
 from app.models.recovery import RecentRecords
+from app.presenters.schedule_rows import grouped
+from app.presenters.search import COMMAND, PaletteEntry, search
+from app.presenters.wording import NameCut, name_in_model, scope_of_all
 from app.state.constraint_targets import ConstraintKind
+from app.theme import CurrentTheme
+from app.views.common.view_saver import ViewSaver
+from app.views.common.widgets import called, in_column, label
+from app.views.panels.bar_rows import DETAIL, FIGURE, BarDelegate
 from app.views.window.base_window import BaseWindow
+from checkmate.units import format_bytes, plural
 
 Handler = Callable[[], object]
 _SWITCHES = {"edit.keep": ConstraintKind.KEEP, "edit.forbid": ConstraintKind.ONCE}
@@ -114,3 +125,160 @@ def _refresh(window: BaseWindow, made: Mapping[str, QAction]) -> None:
         made[f"view.panel_{name}"].setChecked(area is None or area.is_open(name))
     made[f"view.theme_{window.theme.choice.value}"].setChecked(True)
     made["solve.fill"].setChecked(window.session.exploration.listing.fill_wanted)
+
+
+_WIDTH, _HEIGHT, _EMPTY_HEIGHT, _TOP = 560, 440, 104, 70
+_AROUND = 76  # pixels: the field, and the space around it and the list
+
+
+class Palette(QFrame):
+    """A search field and a list over the top of ``parent``. Up and Down choose, Enter runs, Esc or a click
+    elsewhere closes it."""
+
+    def __init__(self, entries: list[PaletteEntry], theme: CurrentTheme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._over = parent
+        self._before: QWidget | None = None
+        self.setObjectName("palette")
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setAccessibleName("Search layers, schedules, commands")
+        self._entries, self.found = entries, list[PaletteEntry]()
+        self.field = called(
+            QLineEdit(placeholderText="Search layers, schedules, commands; > for commands alone"), "Search"
+        )
+        self.field.textChanged.connect(self._on_text)
+        self.field.installEventFilter(self)
+        self.list = called(QListWidget(), "Found")
+        self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._delegate = BarDelegate(theme, "accent")
+        self.list.setItemDelegate(self._delegate)
+        self.list.itemClicked.connect(lambda item: self._run(self.list.row(item)))
+        self.said = label("", muted=True, wrap=True)
+        self.setLayout(in_column(self.field, (self.list, 1), self.said, gap=6, edges=(10, 10, 10, 8)))
+        self._on_text("")
+
+    def _fit(self) -> None:
+        width, height = min(_WIDTH, self._over.width() - 40), _EMPTY_HEIGHT
+        if self.found:
+            rows = len(self.found) * self.list.sizeHintForRow(0)
+            height = min(_HEIGHT, self._over.height() - 2 * _TOP, _AROUND + rows)
+        self.setGeometry((self._over.width() - width) // 2, _TOP, width, height)
+
+    def open(self) -> None:
+        self._before = QApplication.focusWidget()
+        self.show()
+        self.raise_()
+        self.field.setFocus()
+
+    def _on_text(self, text: str) -> None:
+        found = search(text, self._entries)
+        self.found = list(found.entries)
+        self._delegate.names = NameCut([entry.title for entry in self.found])
+        self.list.clear()
+        for entry in self.found:
+            item = QListWidgetItem(entry.title)
+            item.setData(FIGURE, entry.hint)
+            item.setData(DETAIL, entry.detail or entry.kind)
+            self.list.addItem(item)
+        self.list.setCurrentRow(0)
+        self.list.setVisible(bool(found.entries))
+        self.said.setText(found.said)
+        self.said.setVisible(bool(found.said))
+        self._fit()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.FocusOut:
+            self.close()
+        if event.type() in (QEvent.Type.ShortcutOverride, QEvent.Type.KeyPress):
+            assert isinstance(event, QKeyEvent)
+            if event.key() == Qt.Key.Key_Escape:
+                event.accept()
+                self._leave()
+                return True
+        if event.type() == QEvent.Type.KeyPress:
+            assert isinstance(event, QKeyEvent)
+            moves = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: 8, Qt.Key.Key_PageUp: -8}
+            key = Qt.Key(event.key())
+            if key in moves and self.found:
+                row = max(0, min(len(self.found) - 1, self.list.currentRow() + moves[key]))
+                self.list.setCurrentRow(row)
+                return True
+            if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+                self._run(self.list.currentRow())
+                return True
+        return super().eventFilter(watched, event)
+
+    def _run(self, row: int) -> None:
+        if 0 <= row < len(self.found):
+            run = self.found[row].run
+            self._leave()
+            run()
+
+    def _leave(self) -> None:
+        self.close()
+        if self._before is not None:
+            self._before.setFocus()
+
+
+_MOST_OPS = 20000  # names; more would slow down every letter typed
+
+
+def commands(actions: Mapping[str, QAction]) -> Iterator[PaletteEntry]:
+    """Yield every enabled action of the window, with its shortcut or its menu."""
+    for name, qt_action in actions.items():
+        if qt_action.isEnabled():
+            entry = action(name)
+            menu = "" if entry.menu is None else entry.menu.title
+            words = entry.full_words if entry.choice else qt_action.text()
+            yield PaletteEntry(COMMAND, words, entry.key or menu, qt_action.trigger)
+
+
+def copy_commands(saver: ViewSaver) -> Iterator[PaletteEntry]:
+    """Yield the copy commands of every view, for its picture and its data."""
+    for view in saver.views:
+        yield PaletteEntry(COMMAND, f"Copy picture of {view.name}", "", partial(saver.copy_picture, view))
+        yield PaletteEntry(COMMAND, f"Copy data of {view.name}", "", partial(saver.copy_data, view))
+
+
+def content(
+    exploration: Exploration,
+    selection: Selection,
+    show: Callable[[ListedSchedule], object],
+    zoom: Callable[[int], object],
+) -> Iterator[PaletteEntry]:
+    """Yield the schedules to ``show``, and layers and ops to ``zoom`` to."""
+    graph, what_if, shown = exploration.graph, exploration.what_if, exploration.shown
+    if graph is None or what_if is None:
+        return
+    for rows in grouped(what_if, exploration.listing.own).values():
+        for row in rows:
+            detail = f"schedule · {row.group.value.lower()}"
+            yield PaletteEntry("schedule", row.name, row.figure, partial(show, row.found), detail)
+
+    def go(op: int) -> None:
+        selection.select(op)
+        zoom(op)
+
+    again = frozenset[int]() if shown is None else shown.recomputed_ops
+    for layer in what_if.layers:
+        phase = None if layer.has(None) else next(iter(layer.bytes_of))
+        phases = ", ".join(layer.bytes_of)
+        yield PaletteEntry(
+            "layer",
+            layer.name,
+            format_bytes(layer.bytes(phase)),
+            partial(go, layer.op(phase)),
+            f"layer · {phases} · {plural(len(layer.ops), 'op')}",
+            layer.bytes(phase),
+            frozenset(layer.bytes_of),
+            not again.isdisjoint(layer.ops),
+        )
+    model = scope_of_all(graph)
+    for index, op in enumerate(graph.ops[:_MOST_OPS]):
+        size = sum(graph.values[value].bytes for value in op.outputs)
+        more = "recomputed" if index in again else ""
+        said = " · ".join(filter(None, ("op", op.group, op.phase.value, more)))
+        title = name_in_model(op.name, model)
+        yield PaletteEntry(
+            "op", title, format_bytes(size), partial(go, index), said, size, frozenset({op.phase}), bool(more)
+        )
