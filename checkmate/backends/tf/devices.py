@@ -148,20 +148,12 @@ def reset_peak(meter: str) -> None:
 
 
 def peak_bytes(meter: str) -> int:
-    """Return the most bytes the allocator's chunks held since ``reset_peak``.
-
-    Raises:
-        MeterMissingError: as for ``reset_peak``.
-    """
+    """Return the most bytes that the allocator's chunks held since ``reset_peak``, which see for errors."""
     return int(_asked(tf.config.experimental.get_memory_info, meter)["peak"])
 
 
 def held_bytes(meter: str) -> int:
-    """Return the bytes in the allocator's chunks now.
-
-    Raises:
-        MeterMissingError: as for ``reset_peak``.
-    """
+    """Return the bytes in the allocator's chunks now; errors as for ``reset_peak``."""
     return int(_asked(tf.config.experimental.get_memory_info, meter)["current"])
 
 

@@ -44,10 +44,7 @@ def fitting_region(graph: Graph, schedule: Schedule, *, most: int | None = None)
 
 
 def first_region(graph: Graph, schedule: Schedule) -> int:
-    """Return the bytes of the region that a process may fetch before all else; 0 where there is no room.
-
-    It has room for the parameters, too.
-    """
+    """Return as ``fitting_region`` what a process may fetch before all else, for the parameters too."""
     sizes = (region_bytes(graph, schedule, spare=spare) for spare in (True, False))
     with_parameters = (graph.fixed_bytes + size for size in sizes if size)
     return _first_fitting(with_parameters, free_bytes("cpu"), limit_bytes())
@@ -82,11 +79,7 @@ def require_room(
 
 @contextmanager
 def explain_exhausted_memory(what: str, hint: str = _SMALLER_BATCH) -> Iterator[None]:
-    """Turn the several errors for exhausted memory into one while ``what`` runs.
-
-    Raises:
-        StepTooLargeError: memory ran out.
-    """
+    """Raise a ``StepTooLargeError`` for any error that says that memory ran out while ``what`` runs."""
     try:
         yield
     except (tf.errors.ResourceExhaustedError, tf.errors.AbortedError, MemoryError) as error:

@@ -177,10 +177,7 @@ def _means(seconds: Sequence[float], steps: Sequence[int], count: int) -> list[f
 
 
 def launch_interval(kernels: Sequence[float], wall: float) -> float:
-    """Return the least seconds that each kernel costs, so that ``kernels`` together take ``wall`` seconds.
-
-    0 where they take that long by themselves; at most 50 microseconds.
-    """
+    """Return the least seconds, at most 50e-6, that each kernel costs if all take ``wall``; else 0."""
     longest_last = np.sort(np.asarray(kernels, dtype=np.float64))
     count = len(longest_last)
     if not count or longest_last.sum() >= wall:

@@ -184,10 +184,7 @@ def placeholder_like(tensor: tf.Tensor, name: str) -> tf.Tensor:
 def add_function(
     target: Any, name: str, build: Callable[[Any], tuple[list[tf.Tensor], list[tf.Tensor]]]
 ) -> str:
-    """Add a function to the graph ``target``; return its name, which begins with ``name``.
-
-    ``build``: fills a graph, and returns its inputs and outputs.
-    """
+    """Add the function that ``build`` fills (its inputs, outputs) to ``target``; return its name."""
     with target.as_default():
         inner = func_graph.FuncGraph(f"{name}_{ops.uid()}")
     with inner.as_default():
@@ -245,10 +242,7 @@ def capture(graph: Any, external: Any) -> tf.Tensor:
 
 
 def given_inputs(function: Any, target: Any, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Return what stands in the graph ``target`` for the inputs of ``function``, captured ones included.
-
-    ``tensors``: its arguments.
-    """
+    """Return what stands in ``target`` for the inputs of ``function``: its arguments, and captures."""
     outside = {inner.name: external for external, inner in captures(function.graph)}
     left = iter(tensors)
     return [
@@ -292,10 +286,7 @@ def function_body(graph: Any, name: str) -> Any:
 
 
 def called_body(graph: Any, name: str, inputs: int, outputs: int) -> Any:
-    """Return ``function_body`` for a call with that many arguments.
-
-    The graph that a function was traced into may have grown since: a gradient adds outputs to it.
-    """
+    """Return ``function_body`` as it was called: a gradient may have added outputs to it since."""
     body = function_body(graph, name)
     if body is not None and (len(body.inputs), len(body.outputs)) != (inputs, outputs):
         body = _from_definition(graph._functions[name])

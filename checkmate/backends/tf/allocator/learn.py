@@ -118,10 +118,7 @@ def _levels_by_op(folded: FoldedStep, steps: Sequence[int]) -> list[list[int]]:
 
 
 def _traced_rises(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:
-    """Return for each position how far the bytes in use rise in ``trace``.
-
-    An event belongs to the node whose op began last, because nodes run one after the other.
-    """
+    """Return how far the bytes in use rise in ``trace`` from the begin of the node whose op began last."""
     begun = op_starts(folded, trace, steps)
     starts = [start for start, _ in begun]
     level, rises = [0] * len(steps), [0] * len(steps)
@@ -220,10 +217,7 @@ def reserve_values(folded: FoldedStep) -> dict[int, list[int]]:
 
 
 def sizes_of_reserves(folded: FoldedStep, learned: Mapping[int, int]) -> dict[int, int]:
-    """Return the bytes of each value whose size only a trace tells; ``learned``: node → bytes.
-
-    Several such values of a node share its bytes evenly.
-    """
+    """Return the bytes of each value whose size only a trace tells; those of a node share its bytes."""
     values = reserve_values(folded)
     return {
         value: size // len(values[node])

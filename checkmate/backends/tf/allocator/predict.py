@@ -152,10 +152,7 @@ def small_chunk_sizes(structure: Structure) -> tuple[int, ...]:
 
 
 def small_chunk_requests(structure: Structure) -> Iterator[Request]:
-    """Yield the requests that set the chunks aside.
-
-    Each chunk is requested with one that stays behind it; then the chunks are given back.
-    """
+    """Yield requests of each chunk and one that stays behind it, and the chunks' releases."""
     sizes = small_chunk_sizes(structure)
     for number, size in enumerate(sizes):
         yield Request(_FIRST_CHUNK + 2 * number, size)

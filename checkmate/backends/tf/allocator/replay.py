@@ -205,10 +205,7 @@ def allocations(
 
 
 def scratch_of_nodes(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> Iterator[Allocation]:
-    """Yield what nodes ask for beyond the rules.
-
-    It lasts for one op: the one that asked if that is known, else the node's last.
-    """
+    """Yield what nodes ask for beyond the rules, at the op that asked, else at the node's last."""
     learned, pieces = graph.origin.learned_workspace, graph.origin.learned_pieces
     executed = 0
     for position, node in enumerate(steps):

@@ -62,11 +62,7 @@ class NodeCosts:
     pieces: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def reading_facts(self) -> dict[str, Any]:
-        """Return how far the costs can be trusted, for the graph's metadata.
-
-        This is the most doubtful reading that matters, how many ops are doubtful, and their share of the
-        cost.
-        """
+        """Return for the metadata the most doubtful reading that matters, and how much is doubtful."""
         total = sum(self.seconds)
         readings = [(self.older.get(node, self.reading), cost) for node, cost in enumerate(self.seconds)]
         doubtful = [cost for reading, cost in readings if reading.is_doubtful]

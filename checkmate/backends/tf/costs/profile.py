@@ -130,10 +130,7 @@ def graph_with_costs(
 
 
 def analytic_costs(folded: FoldedStep) -> Graph:
-    """Return the graph with operation counts as costs.
-
-    They are TensorFlow's own counts; elsewhere one operation per output element.
-    """
+    """Return the graph with TensorFlow's counts of operations as costs; else one per output element."""
     return _with_op_costs(folded.graph, node_operations(folded), CostUnit.FLOP, CostOrigin.ANALYTIC)
 
 
@@ -157,10 +154,7 @@ def measure_nodes(
     meter: LoadMeter,
     schedule: Schedule,
 ) -> tuple[NodeCosts, dict[str, Any]]:
-    """Measure what the nodes cost when the step runs as ``schedule``.
-
-    Returns the costs, and notes on how they were measured.
-    """
+    """Measure what the nodes cost when the step runs as ``schedule``; return that, and notes on how."""
     counts = _RunCounts.for_rest_of(known, folded.graph.n)
     report(Progress("measure", message="building the step that is measured"))
     runs = _Runs(folded, schedule, compile_step(folded, schedule), batch, meter)

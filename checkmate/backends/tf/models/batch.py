@@ -127,10 +127,7 @@ def flatten_data(data: Any) -> tuple[BatchLayout, list[tf.Tensor]]:
 
 
 def flatten_arguments(data: Any) -> tuple[BatchLayout, list[tf.Tensor]]:
-    """Return as ``flatten`` the layout of a function's arguments.
-
-    Tensors and arrays count as tensors. Everything else is a part of the layout.
-    """
+    """Return as ``flatten`` the layout of a function's arguments, of which tensors and arrays are tensors."""
     return _flattened(data, lambda leaf: isinstance(leaf, (np.ndarray, np.generic)) or _is_tensor(leaf))
 
 

@@ -48,10 +48,7 @@ def as_function(step: Any) -> Any:
 
 
 def is_own_step(found: FromCode) -> bool:
-    """Return whether what was found has a step that is not Keras's own, or a model that came with a batch.
-
-    Its ``train_step`` is traced as it is, on that batch.
-    """
+    """Return whether what was found has a step that is not Keras's own, or came with a batch for it."""
     return found.has_example or has_own_step(found.subject)
 
 
@@ -84,11 +81,7 @@ def naming(spec: str) -> Iterator[None]:
 
 @contextmanager
 def explained(name: str) -> Iterator[None]:
-    """Turn errors of tracing the step ``name`` into a ``TraceError``.
-
-    Raises:
-        TraceError: with what TensorFlow or the step said.
-    """
+    """Raise a ``TraceError`` for whatever the user's step ``name`` raises while it is traced."""
     try:
         yield
     except CheckmateError:
@@ -178,10 +171,7 @@ def _fitting(model: Any, request: ModelRequest) -> tuple[OwnStep, list[str]]:
 
 
 def _likely_batches(model: Any, request: ModelRequest) -> Iterator[tuple[Any, list[str]]]:
-    """Yield batches that ``model`` may be trained on, each with notes.
-
-    With labels, if it has outputs and a loss for them; then the inputs alone.
-    """
+    """Yield batches that ``model`` may be trained on, with labels if it has a loss, then without."""
     inputs, where = _inputs(model, request)
     labels = _labels(model, inputs, request.batch_size)
     for wanted in (labels, _NO_LABELS) if labels.specs else (_NO_LABELS,):
@@ -195,10 +185,7 @@ def _likely_batches(model: Any, request: ModelRequest) -> Iterator[tuple[Any, li
 
 
 def _inputs(model: Any, request: ModelRequest) -> tuple[Inputs, str]:
-    """Return what ``model`` reads, and by what that is known, in words.
-
-    Of a model that is never called itself, it is the largest input of the models in it.
-    """
+    """Return what ``model``, or else the largest model in it, reads, and how that is known."""
     try:
         return describe_inputs(model, request), ""
     except DynamicShapeError as error:

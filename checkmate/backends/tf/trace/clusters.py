@@ -38,10 +38,7 @@ _APART = RANDOM_TYPES | _LIST_READERS  # these do not join their only reader
 
 
 def clusters_of(structure: Structure, kept: frozenset[Key]) -> list[tuple[int, ...]]:
-    """Return the nodes as tuples of heavy op indices, in a valid order.
-
-    ``kept``: outputs that leave the step.
-    """
+    """Return the nodes as tuples of heavy ops, in a valid order. ``kept``: outputs that leave the step."""
     union = UnionFind(structure.heavy)
     readers: dict[Key, list[int]] = defaultdict(list)
     for op in structure.heavy:

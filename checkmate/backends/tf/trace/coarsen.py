@@ -98,10 +98,7 @@ def fold(
 
 
 def regrouped(folded: FoldedStep, nodes: Sequence[tuple[int, ...]]) -> FoldedStep:
-    """Return the step with its heavy ops in other nodes, with costs of 0.
-
-    ``nodes``: all of its heavy ops, in a valid order.
-    """
+    """Return the step with all its heavy ops in ``nodes``, which are in a valid order; costs are 0."""
     structure, graph = folded.structure, folded.graph
     kept = frozenset(key for key, value in zip(folded.values, graph.values, strict=True) if value.keep)
     keys, ops = _nodes(structure, nodes, kept)
@@ -184,10 +181,7 @@ def _weight(structure: Structure, op: int) -> tuple[bool, int, int]:
 def _replay_members(
     structure: Structure, members: tuple[int, ...], written: set[Key], read: list[Key]
 ) -> tuple[int, list[tuple[Key, Key]]]:
-    """Return the most bytes that a node holds at once beside its inputs, and its reuse pairs.
-
-    A pair (output, input) says that the output can be written over the input.
-    """
+    """Return the most bytes held beside inputs, and (output, input) pairs that may share a buffer."""
     held = _peak_inside(structure, members, written, frozenset())
     pairs: list[tuple[Key, Key]] = []
     for key in read:

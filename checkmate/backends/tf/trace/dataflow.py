@@ -87,10 +87,7 @@ class Structure:
         return self.roots[self.key(source(tensor))]
 
     def direct_inputs(self, op: int) -> list[Key]:
-        """Return the heavy outputs that ``op`` reads itself, each once, in order.
-
-        A view counts as the tensor behind it.
-        """
+        """Return the heavy outputs that ``op`` reads itself or through views, each once, in order."""
         keys = [root for tensor in self.ops[op].inputs if (root := self.root(tensor)) is not None]
         if self.ops[op].type == "MaxPoolGrad":
             pooled = self.root(self.ops[op].inputs[1])
@@ -169,10 +166,7 @@ class Structure:
         return dict(readers)
 
     def variables_read(self, op: int) -> set[str]:
-        """Return the names of the resources of the variables that ``op`` reads.
-
-        Reads through views and casts of parameters count.
-        """
+        """Return the resources, by name, of variables that ``op`` reads, through views and casts too."""
         found: set[str] = set()
         stack = [tensor for tensor in self.ops[op].inputs if self.root(tensor) is None]
         while stack:

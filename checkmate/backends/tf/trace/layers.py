@@ -83,10 +83,7 @@ def _layer_path(name: str, model_name: str, tree: dict[str, Any]) -> str:
 
 
 def _own_path(scopes: Sequence[str], tree: dict[str, Any], *, suffixed: bool) -> str:
-    """Follow ``scopes`` down the tree of layers; return the longest path.
-
-    A scope may be a layer's name, or that with a suffix; ``suffixed`` decides where both lead as far.
-    """
+    """Return the longest path of layers along ``scopes``, which may or may not carry suffixes."""
     first, second = (_path_in(scopes, tree, suffixed=each) for each in (suffixed, not suffixed))
     return "/".join(second if len(second) > len(first) else first)
 
@@ -109,10 +106,7 @@ def _layer_tree(model: Any) -> dict[str, Any]:
 
 
 def _layers_in(parent: Any) -> list[Any]:
-    """Return the layers of a model, or of a layer that calls them so.
-
-    A user's own layer may call anything ``layers``, such as a count.
-    """
+    """Return the layers of a model, or of a user's layer, which may call anything ``layers``."""
     held = getattr(parent, "layers", None)
     held = list(held.values()) if isinstance(held, dict) else held
     if not isinstance(held, (list, tuple)):
@@ -135,10 +129,7 @@ def _groups_of_weights(parent: Any, path: str) -> dict[int, str]:
 
 
 def _updated_variables(traced: TracedStep, groups: Mapping[int, str]) -> dict[str, str]:
-    """Return the layer of the variable that each update op changes, by name.
-
-    Ops that feed an assignment get the layer of its variable too.
-    """
+    """Return per update op, by name, the layer of the variable that it changes or feeds."""
     inside = {placeholder.name: groups.get(id(external)) for external, placeholder in traced.graph.captures}
     found: dict[str, str] = {}
     updates = [op for op, phase in zip(traced.ops, traced.phases, strict=True) if phase is Phase.UPDATE]

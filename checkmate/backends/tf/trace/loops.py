@@ -61,10 +61,7 @@ def invariants(op: tf.Operation) -> frozenset[int]:
 
 
 def counted_trips(op: tf.Operation) -> int | None:
-    """Return the trips of the loop ``op`` as its condition counts them.
-
-    None where the condition compares no counter with a known number.
-    """
+    """Return the trips of the loop ``op`` if its condition compares a counter with a known number."""
     attributes = op.node_def.attr
     if TRIPS in attributes:
         return int(attributes[TRIPS].i)
@@ -339,10 +336,7 @@ class _FunctionReplay:
 
 
 def _needed_in_order(body: Any) -> list[tf.Operation]:
-    """Return the ops of a function that run, in the order in which they do.
-
-    Nothing orders them but what they read. TensorFlow goes on with what an op has made possible.
-    """
+    """Return the ops of a function that run, depth first: TensorFlow goes on with what an op made possible."""
     names = needed(body.outputs, body.get_operations(), lambda tensor: tensor)
     ops = [op for op in body.get_operations() if op.name in names]
     return [ops[i] for i in in_order(sources_of(ops), lambda item, order: (-len(order), item))]

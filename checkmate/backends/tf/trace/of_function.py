@@ -73,11 +73,7 @@ class Returned:
 
 
 def trace_own_step(loaded: LoadedModel) -> TracedStep:
-    """Trace the step of ``loaded`` that is not Keras's own.
-
-    Raises:
-        As ``trace_function``; the sentences name where the step comes from.
-    """
+    """Trace the step of ``loaded`` that is not Keras's own; errors name the file that it comes from."""
     own = loaded.own
     assert own is not None
     with naming(own.spec):
@@ -179,10 +175,7 @@ def _count() -> int:
 
 
 def _loss_of(result: Any, found: Sequence[tf.Tensor]) -> int | None:
-    """Return which of ``found``, tensors of ``result``, is the loss.
-
-    It is what is called so, else the first number; None where there is no number.
-    """
+    """Return which of ``found`` is called loss in ``result``, else the first number, else None."""
     named = result.get("loss") if isinstance(result, Mapping) else None
     numbers = [i for i, tensor in enumerate(found) if tensor.shape.rank == 0 and tensor.dtype.is_floating]
     return next((i for i in numbers if found[i] is named), numbers[0] if numbers else None)
@@ -322,10 +315,7 @@ class _Inliner:
     def copied(
         self, body: Any, given: Sequence[tf.Tensor], prefix: str, before: Sequence[tf.Operation]
     ) -> tuple[list[tf.Tensor], list[tf.Operation]]:
-        """Copy ``body``; return its outputs and what ends it.
-
-        ``before``: what must run before its side effects.
-        """
+        """Copy ``body``, side effects after ``before``; return its outputs and what ends it."""
         private.copy_functions(body, self.target)
         made = {inner.name: tensor for inner, tensor in zip(body.inputs, given, strict=True)}
         ends: dict[str, list[tf.Operation]] = {inner.op.name: [] for inner in body.inputs}

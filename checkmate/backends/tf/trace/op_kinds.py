@@ -72,10 +72,7 @@ RANDOM_TYPES = frozenset(
 
 
 def kernels_of(op: tf.Operation, kernels: Kernels) -> Kernels:
-    """Return whose kernel runs ``op`` where the step runs with ``kernels``.
-
-    Most CPUs do not compute in half precision. There oneDNN leaves such ops to Eigen.
-    """
+    """Return whose kernel runs ``op``: oneDNN leaves half precision to Eigen on most CPUs."""
     in_half = bool(op.outputs) and op.outputs[0].dtype == tf.float16
     if kernels is Kernels.ONEDNN and in_half and not this_processor().half:
         return Kernels.EIGEN
@@ -155,10 +152,7 @@ def _only_transposes_for_products(op: tf.Operation) -> bool:
 
 
 def transposed_inputs(op: tf.Operation) -> dict[int, str]:
-    """Return the inputs that a product can read transposed, each with the attribute to turn over.
-
-    TensorFlow's own graph rewriting does so, and scheduled steps run without it.
-    """
+    """Return the inputs that a product can read transposed, each with the product's attribute for that."""
     flags = _MATRIX_PRODUCTS.get(str(op.type), ())
     return {
         number: flag

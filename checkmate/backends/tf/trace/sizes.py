@@ -139,10 +139,7 @@ def _recurrent_reserve(op: tf.Operation) -> int:
 
 
 def most_elements(tensor: tf.Tensor) -> int | None:
-    """Return how many elements ``tensor`` can have at most; None where nothing tells.
-
-    At most one of its dimensions may be open.
-    """
+    """Return how many elements ``tensor``, with one open dimension, has at most; None: not known."""
     return _most(tensor, {})
 
 
@@ -192,10 +189,7 @@ def _known_dimensions(tensor: tf.Tensor) -> int:
 
 
 def scratch_bytes(op: tf.Operation, kernels: Kernels) -> int:
-    """Return the bytes that ``op`` holds only while it runs, beside inputs and outputs.
-
-    0 where no formula is known.
-    """
+    """Return the bytes that ``op`` holds only while it runs; 0 where no formula is known."""
     sized = {"Conv2DBackpropFilter": 2, "Conv2DBackpropInput": 1, "MaxPoolGrad": 1}.get(op.type)
     if sized is None or kernels_of(op, kernels) is not Kernels.EIGEN:
         return 0

@@ -299,10 +299,7 @@ def _constant(target: Any, value: Any, dtype: tf.DType, name: str) -> tf.Tensor:
 
 
 class _LoopMaker:
-    """Make copies of a loop that take values in place of its variables.
-
-    ``made``: what stands for each tensor of the trace, by name.
-    """
+    """Make copies of a loop that take values in place of its variables. ``made``: as in the parts."""
 
     def __init__(self, target: Any, loop: Loop, made: Mapping[str, tf.Tensor]) -> None:
         self.target, self.loop, self.made = target, loop, made
@@ -351,10 +348,7 @@ class _LoopMaker:
         return copy
 
     def _function(self, which: str, end: int | None = None) -> str:
-        """Add the loop's ``body`` or ``cond`` that takes values, not variables; return its name.
-
-        With an ``end`` the loop also ends where its first state, a counter, has reached that.
-        """
+        """Add the loop's function of values, which ends it at count ``end`` too; return its name."""
         function = self.loop.body if which == "body" else self.loop.condition
 
         def build(graph: Any) -> tuple[list[tf.Tensor], list[tf.Tensor]]:

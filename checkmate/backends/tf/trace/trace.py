@@ -83,10 +83,7 @@ StepOutputs = tuple[tf.Tensor, list[tf.Tensor], list[list[tf.Tensor]]]
 
 
 def needed_ops(traced: TracedStep) -> set[str]:
-    """Return the names of the ops that an output or a side effect needs.
-
-    The others never run, such as a gradient that nobody asked for.
-    """
+    """Return the names of the ops that run: an output or a side effect needs them."""
     gradients = (tensor for tensors in traced.gradients.values() for tensor in tensors)
     return needed([traced.loss, *traced.predictions, *gradients], traced.ops)
 
