@@ -336,7 +336,7 @@ class _FunctionReplay:
 
 
 def _needed_in_order(body: Any) -> list[tf.Operation]:
-    """Return the ops of a function that run, depth first: TensorFlow goes on with what an op made possible."""
+    """Return the ops of a function that run, depth first: TensorFlow goes on with what became possible."""
     names = needed(body.outputs, body.get_operations(), lambda tensor: tensor)
     ops = [op for op in body.get_operations() if op.name in names]
     return [ops[i] for i in in_order(sources_of(ops), lambda item, order: (-len(order), item))]

@@ -43,7 +43,7 @@ def needed(
     ops: Iterable[tf.Operation],
     behind: Callable[[tf.Tensor], tf.Tensor] = source,
 ) -> set[str]:
-    """Return the names of ``ops`` that a result or an effect needs. ``behind``: what an input really reads."""
+    """Return the names of ``ops`` that a result or effect needs. ``behind``: what an input really reads."""
     stack = [tensor.op for tensor in results]
     stack += [op for op in ops if private.is_stateful(op) and op.type != "ReadVariableOp"]
     found: set[str] = set()
