@@ -133,10 +133,6 @@ class Exploration(QObject):
     def plain(self) -> ListedSchedule | None:
         return None if self.what_if is None else self.what_if.plain
 
-    @property
-    def range(self) -> dict[str, Any]:
-        return {} if self.what_if is None else self.what_if.range
-
     def set_graph(self, graph: Graph, what_if: WhatIf | None = None) -> None:
         """Start over with ``graph``; the plain step is its first known schedule.
 
@@ -278,10 +274,9 @@ class Exploration(QObject):
             found.under,
         )
 
-    def set_range(self, facts: dict[str, Any], what_if: WhatIf | None = None) -> None:
-        what_if = what_if or self.what_if
-        assert what_if is not None
-        what_if.range = facts
+    def set_needed(self, needed_bytes: int, what_if: WhatIf) -> None:
+        """Take in a bound: no schedule under the constraints has a smaller peak."""
+        what_if.needed_bytes = needed_bytes
         if what_if is self.what_if:
             self.known_changed.emit()
 

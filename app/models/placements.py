@@ -156,6 +156,7 @@ class Placing(QObject):
             self._take(shown, message.placement)
 
     def _on_failed(self, failed: JobFailed) -> None:
+        self._graph = None  # perhaps it was lost on its way
         if self._asked is not None:
             self._asked, self.share, self.problem = None, None, failed.sentence
             self.changed.emit()

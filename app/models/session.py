@@ -403,7 +403,7 @@ def _sent(body: bytes) -> Opened:
     """
     graph = graph_from_json(Path("profile"), json.loads(body))
     opened = Opened.of(graph)
-    opened.what_if.range = {"bound_bytes": working_set_bound(graph).bytes}
+    opened.what_if.needed_bytes = working_set_bound(graph).bytes
     return opened
 
 

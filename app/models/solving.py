@@ -364,13 +364,14 @@ class SolverClient(QObject):
                 self._on_news(message, solve)
                 self._exploration.solve_changed.emit()
         elif isinstance(message, JobFailed):
+            self._knows_graph = False  # perhaps it was lost on its way
             self._end(SolveStatus.FAILED, message.message)
             self.failed.emit(message.message, message.hint)
 
     def _on_known(self, message: AboutQuestion, what_if: WhatIf) -> None:
         match message:
             case MemoryNeeded(bound_bytes=bound):
-                self._exploration.set_range({"bound_bytes": bound}, what_if)
+                self._exploration.set_needed(bound, what_if)
             case FrontierBound(budget_bytes=budget, lower_bound=bound):
                 self._exploration.add_bound(budget, bound, what_if)
             case FrontierSchedule():

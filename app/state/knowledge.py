@@ -196,7 +196,7 @@ class WhatIf:
         self.constrained = ConstrainedGraph.of(graph, constraints)
         self.graph, self.constraints, self.limited = graph, constraints, self.constrained.limited
         self.frontier = Frontier(self.limited)
-        self.range: dict[str, Any] = {}
+        self.needed_bytes = 0  # a bound on every peak, from the solver
         self.baselines: list[ListedSchedule] = []
         self._points: tuple[FrontierPoint, ...] = ()
         self._known: list[ListedSchedule] = []
@@ -226,7 +226,7 @@ class WhatIf:
 
     @property
     def least_possible(self) -> int:
-        return max(int(self.range.get("bound_bytes", 0)), self.frontier.infeasible_below + 1)
+        return max(self.needed_bytes, self.frontier.infeasible_below + 1)
 
     def least_within(self, max_overhead: float) -> ListedSchedule | None:
         """Return the known schedule with the smallest peak within the cost. It costs at most ``1 +
@@ -375,5 +375,6 @@ class WhatIf:
 
     def _join(self, other: WhatIf) -> None:
         if self.frontier is not other.frontier:
-            self.frontier, self.range, self.baselines = other.frontier, other.range, other.baselines
+            self.frontier, self.baselines = other.frontier, other.baselines
+            self.needed_bytes = other.needed_bytes
             self.plain = ListedSchedule(other.plain.point, self.constrained, self.frontier)

@@ -36,7 +36,7 @@ def copied(window, qtbot) -> str:
 
 def open_file(window, qtbot, path: Path) -> None:
     window.open(str(path))
-    qtbot.waitUntil(lambda: "bound_bytes" in window.session.exploration.range, timeout=60_000)
+    qtbot.waitUntil(lambda: window.session.exploration.what_if.needed_bytes > 0, timeout=60_000)
 
 
 def enter(window, qtbot, budget: str) -> None:

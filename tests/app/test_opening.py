@@ -38,7 +38,7 @@ def test_the_last_file_asked_for_opens(window, qtbot, tmp_path: Path, everything
     qtbot.waitUntil(lambda: window.session.exploration.graph is not None, timeout=20000)
     qtbot.wait(200)
     assert opened == [24]
-    qtbot.waitUntil(lambda: "bound_bytes" in window.session.exploration.range, timeout=60000)
+    qtbot.waitUntil(lambda: window.session.exploration.what_if.needed_bytes > 0, timeout=60000)
 
 
 def test_a_saved_exploration_opens_the_same_in_a_thread(
@@ -81,7 +81,7 @@ def test_the_earlier_exploration_is_freed_without_the_collector(
         write_graph(tmp_path / f"{layers}.json", training_chain(layers))
         with qtbot.waitSignal(window.session.exploration.graph_changed, timeout=20000):
             window.open(str(tmp_path / f"{layers}.json"))
-        qtbot.waitUntil(lambda: "bound_bytes" in window.session.exploration.range, timeout=60000)
+        qtbot.waitUntil(lambda: window.session.exploration.what_if.needed_bytes > 0, timeout=60000)
         exploration = window.session.exploration
         window.session.constrain(Constraints(keep=(exploration.graph.values[3].name,)))
         qtbot.waitUntil(lambda: len(window.session.exploration.known) > 2, timeout=60000)

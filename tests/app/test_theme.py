@@ -45,7 +45,7 @@ def opened(qtbot, choice: ThemeChoice, settings: QSettings | None = None) -> Mai
     window.show()
     window.prepare()
     window.session.use_graph(training_chain())
-    qtbot.waitUntil(lambda: "bound_bytes" in window.session.exploration.range, timeout=60000)
+    qtbot.waitUntil(lambda: window.session.exploration.what_if.needed_bytes > 0, timeout=60000)
     qtbot.waitUntil(lambda: not window.session.exploration.preparing, timeout=180000)
     window.playhead.seek(9)
     window.selection.select(3)

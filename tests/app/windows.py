@@ -28,4 +28,4 @@ def training_chain(layers: int = 12) -> Graph:
 def open_chain(window: MainWindow, qtbot, layers: int = 12) -> None:
     with qtbot.waitSignal(window.session.exploration.known_changed, timeout=20000):
         window.session.use_graph(training_chain(layers))
-    qtbot.waitUntil(lambda: "bound_bytes" in window.session.exploration.range, timeout=60000)
+    qtbot.waitUntil(lambda: window.session.exploration.what_if.needed_bytes > 0, timeout=60000)

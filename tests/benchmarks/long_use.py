@@ -101,7 +101,7 @@ class User:
         before = self.window.session.exploration.graph
         self.window.open(str(next(self._paths)))
         wait(lambda: self.window.session.exploration.graph is not before, _PATIENCE_S)
-        wait(lambda: "bound_bytes" in self.window.session.exploration.range, _PATIENCE_S)
+        wait(lambda: self.window.session.exploration.what_if.needed_bytes > 0, _PATIENCE_S)
         self.counts["opens"] += 1
 
     def _explore(self, moves: int, solves: int) -> None:

@@ -67,7 +67,7 @@ def state_of(window: MainWindow) -> dict[str, Any]:
         "graph": "" if exploration.graph is None else exploration.graph.name,
         "ops": 0 if exploration.graph is None else exploration.graph.n,
         "known": len(exploration.known),
-        "ranged": "bound_bytes" in exploration.range,
+        "ranged": exploration.what_if is not None and exploration.what_if.needed_bytes > 0,
         "fit": "" if exploration.standing is None else exploration.standing.fit.name,
         "theme": window.theme.now.name,
         "shown": 0 if exploration.shown is None else exploration.shown.peak_bytes,
