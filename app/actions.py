@@ -9,7 +9,8 @@ prints the page of the documentation.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -46,7 +47,7 @@ class Action:
     Attributes:
         id: names the command in code.
         words: what menus, the palette and the documentation call it.
-        keys: its shortcuts, as Qt writes them; the first is the one that is shown.
+        shortcuts: as Qt writes them, apart by spaces; the first is the one that is shown.
         menu: the menu that lists it; None if only the palette, a key or a button reaches it.
         tip: what its button says when the mouse rests on it; ``words`` if empty.
         when: the condition that enables it.
@@ -57,13 +58,17 @@ class Action:
 
     id: str
     words: str
-    keys: tuple[str, ...] = ()
+    shortcuts: str = ""
     menu: Menu | None = None
     tip: str = ""
     when: EnabledIf = EnabledIf.ALWAYS
     checkable: bool = False
     line_above: bool = False
     choice: str = ""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self.shortcuts.split())
 
     @property
     def full_words(self) -> str:
@@ -91,272 +96,242 @@ class ViewKeys:
 
 PANELS = ("Layers", "Schedules", "Timeline", "Budget", "Solving", "Inspector")  # that can be closed
 
+_PANEL = "Close this panel, or open it again"
+
+
+def _listed(menu: Menu | None, *entries: Action) -> Iterator[Action]:
+    return (replace(entry, menu=menu) for entry in entries)
+
+
 ACTIONS: tuple[Action, ...] = (
-    Action("file.open", "Open…", ("Ctrl+O",), Menu.FILE),
-    Action(
-        "file.profile",
-        "Profile a model…",
-        ("Ctrl+Shift+O",),
+    *_listed(
         Menu.FILE,
-        tip="Choose batch size, input shape, optimizer, precision and device",
+        Action("file.open", "Open…", "Ctrl+O"),
+        Action(
+            "file.profile",
+            "Profile a model…",
+            "Ctrl+Shift+O",
+            tip="Choose batch size, input shape, optimizer, precision and device",
+        ),
+        Action(
+            "file.explain",
+            "Explain an out-of-memory log or a profile…",
+            tip="What filled the memory, from a log or a profile that TensorFlow wrote",
+        ),
+        Action(
+            "file.compare",
+            "Compare with…",
+            "Ctrl+Shift+D",
+            tip="Another graph beside this one: facts, memory curves, frontiers and layers",
+        ),
+        Action("file.start", "Start page", "Ctrl+W", tip="Samples, and what you explored lately"),
+        Action("file.save", "Save exploration…", "Ctrl+S"),
+        Action("file.save_schedule", "Save this schedule…", "Ctrl+Shift+S"),
+        Action(
+            "file.certify",
+            "Save a certificate…",
+            tip="A proof that others can check: how near this schedule is to the best",
+        ),
+        Action("file.export", "Export training graph…", "Ctrl+E"),
+        Action("file.picture", "Save a picture of the window…", "Ctrl+Shift+P"),
+        Action("file.figure", "Save a figure for a paper…", tip="A PDF or SVG at the width of a column"),
+        Action("file.report", "Save a report…", "Ctrl+Shift+E"),
+        Action(
+            "file.copy_command",
+            "Copy as commands",
+            "Ctrl+Shift+C",
+            tip="The commands that lead to what is on screen, for a terminal",
+            line_above=True,
+        ),
+        Action("file.copy_python", "Copy as Python", tip="The same as Python"),
+        Action("file.restore", "Restore after a crash", line_above=True),
+        Action("file.settings", "Settings…", "Ctrl+,", tip="Theme, solves, and where files are"),
+        Action("file.quit", "Quit", "Ctrl+Q", line_above=True),
     ),
-    Action(
-        "file.explain",
-        "Explain an out-of-memory log or a profile…",
-        (),
-        Menu.FILE,
-        tip="What filled the memory, from a log or a profile that TensorFlow wrote",
-    ),
-    Action(
-        "file.compare",
-        "Compare with…",
-        ("Ctrl+Shift+D",),
-        Menu.FILE,
-        tip="Another graph beside this one: facts, memory curves, frontiers and layers",
-    ),
-    Action("file.start", "Start page", ("Ctrl+W",), Menu.FILE, tip="Samples, and what you explored lately"),
-    Action("file.save", "Save exploration…", ("Ctrl+S",), Menu.FILE),
-    Action("file.save_schedule", "Save this schedule…", ("Ctrl+Shift+S",), Menu.FILE),
-    Action(
-        "file.certify",
-        "Save a certificate…",
-        (),
-        Menu.FILE,
-        tip="A proof that others can check: how near this schedule is to the best",
-    ),
-    Action("file.export", "Export training graph…", ("Ctrl+E",), Menu.FILE),
-    Action("file.picture", "Save a picture of the window…", ("Ctrl+Shift+P",), Menu.FILE),
-    Action(
-        "file.figure",
-        "Save a figure for a paper…",
-        (),
-        Menu.FILE,
-        tip="A PDF or SVG at the width of a column",
-    ),
-    Action("file.report", "Save a report…", ("Ctrl+Shift+E",), Menu.FILE),
-    Action(
-        "file.copy_command",
-        "Copy as commands",
-        ("Ctrl+Shift+C",),
-        Menu.FILE,
-        tip="The commands that lead to what is on screen, for a terminal",
-        line_above=True,
-    ),
-    Action("file.copy_python", "Copy as Python", (), Menu.FILE, tip="The same as Python"),
-    Action("file.restore", "Restore after a crash", (), Menu.FILE, line_above=True),
-    Action("file.settings", "Settings…", ("Ctrl+,",), Menu.FILE, tip="Theme, solves, and where files are"),
-    Action("file.quit", "Quit", ("Ctrl+Q",), Menu.FILE, line_above=True),
-    Action("edit.undo", "Undo", ("Ctrl+Z",), Menu.EDIT, when=EnabledIf.CAN_UNDO),
-    Action("edit.redo", "Redo", ("Ctrl+Shift+Z",), Menu.EDIT, when=EnabledIf.CAN_REDO),
-    Action(
-        "edit.keep",
-        "Keep always",
-        ("K",),
+    *_listed(
         Menu.EDIT,
-        tip="Its values stay in memory from when they are made to their last use",
-        when=EnabledIf.CAN_KEEP,
-        checkable=True,
-        line_above=True,
+        Action("edit.undo", "Undo", "Ctrl+Z", when=EnabledIf.CAN_UNDO),
+        Action("edit.redo", "Redo", "Ctrl+Shift+Z", when=EnabledIf.CAN_REDO),
+        Action(
+            "edit.keep",
+            "Keep always",
+            "K",
+            tip="Its values stay in memory from when they are made to their last use",
+            when=EnabledIf.CAN_KEEP,
+            checkable=True,
+            line_above=True,
+        ),
+        Action(
+            "edit.forbid",
+            "Never recompute",
+            "R",
+            tip="It runs once",
+            when=EnabledIf.CAN_FORBID,
+            checkable=True,
+        ),
+        Action(
+            "edit.clear", "Clear the constraints", tip="Solve without constraints", when=EnabledIf.CONSTRAINED
+        ),
+        Action(
+            "edit.none",
+            "Select nothing, or stop solving",
+            "Esc",
+            tip="Leave the tour; select no steps; then no op; then stop solving",
+        ),
+        Action("schedule.pin", "Pin this schedule", "Ctrl+D", tip="Pin or unpin it", line_above=True),
+        Action("schedule.rename", "Rename this schedule", "F2"),
+        Action("schedule.note", "Note on this schedule…"),
+        Action("schedule.remove", "Remove this schedule from Mine"),
     ),
-    Action(
-        "edit.forbid",
-        "Never recompute",
-        ("R",),
-        Menu.EDIT,
-        tip="It runs once",
-        when=EnabledIf.CAN_FORBID,
-        checkable=True,
-    ),
-    Action(
-        "edit.clear",
-        "Clear the constraints",
-        (),
-        Menu.EDIT,
-        tip="Solve without constraints",
-        when=EnabledIf.CONSTRAINED,
-    ),
-    Action(
-        "edit.none",
-        "Select nothing, or stop solving",
-        ("Esc",),
-        Menu.EDIT,
-        tip="Leave the tour; select no steps; then no op; then stop solving",
-    ),
-    Action(
-        "schedule.pin", "Pin this schedule", ("Ctrl+D",), Menu.EDIT, tip="Pin or unpin it", line_above=True
-    ),
-    Action("schedule.rename", "Rename this schedule", ("F2",), Menu.EDIT),
-    Action("schedule.note", "Note on this schedule…", (), Menu.EDIT),
-    Action("schedule.remove", "Remove this schedule from Mine", (), Menu.EDIT),
-    Action("solve.budget", "Solve for this budget", ("Ctrl+R",), Menu.SOLVE),
-    Action("solve.stop", "Stop here", ("Ctrl+.",), Menu.SOLVE, tip="Stop solving, and keep the best so far"),
-    Action("solve.longer", "Solve for a minute", ("Ctrl+Shift+R",), Menu.SOLVE),
-    Action(
-        "solve.least_at_cost",
-        "Least memory at this extra cost",
-        ("M",),
+    *_listed(
         Menu.SOLVE,
-        tip="The smallest peak at this extra cost",
-        line_above=True,
+        Action("solve.budget", "Solve for this budget", "Ctrl+R"),
+        Action("solve.stop", "Stop here", "Ctrl+.", tip="Stop solving, and keep the best so far"),
+        Action("solve.longer", "Solve for a minute", "Ctrl+Shift+R"),
+        Action(
+            "solve.least_at_cost",
+            "Least memory at this extra cost",
+            "M",
+            tip="The smallest peak at this extra cost",
+            line_above=True,
+        ),
+        Action("solve.least", "Least possible memory", "Shift+M", tip="The smallest peak at any cost"),
+        Action(
+            "solve.gradients",
+            "Recompute gradients",
+            tip="Whether ops of the backward pass may run more than once",
+            checkable=True,
+            line_above=True,
+        ),
+        Action(
+            "solve.fill",
+            "Fill the frontier",
+            tip="Whether other budgets are solved while nothing is asked",
+            checkable=True,
+        ),
+        Action(
+            "solve.cards",
+            "Which card do I need…",
+            tip="Common cards, and what the step costs on each",
+            line_above=True,
+        ),
+        Action(
+            "solve.batch",
+            "Largest batch…",
+            "Ctrl+B",
+            tip="The largest batch within a budget or on a card, found by scaling this graph",
+        ),
     ),
-    Action(
-        "solve.least", "Least possible memory", ("Shift+M",), Menu.SOLVE, tip="The smallest peak at any cost"
-    ),
-    Action(
-        "solve.gradients",
-        "Recompute gradients",
-        (),
-        Menu.SOLVE,
-        tip="Whether ops of the backward pass may run more than once",
-        checkable=True,
-        line_above=True,
-    ),
-    Action(
-        "solve.fill",
-        "Fill the frontier",
-        (),
-        Menu.SOLVE,
-        tip="Whether other budgets are solved while nothing is asked",
-        checkable=True,
-    ),
-    Action(
-        "solve.cards",
-        "Which card do I need…",
-        (),
-        Menu.SOLVE,
-        tip="Common cards, and what the step costs on each",
-        line_above=True,
-    ),
-    Action(
-        "solve.batch",
-        "Largest batch…",
-        ("Ctrl+B",),
-        Menu.SOLVE,
-        tip="The largest batch within a budget or on a card, found by scaling this graph",
-    ),
-    Action("playback.play", "Play or pause", ("Space",), Menu.PLAYBACK),
-    Action("playback.next", "Next step", (".",), Menu.PLAYBACK),
-    Action("playback.previous", "Previous step", (",",), Menu.PLAYBACK),
-    Action("playback.peak", "Go to the peak", ("P",), Menu.PLAYBACK),
-    Action("playback.first", "First step"),
-    Action("playback.last", "Last step"),
-    Action(
-        "playback.save",
-        "Save playback as an animated picture…",
-        ("Ctrl+Shift+G",),
+    *_listed(
         Menu.PLAYBACK,
-        line_above=True,
+        Action("playback.play", "Play or pause", "Space"),
+        Action("playback.next", "Next step", "."),
+        Action("playback.previous", "Previous step", ","),
+        Action("playback.peak", "Go to the peak", "P"),
     ),
-    Action("view.search", "Search everything", ("Ctrl+K",), Menu.VIEW),
-    Action("view.fit", "Fit the graph", ("F",), Menu.VIEW, tip="Show all of it"),
-    Action(
-        "view.blocks",
-        "Open or fold repeated blocks",
-        ("Shift+F",),
+    *_listed(
+        None,
+        Action("playback.first", "First step"),
+        Action("playback.last", "Last step"),
+    ),
+    *_listed(
+        Menu.PLAYBACK,
+        Action("playback.save", "Save playback as an animated picture…", "Ctrl+Shift+G", line_above=True),
+    ),
+    *_listed(
         Menu.VIEW,
-        tip="Draw each of the graph's equal blocks, or one box for all of them",
-    ),
-    Action("view.filter", "Filter layers", ("/",), Menu.VIEW),
-    Action(
-        "view.whole_step",
-        "Show the whole step",
-        ("Ctrl+0",),
-        Menu.VIEW,
-        tip="Show every step, every cell and every byte (double click)",
-        line_above=True,
-    ),
-    Action(
-        "view.zoom_range",
-        "Zoom to the selected steps",
-        ("Z",),
-        Menu.VIEW,
-        tip="Show the selected steps alone",
-    ),
-    Action(
-        "view.range_table",
-        "Table of the selected steps…",
-        ("Ctrl+T",),
-        Menu.VIEW,
-        tip="List what is in memory in the selected steps: bytes x time, and what less of it would cost",
-    ),
-    Action("view.clear_range", "Select no steps", (), Menu.VIEW, tip="Select no steps (Esc)"),
-    Action(
-        "view.step_axis",
-        "Memory curve by step or by time",
-        ("T",),
-        Menu.VIEW,
-        tip="Let the memory curve's axis count steps, or what they cost",
-    ),
-    Action(
-        "view.bands",
-        "Memory curve with a band for each value",
-        ("V",),
-        Menu.VIEW,
-        tip="Stack the values in memory by layer, kind, dtype or reason",
-    ),
-    Action(
-        "view.allocator",
-        "Addresses below the memory curve",
-        ("Shift+V",),
-        Menu.VIEW,
-        tip="Show where the allocator puts the values, and what is free between them",
-    ),
-    Action(
-        "view.lines",
-        "Lines across the memory curve…",
-        ("L",),
-        Menu.VIEW,
-        tip="Show the requested and the allocated peak, the least possible memory, or a card's capacity",
-    ),
-    Action(
-        "view.compare",
-        "Compare A | B",
-        ("D",),
-        Menu.VIEW,
-        tip="Compare the schedule on screen (A) with keeping everything, or with one that you Ctrl+click (B)",
-        line_above=True,
-    ),
-    Action("view.compare_shown", "Compare the next schedules with this one", ("B",), Menu.VIEW),
-    *(
+        Action("view.search", "Search everything", "Ctrl+K"),
+        Action("view.fit", "Fit the graph", "F", tip="Show all of it"),
         Action(
-            f"view.panel_{title.lower()}",
-            f"{title} panel",
-            (),
-            Menu.VIEW,
-            tip="Close this panel, or open it again",
-            checkable=True,
-            line_above=title == PANELS[0],
-        )
-        for title in PANELS
-    ),
-    Action("view.panels_reset", "Put the panels back", (), Menu.VIEW, tip="Where they were at first"),
-    *(
+            "view.blocks",
+            "Open or fold repeated blocks",
+            "Shift+F",
+            tip="Draw each of the graph's equal blocks, or one box for all of them",
+        ),
+        Action("view.filter", "Filter layers", "/"),
         Action(
-            f"view.theme_{name}",
-            words,
-            (),
-            Menu.VIEW,
-            checkable=True,
-            line_above=name == "light",
-            choice="Theme",
-        )
-        for name, words in (("light", "Light"), ("dark", "Dark"), ("system", "As the system"))
+            "view.whole_step",
+            "Show the whole step",
+            "Ctrl+0",
+            tip="Show every step, every cell and every byte (double click)",
+            line_above=True,
+        ),
+        Action("view.zoom_range", "Zoom to the selected steps", "Z", tip="Show the selected steps alone"),
+        Action(
+            "view.range_table",
+            "Table of the selected steps…",
+            "Ctrl+T",
+            tip="List what is in memory in the selected steps: bytes x time, and what less of it would cost",
+        ),
+        Action("view.clear_range", "Select no steps", tip="Select no steps (Esc)"),
+        Action(
+            "view.step_axis",
+            "Memory curve by step or by time",
+            "T",
+            tip="Let the memory curve's axis count steps, or what they cost",
+        ),
+        Action(
+            "view.bands",
+            "Memory curve with a band for each value",
+            "V",
+            tip="Stack the values in memory by layer, kind, dtype or reason",
+        ),
+        Action(
+            "view.allocator",
+            "Addresses below the memory curve",
+            "Shift+V",
+            tip="Show where the allocator puts the values, and what is free between them",
+        ),
+        Action(
+            "view.lines",
+            "Lines across the memory curve…",
+            "L",
+            tip="Show the requested and the allocated peak, the least possible memory, or a card's capacity",
+        ),
+        Action(
+            "view.compare",
+            "Compare A | B",
+            "D",
+            tip="Compare the schedule on screen (A) with keeping everything, or with one that you Ctrl+click "
+            "(B)",
+            line_above=True,
+        ),
+        Action("view.compare_shown", "Compare the next schedules with this one", "B"),
+        *(
+            Action(
+                f"view.panel_{name.lower()}",
+                f"{name} panel",
+                tip=_PANEL,
+                checkable=True,
+                line_above=name == PANELS[0],
+            )
+            for name in PANELS
+        ),
+        Action("view.panels_reset", "Put the panels back", tip="Where they were at first"),
+        Action("view.theme_light", "Light", checkable=True, line_above=True, choice="Theme"),
+        Action("view.theme_dark", "Dark", checkable=True, choice="Theme"),
+        Action("view.theme_system", "As the system", checkable=True, choice="Theme"),
     ),
-    Action("view.focus_graph", "Go to the graph", ("Ctrl+1",)),
-    Action("view.focus_budget", "Go to the budget", ("Ctrl+2",)),
-    Action("view.zoom_in", "Zoom in"),
-    Action("view.zoom_out", "Zoom out"),
-    Action("view.zoom_reset", "Zoom to 100 %", tip="Back to 100 %"),
-    Action(
-        "help.tour",
-        "Take the tour",
-        ("Shift+F1",),
+    *_listed(
+        None,
+        Action("view.focus_graph", "Go to the graph", "Ctrl+1"),
+        Action("view.focus_budget", "Go to the budget", "Ctrl+2"),
+        Action("view.zoom_in", "Zoom in"),
+        Action("view.zoom_out", "Zoom out"),
+        Action("view.zoom_reset", "Zoom to 100 %", tip="Back to 100 %"),
+    ),
+    *_listed(
         Menu.HELP,
-        tip="Five steps through the window, from the budget to the export; Esc leaves it",
+        Action(
+            "help.tour",
+            "Take the tour",
+            "Shift+F1",
+            tip="Five steps through the window, from the budget to the export; Esc leaves it",
+        ),
+        Action("help.keys", "Commands and keys…", "F1"),
+        Action("help.doctor", "What this machine can do…"),
+        Action("help.desktop", "Add to the applications menu"),
     ),
-    Action("help.keys", "Commands and keys…", ("F1",), Menu.HELP),
-    Action("help.doctor", "What this machine can do…", (), Menu.HELP),
-    Action("help.desktop", "Add to the applications menu", (), Menu.HELP),
 )
 
 VIEW_KEYS: tuple[ViewKeys, ...] = (
