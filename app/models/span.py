@@ -1,7 +1,4 @@
-"""Hold the part of the step that is shown, and the selected range.
-
-Memory curve, R and S share both.
-"""
+"""Hold the part of the step that is shown, and the selected range. Memory curve, R and S share both."""
 
 from __future__ import annotations
 

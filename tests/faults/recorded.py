@@ -23,20 +23,21 @@ from checkmate.progress import Cancelled
 from checkmate.workers import device
 from checkmate.workers.device import DeviceServer
 from checkmate.workers.messages import WINDOW_MESSAGES, Export, Exported, Profile
+from tests.sent import Sent
 
 Asked = Profile | Export
 Serve = Callable[[Channel, Asked, Cancelled], Message]
 
 
-class _Noting:
+class _Noting(Sent):
     """Pass messages on to a channel, and keep them."""
 
     def __init__(self, channel: Channel) -> None:
+        super().__init__()
         self._channel = channel
-        self.messages: list[Message] = []
 
     def send(self, message: Message) -> None:
-        self.messages.append(message)
+        super().send(message)
         self._channel.send(message)
 
 

@@ -26,6 +26,7 @@ from tests.faults.conversations import PROTOCOLS
 from tests.faults.recorded import playing, recording
 from tests.faults.relay import FAULTS, damaged, type_of
 from tests.graphs_strategies import training_chain
+from tests.sent import Sent
 
 SILENT = [sys.executable, "-c", "import time; time.sleep(60)"]
 
@@ -61,29 +62,19 @@ def test_a_prover_whose_end_is_lost_is_over(
         assert child.poll() is not None and prover.state().bound == prover.graph.base_cost
 
 
-class Said:
-    """A channel that keeps what was sent."""
-
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-
-    def send(self, message: Message) -> None:
-        self.messages.append(message)
-
-
 def test_recorded_answers_are_played_for_the_same_question(tmp_path: Path) -> None:
-    def work(channel: Said, asked: Profile, cancelled: Callable[[], bool]) -> Message:
+    def work(channel: Sent, asked: Profile, cancelled: Callable[[], bool]) -> Message:
         for number, stage in enumerate(["trace", *5 * ["measure"]]):
             channel.send(JobProgress(asked.job, Progress(stage, message=str(number))))
         return ProfiledGraph(asked.job, False, b"graph")
 
-    asked, said = Profile(3, ModelRequest("m.keras", batch_size=2), "analytic"), Said()
+    asked, said = Profile(3, ModelRequest("m.keras", batch_size=2), "analytic"), Sent()
     recorded = recording(tmp_path, work)(said, asked, lambda: False)
     assert recorded == ProfiledGraph(3, False, b"graph") and len(said.messages) == 6
-    played = Said()
+    played = Sent()
     play = playing(tmp_path)
     assert play(played, replace(asked, job=8), lambda: False) == ProfiledGraph(8, False, b"graph")
     assert [message.progress.message for message in played.messages] == ["0", "1", "3", "5"]
     assert {message.job for message in played.messages} == {8}
     with pytest.raises(CancelledError):
-        play(Said(), asked, lambda: True)
+        play(Sent(), asked, lambda: True)

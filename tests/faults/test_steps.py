@@ -1,7 +1,4 @@
-"""Test every step of every operation that writes.
-
-The old content is intact, or the new one is whole.
-"""
+"""Test every step of every operation that writes. The old content is intact, or the new one is whole."""
 
 from __future__ import annotations
 

@@ -53,12 +53,9 @@ def run_task(
     cancelled: Cancelled,
     environment: Mapping[str, str] = {},
 ) -> dict[str, Any]:
-    """Have ``task`` done in a new process.
+    """Have ``task`` done in a new process; return its answer.
 
-    ``task["do"]`` names what is done, as ``module:function`` in ``checkmate.backends.tf`` or with a whole
-    module name. ``environment`` is added to the child's environment only.
-
-    Returns the child's answer.
+    ``task["do"]`` names what is done: see ``task_server.do``. ``environment`` is added to the child's only.
 
     Raises:
         StepTooLargeError: the process ended the way processes do when memory runs out.

@@ -1,7 +1,4 @@
-"""Test that a measuring process ends with its parent process.
-
-It also never waits for input.
-"""
+"""Test that a measuring process ends with its parent process. It also never waits for input."""
 
 from __future__ import annotations
 

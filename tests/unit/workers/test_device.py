@@ -11,16 +11,7 @@ from checkmate.processes.serve import Inbox
 from checkmate.request import ModelRequest
 from checkmate.workers.device import DeviceServer
 from checkmate.workers.messages import Profile
-
-
-class Sent:
-    """A channel that keeps what is sent."""
-
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-
-    def send(self, message: Message) -> None:
-        self.messages.append(message)
+from tests.sent import Sent
 
 
 def answered(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Message:
@@ -29,7 +20,7 @@ def answered(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Message:
 
     monkeypatch.setattr(planning, "profile", profile)
     channel = Sent()
-    DeviceServer(channel, Inbox()).answer(Profile(3, ModelRequest("unet"), "measured"))  # type: ignore[arg-type]
+    DeviceServer(channel, Inbox()).answer(Profile(3, ModelRequest("unet"), "measured"))
     assert len(channel.messages) == 1
     return channel.messages[0]
 

@@ -1,7 +1,4 @@
-"""Test the solver process's work on other budgets.
-
-It says how it stands, and stops by itself.
-"""
+"""Test the solver process's work on other budgets. It says how it stands, and stops by itself."""
 
 from __future__ import annotations
 
@@ -20,18 +17,13 @@ from checkmate.workers import solver
 from checkmate.workers.messages import Filling, FrontierSchedule, OpenQuestion
 from checkmate.workers.solver import LiveQuestion
 from tests.graphs_strategies import training_chain
+from tests.sent import Sent
 
 STALL_S = 60.0
 
 
-class Heard:
-    """Stand where the pipe to the window is, and keep what is sent."""
-
-    def __init__(self) -> None:
-        self.messages: list = []
-
-    def send(self, message) -> None:
-        self.messages.append(message)
+class Heard(Sent):
+    """What is sent of other budgets."""
 
     @property
     def states(self) -> list[FillState]:

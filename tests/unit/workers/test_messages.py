@@ -1,7 +1,4 @@
-"""Test every message of every table.
-
-It survives its way, and has a sender and a receiver.
-"""
+"""Test every message of every table. It survives its way, and has a sender and a receiver."""
 
 from __future__ import annotations
 

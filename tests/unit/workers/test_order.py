@@ -28,16 +28,7 @@ from checkmate.workers.messages import (
 from checkmate.workers.replays import ReplayServer
 from checkmate.workers.solver import SolverServer
 from tests.graphs_strategies import training_chain
-
-
-class Sent:
-    """A channel that keeps what is sent."""
-
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-
-    def send(self, message: Message) -> None:
-        self.messages.append(message)
+from tests.sent import Sent
 
 
 @pytest.mark.parametrize("later", [Cancel(1), SolveBudget(2, 2**20, 1.0), FindLeastMemory(2, None, 1.0)])
@@ -46,7 +37,7 @@ def test_an_outdated_solve_is_not_begun(asked: Message, later: Message) -> None:
     channel, inbox = Sent(), Inbox()
     inbox.put(asked)
     inbox.put(later)
-    SolverServer(channel, inbox).answer(inbox.get())  # type: ignore[arg-type]
+    SolverServer(channel, inbox).answer(inbox.get())
     assert channel.messages == [JobCancelled(1)]
 
 
@@ -55,7 +46,7 @@ def test_an_outdated_schedule_is_not_placed_to_the_end() -> None:
     older, newer = (PlaceSchedule(job, pack_steps(range(graph.n))) for job in (1, 2))
     inbox.put(older)
     inbox.put(newer)
-    server = ReplayServer(channel, inbox)  # type: ignore[arg-type]
+    server = ReplayServer(channel, inbox)
     for asked in (GraphToReplay("", json.dumps(graph_to_json(graph)).encode()), older, newer):
         server.answer(asked)
     cancelled, answer = channel.messages
@@ -66,7 +57,7 @@ def test_an_outdated_schedule_is_not_placed_to_the_end() -> None:
 def animated(path: Path, numbers: list[int]) -> list[Message]:
     """Return what is said to a picture of one sample and three frames, with these numbers."""
     channel = Sent()
-    server = AnimationServer(channel, Inbox())  # type: ignore[arg-type]
+    server = AnimationServer(channel, Inbox())
     server.answer(BeginAnimation(path, 4, 4, (10, 10, 10), ((255, 255, 255),), 1))
     for number in numbers:
         server.answer(Picture(number, bytes(3 * 4 * 4)))
@@ -75,7 +66,7 @@ def animated(path: Path, numbers: list[int]) -> list[Message]:
 
 def test_a_frame_before_the_beginning_is_refused() -> None:
     channel = Sent()
-    AnimationServer(channel, Inbox()).answer(Picture(0, b"\0\0\0"))  # type: ignore[arg-type]
+    AnimationServer(channel, Inbox()).answer(Picture(0, b"\0\0\0"))
     (failed,) = channel.messages
     assert isinstance(failed, JobFailed) and failed.message == "expected BeginAnimation, not Picture"
 
@@ -96,6 +87,6 @@ def test_a_question_about_a_graph_that_was_lost_fails() -> None:
         (ReplayServer, PlaceSchedule(1, pack_steps([0]))),
     ):
         channel = Sent()
-        server_class(channel, Inbox()).answer(asked)  # type: ignore[arg-type]
+        server_class(channel, Inbox()).answer(asked)
         (failed,) = channel.messages
         assert isinstance(failed, JobFailed) and failed.job == 1
