@@ -5,8 +5,7 @@ import sys
 
 SUBJECTS = {
     "fidelity": "predicted and measured peak, time and gradients of models at budgets",
-    "jax": "schedules of plain JAX beside jax.checkpoint",
-    "jax_gpu": "the same of wide networks, on a GPU",
+    "jax": "schedules of plain JAX beside jax.checkpoint; --wide on a GPU",
     "jax_keras": "Keras on JAX beside keras.remat",
     "long_use": "what a window holds and how long it stalls over thousands of moves",
     "paper": "the Checkmate paper's largest batches and approximation ratios",

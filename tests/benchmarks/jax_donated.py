@@ -1,6 +1,6 @@
 """Rows of a JAX step whose state is donated, beside other ways to train.
 
-For ``tests.benchmarks.jax_keras``. Bytes are XLA's own, of compiled
+For ``tests.benchmarks.jax`` and ``jax_keras``. Bytes are XLA's own, of compiled
 steps. The time is a ratio: two steps run in turns in one process, and the least of each counts.
 """
 

@@ -16,7 +16,7 @@ from checkmate.backends.jax.fusions import fusions, kernels
 from checkmate.backends.jax.graph import graph_of
 from checkmate.backends.jax.plan import trace
 from checkmate.backends.jax.program import read_program
-from tests.benchmarks.jax_gpu_networks import BATCHES, NETWORKS
+from tests.benchmarks.jax_wide_networks import BATCHES, NETWORKS
 
 # Milliseconds of the plain steps on an H200 (docs/results/jax/h200.json).
 MEASURED = {"gpt": 68.0, "vit": 58.0, "resnet": 39.4}
