@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from checkmate.solvers.constraints import Constraints
     from checkmate.solvers.portfolio.least_memory import LeastMemory
     from checkmate.solvers.problem import SolveOptions
-    from checkmate.training import rematerialize, rematerialize_function, train_step
+    from checkmate.training.api import rematerialize, rematerialize_function, train_step
     from checkmate.units import Budget, parse_budget
 
 __version__ = "0.1.0"
@@ -103,14 +103,14 @@ _HOMES = {
     "profile": "checkmate.planning",
     "read_graph": "checkmate.python_api",
     "read_schedule": "checkmate.python_api",
-    "rematerialize": "checkmate.training",
-    "rematerialize_function": "checkmate.training",
+    "rematerialize": "checkmate.training.api",
+    "rematerialize_function": "checkmate.training.api",
     "report": "checkmate.python_api",
     "resolve_budget": "checkmate.planning",
     "run": "checkmate.planning",
     "solve": "checkmate.python_api",
     "sweep": "checkmate.python_api",
-    "train_step": "checkmate.training",
+    "train_step": "checkmate.training.api",
     "verify": "checkmate.planning",
     "write_graph": "checkmate.python_api",
     "write_matrices": "checkmate.python_api",

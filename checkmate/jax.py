@@ -9,18 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from checkmate.backends.jax.exported import JaxExport, export
-    from checkmate.backends.jax.keras_model import report_of
+    from checkmate.backends.jax.exported import JaxExport
     from checkmate.backends.jax.report import JaxReport
-    from checkmate.backends.jax.transform import profile, rematerialize
+    from checkmate.training.jax_function import export, profile, rematerialize
+    from checkmate.training.jax_keras import report_of
 
 _HOMES = {
     "JaxExport": "checkmate.backends.jax.exported",
     "JaxReport": "checkmate.backends.jax.report",
-    "export": "checkmate.backends.jax.exported",
-    "profile": "checkmate.backends.jax.transform",
-    "rematerialize": "checkmate.backends.jax.transform",
-    "report_of": "checkmate.backends.jax.keras_model",
+    "export": "checkmate.training.jax_function",
+    "profile": "checkmate.training.jax_function",
+    "rematerialize": "checkmate.training.jax_function",
+    "report_of": "checkmate.training.jax_keras",
 }
 
 __all__ = ["JaxExport", "JaxReport", "export", "profile", "rematerialize", "report_of"]

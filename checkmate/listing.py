@@ -40,9 +40,9 @@ def _solvers() -> list[Row]:
 
 def _devices() -> list[Row]:
     require_backend()
-    from checkmate.planning import measured
+    from checkmate.backends.tf.costs.session import visible_devices
 
-    return measured.devices()
+    return visible_devices()
 
 
 def _loaders() -> list[Row]:

@@ -52,11 +52,12 @@ def profiled(name: str) -> Graph:
     # The kernels that most machines run, whatever this one would choose. TensorFlow reads this on its import.
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    from checkmate.backends.tf.costs.known import CostOptions
-    from checkmate.planning import measured
+    from checkmate.backends.protocol import CostsWanted
+    from checkmate.backends.tf.backend import TensorflowBackend
 
-    asked, costs = request_of(name), CostOptions("analytic" if name in _COUNTED else "measured")
-    graph = measured.profile(replace(asked, device="cpu"), costs=costs, report=_tell, cancelled=never)
+    asked, costs = request_of(name), CostsWanted("analytic" if name in _COUNTED else "measured", refresh=True)
+    request = replace(asked, device="cpu")
+    graph = TensorflowBackend().profile(request, costs, report=_tell, cancelled=never)
     return replace(graph, metadata={**graph.metadata, "request": asked.to_json()})
 
 

@@ -7,34 +7,31 @@ was run shows that the size fits.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from checkmate import planning
 from checkmate.errors import CancelledError, CheckmateError, StepTooLargeError, WorkerDiedError
 from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
-from checkmate.largest.batch import cost_limit
+from checkmate.ir.result import SolveResult
+from checkmate.largest.input_size import STEP, MaxInput, Size, size_at
 from checkmate.machine.device_memory import free_bytes, gpu_number
-from checkmate.memory.check import check
 from checkmate.progress import Cancelled, Progress, Report, never, silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.certify import with_schedule
-from checkmate.solvers.listeners import CostCapListener
 from checkmate.solvers.problem import Problem, SolveOptions
-from checkmate.solvers.tolerances import ROUNDING
 from checkmate.units import format_bytes, format_seconds, plural
 
 if TYPE_CHECKING:
-    from checkmate.planning.fitting.try_size import MeterHistory, TriedSchedule
+    from checkmate.backends.tf.plain import MeterHistory
+    from checkmate.largest.try_size import TriedSchedule
 
 _MEASURED, _TRACED = 4, 12  # sizes at most
 _RUNS = 5  # steps of one measurement: the first, three timed ones, one traced
 _NEAR = 0.03  # of a size that fits: no larger one is looked for that near
-_SOLVE_S = 3.0  # for each schedule that is looked for on the way
 _WITHOUT = 0.97  # the next size where nothing tells how far the last one was off
 _SPARE = 0.97  # of the memory that was free: other programs take some of it in the meantime
 _MARGIN = 1.2  # of the budget
@@ -42,20 +39,60 @@ _PROCESS = 2 * 2**30  # bytes that TensorFlow itself and the traced graphs take 
 
 
 @dataclass(frozen=True)
-class SizeSteps:
+class SizeSteps(ABC):
     """The sizes that may be measured, from the largest downwards.
 
-    The largest is the one that was found by extrapolation. ``request_at`` gives what to trace at a size;
-    ``smaller`` a size that should need ``share`` of what this one does. ``quick`` is a small plain step with
+    The largest is the one that was found by extrapolation. ``quick`` is a small plain step with
     ``quick_fixed`` fixed bytes; a step at ``size`` should take ``times`` as long as it.
     """
 
     size: int
-    request_at: Callable[[int], ModelRequest]
-    smaller: Callable[[int, float], int]
     quick: ModelRequest
     quick_fixed: int
     times: float
+
+    @abstractmethod
+    def request_at(self, size: int) -> ModelRequest:
+        """Return what to trace at a size."""
+
+    @abstractmethod
+    def smaller(self, size: int, share: float) -> int:
+        """Return a size that should need ``share`` of what ``size`` does."""
+
+
+class BatchSteps(SizeSteps):
+    """Sizes are batches."""
+
+    def request_at(self, size: int) -> ModelRequest:
+        """Return what to trace at a batch."""
+        return self.quick.at_batch(size)
+
+    def smaller(self, size: int, share: float) -> int:
+        """Return a batch that should need ``share`` of what ``size`` does."""
+        return math.floor(size * share)
+
+
+@dataclass(frozen=True)
+class InputSteps(SizeSteps):
+    """Sizes are levels of an image's height, in steps of pixels. ``aspect``: height and width."""
+
+    aspect: Size
+
+    def request_at(self, size: int) -> ModelRequest:
+        """Return what to trace at a level."""
+        channels = self.quick.input_shape[2] if self.quick.input_shape else 3
+        return replace(self.quick, input_shape=(*size_at(size, self.aspect), channels))
+
+    def smaller(self, size: int, share: float) -> int:
+        """Return a level that should need ``share`` of what ``size`` does."""
+        return math.floor(size * math.sqrt(share))
+
+
+def input_steps(quick: ModelRequest, found: MaxInput, aspect: Size, small: Graph) -> InputSteps:
+    """Return the heights to measure, from the largest found downwards. ``small`` is the step of ``quick``."""
+    cost = found.result.cost or found.result.base_cost
+    times = cost / small.base_cost if small.base_cost > 0 else 1.0
+    return InputSteps(found.size[0] // STEP, quick, small.fixed_bytes, times, aspect)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,13 +188,16 @@ class _Measuring:
 
         The share is for a size that does not fit.
         """
-        from checkmate.planning.fitting.try_size import try_size
+        from checkmate.largest.try_size import CappedSolver, try_size
 
         try:
+            candidates = [
+                one.result.require_schedule().steps.tolist() for one in self.tried[-1:] if one.result
+            ]
+            solver = CappedSolver(self.max_overhead, self.options, self.report, self.cancelled)
             found = try_size(
-                self.sizes.request_at(size), self.allowed, self._first, self._solve, self.known,
-                report=self.report, cancelled=self.cancelled,
-            )  # fmt: skip
+                self.sizes.request_at(size), self.allowed, [*candidates, self.steps], solver, self.known
+            )
         except (WorkerDiedError, StepTooLargeError) as error:
             return TriedSize(size, why=str(error)), self._room_for(size, error)
         if found.schedule is None or found.predicted_bytes is None:
@@ -200,21 +240,6 @@ class _Measuring:
             why=why,
         )
 
-    def _first(self, graph: Graph) -> Schedule | None:
-        """Return a schedule to begin with.
-
-        It is a known one where that holds for the traced step. Else one is looked for.
-        """
-        limit = cost_limit(graph, self.max_overhead) * (1 + ROUNDING)
-        for steps in (
-            one.result.require_schedule().steps.tolist() for one in self.tried[-1:] if one.result is not None
-        ):
-            if _holds(graph, steps, self.allowed, limit):
-                return Schedule.of(graph, steps)
-        if _holds(graph, self.steps, self.allowed, limit):
-            return Schedule.of(graph, list(self.steps))
-        return self._solve(graph)(graph, self.allowed).schedule
-
     def _room_for(self, size: int, error: CheckmateError) -> float:
         """Return the share of ``size`` that the device should have room for.
 
@@ -227,34 +252,6 @@ class _Measuring:
         self.allowed = int(_SPARE * free) + fixed
         share: float = _SPARE * free / max(1, self.budget - fixed)
         return min(_WITHOUT, share * self.sizes.size / size)
-
-    def _solve(self, graph: Graph) -> Callable[[Graph, int], SolveResult]:
-        """Return a solver for requested bytes. It gives only schedules within the cost."""
-        limit = cost_limit(graph, self.max_overhead) * (1 + ROUNDING)
-
-        def solve(graph: Graph, budget: int) -> SolveResult:
-            ear = CostCapListener(limit, self.cancelled)
-            options = replace(
-                self.options, time_limit_s=min(_SOLVE_S, self.options.time_limit_s), start=None, gap=0.0
-            )
-            found = planning.solve(graph, budget, solver="auto", options=options, listener=ear)
-            if found.cost is None or found.cost <= limit:
-                return found
-            return replace(
-                found,
-                status=SolveStatus.LIMIT,
-                schedule=None,
-                cost=None,
-                peak_bytes=None,
-                message="it costs more than allowed",
-            )
-
-        return solve
-
-
-def _holds(graph: Graph, steps: Sequence[int], budget: int, limit: float) -> bool:
-    found = check(graph, steps, budget_bytes=budget)
-    return found.ok and found.cost <= limit
 
 
 def measure_largest(
@@ -331,7 +328,7 @@ def too_large(kind: str, budget_bytes: int, number: int = 0) -> str:
 
 
 def _no_room(request: ModelRequest, budget_bytes: int) -> str:
-    from checkmate.planning.fitting.try_size import device_kind
+    from checkmate.largest.try_size import device_kind
 
     return too_large(device_kind(request), budget_bytes, gpu_number(request.device))
 
@@ -343,6 +340,6 @@ def _too_slow(expected_s: float, limit_s: float) -> str:
 
 
 def _small_step(sizes: SizeSteps, report: Report, cancelled: Cancelled) -> tuple[MeterHistory, float]:
-    from checkmate.planning.fitting.try_size import measure_small
+    from checkmate.largest.try_size import measure_small
 
     return measure_small(sizes.quick, sizes.quick_fixed, report=report, cancelled=cancelled)

@@ -5,7 +5,6 @@ Here is how its step scales, the search, and the measurement of what was found.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from checkmate.graphs.by_name import build_paper_graph, graph_path, is_graph_fil
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.largest.batch import MaxBatch, max_batch
-from checkmate.largest.measured import MeasuredSize, SizeSteps, measure_largest
+from checkmate.largest.measured import BatchSteps, MeasuredSize, SizeSteps, measure_largest
 from checkmate.largest.scaling import BatchScaling, traced_at_two, with_fixed_bytes
 from checkmate.progress import Cancelled, Report, never, silent
 from checkmate.request import ModelRequest
@@ -114,10 +113,8 @@ def batches_below(request: ModelRequest, found: MaxBatch) -> SizeSteps:
     """Return the batches to measure, from the largest found downwards."""
     small = found.scaling
     cost = found.result.cost or found.result.base_cost
-    return SizeSteps(
+    return BatchSteps(
         found.batch,
-        request.at_batch,
-        lambda batch, share: math.floor(batch * share),
         request.at_batch(small.batch),
         small.graph.fixed_bytes,
         cost / small.graph.base_cost if small.graph.base_cost > 0 else 1.0,

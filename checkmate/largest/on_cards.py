@@ -12,13 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from checkmate.catalog.cards import Card
-from checkmate.errors import (
-    CancelledError,
-    InfeasibleError,
-    NoScheduleError,
-    SolveCancelledError,
-    UsageError,
-)
+from checkmate.errors import CancelledError, InfeasibleError, NoScheduleError, SolveCancelledError, UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.largest.batch import MaxBatch, largest_batch_that, max_batch

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from checkmate.errors import UnsupportedVersionError, UsageError
 
 if TYPE_CHECKING:
-    from checkmate.ir.graph import Graph  # which imports numpy
+    from checkmate.ir.graph import Graph
 
 OLDEST, NEWEST = (2, 19), (2, 21)  # of TensorFlow, both included
 OLDEST_KERAS = (3, 12)

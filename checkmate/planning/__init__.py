@@ -6,8 +6,8 @@ imports TensorFlow or a solver's library only when it needs it.
 """
 
 from checkmate.planning.certifying import certify, check_certificate, confirmed
+from checkmate.planning.exporting import RunOutcome
 from checkmate.planning.progress_listener import Following, FollowingMemory
-from checkmate.planning.report.records import RunOutcome
 from checkmate.planning.solving import (
     Minimum,
     check_schedule,

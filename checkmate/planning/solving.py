@@ -27,7 +27,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.planning.checks import require_true
-from checkmate.planning.progress_listener import FollowingMemory, UntilSettled
+from checkmate.planning.progress_listener import FollowingMemory
 from checkmate.progress import Cancelled, Report, never
 from checkmate.solvers.bounds import (
     WorkingSet,
@@ -36,7 +36,6 @@ from checkmate.solvers.bounds import (
     run_once_bound,
     working_set_bound,
 )
-from checkmate.solvers.compile.compilation import compile_first
 from checkmate.solvers.constraints import (
     ConstrainedListener,
     Constraints,
@@ -46,16 +45,11 @@ from checkmate.solvers.constraints import (
 )
 from checkmate.solvers.portfolio.least_memory import LeastMemory, require_overhead
 from checkmate.solvers.portfolio.least_memory import least_memory as find_least_memory
-from checkmate.solvers.problem import (
-    Listener,
-    Problem,
-    SolveOptions,
-)
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.terminal import progress_line
 from checkmate.units import Budget, format_bytes
 
-_PATIENCE_SHARE = 0.25  # of the time limit, to wait for a gain that matters
 _MINIMUM_PRECISION = 0.002  # of the span between the working-set bound and keep-everything
 
 
@@ -243,58 +237,6 @@ def check_schedule(
     order = steps.steps.tolist() if isinstance(steps, Schedule) else steps
     allowed = budget if budget is None or isinstance(budget, int) else resolve_budget(graph, budget)
     return check(graph, order, budget_bytes=allowed)
-
-
-@dataclass(frozen=True, eq=False)
-class StepSolver:
-    """One solver with its options and constraints.
-
-    It is for the solves on the way to a measured peak, which end when they have settled (``UntilSettled``).
-    ``report`` is told of progress; ``cancelled`` stops a solve.
-    """
-
-    name: str
-    options: SolveOptions
-    report: Report
-    cancelled: Cancelled
-    constraints: Constraints | None = None
-
-    def solve(self, graph: Graph, budget_bytes: int) -> SolveResult:
-        """Solve for a budget in requested bytes."""
-        patience_s = _PATIENCE_SHARE * self.options.time_limit_s
-        followed = UntilSettled(graph, self.report, self.cancelled, patience_s)
-        compile_first(followed.preparing, self.cancelled)  # the limit is for the search alone
-        return solve(
-            graph,
-            budget_bytes,
-            solver=self.name,
-            options=self.options,
-            listener=followed,
-            constraints=self.constraints,
-        )
-
-    def for_a_share(self, share: float) -> StepSolver:
-        """Return the same solver with a share of its time limit."""
-        return replace(self, options=replace(self.options, time_limit_s=share * self.options.time_limit_s))
-
-    def solve_above_minimum(self, graph: Graph, budget_bytes: int) -> SolveResult:
-        """Solve for a budget in requested bytes that no single op exceeds.
-
-        Raises:
-            BudgetBelowMinimumError: one op needs more than the budget.
-        """
-        error = below_minimum(graph, budget_bytes)
-        if error is not None:
-            raise error
-        return self.solve(graph, budget_bytes)
-
-    def minimum_bytes(self, graph: Graph) -> int:
-        """Return the least peak that the fast heuristic reaches. It keeps the constraints."""
-        return known_minimum(graph, constraints=self.constraints).bytes
-
-    def bound_bytes(self, graph: Graph) -> int:
-        """Return the bytes that every schedule requests at least."""
-        return run_once_bound(constrained(graph, self.constraints or Constraints())).bytes
 
 
 def _all_constraints(constraints: Constraints | None, options: SolveOptions) -> Constraints:

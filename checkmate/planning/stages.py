@@ -1,6 +1,6 @@
-"""The stages that run TensorFlow.
+"""The stages that run a step.
 
-Names are checked before TensorFlow is imported, since the import takes seconds.
+Names are checked before TensorFlow or JAX is imported, since the import takes seconds.
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ from checkmate.arguments import (
     result_of,
     step_budget_of,
 )
+from checkmate.backends.protocol import CostsWanted, backend_here
 from checkmate.catalog.model_names import require_named
-from checkmate.errors import UsageError
 from checkmate.formats.files import require_output_folder
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
-from checkmate.machine.cost_store import CostStore, default_path
-from checkmate.machine.supported import JAX, is_of_jax, require_backend
-from checkmate.planning.report.records import RunOutcome
-from checkmate.planning.solving import StepSolver
+from checkmate.planning.exporting import RunOutcome, StepPlanning, exported, exported_within, verified
+from checkmate.planning.schedule_solver import ScheduleSolver
 from checkmate.progress import Cancelled, Report, never
 from checkmate.request import ModelRequest, Target
 from checkmate.solvers.constraints import Constraints
@@ -39,26 +37,9 @@ from checkmate.solvers.problem import SolveOptions
 from checkmate.terminal import progress_line
 from checkmate.units import Budget
 
-_ATTEMPT_S = 20.0  # of each solve on the way to a measured peak
-
 
 def _given(budget: BudgetLike | None) -> int | Budget | None:
     return budget if budget is None or isinstance(budget, int) else step_budget_of(budget)
-
-
-def _on_jax(graph: Graph) -> bool:
-    """Return whether a graph's step is to be run by JAX.
-
-    Raises:
-        UsageError: it is of a JAX step, and Keras is set up for another backend; or as ``require_backend``.
-    """
-    backend = require_backend()
-    if backend != JAX and is_of_jax(graph):
-        raise UsageError(
-            f"the graph {graph.name!r} is of a JAX step, and Keras is set up for {backend!r} here",
-            hint="set KERAS_BACKEND=jax",
-        )
-    return backend == JAX
 
 
 def profile(
@@ -95,15 +76,8 @@ def profile(
     """
     with as_request(model, **step) as request, progress_line(quiet=quiet, report=report) as told:
         require_named(request)
-        if require_backend() == JAX:
-            from checkmate.planning.on_jax import profile as on_jax
-
-            return on_jax.profile(request, refresh=refresh, report=told, cancelled=cancelled)
-        from checkmate.backends.tf.costs.known import CostOptions
-        from checkmate.planning import measured
-
-        found_by = CostOptions(costs, CostStore(default_path()), refresh=refresh, estimated=estimated)
-        return measured.profile(request, costs=found_by, report=told, cancelled=cancelled)
+        wanted = CostsWanted(costs, refresh, estimated)
+        return backend_here().profile(request, wanted, report=told, cancelled=cancelled)
 
 
 def verify(
@@ -135,15 +109,7 @@ def verify(
         _scheduled(model, graph, result, target, allow_code) as (request, read, solved),
         progress_line(quiet=quiet, report=report) as told,
     ):
-        allowed = _given(budget)
-        if _on_jax(read):
-            from checkmate.planning.on_jax import run as on_jax
-
-            given = on_jax.SuppliedSchedule(read, solved, as_given=True)
-            return on_jax.verified(request, allowed, given, None, told, cancelled)
-        from checkmate.planning import measured
-
-        return measured.verify(request, read, solved, budget_bytes=allowed, report=told, cancelled=cancelled)
+        return verified(_of_file(request, read, solved, told, cancelled), _given(budget))
 
 
 def export(
@@ -174,17 +140,8 @@ def export(
         progress_line(quiet=quiet, report=report) as told,
     ):
         require_output_folder(folder)
-        allowed = _given(budget)
-        if _on_jax(read):
-            from checkmate.planning.on_jax import run as on_jax
-
-            given = on_jax.SuppliedSchedule(read, solved, as_given=True)
-            return on_jax.verified(request, allowed, given, folder, told, cancelled)
-        from checkmate.planning import measured
-
-        return measured.export(
-            request, read, solved, folder, budget_bytes=allowed, report=told, cancelled=cancelled
-        )
+        planning = _of_file(request, read, solved, told, cancelled)
+        return exported(planning, _given(budget), folder)
 
 
 def export_within(
@@ -218,32 +175,23 @@ def export_within(
         progress_line(quiet=quiet, report=report) as told,
     ):
         require_output_folder(folder)
-        if _on_jax(read):
-            from checkmate.planning.on_jax import run as on_jax
+        planning = _of_file(request, read, solved, told, cancelled, options, constraints)
+        return exported_within(planning, step_budget_of(budget), folder)
 
-            bound = constraints is not None and not constraints.is_empty
-            return on_jax.run(
-                request,
-                step_budget_of(budget),
-                folder,
-                given=on_jax.SuppliedSchedule(read, solved, as_given=bound),
-                options=options,
-                report=told,
-                cancelled=cancelled,
-            )
-        from checkmate.planning import measured
 
-        chosen = options or SolveOptions(time_limit_s=_ATTEMPT_S)
-        return measured.export_within(
-            request,
-            read,
-            solved,
-            step_budget_of(budget),
-            folder,
-            solver=StepSolver("auto", chosen, told, cancelled, constraints),
-            report=told,
-            cancelled=cancelled,
-        )
+def _of_file(
+    request: ModelRequest,
+    graph: Graph,
+    result: SolveResult,
+    report: Report,
+    cancelled: Cancelled,
+    options: SolveOptions | None = None,
+    constraints: Constraints | None = None,
+) -> StepPlanning:
+    backend = backend_here()
+    chosen = options or SolveOptions(time_limit_s=backend.attempt_s)
+    solver = ScheduleSolver("auto", chosen, report, cancelled, constraints, backend.counted)
+    return StepPlanning(backend.step_of_file(request, graph, result, report, cancelled), solver)
 
 
 @contextmanager
@@ -294,29 +242,8 @@ def run(
     with as_request(model, **step) as request, progress_line(quiet=quiet, report=report) as told:
         require_named(request)
         require_output_folder(folder)
-        if require_backend() == JAX:
-            from checkmate.planning.on_jax import run as on_jax
-
-            return on_jax.run(
-                request,
-                allowed,
-                folder,
-                refresh=refresh,
-                solver=solver,
-                options=options,
-                report=told,
-                cancelled=cancelled,
-            )
-        from checkmate.backends.tf.costs.known import CostOptions
-        from checkmate.planning import measured
-
-        chosen = options or SolveOptions(time_limit_s=_ATTEMPT_S)
-        return measured.run(
-            request,
-            allowed,
-            folder,
-            costs=CostOptions(costs, CostStore(default_path()), refresh=refresh),
-            solver=StepSolver(solver, chosen, told, cancelled),
-            report=told,
-            cancelled=cancelled,
-        )
+        backend = backend_here()
+        chosen = options or SolveOptions(time_limit_s=backend.attempt_s)
+        schedules = ScheduleSolver(solver, chosen, told, cancelled, counted=backend.counted)
+        planned = backend.step(request, allowed, CostsWanted(costs, refresh), schedules)
+        return exported_within(StepPlanning(planned, schedules), allowed, folder)

@@ -22,7 +22,7 @@ from checkmate.catalog.zoo import ZOO, ZooModel
 from checkmate.errors import CancelledError, CheckmateError, InfeasibleError
 from checkmate.formats.files import write_json
 from checkmate.machine.supported import versions
-from checkmate.planning.report.records import RunOutcome
+from checkmate.planning import RunOutcome
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
 from tests.benchmarks.children import ask

@@ -17,7 +17,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,26 +25,24 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from checkmate.backends.protocol import CompiledFit
+from checkmate.backends.tf.live.measure import restored
+from checkmate.backends.tf.live.trace import KerasStep, step_of_fit
 from checkmate.backends.tf.models.batch import flatten
 from checkmate.backends.tf.models.load import load_model
 from checkmate.backends.tf.trace.coarsen import fused, loose
-from checkmate.backends.tf.training.measure import restored
-from checkmate.backends.tf.training.trace import KerasStep, step_of_fit
-from checkmate.backends.tf.xla.compiled import StepCompilation, compile_step
-from checkmate.backends.tf.xla.fit import Solving, XlaFit, fit_compiled
+from checkmate.backends.tf.xla.compiled import StepCompilation, XlaMemory, compile_step
+from checkmate.backends.tf.xla.compiler import XlaCompilation
 from checkmate.backends.tf.xla.op_costs import costs_for_xla
 from checkmate.backends.tf.xla.tied import tied_step
 from checkmate.backends.xla_policy.waits import WaitPolicy
 from checkmate.errors import CheckmateError
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.memory.compiling import lowered
-from checkmate.planning.deterministic_solve import solve_counted
-from checkmate.planning.segments import in_segments
-from checkmate.progress import silent
+from checkmate.planning.compiling import CompiledSearch
+from checkmate.planning.schedule_solver import ScheduleSolver
 from checkmate.request import ModelRequest
-from checkmate.solvers.baselines import whole_segments
-from checkmate.solvers.problem import Listener, SolveOptions
+from checkmate.solvers.problem import SolveOptions
 from tests.benchmarks.measured_on import this_machine
 from tests.benchmarks.peer_methods import build, find_method, recomputable_layers
 
@@ -53,6 +51,7 @@ SHARES = (0.75, 0.60, 0.45, 0.30)
 PEERS = ("recompute-blocks", "recompute-sqrt-layers", "scope-full", "scope-layers")
 FILE = Path(__file__).with_name("xla_networks.py")
 _SOLVER_S = 5.0
+Fit = CompiledFit[WaitPolicy, XlaMemory]
 
 
 @dataclass(eq=False)
@@ -100,11 +99,11 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
     again = compile_step(_scheduled(step, Schedule.plain(step.graph), WaitPolicy.NONE), layout.specs)
     print(name, "plain", ways[0].facts, "emitted", again.memory.temp_bytes, flush=True)
     for share in SHARES:
-        fit = _fit(step, plain, share)
+        fit = _fit(step, share)
         facts = {"way": f"{100 * share:.0f} %", **_fit_facts(fit)}
         print(name, facts, flush=True)
-        if fit.schedule is not None:
-            ways.append(Way(facts, _scheduled(step, fit.schedule, fit.tied), variables))
+        if fit.chosen is not None:
+            ways.append(Way(facts, _scheduled(step, fit.chosen.schedule, fit.chosen.way), variables))
     refused: list[dict[str, str]] = []
     for peer in PEERS:
         try:
@@ -165,49 +164,48 @@ def _facts(found: StepCompilation) -> dict[str, Any]:
     }
 
 
-def _fit_facts(fit: XlaFit) -> dict[str, Any]:
-    room = fit.budget_bytes - (fit.plain.peak_bytes - fit.plain.temp_bytes)
+def _fit_facts(fit: Fit) -> dict[str, Any]:
     return {
-        "temp_bytes": fit.memory.temp_bytes,
-        "room_bytes": room,
+        "temp_bytes": fit.whole_bytes - fit.fixed_bytes,
+        "room_bytes": fit.budget_bytes - fit.fixed_bytes,
         "fits": fit.fits,
-        "attempts": len(fit.attempts),
+        "attempts": fit.compilations - 1,
         "compile_seconds": round(fit.compile_seconds, 1),
-        "recomputations": fit.extra_steps,
+        "recomputations": fit.recomputations,
         "predicted_overhead": fit.overhead,
     }
 
 
-def _fit(step: KerasStep, plain: StepCompilation, share: float) -> XlaFit:
-    fixed = plain.memory.peak_bytes - plain.memory.temp_bytes
-    options = SolveOptions(time_limit_s=_SOLVER_S)
+class CompiledStep(XlaCompilation):
+    """A Keras step that XLA compiles."""
 
-    def solve(graph: Graph, asked: int) -> Schedule | None:
-        found = solve_counted(graph, asked, options=options, listener=Listener())
-        return in_segments(graph, found, options=options).schedule
+    def __init__(self, step: KerasStep) -> None:
+        self._step = step
 
-    def whole(graph: Graph, asked: int) -> list[Schedule]:
-        return [each.require_schedule() for each in whole_segments(graph, asked)]
+    @property
+    def graph(self) -> Graph:
+        return self._step.graph
 
-    def least(graph: Graph) -> Schedule:
-        from checkmate.planning import known_minimum
+    @cached_property
+    def loose(self) -> Graph | None:
+        return loose(self._step.folded, self.graph)
 
-        known = known_minimum(graph)
-        found = solve(graph, known.bytes) or known.schedule
-        return lowered(graph, found, known.bound.bytes, partial(solve, graph))
+    def compiled(self, schedule: Schedule | None, tied: WaitPolicy = WaitPolicy.RUNS) -> StepCompilation:
+        return compile_step(_scheduled(self._step, schedule, tied), self._step.layout.specs)
 
-    return fit_compiled(
-        step.graph,
-        plain,
-        fixed + int(share * plain.memory.temp_bytes),
-        compile=lambda schedule, tied: compile_step(_scheduled(step, schedule, tied), step.layout.specs),
-        solving=Solving(solve, least, whole),
-        report=silent,
-        loose=loose(step.folded, step.graph),
+
+def _fit(step: KerasStep, share: float) -> Fit:
+    solver, compiled = (
+        ScheduleSolver("auto", SolveOptions(time_limit_s=_SOLVER_S), counted=True),
+        CompiledStep(step),
     )
+    temporary = compiled.plain_bytes - compiled.fixed_bytes
+    return CompiledSearch(compiled, solver).fit(compiled.fixed_bytes + int(share * temporary))
 
 
-def _scheduled(step: KerasStep, schedule: Schedule, tied: WaitPolicy) -> Callable[..., Any]:
+def _scheduled(step: KerasStep, schedule: Schedule | None, tied: WaitPolicy) -> Callable[..., Any]:
+    if schedule is None:
+        return step.plain()
     emitted = tied_step(step.folded, schedule, tied=tied)
     return lambda *tensors: emitted(*tensors).loss
 

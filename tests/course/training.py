@@ -89,8 +89,8 @@ class Judged(Peaks):
         if plan.over_bytes:
             return "said_to_miss"
         planner = training.planner
-        crowded = layout.key in planner._crowded or layout.key in planner._stays
-        return "held_by_others" if crowded else "missed"
+        state = planner._layouts[layout.key]
+        return "held_by_others" if state.crowded or state.stays else "missed"
 
 
 def network() -> keras.Model:

@@ -20,15 +20,13 @@ import jax
 from jax.extend.core import jaxpr_as_fun
 
 from checkmate.backends.jax.models.compare import compare
-from checkmate.backends.jax.models.load import LoadedStep
-from checkmate.backends.jax.models.plan_step import graph_of_step, plan_of_step
-from checkmate.backends.jax.plan import JaxPlanner, compiled_plain, trace
-from checkmate.backends.jax.transform import request_of
+from checkmate.backends.jax.step import compiled_plain, trace
 from checkmate.errors import ExitCode, NotCompiledError
 from checkmate.formats import read_any_graph, read_schedule
 from checkmate.planning import keep_everything_peak
 from checkmate.progress import Progress, never, silent
 from checkmate.solvers.problem import SolveOptions
+from checkmate.training.jax_planner import JaxPlanner, request_of
 from tests.jax.steps import data, dense, weights
 
 pytestmark = pytest.mark.heavy  # each command compiles
@@ -255,11 +253,11 @@ def test_a_fault_of_the_program_is_not_put_on_the_step() -> None:
         if progress.stage == "compile":
             raise RuntimeError("ours")
 
-    loaded = LoadedStep("dense", dense, arguments(), arguments, None, None, ())
+    planner = JaxPlanner(dense, request_of("80%", quiet=True, report=failing))
     with pytest.raises(RuntimeError, match="ours"):
-        plan_of_step(loaded, request_of("80%", quiet=True, report=failing))
+        planner.plan(arguments(), part=True)
     with pytest.raises(RuntimeError, match="ours"):
-        graph_of_step(loaded, report=failing, cancelled=never)
+        planner.graph(arguments())
 
 
 def test_what_xla_cannot_compile_is_said() -> None:
@@ -281,4 +279,4 @@ def arguments() -> tuple[Any, ...]:
 
 def planned() -> tuple[Any, Any]:
     planner = JaxPlanner(dense, request_of("80%", quiet=True, options=SolveOptions(time_limit_s=1)))
-    return planner.plan(arguments(), part=True), planner.plain(arguments())[0]
+    return planner.plan(arguments(), part=True), trace(dense, arguments(), (), None)

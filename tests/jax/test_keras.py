@@ -147,7 +147,7 @@ def test_what_keras_would_not_compile_is_scheduled_and_said() -> None:
 def test_a_fault_while_a_step_is_planned_trains_as_before() -> None:
     out = run("""
     import contextlib, io
-    from checkmate.backends.jax import plan
+    from checkmate.python_api import plan
 
     def fail(*_, **__):
         raise KeyError("seeded")

@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import checkmate.jax
 from checkmate.backends.jax import ways
 from checkmate.backends.jax.compiled import memory_of
-from checkmate.backends.jax.search import Search
+from checkmate.backends.jax.compiler import JaxCompilation
+from checkmate.backends.jax.step import begin, trace
 from checkmate.backends.jax.ways import holds_order, usual_ways, ways_on
 from checkmate.backends.xla_policy.waits import Waiting, WaitPolicy
 from checkmate.errors import InfeasibleError, NoScheduleError, PlanningError, TraceError, UsageError
@@ -56,6 +57,17 @@ def test_the_compiled_step_keeps_the_budget(step: Any, share: int) -> None:
     assert all(leaf.is_deleted() for leaf in jax.tree.leaves(given))  # they were donated
 
 
+@pytest.mark.parametrize(("platform", "segments"), [("gpu", True), ("cpu", False)])
+def test_segments_are_preferred_on_a_gpu(
+    platform: str, segments: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a CPU all steps wait, so runs of recomputations are nothing special."""
+    begun = begin(trace(dense, args_of(dense), (), None), [{}])
+    monkeypatch.setattr(jax, "default_backend", lambda: platform)
+    step = JaxCompilation(begun, "dense", alone=True)
+    assert {compiler.segments for compiler in step.compilers} == {segments}
+
+
 @pytest.mark.heavy
 def test_order_alone_is_tried_first() -> None:
     step, args = dense_blocks(lambda block: block)
@@ -70,12 +82,12 @@ def test_order_alone_is_tried_first() -> None:
 def test_what_was_tried_as_it_runs_is_not_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[Any] = []
 
-    def counted(search: Search, jitted: Any, options: dict[str, Any]) -> Any:
+    def counted(search: JaxCompilation, jitted: Any, options: dict[str, Any]) -> Any:
         compiled.append(jitted)
         return executable(search, jitted, options)
 
-    executable = Search._executable
-    monkeypatch.setattr(Search, "_executable", counted)
+    executable = JaxCompilation._executable
+    monkeypatch.setattr(JaxCompilation, "_executable", counted)
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
     args = args_of(dense)
     found = checkmate.jax.rematerialize(dense, "60%", of="temporary", example=args, **QUICK)
@@ -247,13 +259,22 @@ def fail(*_: Any, **__: Any) -> Any:
     raise KeyError("seeded")
 
 
-@pytest.mark.parametrize("stage", ["trace", "memory_of", "read_program", "graph_of", "Search.run"])
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "training.jax_planner.trace",
+        "backends.jax.step.memory_of",
+        "backends.jax.compiler.read_program",
+        "backends.jax.compiler.graph_of",
+        "planning.compiling.GroupSearch.run",
+    ],
+)
 def test_a_fault_at_any_stage_runs_as_before(
     stage: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     args = args_of(dense)
     expected = jax.jit(dense)(*args)
-    monkeypatch.setattr(f"checkmate.backends.jax.plan.{stage}", fail)
+    monkeypatch.setattr(f"checkmate.{stage}", fail)
     found = checkmate.jax.rematerialize(dense, "60%", donate_argnums=0, options=QUICK["options"])
     given = copied(args[0])
     for params in (given, copied(args[0])):

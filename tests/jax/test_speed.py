@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from checkmate.backends.jax.device import OF_PRODUCTS, Speed, card_of, speed_of
 from checkmate.backends.jax.fusions import fusions, kernels
 from checkmate.backends.jax.graph import graph_of
-from checkmate.backends.jax.plan import trace
 from checkmate.backends.jax.program import read_program
+from checkmate.backends.jax.step import trace
 from tests.benchmarks.jax_wide_networks import BATCHES, NETWORKS
 
 # Milliseconds of the plain steps on an H200 (docs/results/jax/h200.json).

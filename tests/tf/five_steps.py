@@ -7,10 +7,10 @@ how often state is assigned in the trace and in the emitted step.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,16 @@ from keras import layers
 from checkmate.backends.tf.models.batch import flatten
 from checkmate.backends.tf.models.load import load_model
 from checkmate.backends.tf.models.model import LoadedModel
-from checkmate.backends.tf.training.keras_model import replace_training
-from checkmate.backends.tf.training.plans.plan import PlanRequest
-from checkmate.backends.tf.training.plans.search import PlanSearch
-from checkmate.backends.tf.training.plans.trials import Trials
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.memory.simulate import simulate
+from checkmate.planning.plan_request import PlanRequest
+from checkmate.planning.schedule_solver import ScheduleSolver
 from checkmate.progress import silent
 from checkmate.request import ModelRequest
+from checkmate.solvers.problem import SolveOptions
+from checkmate.training.keras_model import replace_training
+from checkmate.training.search import PlanSearch
+from checkmate.training.trials import Trials
 from checkmate.units import Budget
 
 BATCH, STEPS = 8, 5
@@ -122,19 +124,26 @@ def data_for(loaded: LoadedModel) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices(stacked).batch(BATCH, drop_remainder=True)
 
 
-def recomputing(told: list[str]) -> PlanRequest:
-    """Return a request whose solver computes the whole forward pass again."""
+class Recomputing(ScheduleSolver):
+    """A solver that computes the whole forward pass again."""
 
-    def solve(graph: Any, budget: int, *others: Any) -> SolveResult:
+    def solve(self, graph: Any, budget_bytes: int, **_: Any) -> SolveResult:
         schedule = schedules.recompute_forward(graph)
-        found = simulate(graph, schedule)
-        return SolveResult(
-            SolveStatus.FEASIBLE, "test", budget, graph.base_cost, schedule, found.cost, found.peak_bytes
-        )
+        ran, status = simulate(graph, schedule), SolveStatus.FEASIBLE
+        return SolveResult(status, "test", budget_bytes, graph.base_cost, schedule, ran.cost, ran.peak_bytes)
 
-    return PlanRequest(
-        Budget(bytes_=2**30), solve, lambda graph: 0, lambda: contextlib.nullcontext(silent), told.append
-    )
+    def bound_bytes(self, graph: Any) -> int:
+        return 0
+
+
+@dataclass(frozen=True, eq=False)
+class Noting(PlanRequest):
+    """A request that notes what is told."""
+
+    told: list[str] = field(default_factory=list)
+
+    def tell(self, sentence: str) -> None:
+        self.told.append(sentence)
 
 
 def state(model: Any) -> dict[str, np.ndarray]:
@@ -147,12 +156,12 @@ def compare(name: str) -> dict[str, Any]:
     plain, scheduled = loaded.model, built(name).model
     before = state(plain)
     data = data_for(loaded)
-    told: list[str] = []
     PlanSearch.plain = lambda self: (
         None
     )  # the scheduled step is what is compared, also where the plain one fits
     Trials.run_plain = lambda self, what: None
-    replace_training(scheduled, recomputing(told))
+    request = Noting(Budget(bytes_=2**30), Recomputing("auto", SolveOptions()), report=silent)
+    replace_training(scheduled, request)
     expected = plain.fit(data, verbose=0).history
     found = scheduled.fit(data, verbose=0).history
     want, got = state(plain), state(scheduled)
@@ -176,7 +185,7 @@ def compare(name: str) -> dict[str, Any]:
             next(v.numpy() for v in scheduled.metrics_variables if v.path.endswith("loss/count"))
         ),
         "counts": {key: int(value) for key, value in got.items() if key.endswith("/calls")},
-        "told": told,
+        "told": request.told,
         "recomputed": sorted(recomputed),
         "assigned": assigned_once(plan),
     }

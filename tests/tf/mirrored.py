@@ -174,7 +174,7 @@ def facts(planner: Any) -> list[dict[str, Any]]:
             "everything": simulate(plan.step.graph, plan.step.everything).peak_bytes,
             "allowed": planner.allowed_bytes,
         }
-        for plan in planner._plans.values()
+        for plan in planner.plans
     ]
 
 

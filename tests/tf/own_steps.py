@@ -342,7 +342,7 @@ def main(program: str, budget: str, answer: str) -> None:
         returned += [np.asarray(leaf) for leaf in tf.nest.flatten(found) if leaf is not None]
     report = {"peaks": peaks, "returned": len(returned), "recomputations": 0}
     if budget != "plain":
-        plans = list(planner()._plans.values())
+        plans = list(planner().plans)
         report |= {
             "allowed": planner().allowed_bytes,
             "recomputations": sum(each.schedule.recomputations for each in plans if each.schedule),

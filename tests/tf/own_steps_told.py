@@ -119,7 +119,7 @@ def test_logs_in_any_structure_and_each_layout_of_data() -> None:
         logs = model.train_on_batch(x[:4], y[:4], return_dict=True)
         found.append((history, logs, model.get_weights()))
         assert set(history) == {"loss", "twice"}  # Keras flattens them
-    plans = list(model.train_function.training.planner._plans.values())
+    plans = list(model.train_function.training.planner.plans)
     assert [plan.layout.batch_size for plan in plans] == [8, 4]
     assert plans[0].schedule is not None and plans[0].schedule.recomputations > 0
     assert found[1][0]["loss"] == pytest.approx(found[0][0]["loss"], rel=1e-4)
@@ -156,7 +156,7 @@ def test_arguments_in_any_structure_and_constants_of_a_layout() -> None:
     for weight, value in zip(weights, after, strict=True):
         assert np.allclose(weight.numpy(), value, rtol=1e-4, atol=1e-6)
     scheduled(batch, rate=0.25)
-    plans = list(scheduled.planner._plans.values())
+    plans = list(scheduled.planner.plans)
     assert len(plans) == 2 and plans[0].schedule.recomputations > 0
     # Inside another function it needs the plan that is there.
     inside = tf.function(lambda x: scheduled({"images": x, "scale": np.float32(2.0)}, rate=0.25)["loss"])
@@ -183,5 +183,5 @@ def test_the_programs_of_the_python_page_run() -> None:
     names |= {"average": tf.Variable(0.0), "checkmate": checkmate, "tf": tf, "FAST": FAST}
     exec(compile(by_call, "python.md", "exec"), names)
     assert float(names["found"]["average"]) == pytest.approx(0.01 * float(names["found"]["loss"]), rel=1e-5)
-    (plan,) = names["step"].planner._plans.values()
+    (plan,) = names["step"].planner.plans
     assert plan.schedule.recomputations > 0

@@ -23,12 +23,12 @@ import tensorflow as tf
 from keras import layers
 
 import checkmate
-from checkmate import training
 from checkmate.backends.tf.devices import peak_bytes, reset_peak
-from checkmate.backends.tf.training.plans import trials
 from checkmate.errors import SolverCrashedError
 from checkmate.machine.cost_store import plans_folder
+from checkmate.planning import schedule_solver
 from checkmate.solvers.compile.cache import machine_code_file
+from checkmate.training import trials
 from tests.quick_start import QUICK
 from tests.tf.rematerialized import plans, within
 
@@ -80,7 +80,7 @@ class HeldSolver:
     def __init__(self) -> None:
         self.go, self.threads, self.fail = threading.Event(), list[str](), False
         self.lingers, self.found = False, threading.Event()
-        self._solve: Callable[..., Any] = training.solve
+        self._solve: Callable[..., Any] = schedule_solver.solve
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         self.threads.append(threading.current_thread().name)
@@ -99,7 +99,7 @@ class HeldSolver:
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> HeldSolver:
     solver = HeldSolver()
-    monkeypatch.setattr(training, "solve", solver)
+    monkeypatch.setattr(schedule_solver, "solve", solver)
     return solver
 
 
@@ -161,7 +161,7 @@ def test_a_second_run_uses_the_better_plan(
     model = within(dense_model(), wait=False, cache=True)
     batches = Batches(held, 1)
     fitted(model, callbacks=[batches])
-    (plan,) = planner_of(model)._plans.values()  # at the end of training a still better one may be kept
+    (plan,) = planner_of(model).plans  # at the end of training a still better one may be kept
     better = plan.schedule.steps.tolist()
     del model, batches, plan  # what it holds would be another model's beside the next
     keras.backend.clear_session()
@@ -174,7 +174,7 @@ def test_a_second_run_uses_the_better_plan(
         raise AssertionError("the plain step was measured, or something was solved for")
 
     monkeypatch.setattr(trials, "measure_plain", refuse)
-    monkeypatch.setattr(training, "solve", refuse)
+    monkeypatch.setattr(schedule_solver, "solve", refuse)
     again = within(dense_model(), wait=False, cache=True, quiet=False)
     one = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda *_, **__: setattr(again, "stop_training", True)
@@ -321,14 +321,14 @@ def test_a_program_that_ends_early_does_not_wait(ends: str, tmp_path: Path) -> N
     program.write_text(
         "import checkmate, threading\n"
         "from tests.tf.rematerialize_at_once import data, dense_model\n"
-        "from checkmate import training\n"
+        "from checkmate.planning import schedule_solver\n"
         "slow = checkmate.SolveOptions(time_limit_s=3600, moves=10**12)\n"
-        "real = training.solve\n"
+        "real = schedule_solver.solve\n"
         "def solve(*arguments, **options):\n"
         "    if threading.current_thread() is not threading.main_thread():\n"
         "        options.update(solver='local-search', options=slow)\n"
         "    return real(*arguments, **options)\n"
-        "training.solve = solve\n"
+        "schedule_solver.solve = solve\n"
         "x, y = data(16)\n"
         "quick = dict(solver='greedy', options=checkmate.SolveOptions(time_limit_s=0.3))\n"
         "model = checkmate.rematerialize(dense_model(), '75%', wait=False, cache=False, **quick)\n"

@@ -15,8 +15,8 @@ import pytest
 import tensorflow as tf
 
 import checkmate
+from checkmate.backends.tf.live.trace import KerasStep
 from checkmate.backends.tf.profiler import trace_run
-from checkmate.backends.tf.training.trace import KerasStep
 from tests.tf.rematerialized import FAST, assert_close, conv_model, data, plans, recomputations, within
 
 

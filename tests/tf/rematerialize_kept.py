@@ -18,30 +18,31 @@ import pytest
 import tensorflow as tf
 
 import checkmate
-from checkmate import training
 from checkmate.backends.tf import memory_check
+from checkmate.backends.tf.live.measure import StepMeasurement
+from checkmate.backends.tf.live.ready import ReadyStep
+from checkmate.backends.tf.live.trace import KerasStep, step_of_fit
 from checkmate.backends.tf.models.batch import flatten, flatten_arguments
-from checkmate.backends.tf.training.any_step import AnyStep
-from checkmate.backends.tf.training.measure import StepMeasurement
-from checkmate.backends.tf.training.plans import kept as kept_module
-from checkmate.backends.tf.training.plans import trials
-from checkmate.backends.tf.training.plans.kept import look_up, made_with, name_of
-from checkmate.backends.tf.training.plans.known import facts_of, known_limit, known_plan, recall, seen_over
-from checkmate.backends.tf.training.plans.limit import Limit
-from checkmate.backends.tf.training.plans.plan import PlanRequest, StepPlan, held_by_others
-from checkmate.backends.tf.training.plans.search import PlanSearch
-from checkmate.backends.tf.training.plans.trials import Trials, TriedStep
-from checkmate.backends.tf.training.ready import ReadyStep
-from checkmate.backends.tf.training.trace import KerasStep, step_of_fit
 from checkmate.ir.graph import CostUnit
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.cost_store import plans_folder
 from checkmate.machine.plan_store import KeptPlan, PlanStore
+from checkmate.planning import schedule_solver
+from checkmate.planning.plan_request import PlanRequest
 from checkmate.solvers.compile.cache import machine_code_file
-from checkmate.training import _plan_request
+from checkmate.training import kept as kept_module
+from checkmate.training import trials
+from checkmate.training.any_step import AnyStep
+from checkmate.training.api import _plan_request
+from checkmate.training.kept import look_up, made_with, name_of
+from checkmate.training.known import facts_of, known_limit, known_plan, recall, seen_over
+from checkmate.training.limit import Limit
+from checkmate.training.plan import StepPlan, held_by_others
+from checkmate.training.search import PlanSearch
+from checkmate.training.trials import Trials, TriedStep
 from checkmate.units import format_bytes
 from tests.tf.rematerialize_files import EARLIER, X, Y, files, scheduled_file, told, trained
-from tests.tf.rematerialized import FAST, conv_model, data, plans, recomputations, within
+from tests.tf.rematerialized import FAST, conv_model, data, plans, recomputations, sentences, within
 
 machine_code_file()  # compiled kernels are taken from where they are, whatever the cache folder of a test is
 
@@ -104,7 +105,7 @@ def measured_since(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[list[in
 
         monkeypatch.setattr(trials, "measure_scheduled", noted)
         monkeypatch.setattr(trials, "measure_plain", refuse)
-        monkeypatch.setattr(training, "solve", refuse)
+        monkeypatch.setattr(schedule_solver, "solve", refuse)
         return found
 
     return begin
@@ -150,7 +151,7 @@ def test_any_function_has_its_kept_plan(measured_since: Callable[[], list[list[i
     first = scheduled()
     measured = measured_since()
     second = scheduled()
-    found = [next(iter(each.planner._plans.values())) for each in (first, second)]
+    found = [next(iter(each.planner.plans)) for each in (first, second)]
     assert measured == [found[0].schedule.steps.tolist()] == [found[1].schedule.steps.tolist()]
     assert EARLIER in found[1].sentence and np.isfinite(float(second(X[:16])))
 
@@ -206,7 +207,7 @@ def test_a_random_op_without_a_variable_begins_anew_in_training() -> None:
     def losses() -> list[float]:
         options = {"options": FAST, "solver": "greedy", "quiet": True}
         scheduled = checkmate.rematerialize_function(step, "70%", example=X[:16], **options)
-        (plan,) = scheduled.planner._plans.values()
+        (plan,) = scheduled.planner.plans
         assert plan.schedule.recomputations > 0 and plan.ready is None
         return [float(scheduled(X[:16])) for _ in range(3)]
 
@@ -401,10 +402,9 @@ def test_what_a_passing_shortage_decides_is_not_kept(kept: Run, monkeypatch: pyt
     monkeypatch.undo()
 
 
-def test_only_a_sound_plan_of_this_step_is_used() -> None:
+def test_only_a_sound_plan_of_this_step_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check a plan that can be used, one of another step's, and a damaged one."""
-    lines: list[str] = []
-    asked = dataclasses.replace(request("9MiB"), tell=lines.append)
+    lines, asked = sentences(monkeypatch), request("9MiB")
     layout, _ = flatten(data(16))
     step = step_of_fit(conv_model(), layout)
     name, order = name_of(step, asked), tuple(range(step.graph.n))
@@ -462,8 +462,7 @@ def test_a_kept_share_is_used_though_others_come_to_hold_more_meanwhile(
 
 
 def test_a_plan_made_with_something_else_is_told_of_and_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines: list[str] = []
-    asked = dataclasses.replace(request("9MiB"), tell=lines.append)
+    lines, asked = sentences(monkeypatch), request("9MiB")
     layout, _ = flatten(data(16))
     step, store = step_of_fit(conv_model(), layout), PlanStore(plans_folder())
     with monkeypatch.context() as patch:

@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import pytest
 
-from checkmate.backends.tf.training import measure
+from checkmate.backends.tf.live import measure
 from tests.tf.rematerialized import assert_close, conv_model, data, plans, recomputations, within
 
 X, Y = data(16 * 3)

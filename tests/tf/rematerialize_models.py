@@ -19,8 +19,8 @@ import tensorflow as tf
 from keras import layers
 
 import checkmate
-from checkmate import training
 from checkmate.errors import CheckmateError, DynamicShapeError, TraceError, UsageError
+from checkmate.training import api
 from tests.quick_start import QUICK
 from tests.tf.rematerialized import FAST, assert_close, conv_model, data, plans, recomputations, within
 
@@ -280,7 +280,7 @@ other = conv_model()
 mine = dict(vars(other))
 model = checkmate.rematerialize(conv_model(), "65%", options=FAST)
 model.fit(*data(16), batch_size=16, verbose=0)
-assert model.train_function.training.planner._plans
+assert model.train_function.training.planner.plans
 assert facts() == before
 assert vars(other).keys() == mine.keys()
 """
@@ -293,7 +293,7 @@ assert vars(other).keys() == mine.keys()
 
 
 def test_the_examples_of_the_python_page_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "_SECONDS", 1.0)  # of each solve, 20 by default
+    monkeypatch.setattr(api, "_SECONDS", 1.0)  # of each solve, 20 by default
     page = (Path(__file__).parents[2] / "docs" / "pages" / "python.md").read_text(encoding="utf-8")
     section = page.split("## In one line\n")[1].split("\n## ")[0]
     blocks = [block.split("```")[0] for block in section.split("```python\n")[1:]]

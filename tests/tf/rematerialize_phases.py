@@ -101,7 +101,7 @@ def test_the_bare_step_is_planned_again_in_the_next_phase() -> None:
         assert losses == pytest.approx([plain.train_on_batch(x, y) for _ in range(2)], rel=1e-2)
         freeze(model, 0), freeze(plain, 0)
     assert_close(model, plain)
-    (plan,) = step._planner._plans.values()
+    (plan,) = step._planner.plans
     assert plan.schedule is not None and plan.schedule.recomputations > 0
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras import layers
 
 import checkmate
-from checkmate.backends.tf.training.trace import KerasStep
+from checkmate.backends.tf.live.trace import KerasStep
 from checkmate.errors import CheckmateError, PlanningError, TraceError
 from tests.tf.rematerialized import FAST, conv_model, data, plans, recomputations, within
 
@@ -164,14 +164,14 @@ class OwnStep(keras.Model):  # type: ignore[misc]
 
 
 STAGES = (
-    "checkmate.backends.tf.training.trace.trace_step",
-    "checkmate.backends.tf.training.trace.fold",
-    "checkmate.backends.tf.training.trace.analytic_costs",
-    "checkmate.backends.tf.training.plans.planner.fetch_region",
-    "checkmate.backends.tf.training.measure.trace_run",
-    "checkmate.training._ScheduleSearch.solve",
-    "checkmate.backends.tf.training.ready.step_from_schedule",
-    "checkmate.backends.tf.training.plans.memory.PlanMemory.keep",
+    "checkmate.backends.tf.live.trace.trace_step",
+    "checkmate.backends.tf.live.trace.fold",
+    "checkmate.backends.tf.live.trace.analytic_costs",
+    "checkmate.training.planner.fetch_region",
+    "checkmate.backends.tf.live.measure.trace_run",
+    "checkmate.planning.schedule_solver.ScheduleSolver.solve",
+    "checkmate.backends.tf.live.ready.step_from_schedule",
+    "checkmate.training.plan_memory.PlanMemory.keep",
 )
 
 
@@ -207,7 +207,7 @@ def test_so_does_a_step_of_the_models_own(
 def test_so_does_what_cannot_be_emitted_around_the_measured_step(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("checkmate.backends.tf.training.keras_model._ready", lambda plan: None)
+    monkeypatch.setattr("checkmate.training.keras_model._ready", lambda plan: None)
     monkeypatch.setattr(KerasStep, "run", fail)
     assert trained(conv, quiet=False) == pytest.approx(plainly(conv), rel=1e-5)
     planned, given_up = told(capfd)
@@ -217,7 +217,7 @@ def test_so_does_what_cannot_be_emitted_around_the_measured_step(
 def test_so_do_a_bare_step_and_a_function(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("checkmate.backends.tf.training.measure.trace_run", fail)
+    monkeypatch.setattr("checkmate.backends.tf.live.measure.trace_run", fail)
     (x, y), plain = data(16), conv_model()
     step = checkmate.train_step(conv_model(), "60%", options=FAST, example=(x, y))
     assert float(step(x, y)[0]) == pytest.approx(plain.train_on_batch(x, y)[0], rel=1e-5)
@@ -237,8 +237,8 @@ def test_so_do_a_bare_step_and_a_function(
 def test_a_better_schedule_that_cannot_be_found_ends_no_training(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("checkmate.backends.tf.training.plans.improve.SolvingThread.result", fail)
-    monkeypatch.setattr("checkmate.backends.tf.training.plans.improve.SolvingThread.cut_short", fail)
+    monkeypatch.setattr("checkmate.training.improve.SolvingThread.result", fail)
+    monkeypatch.setattr("checkmate.training.improve.SolvingThread.cut_short", fail)
     keras.utils.set_random_seed(5)
     model, x, y = conv()
     within(model, "75%", quiet=False, wait=False)
@@ -255,7 +255,7 @@ def test_a_plan_that_cannot_be_made_again_is_kept(
     model = within(conv_model(), "75%", quiet=False, on_miss="raise", example=(x, y))
     planner, (before,) = model.train_function.training.planner, plans(model)
     planner.exceeded(before.layout, 2 * before.peak_bytes)
-    monkeypatch.setattr("checkmate.backends.tf.training.trace.trace_step", fail)
+    monkeypatch.setattr("checkmate.backends.tf.live.trace.trace_step", fail)
     model.fit(x, y, batch_size=16, verbose=0)
     assert plans(model)[0].schedule is before.schedule is not None
     assert "no other plan: KeyError: 'seeded'. The earlier plan is kept." in told(capfd)[-1]
@@ -281,6 +281,6 @@ def test_an_interrupt_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("checkmate.backends.tf.training.trace.fold", interrupt)
+    monkeypatch.setattr("checkmate.backends.tf.live.trace.fold", interrupt)
     with pytest.raises(KeyboardInterrupt):
         trained(conv, quiet=True)

@@ -17,18 +17,18 @@ import pytest
 import tensorflow as tf
 
 from checkmate.backends.tf.devices import held_bytes, reset_peak
+from checkmate.backends.tf.live.trace import step_of_fit
 from checkmate.backends.tf.models.batch import flatten
-from checkmate.backends.tf.training.plans import planner as planner_module
-from checkmate.backends.tf.training.plans import trials
-from checkmate.backends.tf.training.plans.plan import foreseen, read_ahead
-from checkmate.backends.tf.training.plans.trials import Trials
-from checkmate.backends.tf.training.trace import step_of_fit
-from checkmate.backends.tf.training.watch import reading_of, went_over
 from checkmate.errors import ProfileError
 from checkmate.solvers.compile.cache import machine_code_file
+from checkmate.training import planner as planner_module
+from checkmate.training import trials
+from checkmate.training.plan import foreseen, read_ahead
+from checkmate.training.trials import Trials
+from checkmate.training.watch import reading_of, went_over
 from tests.tf.example_steps import Peaks
 from tests.tf.rematerialize_files import EARLIER, X, Y, files, scheduled_file, told, trained
-from tests.tf.rematerialized import conv_model, data, plans, reader, recomputations, within
+from tests.tf.rematerialized import conv_model, data, plans, reader, recomputations, sentences, within
 
 machine_code_file()  # compiled kernels are taken from where they are, whatever the cache folder of a test is
 
@@ -89,7 +89,7 @@ def test_a_plan_that_stays_over_the_budget_is_said_to_be_once(capfd: pytest.Capt
     model = within(conv_model(), "9MiB", quiet=False, example=(X[:16], Y[:16]))
     planner, plan = model.train_function.training.planner, plans(model)[0]
     told(capfd)
-    planner._aims[plan.layout.key] = planner.allowed_bytes // 2  # after a few corrections
+    planner._layouts[plan.layout.key].aim_bytes = planner.allowed_bytes // 2  # after a few corrections
     seen = int(1.5 * planner.allowed_bytes)
     planner.exceeded(plan.layout, seen)
     (line,) = told(capfd)
@@ -124,13 +124,12 @@ def test_the_first_step_of_a_kept_plan_is_not_judged_where_it_warms_up(
         assert took_much()  # the next step is judged
 
 
-def test_what_others_take_is_told_once_and_no_reason_to_plan_again() -> None:
+def test_what_others_take_is_told_once_and_no_reason_to_plan_again(monkeypatch: pytest.MonkeyPatch) -> None:
     model = within(conv_model(), "9MiB", example=(X[:16], Y[:16]))
     planner, plan = model.train_function.training.planner, plans(model)[0]
     # What is foreseen is the most that others held in any trial, so it may be more than beside this one.
     assert plan.foreseen_bytes >= foreseen(plan.step, plan.held_bytes) >= read_ahead(plan.step.graph)
-    lines: list[str] = []
-    planner.request = dataclasses.replace(planner.request, tell=lines.append)
+    lines = sentences(monkeypatch)
 
     def step_beside(others: int, took: int) -> bool:
         reset_peak("CPU:0")
@@ -151,17 +150,20 @@ def test_what_others_take_is_told_once_and_no_reason_to_plan_again() -> None:
     assert planner.planned(plan.layout) is None and "solving again for less" in lines[-1]
 
 
-def test_a_share_is_the_step_s_own_so_the_plan_stays_where_others_hold_more() -> None:
+def test_a_share_is_the_step_s_own_so_the_plan_stays_where_others_hold_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model = within(conv_model(), "75%", example=(X[:16], Y[:16]))
     planner, plan = model.train_function.training.planner, plans(model)[0]
-    lines: list[str] = []
-    planner.request = dataclasses.replace(planner.request, tell=lines.append)
+    lines = sentences(monkeypatch)
     more = plan.foreseen_bytes + 2**20
     assert not planner.crowded(plan.layout, planner.allowed_bytes + more, 2 * more, more)
     assert planner.planned(plan.layout) is plan and lines[0].endswith("keeps to its plan")
 
 
-def test_where_others_come_to_hold_more_it_trains_within_what_they_leave() -> None:
+def test_where_others_come_to_hold_more_it_trains_within_what_they_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Hold 3 MiB beside a training of 9 MiB, as ``fit`` holds arrays.
 
     What this process holds already comes to the budget.
@@ -169,8 +171,7 @@ def test_where_others_come_to_hold_more_it_trains_within_what_they_leave() -> No
     budget = 9 * 2**20 + held_bytes("CPU:0")
     model = within(conv_model(blocks=4), budget, example=(X[:16], Y[:16]))
     planner, before, peaks = model.train_function.training.planner, plans(model)[0], Peaks()
-    lines: list[str] = []
-    planner.request = dataclasses.replace(planner.request, tell=lines.append)
+    lines = sentences(monkeypatch)
     arrays = tf.zeros((3, 2**20), tf.int8)
     batches = tf.data.Dataset.from_tensors((X[:16], Y[:16])).repeat(6)
     model.fit(batches, verbose=0, callbacks=[peaks])

@@ -6,9 +6,11 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 from keras import layers
 
 import checkmate
+from checkmate.planning.plan_request import PlanRequest
 
 FAST = checkmate.SolveOptions(time_limit_s=0.3)
 
@@ -52,11 +54,18 @@ def within(model: Any, budget: Any = "75%", **options: Any) -> Any:
 
 
 def plans(model: Any) -> list[Any]:
-    return list(model.train_function.training.planner._plans.values())
+    return list(model.train_function.training.planner.plans)
 
 
 def recomputations(model: Any) -> int:
     return sum(plan.schedule.recomputations for plan in plans(model) if plan.schedule is not None)
+
+
+def sentences(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that takes what is told from now on, quiet or not."""
+    lines: list[str] = []
+    monkeypatch.setattr(PlanRequest, "tell", lambda request, sentence: lines.append(sentence))
+    return lines
 
 
 def assert_close(model: Any, other: Any) -> None:

@@ -30,7 +30,7 @@ def main() -> None:
     x, y = random.random((64, 64, 64, 3), dtype=np.float32), random.integers(0, 4, 64)
     checkmate.rematerialize(model, "65%", options=checkmate.SolveOptions(time_limit_s=1.0), solver="greedy")
     history = model.fit(x, y, batch_size=32, verbose=0).history
-    (plan,) = model.train_function.training.planner._plans.values()
+    (plan,) = model.train_function.training.planner.plans
     print(
         json.dumps(
             {

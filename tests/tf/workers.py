@@ -30,7 +30,7 @@ def train(strategy: Any, budget: str | None) -> dict[str, Any]:
         step = checkmate.train_step(
             model, budget, example=(X[:BATCH], Y[:BATCH]), options=OPTIONS, quiet=True, cache=False
         )
-        (plan,) = step._planner._plans.values()
+        (plan,) = step._planner.plans
         found["plan"] = {
             "recomputations": plan.schedule.recomputations,
             "peak": plan.peak_bytes,

@@ -12,11 +12,11 @@ FLOORS = (
     "ir progress fallback catalog",
     "formats memory records terminal processes app.layout app.theme",
     "graphs machine sweeps",
-    "arguments models solvers backends.outcomes backends.xla_policy",
-    "backends.tf app.state",
-    "planning backends.jax",
-    "backends jax training frontiers doctor listing",
-    "largest charts",
+    "arguments models solvers backends.outcomes backends.protocol backends.xla_policy",
+    "backends backends.tf backends.jax app.state",
+    "planning",
+    "training frontiers doctor listing",
+    "jax largest charts",
     "workers",
     "reports app.workers",
     "python_api app.presenters",
@@ -26,6 +26,3 @@ FLOORS = (
     "cli app.__main__",
     "__main__",
 )
-
-# JAX's steps are still planned beside JAX, and are not on a floor yet.
-CIRCLES = {("planning", "backends.jax"), ("backends.jax", "planning"), ("backends.tf", "planning")}

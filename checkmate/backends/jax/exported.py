@@ -17,12 +17,10 @@ from jax import export as jax_export
 
 from checkmate import __version__
 from checkmate.backends.jax.compiled import StepMemory, memory_of
-from checkmate.backends.jax.plan import JaxPlan
 from checkmate.backends.jax.report import JaxReport
-from checkmate.backends.jax.transform import Rematerialized
-from checkmate.errors import ExportError, UsageError
+from checkmate.backends.jax.step import JaxPlan
+from checkmate.errors import ExportError
 from checkmate.formats.files import write_json
-from checkmate.formats.folder import put_in_place, staging
 from checkmate.models.keras_graph import first_line
 from checkmate.units import format_bytes, format_bytes_apart
 
@@ -171,47 +169,6 @@ def described(tree: Any, donated: Sequence[int] | None) -> list[dict[str, Any]]:
         }
         for number, (path, leaf) in enumerate(found)
     ]
-
-
-def export(step: Rematerialized, folder: str | Path, *args: Any) -> JaxExport:
-    """Write a scheduled step into a folder, for programs with JAX alone.
-
-    ``step`` is what ``checkmate.jax.rematerialize`` returned. ``args`` are what it is called with, or
-    ``jax.ShapeDtypeStruct``; without any it is written for the arguments of its last plan. The folder has the
-    step as ``jax.export`` serializes it (``step.jax-export``), and ``export.json``, which says what it takes
-    and returns. It appears whole or not at all.
-
-    >>> checkmate.jax.export(step, "out", state, batch)
-    >>> read = jax.export.deserialize(Path("out/step.jax-export").read_bytes())
-    >>> step = jax.jit(read.call, donate_argnums=0)
-
-    A file keeps no donation and no compiler's options. So ``jax.jit`` is told again what is donated
-    (``donate_argnums`` of what is returned), and a plan that XLA's options are needed for is made anew
-    without. Static arguments are constants of the file: they are left out of calls. The file is for one
-    layout of arguments and for the platform that JAX runs on here.
-
-    The file is read and compiled again, not run; ``reloaded`` of what is returned is what XLA then says.
-    Where that is over the budget, ``problems`` and one sentence on standard error say so.
-
-    A tree with types of its own (``optax``'s states, ``flax.struct``) can be in a file only if they are
-    registered, with ``jax.export.register_namedtuple_serialization`` for example. Where they are not, the
-    step takes and returns flat arrays (``leaves``), in the order of ``jax.tree.leaves``.
-
-    Raises:
-        UsageError: ``step`` is not scheduled, or there is no plan yet. ExportError: JAX cannot export it, or
-        the folder cannot be written. Others as ``rematerialize``.
-    """
-    if not isinstance(step, Rematerialized):
-        raise UsageError(
-            f"{getattr(step, '__name__', step)!s} is no scheduled step",
-            hint='export what checkmate.jax.rematerialize(step, "60%") returns',
-        )
-    plan = step.portable_plan(*args)
-    with staging(Path(folder)) as staged:
-        found = write_step(plan, step.__name__, staged, Path(folder))
-        put_in_place(staged, Path(folder))
-    step.tell(found.sentence)
-    return found
 
 
 def write_step(plan: JaxPlan, name: str, staged: Path, folder: Path) -> JaxExport:

@@ -44,7 +44,7 @@ class JaxReport:
     def sentence(self) -> str:
         whole, budget = format_bytes_apart(self.reached.whole, self.budget_bytes)
         plain = f"plain {format_bytes(self.plain.whole)}"
-        if self.is_plain:
+        if self.is_plain and not self.over_bytes:
             return f"{whole} of {budget}: training plainly fits (compiled, not run)"
         temp = f"{format_bytes(self.plain.temporary)} to {format_bytes(self.reached.temporary)}"
         extra = max(0.0, 100 * self.predicted_overhead)

@@ -62,9 +62,10 @@ def _gpus() -> list[dict[str, Any]]:
 
 def _program() -> str:
     """Import the parts that use TensorFlow's private API. Another release of TensorFlow may lack them."""
-    from checkmate.planning import measured
+    from checkmate.backends.tf.emit import saved_model
+    from checkmate.backends.tf.xla import compiled
 
-    return measured.__name__
+    return f"{saved_model.__name__} {compiled.__name__}"
 
 
 def _kind() -> str:

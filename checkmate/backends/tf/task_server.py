@@ -98,8 +98,8 @@ def imported() -> Tasks:
     """
     import_quickly()
     from checkmate.backends.tf.costs import fresh
+    from checkmate.backends.tf.live import elsewhere
     from checkmate.backends.tf.measure import step
-    from checkmate.backends.tf.training import elsewhere
 
     hide_all()  # what was imported stays
     return {

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,21 +111,17 @@ def _sizes_to_measure(options: argparse.Namespace, found: MaxInput, make: Make, 
     A small one, no larger than the size found, is timed first.
     """
     from checkmate.largest.input_size import STEP, size_at
-    from checkmate.largest.measured import SizeSteps
+    from checkmate.largest.measured import input_steps
 
     quick = size_at(max(1, min(found.size[0], _QUICK) // STEP), aspect)
     small = make(quick)
     channels = 3 if options.input_shape is None else options.input_shape[2]
-    request = replace(common_options.model_request(options), batch_size=found.graph.batch_size or 1)
-    cost = found.result.cost or found.result.base_cost
-    return SizeSteps(
-        found.size[0] // STEP,
-        lambda level: replace(request, input_shape=(*size_at(level, aspect), channels)),
-        lambda level, share: math.floor(level * math.sqrt(share)),
-        replace(request, input_shape=(*quick, channels)),
-        small.fixed_bytes,
-        cost / small.base_cost if small.base_cost > 0 else 1.0,
+    request = replace(
+        common_options.model_request(options),
+        batch_size=found.graph.batch_size or 1,
+        input_shape=(*quick, channels),
     )
+    return input_steps(request, found, aspect, small)
 
 
 def _maker(options: argparse.Namespace, report: Report, interrupt: Interrupt) -> tuple[Make, Size]:

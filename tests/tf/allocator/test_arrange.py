@@ -11,11 +11,11 @@ import pytest
 
 from checkmate.backends.tf.allocator.predict import before_steps, predicted_allocated
 from checkmate.backends.tf.allocator.replay import requests_of_step
+from checkmate.backends.tf.allocator_replica import AllocatorReplica
 from checkmate.errors import CancelledError
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.planning import keep_everything_peak, solve
-from checkmate.planning.fitting.arranging import Arranger
 from checkmate.solvers.addresses.arrange import Allocator, arrange
 from tests.tf.allocator.test_replay import folded_zoo, marked
 from tests.tf.requested import predicted_requested
@@ -97,7 +97,7 @@ def test_an_order_that_the_check_refuses_is_not_taken(monkeypatch: pytest.Monkey
     result = solve(graph, keep_everything_peak(graph), solver="keep-all")
     steps = result.require_schedule().steps.tolist()
     monkeypatch.setattr("checkmate.solvers.addresses.arrange.arrange", lambda requests, *_, **__: steps[::-1])
-    found = Arranger(folded, graph, some_history([])).arranged(result, 0)
+    found = AllocatorReplica(folded, some_history([])).arranged(result, 0)
     assert found.require_schedule().steps.tolist() == steps
     assert found.peak_bytes == result.peak_bytes
 
@@ -112,5 +112,5 @@ def test_no_search_begins_once_the_user_cancelled() -> None:
         return len(asked) > 2
 
     with pytest.raises(CancelledError):
-        Arranger(folded, graph, some_history([]), cancelled).arranged(result, 0)
+        AllocatorReplica(folded, some_history([]), cancelled=cancelled).arranged(result, 0)
     assert len(asked) == 3

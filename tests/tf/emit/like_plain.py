@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
+from checkmate.backends.tf.live.ready import ReadyStep
 from checkmate.backends.tf.profiler import trace_run
-from checkmate.backends.tf.training.any_step import AnyStep
-from checkmate.backends.tf.training.ready import ReadyStep
+from checkmate.training.any_step import AnyStep
 from tests.tf.schedules import recompute_forward
 
 

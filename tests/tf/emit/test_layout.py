@@ -21,11 +21,11 @@ from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.costs.profile import analytic_costs
 from checkmate.backends.tf.devices import kernels_here
 from checkmate.backends.tf.emit.saved_model import save_step
+from checkmate.backends.tf.live.trace import live_step
 from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from checkmate.backends.tf.models.batch import flatten
 from checkmate.backends.tf.models.load import load_model
 from checkmate.backends.tf.trace.coarsen import FoldedStep, fold
-from checkmate.backends.tf.training.trace import live_step
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate

@@ -15,7 +15,7 @@ from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.models.batch import flatten_arguments
 from checkmate.backends.tf.models.model import ModelLike
 from checkmate.backends.tf.trace.op_kinds import is_cube, takes_over_inputs
-from checkmate.backends.tf.training.any_step import AnyStep, any_step
+from checkmate.training.any_step import AnyStep, any_step
 from tests.tf.emit.like_plain import types_run
 
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from checkmate.backends.tf.models.batch import flatten_arguments
 from checkmate.backends.tf.models.model import ModelLike
 from checkmate.backends.tf.trace.op_kinds import OpKind
-from checkmate.backends.tf.training.any_step import AnyStep, any_step
+from checkmate.training.any_step import AnyStep, any_step
 from tests.tf.emit.like_plain import types_run
 
 

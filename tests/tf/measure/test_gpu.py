@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,21 +19,21 @@ import tensorflow as tf
 
 from checkmate.backends.tf import private
 from checkmate.backends.tf.allocator.predict import predicted_allocated, usable_bytes
+from checkmate.backends.tf.comparing import Compared
 from checkmate.backends.tf.costs.session import prepare
 from checkmate.backends.tf.devices import warms_up
 from checkmate.backends.tf.emit import reload_probe
+from checkmate.backends.tf.live import measure as live_measure
 from checkmate.backends.tf.measure import concrete, step
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
+from checkmate.backends.tf.plain import Plain
 from checkmate.backends.tf.profiler import StepTrace
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.training import measure as live_measure
+from checkmate.backends.tf.verification_report import Measurements, verification_report
 from checkmate.errors import CheckmateError, ProfileError
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.bfc import Bfc, Request
-from checkmate.planning.verification.comparing import Compared
-from checkmate.planning.verification.plain import Plain
-from checkmate.planning.verification.report import Measurements, verification_report
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from tests.quick_start import QUICK
@@ -283,6 +283,10 @@ def test_an_allocator_that_shows_nothing_does_not_mean_a_peak_of_zero(
         graph, arguments = folded.graph, staticmethod(lambda tensors: list(tensors))
 
     Live.folded = folded  # type: ignore[attr-defined]
+
+    def add(x: tf.Tensor) -> tf.Tensor:
+        return x + 1
+
     with pytest.raises(ProfileError, match="the GPU's allocator showed no requests") as raised:
-        live_measure._traces(Live, lambda _: lambda x: x + 1, [tf.zeros((2,))], live_measure._Peaks())  # type: ignore[arg-type]
+        live_measure._traces(cast(Any, Live), lambda _: add, [tf.zeros((2,))], live_measure._Peaks())
     assert "TF_GPU_ALLOCATOR" in raised.value.hint

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from checkmate.backends.protocol import CostsWanted
 from checkmate.backends.tf import memory_check
+from checkmate.backends.tf.backend import TensorflowBackend
 from checkmate.backends.tf.costs import fresh, profile, session
 from checkmate.backends.tf.costs.known import CostOptions
 from checkmate.cli.step_report import profile_text
 from checkmate.errors import StepTooLargeError
 from checkmate.ir.graph import CostOrigin
-from checkmate.planning import measured as api
 from checkmate.progress import Progress, never, silent
 from checkmate.request import ModelRequest
 
@@ -64,7 +65,7 @@ def test_a_profile_has_estimated_costs_if_the_step_is_too_large(monkeypatch: pyt
         raise StepTooLargeError("the plain step needs 3 GiB beside its parameters, and 1 GiB are free")
 
     monkeypatch.setattr(fresh, "run_task", too_large)
-    graph = api.profile(REQUEST, costs=CostOptions("measured"), report=silent, cancelled=never)
+    graph = TensorflowBackend().profile(REQUEST, CostsWanted(), report=silent, cancelled=never)
     assert graph.cost_origin is CostOrigin.ANALYTIC and graph.base_cost > 0
     said = profile_text(graph, Path("g.json"))
     assert "costs are estimated, not measured: the plain step needs" in said and "are free" in said
@@ -74,6 +75,6 @@ def test_a_profile_has_estimated_costs_if_the_step_is_too_large(monkeypatch: pyt
 def test_a_profile_measures_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profile, "measure_nodes", refuse)
     told: list[Progress] = []
-    graph = api.profile(REQUEST, costs=CostOptions("measured"), report=told.append, cancelled=never)
+    graph = TensorflowBackend().profile(REQUEST, CostsWanted(), report=told.append, cancelled=never)
     assert graph.cost_origin is CostOrigin.MEASURED and graph.metadata["profile"]["runs"] >= 3
     assert any(progress.message.startswith("run ") for progress in told), "the process reported no progress"

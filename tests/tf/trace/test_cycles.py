@@ -29,10 +29,10 @@ from checkmate.backends.tf.measure.step import sum_rounding
 from checkmate.backends.tf.profiler import StepTrace, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.op_kinds import is_view
+from checkmate.backends.tf.verification_report import gradients_equal
 from checkmate.errors import CycleError, JitCompiledError
 from checkmate.ir.graph import Graph
 from checkmate.memory.check import check
-from checkmate.planning.verification.report import gradients_equal
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from tests.tf.fusable_models import ALL

@@ -12,10 +12,10 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
+from checkmate.backends.tf.live.trace import live_step, step_of_fit
 from checkmate.backends.tf.models.batch import flatten
 from checkmate.backends.tf.trace.coarsen import FoldedStep, fused, loose
 from checkmate.backends.tf.trace.op_kinds import LIGHT_BYTES
-from checkmate.backends.tf.training.trace import live_step, step_of_fit
 from checkmate.backends.tf.xla.compiled import compile_step
 from checkmate.backends.tf.xla.tied import tied_step
 from checkmate.backends.xla_policy.waits import WaitPolicy

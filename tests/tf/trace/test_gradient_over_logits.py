@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from checkmate.backends.tf.models.batch import flatten_arguments
 from checkmate.backends.tf.models.model import ModelLike
-from checkmate.backends.tf.training.any_step import any_step
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
+from checkmate.training.any_step import any_step
 
 ROWS, WORDS, UNITS = 512, 2048, 16
 LOGITS = ROWS * WORDS * 4  # bytes; everything else together takes far less

@@ -15,8 +15,8 @@ from checkmate.backends.tf.emit.ordered import step_from_schedule
 from checkmate.backends.tf.models.batch import flatten_arguments
 from checkmate.backends.tf.models.model import ModelLike
 from checkmate.backends.tf.trace.sizes import most_elements, tensor_bytes
-from checkmate.backends.tf.training.any_step import any_step
 from checkmate.errors import DynamicShapeError
+from checkmate.training.any_step import any_step
 from tests.tf.schedules import recompute_forward
 
 BATCH, TIME, UNITS = 8, 12, 64

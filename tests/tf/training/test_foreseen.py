@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from checkmate.backends.tf.models.batch import flatten_arguments
 from checkmate.backends.tf.models.model import ModelLike
-from checkmate.backends.tf.training.any_step import any_step
-from checkmate.backends.tf.training.plans.plan import foreseen, read_ahead
+from checkmate.training.any_step import any_step
+from checkmate.training.plan import foreseen, read_ahead
 
 
 @pytest.mark.parametrize(("kept", "room"), [("copy", 2 * 2**20), ("average", 0), ("nothing", 0)])

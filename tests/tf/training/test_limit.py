@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from checkmate.backends.tf.training.plans import limit as limits
-from checkmate.backends.tf.training.plans.limit import Limit, Phases, RisingLimit
+from checkmate.training import limit as limits
+from checkmate.training.limit import Limit, Phases, RisingLimit
 from checkmate.units import Budget
 
 

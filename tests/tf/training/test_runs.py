@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from checkmate.backends.tf.live.measure import _Costs, _measured, _Peaks, _PlainPeaks
 from checkmate.backends.tf.profiler import MemoryEvent, StepTrace
-from checkmate.backends.tf.training.measure import _Costs, _measured, _Peaks, _PlainPeaks
 
 
 def run(in_use: int = 0) -> StepTrace:

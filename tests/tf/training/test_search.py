@@ -10,19 +10,16 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
-from checkmate.backends.tf.training.measure import StepMeasurement
-from checkmate.backends.tf.training.plans.limit import Limit
-from checkmate.backends.tf.training.plans.search import PlanSearch
-from checkmate.backends.tf.training.plans.trials import TriedStep
+from checkmate.backends.tf.live.measure import StepMeasurement
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.planning import known_minimum, solve
+from checkmate.planning import solve
 from checkmate.progress import silent
-from checkmate.solvers.problem import SolveOptions
-from checkmate.training import _plan_request
-from tests.generated_graphs import random_layered
+from checkmate.training.limit import Limit
+from checkmate.training.search import PlanSearch
+from checkmate.training.trials import TriedStep
 from tests.graphs_strategies import training_chain
 
 CHAIN = training_chain(16)
@@ -81,12 +78,3 @@ def test_a_dear_first_schedule_that_uses_the_budget_is_not_the_end() -> None:
     with suppress(StopIteration):
         asks.send(answered(cheap))
     assert search.best_fitting() is trials.all[-1]
-
-
-def test_the_least_memory_is_known_without_time_to_solve() -> None:
-    """Check that a busy machine does not take the plain order for it."""
-    graph = random_layered(3, 60)
-    options = SolveOptions(time_limit_s=1e-6)
-    request = _plan_request("1GiB", "closest", "greedy", options, cache=False, quiet=True)
-    found = simulate(graph, request.least(graph, silent).schedule)
-    assert found.peak_bytes == known_minimum(graph).bytes < simulate(graph, Schedule.plain(graph)).peak_bytes

@@ -13,19 +13,13 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checkmate.backends.tf.live.measure import PeakSource, StepMeasurement
 from checkmate.backends.tf.models.batch import flatten
-from checkmate.backends.tf.training.measure import PeakSource, StepMeasurement
-from checkmate.backends.tf.training.plans.limit import Limit, limit_of
-from checkmate.backends.tf.training.plans.trials import TriedStep
-from checkmate.backends.tf.training.wording import (
-    impossible,
-    nothing_to_save,
-    sentence_of,
-    what_runs,
-    why_missed,
-)
 from checkmate.graphs.layers import training_chain
 from checkmate.ir.schedule import Schedule
+from checkmate.training.limit import Limit, limit_of
+from checkmate.training.trials import TriedStep
+from checkmate.training.wording import impossible, nothing_to_save, sentence_of, what_runs, why_missed
 from checkmate.units import parse_budget, parse_bytes
 
 MIB = 2**20
@@ -55,6 +49,11 @@ def in_a_loop() -> Any:
     return dataclasses.replace(graph, ops=tuple(ops))
 
 
+def least(bytes_: int) -> Any:
+    """Return a least memory that is proved to be so much."""
+    return SimpleNamespace(bound=SimpleNamespace(bytes=bytes_))
+
+
 def every_case() -> list[str]:
     """Return all that is said of plans."""
     found: list[str] = []
@@ -65,7 +64,7 @@ def every_case() -> list[str]:
         Limit(197 * MIB, "as in an earlier phase", 21 * MIB),
         Limit(197 * MIB, "the least that was kept on the meter, with room to vary"),
     )
-    proofs: tuple[Any, ...] = (None, SimpleNamespace(bound_bytes=90), SimpleNamespace(bound_bytes=189 * MIB))
+    proofs = (None, least(90), least(189 * MIB))
     sources = [source for source in PeakSource if source is not PeakSource.EXHAUSTED]
     for graph, source, (peak, metered) in itertools.product(
         (training_chain(4), in_a_loop()), sources, ((190, True), (240, True), (240, False))
@@ -125,7 +124,6 @@ def test_the_figures_of_a_budget_add_up(own: int, others: int) -> None:
 def test_a_bound_above_what_was_measured_proves_nothing(own: int, proved: bool) -> None:
     graph = training_chain(4)
     tried = TriedStep(Schedule.plain(graph), StepMeasurement((own + 5) * MIB, 5 * MIB), 5 * MIB)
-    bound: Any = SimpleNamespace(bound_bytes=69 * MIB)
-    said = why_missed(graph, tried, allowed=40 * MIB, held=5 * MIB, proof=bound)
+    said = why_missed(graph, tried, allowed=40 * MIB, held=5 * MIB, proof=least(69 * MIB))
     assert ("it is proved that the ops of any schedule request at least 69.0 MiB" in said) == proved
     assert ("more than was measured, so nothing is proved" in said) == (not proved)

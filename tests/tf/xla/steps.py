@@ -9,16 +9,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from checkmate.backends.tf.live.measure import restored
+from checkmate.backends.tf.live.trace import KerasStep, live_step
 from checkmate.backends.tf.models.batch import flatten
 from checkmate.backends.tf.trace.coarsen import fused
-from checkmate.backends.tf.training.measure import restored
-from checkmate.backends.tf.training.trace import KerasStep, live_step
 from checkmate.backends.tf.xla.compiled import compile_step
 from checkmate.backends.tf.xla.tied import tied_step
 from checkmate.backends.xla_policy.waits import WaitPolicy
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.planning.deterministic_solve import solve_counted
+from checkmate.planning.schedule_solver import solve_counted
 from checkmate.solvers.problem import Listener, SolveOptions
 from tests.tf.xla.networks import NETWORKS
 

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 from keras import layers
 
+from checkmate.backends.tf.live.trace import live_step
 from checkmate.backends.tf.models.batch import flatten
-from checkmate.backends.tf.training.trace import live_step
 from checkmate.backends.tf.xla.op_costs import costs_for_xla
 from checkmate.ir.graph import CostOrigin
 

@@ -10,11 +10,11 @@ import pytest
 
 from checkmate import planning
 from checkmate.backends.tf.costs import session
-from checkmate.backends.tf.xla.tied import XlaEmission
+from checkmate.backends.tf.tf_step import _with_target_of, retraced_step
+from checkmate.backends.tf.xla_step import XlaStep
 from checkmate.cli.step_report import report_text
 from checkmate.graphs.layers import training_chain
-from checkmate.planning.compiled.step import TracedForXla
-from checkmate.planning.measured_step import retrace, with_target_of
+from checkmate.ir.graph import Graph
 from checkmate.planning.solving import keep_everything_peak, solve
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest, Target
@@ -47,7 +47,7 @@ def test_a_schedule_is_for_the_target_of_its_graph(
 ) -> None:
     metadata = {} if of_file is None else {"target": of_file}
     graph = dataclasses.replace(training_chain(2), metadata=metadata)
-    assert with_target_of(ModelRequest("any", target=asked), graph).target == used
+    assert _with_target_of(ModelRequest("any", target=asked), graph).target == used
 
 
 @pytest.mark.heavy
@@ -66,7 +66,7 @@ def test_a_step_is_folded_as_the_graph_of_a_file_was(
     plain = solve(graph, keep_everything_peak(graph), solver="keep-all")
     for target in (None, Target.EXECUTOR.value):  # a file for XLA may be exported for the executor
         at = dataclasses.replace(request, target=target)
-        found = retrace(at, graph, plain, silent, never)
+        found = retraced_step(at, graph, plain, silent, never)
         assert found.folded.graph.fingerprint == graph.fingerprint and not found.notes
         assert found.for_xla is (target is None)
         again = session.prepare(found.request, report=silent, cancelled=never)
@@ -74,7 +74,9 @@ def test_a_step_is_folded_as_the_graph_of_a_file_was(
 
 
 @pytest.mark.heavy
-def test_run_export_and_verify_are_compiled(code_file: Callable[[str], Path], tmp_path: Path) -> None:
+def test_run_export_and_verify_are_compiled(
+    code_file: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     request = ModelRequest(f"{code_file(MODEL)}:make", batch_size=4096, allow_code=True)
     out = tmp_path / "out"
     outcome = planning.run(request, Budget(share=0.6), out, options=OPTIONS)
@@ -94,12 +96,14 @@ def test_run_export_and_verify_are_compiled(code_file: Callable[[str], Path], tm
     assert "compiled by XLA: as promised" in words and "op by op; compiled by XLA" in words
 
     # The same schedule from its files: a process of its own, as for a GPU, reads the same bytes.
-    traced = retrace(request, outcome.graph, outcome.result, silent, never)
+    traced = retraced_step(request, outcome.graph, outcome.result, silent, never)
     assert traced.for_xla
-    step = TracedForXla(traced.request, traced.folded, silent, never)
-    steps = outcome.result.require_schedule().steps.tolist()
-    elsewhere = step._compiled_elsewhere(steps, XlaEmission()).memory
-    assert elsewhere.peak_bytes == step.compiled(outcome.result.schedule).memory.peak_bytes
+    step = XlaStep(traced, silent, never).compilation
+    here = step.compiled(outcome.result.schedule).memory
+    with monkeypatch.context() as patch:
+        patch.setattr(Graph, "device_kind", "gpu")
+        elsewhere = step.compiled(outcome.result.schedule).memory
+    assert elsewhere.peak_bytes == here.peak_bytes and elsewhere.curve.tolist() == here.curve.tolist()
 
     # Verified alone it is compiled too, in the first way that keeps the budget. It is measured once, without
     # a search for less, and beside other programs the meter showed 5 % more than the budget once: so it has

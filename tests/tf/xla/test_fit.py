@@ -5,141 +5,179 @@ All is known of the compiler here.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from checkmate import planning
+from checkmate.backends.protocol import CompiledFit
 from checkmate.backends.tf.xla.compiled import StepCompilation, XlaMemory
-from checkmate.backends.tf.xla.fit import Solving, XlaFit, fit_compiled
-from checkmate.backends.xla_policy.waits import WaitPolicy, ways_to_order
+from checkmate.backends.tf.xla.compiler import XlaCompilation
+from checkmate.backends.xla_policy.waits import WaitPolicy, ways_to_order, ways_to_tie
 from checkmate.ir.graph import Graph, GraphBuilder
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
-from checkmate.memory.compiling import MOST_SCHEDULES
 from checkmate.memory.simulate import simulate
-from checkmate.planning.compiled.search import CompiledSearch
-from checkmate.planning.deterministic_solve import solve_counted
-from checkmate.progress import silent
-from checkmate.solvers.bounds import below_minimum
-from checkmate.solvers.problem import Listener, SolveOptions
+from checkmate.planning.compiling import MOST_SCHEDULES, CompiledSearch
+from checkmate.planning.plan_request import PlanRequest
+from checkmate.planning.schedule_solver import ScheduleSolver
+from checkmate.planning.solving import Minimum, keep_everything_peak, known_minimum, solve
+from checkmate.progress import Progress
+from checkmate.solvers.problem import SolveOptions
+from checkmate.units import Budget
 
 FIXED = 1000
 
 
-def _compilation(temp_bytes: float) -> StepCompilation:
+def _compilation(temp_bytes: float, seconds: float = 1.0) -> StepCompilation:
     memory = XlaMemory(FIXED, 0, int(temp_bytes), *2 * (np.zeros(0, np.int64),))
-    return StepCompilation(memory, 1.0)
+    return StepCompilation(memory, seconds)
+
+
+class _Step(XlaCompilation):
+    """A step for whose schedules XLA takes as many temporaries as ``taken`` says.
+
+    ``plain``: the plain step's, in bytes and seconds, where they are not a schedule's.
+    """
+
+    graph: Any = None
+    loose: Any = None
+
+    def __init__(
+        self,
+        graph: Graph,
+        taken: Callable[[Schedule, WaitPolicy], float],
+        loose: Graph | None = None,
+        plain: tuple[float, float] | None = None,
+    ) -> None:
+        self.graph, self._taken, self.loose, self._plain = graph, taken, loose, plain
+        self.attempts: list[tuple[Schedule, WaitPolicy, float]] = []
+
+    def compiled(self, schedule: Schedule | None, tied: WaitPolicy = WaitPolicy.RUNS) -> StepCompilation:
+        if schedule is None and self._plain is not None:
+            return _compilation(*self._plain)
+        taken = self._taken(schedule or Schedule.plain(self.graph), tied)
+        if schedule is not None:
+            self.attempts.append((schedule, tied, taken))
+        return _compilation(taken)
+
+    def overheads(self, room: float) -> list[float]:
+        """Return the overheads of what was compiled and takes at most ``room`` temporaries."""
+        costs = [simulate(self.graph, each).cost for each, _, taken in self.attempts if int(taken) <= room]
+        return [float(cost) / self.graph.base_cost - 1 for cost in costs]
+
+
+@dataclass(frozen=True, eq=False)
+class _Noting(ScheduleSolver):
+    """A solver that notes for how many bytes it solves."""
+
+    asked: list[int] = field(default_factory=list)
+
+    def solve(self, graph: Graph, budget_bytes: int, **options: Any) -> SolveResult:
+        self.asked.append(budget_bytes)
+        return super().solve(graph, budget_bytes, **options)
+
+
+def _solver(**options: Any) -> _Noting:
+    return _Noting("auto", SolveOptions(time_limit_s=1), counted=True, **options)
+
+
+Fit = CompiledFit[WaitPolicy, XlaMemory]
+
+
+def _temporaries(graph: Graph, schedule: Schedule) -> int:
+    return simulate(graph, Schedule.of(graph, schedule.steps)).peak_bytes - graph.fixed_bytes
 
 
 def _fit(
     graph: Graph, share: float, rate: float, floor: float = 0.0, all_tied: float = 1.0
-) -> tuple[XlaFit, list[int]]:
+) -> tuple[Fit, _Step, list[int]]:
     """Fit to a share of the plain temporaries.
 
     XLA takes ``rate`` bytes for each of the graph's, but no less than ``floor``. Where all steps are tied it
-    takes ``all_tied`` times as much.
+    takes ``all_tied`` times as much. Return the fit, what was compiled, and the bytes that were solved for.
     """
-    plain = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
-    asked: list[int] = []
+    plain, solver = _temporaries(graph, Schedule.plain(graph)), _solver()
 
-    def compiled(schedule: Schedule, tied: WaitPolicy) -> StepCompilation:
-        taken = rate * (simulate(graph, schedule).peak_bytes - graph.fixed_bytes)
-        return _compilation(max(floor, taken) * (all_tied if tied is WaitPolicy.ALL else 1.0))
+    def taken(schedule: Schedule, tied: WaitPolicy) -> float:
+        found = max(floor, rate * _temporaries(graph, schedule))
+        return found * (all_tied if tied is WaitPolicy.ALL else 1.0)
 
-    fit = fit_compiled(
-        graph,
-        _compilation(max(floor, plain)),
-        FIXED + int(share * plain),
-        compile=compiled,
-        solving=_solving(asked),
-        report=silent,
-    )
-    return fit, asked
+    step = _Step(graph, taken, plain=(max(floor, plain), 1.0))
+    return CompiledSearch(step, solver).fit(FIXED + int(share * plain)), step, solver.asked
 
 
-def _solving(asked: list[int]) -> Solving:
-    """Solve in a second at most, and note for what."""
-
-    def solve(graph: Graph, bytes_: int) -> Schedule | None:
-        asked.append(bytes_)
-        options = SolveOptions(time_limit_s=1)
-        return solve_counted(graph, bytes_, options=options, listener=Listener()).schedule
-
-    return Solving(solve, lambda graph: solve(graph, graph.fixed_bytes + 1000) or Schedule.plain(graph))
+def _way(fit: Fit) -> WaitPolicy | None:
+    return None if fit.chosen is None else fit.chosen.way
 
 
 def test_a_plain_step_that_fits_stays_plain() -> None:
-    fit, asked = _fit(_long_chain(), 1.0, 1.0)
-    assert fit.fits and fit.schedule is None and not asked
-    assert (fit.overhead, fit.extra_steps, fit.compile_seconds) == (0.0, 0, 1.0)
+    fit, step, asked = _fit(_long_chain(), 1.0, 1.0)
+    assert fit.fits and fit.schedule is None and not asked and not step.attempts
+    assert (fit.overhead, fit.recomputations, fit.compile_seconds) == (0.0, 0, 1.0)
 
 
 def test_xla_that_takes_more_than_the_graph_is_asked_for_less() -> None:
     graph = _long_chain()
-    fit, asked = _fit(graph, 0.7, 1.3)
+    fit, step, asked = _fit(graph, 0.7, 1.3)
     assert fit.fits and fit.schedule is not None
-    assert len(fit.attempts) >= 2
+    assert len(step.attempts) >= 2
     assert min(asked) < asked[0]
-    assert fit.compile_seconds == 1.0 + len(fit.attempts)
-    fitting = [each for each in fit.attempts if each.memory.peak_bytes <= fit.budget_bytes]
-    assert fit.overhead == min(each.overhead for each in fitting)
+    assert fit.compilations == 1 + len(step.attempts) and fit.compile_seconds > 1.0
+    assert fit.overhead == min(step.overheads(fit.budget_bytes - FIXED))
 
 
 def test_the_same_step_is_fitted_the_same_way() -> None:
     first, again = _fit(_long_chain(), 0.6, 1.2), _fit(_long_chain(), 0.6, 1.2)
-    assert first[1] == again[1]
+    assert first[2] == again[2]
     assert first[0].schedule is not None and again[0].schedule is not None
     assert first[0].schedule.steps.tolist() == again[0].schedule.steps.tolist()
 
 
 def test_where_nothing_fits_the_search_ends_and_says_so() -> None:
     graph = _long_chain()
-    plain = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
-    fit, asked = _fit(graph, 0.5, 1.0, floor=0.9 * plain)
+    plain = _temporaries(graph, Schedule.plain(graph))
+    fit, step, asked = _fit(graph, 0.5, 1.0, floor=0.9 * plain)
     assert not fit.fits
-    assert fit.memory.peak_bytes <= fit.plain.peak_bytes
-    assert len(fit.attempts) <= MOST_SCHEDULES + len(WaitPolicy)  # the smallest is tried in all ways
+    assert fit.whole_bytes <= fit.plain_bytes
+    assert len(step.attempts) <= MOST_SCHEDULES + len(WaitPolicy)  # the smallest is tried in all ways
     assert len(asked) <= 2 * MOST_SCHEDULES
 
 
 def test_where_nothing_else_fits_all_steps_are_tied() -> None:
     graph = _long_chain()
-    plain = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
-    fit, _ = _fit(graph, 0.55, 1.0, floor=0.6 * plain, all_tied=0.8)
-    assert fit.fits and fit.tied is WaitPolicy.ALL and fit.extra_steps
-    assert [each.tied for each in fit.attempts].count(WaitPolicy.ALL) == 1  # the plain order is too far over
+    plain = _temporaries(graph, Schedule.plain(graph))
+    fit, step, _ = _fit(graph, 0.55, 1.0, floor=0.6 * plain, all_tied=0.8)
+    assert fit.fits and _way(fit) is WaitPolicy.ALL and fit.recomputations
+    assert [way for _, way, _ in step.attempts].count(WaitPolicy.ALL) == 1  # the plain order is too far over
 
 
 def test_where_the_order_alone_keeps_the_budget_nothing_is_recomputed() -> None:
     graph = _long_chain()
-    plain = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
-    fit, _ = _fit(graph, 0.7, 1.0, floor=0.9 * plain, all_tied=0.5)
-    assert fit.fits and fit.tied is WaitPolicy.ALL
-    assert (fit.overhead, fit.extra_steps) == (0.0, 0)
-    assert [each.tied for each in fit.attempts][:3] == [*ways_to_order(graph)]
-    helped, asked = _fit(graph, 0.7, 0.65)
-    assert helped.fits and helped.tied is ways_to_order(graph)[0] and not asked
-    cheaper, asked = _fit(graph, 0.9, 1.0, all_tied=0.5)  # than to let all steps wait
-    assert asked and cheaper.fits and cheaper.tied is WaitPolicy.RUNS and 0 < cheaper.overhead < 0.1
-    hopeless, _ = _fit(_long_chain(), 0.3, 0.5)
-    assert all(each.extra_steps for each in hopeless.attempts)  # a graph of three times the room
+    plain = _temporaries(graph, Schedule.plain(graph))
+    fit, step, _ = _fit(graph, 0.7, 1.0, floor=0.9 * plain, all_tied=0.5)
+    assert fit.fits and _way(fit) is WaitPolicy.ALL
+    assert (fit.overhead, fit.recomputations) == (0.0, 0)
+    assert [way for _, way, _ in step.attempts][:3] == [*ways_to_order(graph)]
+    helped, _, asked = _fit(graph, 0.7, 0.65)
+    assert helped.fits and _way(helped) is ways_to_order(graph)[0] and not asked
+    cheaper, _, asked = _fit(graph, 0.9, 1.0, all_tied=0.5)  # than to let all steps wait
+    assert asked and cheaper.fits and _way(cheaper) is WaitPolicy.RUNS and 0 < cheaper.overhead < 0.1
+    _, hopeless, _ = _fit(_long_chain(), 0.3, 0.5)
+    assert all(each.recomputations for each, _, _ in hopeless.attempts)  # a graph of three times the room
 
 
 @pytest.mark.parametrize("rate", [0.6, 0.8, 1.0, 1.3])
 @pytest.mark.parametrize("share", [0.8, 0.6, 0.45])
 def test_the_budget_is_used_up_or_nothing_cheaper_is_known(share: float, rate: float) -> None:
     """Try several rates of XLA's bytes to the graph's."""
-    graph = _long_chain()
-    fit, asked = _fit(graph, share, rate)
+    fit, step, asked = _fit(_long_chain(), share, rate)
     assert fit.fits
-    room = fit.budget_bytes - FIXED
-    cheaper = [each for each in fit.attempts if each.overhead < fit.overhead]
-    assert fit.memory.temp_bytes >= 0.9 * room or not fit.extra_steps, (fit.memory.temp_bytes / room, asked)
-    assert all(each.memory.peak_bytes > fit.budget_bytes for each in cheaper)
+    room, used = fit.budget_bytes - FIXED, fit.whole_bytes - FIXED
+    assert used >= 0.9 * room or not fit.recomputations, (used / room, asked)
+    assert fit.overhead <= min(step.overheads(room)) + 1e-9
 
 
 def _with_scratch(graph: Graph, bytes_: int) -> Graph:
@@ -148,117 +186,36 @@ def _with_scratch(graph: Graph, bytes_: int) -> Graph:
     return replace(graph, ops=tuple(ops))
 
 
+@dataclass(frozen=True, eq=False)
+class _KnowsNoLess(_Noting):
+    """A solver that takes what the plain order requests for the least memory."""
+
+    def minimum(self, graph: Graph) -> Minimum:
+        peak, known = keep_everything_peak(graph), known_minimum(graph)
+        return Minimum(peak, replace(known.bound, bytes=peak), Schedule.plain(graph))
+
+
 def test_where_nothing_fits_a_graph_that_counts_less_is_solved() -> None:
     """Keep what the graph calls impossible, as XLA takes no scratch."""
     loose = _long_chain()
     tight = _with_scratch(loose, 600)
 
-    def taken(schedule: Schedule) -> int:
-        return simulate(loose, Schedule.of(loose, schedule.steps)).peak_bytes
+    def fitted(share: float, second: Graph | None) -> tuple[Fit, _Step]:
+        step = _Step(tight, lambda schedule, tied: _temporaries(loose, schedule), second)
+        plain = _temporaries(loose, Schedule.plain(tight))
+        solver = _KnowsNoLess("auto", SolveOptions(time_limit_s=1), counted=True)
+        return CompiledSearch(step, solver).fit(FIXED + int(share * plain)), step
 
-    plain = taken(Schedule.plain(loose))
-
-    def fitted(share: float, second: Graph | None) -> XlaFit:
-        return fit_compiled(
-            tight,
-            _compilation(plain),
-            FIXED + int(share * plain),
-            compile=lambda schedule, tied: _compilation(taken(schedule)),
-            solving=replace(_solving([]), least=Schedule.plain),
-            loose=second,
-            report=silent,
-        )
-
-    found = [fitted(0.3, each) for each in (None, loose)]
-    assert not found[0].fits and found[1].fits
-    schedule = found[1].schedule
-    assert schedule is not None and schedule.graph_fingerprint == tight.fingerprint
-    fitting = [each for each in found[1].attempts if each.memory.peak_bytes <= found[1].budget_bytes]
-    assert found[1].overhead == min(each.overhead for each in fitting)
-    compiled = [(tuple(each.schedule.steps.tolist()), each.tied) for each in found[1].attempts]
+    (missed, _), (found, step) = (fitted(0.3, each) for each in (None, loose))
+    assert not missed.fits and found.fits
+    schedule = found.schedule
+    assert schedule is not None and schedule.same_steps(found.result and found.result.schedule)
+    assert found.overhead == min(step.overheads(found.budget_bytes - FIXED))
+    compiled = [(tuple(each.steps.tolist()), way) for each, way, _ in step.attempts]
     assert len(compiled) == len(set(compiled))  # what was compiled for the first graph is known
     enough = [fitted(0.8, each) for each in (None, loose)]
-    assert all(each.fits for each in enough)
-    assert len(enough[0].attempts) == len(enough[1].attempts)  # it is not needed there
-
-
-class _AnswersOnce:
-    """A solver that finds a small schedule once, and then none."""
-
-    name = "greedy"
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    def for_a_share(self, share: float) -> _AnswersOnce:
-        return self
-
-    def solve_above_minimum(self, graph: Graph, _: int) -> SolveResult:
-        self.asked += 1
-        if self.asked > 1:
-            error = below_minimum(graph, 1)
-            assert error is not None
-            raise error
-        return planning.solve(graph, int(0.5 * planning.keep_everything_peak(graph)), solver="greedy")
-
-    def solve(self, graph: Graph, _: int) -> SolveResult:
-        return planning.solve(graph, planning.keep_everything_peak(graph), solver="keep-all")
-
-    def minimum_bytes(self, graph: Graph) -> int:
-        return planning.keep_everything_peak(graph)
-
-    def bound_bytes(self, graph: Graph) -> int:
-        return graph.fixed_bytes
-
-
-def test_what_was_compiled_for_more_is_known_where_less_is_wanted() -> None:
-    graph = _long_chain()
-
-    def compiled(schedule: Schedule, tied: WaitPolicy = WaitPolicy.RECOMPUTED) -> StepCompilation:
-        return _compilation(simulate(graph, schedule).peak_bytes)
-
-    loaded = SimpleNamespace(traced=SimpleNamespace(loaded=SimpleNamespace(name="any")))
-    step: Any = SimpleNamespace(graph=graph, loose=None, compiled=compiled, report=silent, folded=loaded)
-    plain, solver = compiled(Schedule.plain(graph)), _AnswersOnce()
-    search = CompiledSearch(step, plain, cast(Any, solver))
-    first = search.fitted(FIXED + int(0.8 * plain.memory.temp_bytes))
-    again = search.fitted(FIXED + int(0.6 * plain.memory.temp_bytes))
-    assert again.result is first.result and again.fit.fits and solver.asked > 1
-
-
-class _SolvesLoosely(_AnswersOnce):
-    """A solver that finds nothing in a graph, but in another of its ops."""
-
-    def __init__(self, loose: Graph) -> None:
-        super().__init__()
-        self.loose = loose
-
-    def solve_above_minimum(self, graph: Graph, asked: int) -> SolveResult:
-        if graph is not self.loose:
-            error = below_minimum(graph, 1)
-            assert error is not None
-            raise error
-        return planning.solve(graph, asked, solver="greedy")
-
-
-def test_what_a_graph_that_counts_less_gave_is_told_of_the_steps_own() -> None:
-    loose = _long_chain()
-    tight = _with_scratch(loose, 600)
-
-    def compiled(schedule: Schedule, tied: WaitPolicy = WaitPolicy.RECOMPUTED) -> StepCompilation:
-        return _compilation(simulate(loose, Schedule.of(loose, schedule.steps)).peak_bytes)
-
-    loaded = SimpleNamespace(traced=SimpleNamespace(loaded=SimpleNamespace(name="any")))
-    step: Any = SimpleNamespace(graph=tight, loose=loose, compiled=compiled, report=silent, folded=loaded)
-    plain = compiled(Schedule.plain(tight))
-    search = CompiledSearch(step, plain, cast(Any, _SolvesLoosely(loose)))
-    found = search.fitted(FIXED + int(0.6 * plain.memory.temp_bytes))
-    result, schedule = found.result, found.result.require_schedule()
-    replayed = simulate(tight, schedule)  # it is a schedule of that graph
-    assert found.fit.extra_steps and schedule.same_steps(found.fit.schedule)
-    assert (result.peak_bytes, result.cost) == (replayed.peak_bytes, replayed.cost)
-    assert result.budget_bytes >= replayed.peak_bytes
-    assert result.lower_bound == tight.base_cost and result.status is SolveStatus.FEASIBLE
+    assert all(each.fits for each, _ in enough)
+    assert len(enough[0][1].attempts) == len(enough[1][1].attempts)  # it is not needed there
 
 
 def _long_chain() -> Graph:
@@ -278,25 +235,106 @@ def _long_chain() -> Graph:
     return builder.build()
 
 
+@dataclass(frozen=True, eq=False)
+class _AnswersOnce(_Noting):
+    """A solver that finds a small schedule once, and then none."""
+
+    def solve(self, graph: Graph, budget_bytes: int, **options: Any) -> SolveResult:
+        self.asked.append(budget_bytes)
+        bytes_ = 1 if len(self.asked) > 1 else int(0.5 * keep_everything_peak(graph))
+        return solve(graph, bytes_, solver="greedy")
+
+
+def _follows(graph: Graph, **plain: tuple[float, float]) -> _Step:
+    """Return a step for which XLA takes what the graph says."""
+    return _Step(graph, lambda schedule, tied: _temporaries(graph, schedule), **plain)
+
+
+def test_what_was_compiled_for_more_is_known_where_less_is_wanted() -> None:
+    graph = _long_chain()
+    plain, solver = _temporaries(graph, Schedule.plain(graph)), _AnswersOnce("greedy", SolveOptions())
+    search = CompiledSearch(_follows(graph), solver)
+    first, again = (search.fit(FIXED + int(share * plain)) for share in (0.8, 0.6))
+    assert first.fits and again.fits and again.schedule is not None
+    assert again.result is first.result
+
+
+def test_less_is_looked_for_though_a_small_dear_schedule_is_known() -> None:
+    """Compile a schedule first that takes far too little, as where XLA holds less than the graph."""
+    graph = _long_chain()
+    plain = _temporaries(graph, Schedule.plain(graph))
+    search = CompiledSearch(_follows(graph), _solver())
+    small = solve(graph, graph.fixed_bytes + int(0.45 * plain))
+    search.as_given(small, FIXED + plain)
+    fit = search.fit(FIXED + int(0.8 * plain))
+    assert fit.fits and small.overhead is not None and fit.overhead < 0.8 * small.overhead
+
+
+def test_what_a_graph_that_counts_less_gave_is_told_of_the_steps_own() -> None:
+    loose = _long_chain()
+    tight = _with_scratch(loose, 600)
+    step = _Step(tight, lambda schedule, tied: _temporaries(loose, schedule), loose)
+    search = CompiledSearch(step, _KnowsNoLess("auto", SolveOptions(time_limit_s=1), counted=True))
+    fit = search.fit(FIXED + int(0.3 * _temporaries(loose, Schedule.plain(tight))))
+    result = fit.result
+    assert result is not None
+    schedule = result.require_schedule()
+    replayed = simulate(tight, schedule)  # it is a schedule of that graph
+    assert fit.recomputations and schedule.same_steps(fit.schedule)
+    assert (result.peak_bytes, result.cost) == (replayed.peak_bytes, replayed.cost)
+    assert result.budget_bytes >= replayed.peak_bytes
+    assert result.lower_bound == tight.base_cost and result.status is SolveStatus.FEASIBLE
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.6])
+def test_the_schedule_that_is_chosen_is_the_one_that_is_told_of(share: float) -> None:
+    """Check it for a budget, too, that only the least memory comes near."""
+    graph = _long_chain()
+    plain = _temporaries(graph, Schedule.plain(graph))
+    fit = CompiledSearch(_follows(graph), _solver()).fit(FIXED + int(share * plain))
+    assert fit.schedule is not None and fit.fits is (share > 0.1)
+    assert fit.result is not None and fit.result.require_schedule().same_steps(fit.schedule)
+
+
+@pytest.mark.parametrize(("allowed", "tried"), [(0.9, 1), (0.5, 4)])
+def test_a_given_schedule_is_compiled_until_a_way_keeps_the_budget(allowed: float, tried: int) -> None:
+    graph = _long_chain()
+    given = solve(graph, int(0.8 * keep_everything_peak(graph)), solver="greedy")
+    plain = _temporaries(graph, Schedule.plain(graph))
+
+    def taken(schedule: Schedule, tied: WaitPolicy) -> float:
+        return _temporaries(graph, schedule) * (0.9 if tied is WaitPolicy.ALL else 1.0)
+
+    step = _Step(graph, taken)
+    fit = CompiledSearch(step, _solver()).as_given(given, FIXED + int(allowed * plain))
+    ways = ways_to_tie(graph)
+    assert [way for _, way, _ in step.attempts] == [*ways[: min(tried, len(ways))]]
+    assert fit.fits is (tried == 1) and _way(fit) is (ways[0] if fit.fits else WaitPolicy.ALL)
+    assert fit.result is given
+
+
 @pytest.mark.parametrize(("seconds", "told"), [(1.0, 0), (30.0, 1)])
 def test_what_compiles_slowly_is_told_of_once_before_schedules_are_compiled(
-    seconds: float, told: int
+    seconds: float, told: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    graph, said = _long_chain(), list[str]()
-    compiled: list[int] = []
+    graph, said = _long_chain(), list[int]()
+    plain = _temporaries(graph, Schedule.plain(graph))
 
-    def compile_it(schedule: Schedule, tied: WaitPolicy) -> StepCompilation:
-        compiled.append(len(said))
-        return _compilation(1.0)
+    def taken(schedule: Schedule, tied: WaitPolicy) -> float:
+        said.append(capsys.readouterr().err.count("XLA took"))
+        return 0.9 * _temporaries(graph, schedule)
 
-    plain = replace(_compilation(1e6), seconds=seconds)
-    fit_compiled(
-        graph,
-        plain,
-        FIXED + 10**5,
-        compile=compile_it,
-        solving=Solving(lambda each, asked: None, Schedule.plain),
-        report=silent,
-        tell=said.append,
-    )
-    assert len(said) == told and set(compiled) == {told}
+    solver, step = _solver(), _Step(graph, taken, plain=(plain, seconds))
+    CompiledSearch(step, solver, PlanRequest(Budget(share=0.5), solver)).fit(FIXED + int(0.5 * plain))
+    assert said[0] == sum(said) == told
+
+
+def test_progress_numbers_the_compilations() -> None:
+    graph, heard = _long_chain(), list[Progress]()
+    plain = _temporaries(graph, Schedule.plain(graph))
+    step = _Step(graph, lambda schedule, tied: 1.3 * _temporaries(graph, schedule), plain=(plain, 1.0))
+    CompiledSearch(step, _solver(report=heard.append)).fit(FIXED + int(0.6 * plain))
+    compiled = [each.message for each in heard if each.stage == "compile"]
+    numbers = [int(message.split()[2]) for message in compiled]
+    assert numbers == [*range(1, 1 + len(step.attempts))] and len(numbers) > 1
+    assert all(" at most with XLA; the plain step took 1 s" in message for message in compiled)

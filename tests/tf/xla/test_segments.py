@@ -11,8 +11,8 @@ import tensorflow as tf
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from checkmate.backends.tf.live.trace import live_step
 from checkmate.backends.tf.models.batch import flatten
-from checkmate.backends.tf.training.trace import live_step
 from checkmate.backends.tf.xla.cpu_help import Ties, added_late, can_add_late
 from checkmate.backends.tf.xla.tied import tied_step
 from checkmate.ir.schedule import Schedule

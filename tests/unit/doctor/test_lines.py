@@ -36,8 +36,8 @@ FOUND: dict[str, Any] = {
     "tensorflow": BUILD,
     "keras": KERAS,
     "gpus": [],
-    "program": "checkmate.planning.measured",
-    "settings": CPU,
+    "program": "checkmate.planning.stages",
+    "settings": {"kind": "cpu", "kernels": "onednn", "metered_from": 0},
     "profiler": {"ops": 4, "allocations": 4},
     "xla": "compiled",
 }

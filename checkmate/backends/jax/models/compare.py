@@ -18,8 +18,8 @@ import numpy as np
 import psutil
 from jax.extend.core import Literal
 
-from checkmate.backends.jax.plan import JaxPlan
 from checkmate.backends.jax.program import Program, read_program
+from checkmate.backends.jax.step import JaxPlan
 from checkmate.backends.outcomes import Difference, Outcome, difference
 from checkmate.errors import ProfileError
 from checkmate.progress import Cancelled, Progress, Report, stop_if

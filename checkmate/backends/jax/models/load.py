@@ -19,7 +19,6 @@ import keras
 import numpy as np
 
 from checkmate.backends.jax.device import lost_gpu
-from checkmate.backends.jax.keras_model import state_of, without_missing
 from checkmate.backends.jax.models.shapes import shape_of, with_values
 from checkmate.errors import CheckmateError, TraceError, UsageError
 from checkmate.models.arrays import ArraySpec, random_input, random_label
@@ -230,3 +229,20 @@ def _array(values: np.ndarray, spec: ArraySpec) -> Any:
 
 def _packed(structure: Any, arrays: list[Any]) -> Any:
     return keras.tree.map_structure(lambda index: None if index < 0 else arrays[index], structure)
+
+
+def state_of(model: Any) -> Any:
+    """Return the state that Keras hands to a model's ``train_step``."""
+    return model._get_jax_state(
+        trainable_variables=True,
+        non_trainable_variables=True,
+        optimizer_variables=True,
+        metrics_variables=True,
+    )
+
+
+def without_missing(data: Any) -> Any:
+    """Return a batch without what is missing at its end. ``fit`` leaves it out, others pass None."""
+    while isinstance(data, tuple) and data and data[-1] is None:
+        data = data[:-1]
+    return data

@@ -1,0 +1,236 @@
+"""A step of JAX: XLA tells what it takes, and it is run beside the plain step in this process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from checkmate.backends.jax.compiler import JaxCompilation
+from checkmate.backends.jax.device import device_here
+from checkmate.backends.jax.exported import JaxExport, write_step
+from checkmate.backends.jax.models.compare import Compared, compare
+from checkmate.backends.jax.models.load import LoadedStep, load_step
+from checkmate.backends.jax.step import BegunStep, JaxPlan, begin, none_fits, trace
+from checkmate.backends.jax.verification import verification_report
+from checkmate.backends.jax.ways import Way
+from checkmate.backends.protocol import Allowed, CompiledFit, CompiledStep, CostsWanted, Fitted, StepSolver
+from checkmate.backends.xla_policy.waits import WaitPolicy
+from checkmate.errors import NoScheduleError, OtherStepError, UsageError
+from checkmate.formats.folder import put_in_place, staging
+from checkmate.formats.run_records import write_records
+from checkmate.ir.graph import Graph
+from checkmate.ir.report import VerificationReport
+from checkmate.ir.result import SolveResult
+from checkmate.ir.schedule import Schedule
+from checkmate.machine.cost_origin import file_facts
+from checkmate.machine.supported import is_of_jax
+from checkmate.memory.simulate import simulate
+from checkmate.progress import Cancelled, Progress, Report, stop_if
+from checkmate.request import ModelRequest
+from checkmate.units import Budget
+
+_COUNTED = "costs are counted: XLA fuses ops, so none is timed by itself"
+
+
+@dataclass(frozen=True, eq=False)
+class Planned(Fitted):
+    """A schedule as XLA compiled it, and the plan by which it runs."""
+
+    plan: JaxPlan
+
+
+class JaxStep(CompiledStep):
+    """A step of JAX. The plain step is traced and compiled when it is made."""
+
+    def __init__(
+        self,
+        request: ModelRequest,
+        report: Report,
+        cancelled: Cancelled,
+        graph: Graph | None = None,
+        result: SolveResult | None = None,
+    ) -> None:
+        """Load the step, and compile it plainly. ``result``: a schedule of ``graph``, which is of a file.
+
+        Raises:
+            OtherStepError: ``graph`` is of another step. LoadError, TraceError, NotCompiledError: with the
+            reason.
+        """
+        self.request, self.report, self.cancelled = request, report, cancelled
+        self._loaded, self._of_file = _loaded(request, report, cancelled), graph
+        with redirect_stdout(sys.stderr):  # what the user's code prints while it is traced
+            self._begun = _begun(self._loaded, report, cancelled, ({},))
+        self.supplied = result
+        if graph is not None and result is not None:
+            self._require_same(graph, result)
+
+    @cached_property
+    def compilation(self) -> JaxCompilation:
+        """What compiles the step's schedules, as a part that holds in any program."""
+        return JaxCompilation(self._begun, self._loaded.name, alone=False)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The graph of the step, with what was requested."""
+        return _described(self.request, self._loaded, self.compilation.graph)
+
+    @property
+    def plain_bytes(self) -> int:
+        """Return what the plain step holds: arguments, results and temporary buffers."""
+        return self._begun.plain.whole
+
+    def _require_same(self, graph: Graph, result: SolveResult) -> None:
+        if self.compilation.graph.fingerprint != graph.fingerprint:
+            raise OtherStepError(
+                found=graph.fingerprint,
+                expected=self.compilation.graph.fingerprint,
+                graph_name=graph.name,
+                model=self.request.model,
+                batch_size=graph.batch_size,
+                budget_bytes=result.budget_bytes,
+            )
+
+    def own_budget(self) -> Allowed:
+        """Return the schedule's own budget, as a share of the temporary bytes."""
+        assert self._of_file is not None and self.supplied is not None
+        fixed, plain = self._of_file.fixed_bytes, self._begun.plain
+        everything = simulate(self._of_file, Schedule.plain(self._of_file)).peak_bytes
+        own = Budget(share=min(1.0, (self.supplied.budget_bytes - fixed) / max(1, everything - fixed)))
+        return Allowed(plain.fixed + own.resolve(keep_everything_peak=plain.temporary, minimum=0))
+
+    def none_fits(self, fit: CompiledFit[Any, Any]) -> NoScheduleError:
+        """Return the error for a step whose every schedule is over the budget."""
+        return none_fits(fit, "raise the budget, or use a smaller batch")
+
+    def fitted(self, fit: CompiledFit[Any, Any], result: SolveResult) -> Planned:
+        """Return the plan of a schedule that was compiled."""
+        return Planned(result, fit.whole_bytes, (), JaxPlan.of(self._begun, (), fit))
+
+    def verify(self, fitted: Planned, allowed: int, notes: tuple[str, ...]) -> VerificationReport:
+        """Run a plan beside the plain step, from the same state."""
+        return self._reported(fitted, self._compared(fitted.plan), None)
+
+    def export(
+        self, fitted: Planned, directory: Path, allowed: int, notes: tuple[str, ...]
+    ) -> VerificationReport:
+        """Run a plan beside the plain step, and write it by ``jax.export``."""
+        plan, compared = fitted.plan, self._compared(fitted.plan)
+        self.report(Progress("export", message="writing the step by jax.export"))
+        with staging(directory) as staged:
+            exported = write_step(plan, self._loaded.name, staged, directory)
+            found = self._reported(fitted, compared, exported)
+            write_records(staged, self.graph, fitted.result, found)
+            put_in_place(staged, directory)
+        return found
+
+    def _reported(
+        self, fitted: Planned, compared: Compared, exported: JaxExport | None
+    ) -> VerificationReport:
+        told = fitted.plan.report
+        return verification_report(self.request, self.graph, fitted.result, told, compared, exported)
+
+    def _compared(self, plan: JaxPlan) -> Compared:
+        with redirect_stdout(sys.stderr):
+            return compare(
+                plan,
+                self._begun.executable,
+                self._begun.traced.jaxpr,
+                self._loaded.arguments,
+                report=self.report,
+                cancelled=self.cancelled,
+            )
+
+
+class JaxBackend:
+    """JAX, with Keras set up for it."""
+
+    attempt_s = 5.0  # there are several solves
+    counted = True
+
+    def profile(
+        self, request: ModelRequest, costs: CostsWanted, *, report: Report, cancelled: Cancelled
+    ) -> Graph:
+        """Return the graph of a JAX step, with counted costs."""
+        _refuse_refresh(costs)
+        loaded = _loaded(request, report, cancelled)
+        options = Way(WaitPolicy.NONE).trial_options(jax.default_backend())
+        with redirect_stdout(sys.stderr):  # what the user's code prints while it is traced
+            begun = _begun(loaded, report, cancelled, options)
+            graph = JaxCompilation(begun, loaded.name, alone=True).graph
+        return _described(request, loaded, graph)
+
+    def step(self, request: ModelRequest, budget: Budget, costs: CostsWanted, solver: StepSolver) -> JaxStep:
+        """Return the step that ``request`` names."""
+        _refuse_refresh(costs)
+        require_stated(budget)
+        return JaxStep(request, solver.report, solver.cancelled)
+
+    def step_of_file(
+        self, request: ModelRequest, graph: Graph, result: SolveResult, report: Report, cancelled: Cancelled
+    ) -> JaxStep:
+        """Return the step of a graph of a file, with a schedule for it."""
+        if not is_of_jax(graph):
+            raise UsageError(
+                f"the graph {graph.name!r} is not of a JAX step, and Keras is set up for JAX here",
+                hint="make a graph of the JAX step: checkmate profile MODEL; or set KERAS_BACKEND=tensorflow",
+            )
+        return JaxStep(request, report, cancelled, graph, result)
+
+
+def require_stated(budget: Budget) -> None:
+    """Require that a budget is a size or a share.
+
+    Raises:
+        UsageError: it is the least there is.
+    """
+    if budget == Budget():
+        raise UsageError(
+            "the least that XLA needs is not known before a step is compiled",
+            hint='write the budget as a size or a share, like "6GiB" or "40%"',
+        )
+
+
+def _refuse_refresh(costs: CostsWanted) -> None:
+    if costs.refresh:
+        raise UsageError(
+            "--refresh measures costs again, and the costs of a JAX step are counted",
+            hint="leave --refresh out",
+        )
+
+
+def _loaded(request: ModelRequest, report: Report, cancelled: Cancelled) -> LoadedStep:
+    report(Progress("load", message=f"loading {request.shown}"))
+    loaded = load_step(request)
+    stop_if(cancelled)
+    return loaded
+
+
+def _begun(
+    loaded: LoadedStep, report: Report, cancelled: Cancelled, choices: Sequence[dict[str, Any]]
+) -> BegunStep:
+    report(Progress("trace", message="tracing the training step"))
+    traced = trace(loaded.step, loaded.shapes, (), loaded.donated)
+    stop_if(cancelled)
+    report(Progress("compile", message="compiling the plain step with XLA"))
+    return begin(traced, choices)
+
+
+def _described(request: ModelRequest, loaded: LoadedStep, graph: Graph) -> Graph:
+    """Return ``graph`` with what was requested, and with its device."""
+    batch = loaded.batch_size
+    plain = replace(request, batch_size=batch or request.batch_size, batch_chosen=False)
+    metadata: dict[str, Any] = {
+        **graph.metadata,
+        "request": plain.to_json(),
+        "notes": [*loaded.notes, _COUNTED],
+    }
+    if (facts := file_facts(request.model)) is not None:
+        metadata["model_file"] = facts
+    return replace(graph, batch_size=batch, device=device_here(), metadata=metadata)

@@ -1,0 +1,246 @@
+"""A step of JAX, traced for one layout of its arguments, and how it runs by a plan."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.extend.core import jaxpr_as_fun
+
+from checkmate.backends.jax.compiled import StepMemory, memory_of
+from checkmate.backends.jax.models.shapes import shape_of
+from checkmate.backends.jax.report import JaxReport
+from checkmate.backends.protocol import CompiledFit
+from checkmate.errors import NoScheduleError, NotCompiledError, TraceError, UsageError
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult
+from checkmate.models.keras_graph import first_line
+from checkmate.units import format_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """A step as it was traced for one layout.
+
+    ``donated`` are numbers of flat arguments. ``example``: the arguments, with shapes for arrays.
+    """
+
+    jaxpr: Any
+    results: Any
+    donated: tuple[int, ...]
+    example: tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class JaxPlan:
+    """How the step of one layout runs.
+
+    ``executable`` is a function of flat arguments; ``jitted`` is the same inside of other functions of JAX.
+    Where the step has to be ``alone``, it is not: it was compiled with options, and a part has none.
+    ``example``: the arguments that it is for, with ``jax.ShapeDtypeStruct`` for arrays. ``donated`` are
+    numbers of flat arguments.
+    """
+
+    jitted: Callable[..., Any]
+    executable: Callable[..., Any]
+    results: Any
+    static: tuple[int, ...]
+    report: JaxReport
+    graph: Graph | None
+    result: SolveResult | None
+    example: tuple[Any, ...]
+    donated: tuple[int, ...]
+    alone: bool = False
+
+    @classmethod
+    def of(cls, begun: BegunStep, static: tuple[int, ...], fit: CompiledFit[Any, Any]) -> JaxPlan:
+        """Return the plan of a step whose schedule was compiled; the plain step where none was chosen."""
+        traced, chosen, result = begun.traced, fit.chosen, fit.result
+        report = JaxReport(
+            budget_bytes=fit.budget_bytes,
+            plain=begun.plain,
+            reached=begun.plain if chosen is None else chosen.made.memory,
+            predicted_overhead=0.0 if result is None else result.overhead or 0.0,
+            recomputations=fit.recomputations,
+            ops=0 if chosen is None or fit.graph is None else fit.graph.n,
+            status=None if result is None else result.status,
+            gap=None if result is None else result.gap,
+            compilations=fit.compilations,
+            compile_seconds=fit.compile_seconds,
+            solve_seconds=fit.solve_seconds,
+        )
+        return cls(
+            begun.jitted if chosen is None else chosen.made.jitted,
+            begun.executable if chosen is None else chosen.made.executable,
+            traced.results,
+            static,
+            report,
+            None if chosen is None else fit.graph,
+            result,
+            traced.example,
+            traced.donated,
+            alone=chosen is not None and bool(chosen.way.options),
+        )
+
+    @property
+    def by_equations(self) -> Callable[..., Any]:
+        """Return the step of flat arrays as it runs outside of ``jax.jit``.
+
+        Then each equation is a kernel of its own.
+        """
+        found: Callable[..., Any] = self.jitted.__wrapped__  # type: ignore[attr-defined]
+        return found
+
+    @property
+    def arguments(self) -> list[Any]:
+        """Return the arguments that it is for, without those that are static."""
+        return dynamic_arguments(self.example, self.static)
+
+    def call(self, args: Sequence[Any]) -> Any:
+        """Run the step."""
+        flat = jax.tree.leaves(dynamic_arguments(args, self.static))
+        run = self.jitted if are_traced(flat) else self.executable
+        return jax.tree.unflatten(self.results, run(*flat))
+
+
+@dataclass(frozen=True, eq=False)
+class BegunStep:
+    """A traced step, and the plain step as XLA compiles it: a function of flat arguments.
+
+    ``seconds``: of its compilation.
+    """
+
+    traced: Traced
+    jitted: Any
+    executable: Any
+    plain: StepMemory
+    seconds: float
+
+
+def none_fits(fit: CompiledFit[Any, Any], hint: str) -> NoScheduleError:
+    """Return the error for a step whose every schedule is over the budget. ``hint``: what to do."""
+    fixed, least = format_bytes(fit.fixed_bytes), format_bytes(fit.whole_bytes)
+    return NoScheduleError(
+        f"no schedule that was compiled keeps {format_bytes(fit.budget_bytes)}; the least that was compiled "
+        f"holds {least}, of which {fixed} are arguments and results",
+        hint=hint,
+        details={"budget_bytes": fit.budget_bytes, "fixed_bytes": fit.fixed_bytes},
+    )
+
+
+def begin(traced: Traced, choices: Sequence[dict[str, Any]]) -> BegunStep:
+    """Compile the plain step with the first of the options that XLA takes.
+
+    Raises:
+        NotCompiledError: XLA fails with all.
+    """
+    started, jitted = time.perf_counter(), jitted_step(traced)
+    executable = compiled_plain(traced, jitted, choices)
+    return BegunStep(traced, jitted, executable, memory_of(executable), time.perf_counter() - started)
+
+
+def jitted_step(traced: Traced) -> Any:
+    """Return the plain step of flat arguments, under ``jax.jit``."""
+    return jax.jit(jaxpr_as_fun(traced.jaxpr), donate_argnums=traced.donated)
+
+
+def compiled_plain(traced: Traced, jitted: Any, choices: Sequence[dict[str, Any]]) -> Any:
+    """Compile the plain step with the first options that XLA takes.
+
+    Raises:
+        NotCompiledError: XLA fails with all.
+    """
+    try:
+        return first_compiled(choices, jitted.lower(*traced.jaxpr.in_avals).compile)[0]
+    except jax.errors.JaxRuntimeError as error:
+        raise NotCompiledError(
+            f"XLA cannot compile the plain step: {first_line(error)}",
+            hint="run it under jax.jit without checkmate first",
+        ) from error
+
+
+def trace(
+    step: Callable[..., Any], args: Sequence[Any], static: tuple[int, ...], donated: tuple[int, ...] | None
+) -> Traced:
+    """Trace ``step`` for such arguments.
+
+    Raises:
+        UsageError: an argument's number is wrong. TraceError: it cannot be traced.
+    """
+    for number in (*static, *(donated or ())):
+        if not 0 <= number < len(args):
+            raise UsageError(
+                f"there is no argument {number}: the step is called with {len(args)}",
+                hint="donate_argnums and static_argnums count from 0",
+            )
+    try:
+        jaxpr, results = jax.make_jaxpr(step, static_argnums=static, return_shape=True)(*args)
+    except (TypeError, ValueError, jax.errors.JAXTypeError) as error:
+        raise _untraceable(error) from error
+    found = _own_donation(jaxpr) if donated is None else _flat_numbers(args, static, donated)
+    return Traced(jaxpr, jax.tree.structure(results), found, _shapes(args, static))
+
+
+def _shapes(args: Sequence[Any], static: tuple[int, ...]) -> tuple[Any, ...]:
+    """Return arguments with a ``jax.ShapeDtypeStruct`` for every array."""
+    return tuple(arg if number in static else jax.tree.map(shape_of, arg) for number, arg in enumerate(args))
+
+
+def _untraceable(error: Exception) -> TraceError:
+    return TraceError(
+        f"JAX cannot trace the step: {str(error).splitlines()[0]}",
+        hint="it must run under jax.jit with these arguments; static_argnums names those that are no arrays",
+    )
+
+
+def dynamic_arguments(args: Sequence[Any], static: tuple[int, ...]) -> list[Any]:
+    """Return the arguments that are not static."""
+    return [arg for number, arg in enumerate(args) if number not in static]
+
+
+def are_traced(leaves: Sequence[Any]) -> bool:
+    """Return whether a step is called inside of a traced function."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+
+
+def _flat_numbers(args: Sequence[Any], static: tuple[int, ...], chosen: tuple[int, ...]) -> tuple[int, ...]:
+    found: list[int] = []
+    first = 0
+    for number, arg in enumerate(args):
+        if number in static:
+            continue
+        count = len(jax.tree.leaves(arg))
+        found += range(first, first + count) if number in chosen else ()
+        first += count
+    return tuple(found)
+
+
+def _own_donation(jaxpr: Any) -> tuple[int, ...]:
+    """Return what a step that is one jitted call donates."""
+    equations = jaxpr.jaxpr.eqns
+    if len(equations) != 1 or "donated_invars" not in equations[0].params:
+        return ()
+    place = {var: number for number, var in enumerate(jaxpr.jaxpr.invars)}
+    donated = zip(equations[0].invars, equations[0].params["donated_invars"], strict=True)
+    return tuple(sorted(place[var] for var, given in donated if given and var in place))
+
+
+def first_compiled(
+    choices: Sequence[dict[str, Any]], compiled: Callable[[dict[str, Any]], Any]
+) -> tuple[Any, int]:
+    """Compile with the first options that XLA does not fail with.
+
+    Also returned is with how many it failed.
+
+    Raises:
+        jax.errors.JaxRuntimeError: XLA fails with all.
+    """
+    for failed, options in enumerate(choices[:-1]):
+        try:
+            return compiled(options), failed
+        except jax.errors.JaxRuntimeError:
+            continue
+    return compiled(choices[-1]), len(choices) - 1

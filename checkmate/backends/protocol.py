@@ -1,0 +1,399 @@
+"""What planning asks of a backend, and the table of backends.
+
+A step is *metered* where its peak is predicted, then measured while it runs; it is *compiled* where a
+compiler tells its memory before it runs. Planning has a loop for each of the two.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from checkmate.errors import NoScheduleError
+from checkmate.ir.graph import Graph
+from checkmate.ir.report import VerificationReport
+from checkmate.ir.result import SolveResult
+from checkmate.ir.schedule import Schedule
+from checkmate.machine.supported import JAX, TENSORFLOW, require_backend
+from checkmate.memory.simulate import simulate
+from checkmate.memory.step_requests import InitialAllocations, StepRequests
+from checkmate.progress import Cancelled, Report
+from checkmate.request import ModelRequest
+from checkmate.units import Budget, format_bytes_up
+
+Way = TypeVar("Way")
+Made = TypeVar("Made")
+NEAR = 1.3  # of the room: what takes more in one way will not fit in another
+
+
+@dataclass(frozen=True)
+class CostsWanted:
+    """How the user wants the costs of ops to be found.
+
+    ``kind``: ``measured`` or ``analytic``. ``refresh``: costs that are known are measured again.
+    ``estimated``: takes the graph at estimated costs before measuring begins.
+    """
+
+    kind: str = "measured"
+    refresh: bool = False
+    estimated: Callable[[Graph], object] | None = None
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What a step may show, in bytes, and what the report says of that."""
+
+    bytes: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A schedule that was measured or compiled.
+
+    ``expected_bytes``: what its step showed. ``notes``: what the report says of how it was found.
+    """
+
+    result: SolveResult
+    expected_bytes: int
+    notes: tuple[str, ...]
+
+
+class PlannedStep(ABC):
+    """One training step of one backend, on its way from a budget to an export.
+
+    ``supplied``: a schedule of a file, made one of this step. ``report`` takes the progress.
+    """
+
+    supplied: SolveResult | None
+    report: Report
+    cancelled: Cancelled
+
+    @property
+    @abstractmethod
+    def graph(self) -> Graph:
+        """Return what is scheduled."""
+
+    @property
+    @abstractmethod
+    def plain_bytes(self) -> int:
+        """Return what the plain step shows: measured, or as compiled."""
+
+    @abstractmethod
+    def own_budget(self) -> Allowed:
+        """Return the supplied schedule's own budget.
+
+        It counts requested bytes; what is allowed is at the plain step's rate.
+        """
+
+    def share_notes(self, budget: Budget, allowed: int) -> tuple[str, ...]:
+        """Return what the report says of a share."""
+        return ()
+
+    @abstractmethod
+    def verify(self, fitted: Any, allowed: int, notes: tuple[str, ...]) -> VerificationReport:
+        """Run the scheduled step beside the plain one.
+
+        Raises:
+            StepTooLargeError: it does not fit the device.
+        """
+
+    @abstractmethod
+    def export(
+        self, fitted: Any, directory: Path, allowed: int, notes: tuple[str, ...]
+    ) -> VerificationReport:
+        """Verify, write the folder whole or not at all, and load it again.
+
+        Raises:
+            VerificationError: the gradients are not the plain step's. ExportError: it cannot be written.
+            StepTooLargeError: the reloaded step does not fit the device.
+        """
+
+
+class Replica(Protocol):
+    """Predicts what an allocator's meter shows for schedules of one graph."""
+
+    @property
+    def graph(self) -> Graph:
+        """Return the graph that is scheduled."""
+
+    def predicted(self, steps: Sequence[int]) -> int:
+        """Return the bytes that the meter should show."""
+
+    def requests(self, steps: Sequence[int]) -> StepRequests:
+        """Return what a step asks of the allocator, in order."""
+
+    def before(self, steps: Sequence[int]) -> InitialAllocations:
+        """Return what the allocator holds before the step."""
+
+
+class MeteredStep(PlannedStep):
+    """A step whose peak is predicted, then measured."""
+
+    @property
+    @abstractmethod
+    def replica(self) -> Replica:
+        """Return what predicts the peak of a schedule."""
+
+    @property
+    @abstractmethod
+    def allocated_per_requested(self) -> float:
+        """Return the bytes that the meter shows for each requested one, as far as is known."""
+
+    @abstractmethod
+    def measure(self, result: SolveResult, what: str = "", *, within: int | None = None) -> Fitted:
+        """Measure a schedule. ``what``: is added to what is said meanwhile.
+
+        ``within``: a step that shows no more is compared with the plain one in the same process, where that
+        fits; None: one that shows no more than the plain step.
+
+        Raises:
+            StepTooLargeError: it does not fit the device.
+        """
+
+    @property
+    @abstractmethod
+    def origin_notes(self) -> tuple[str, ...]:
+        """Return what the report says of costs and model, where a schedule was solved for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled(Generic[Way, Made]):
+    """A schedule that was compiled in one way.
+
+    ``temporary``: the bytes between arguments and results. ``cost``: in the graph's unit. ``price``: what it
+    probably takes as it was compiled, to choose among several.
+    """
+
+    schedule: Schedule
+    way: Way
+    made: Made
+    temporary: int
+    cost: float
+    price: float
+
+
+class Compiler(ABC, Generic[Way, Made]):
+    """Compiles the schedules of one graph of a step.
+
+    ``ways``: in the order in which they are tried; ``usual`` of them for each schedule, all for the smallest.
+    ``rate``: the bytes that it takes for each of the graph's, as far as is known. ``near``: of the room; a
+    schedule that takes more in one way is not tried in another. ``near_order``: the same, for the plain
+    order. ``says_least``: whether the smallest is compiled in all ways where nothing fits, however far it is.
+    ``segments``: schedules that recompute whole segments are preferred.
+    """
+
+    graph: Graph
+    ways: Sequence[Way]
+    usual: int
+    rate: float
+    near: float = NEAR
+    near_order: float = NEAR
+    says_least: bool = False
+    segments: bool = True
+
+    @abstractmethod
+    def compile(self, schedule: Schedule, way: Way) -> tuple[Made, int]:
+        """Compile a schedule; return what was made, and its temporary bytes.
+
+        Raises:
+            NotCompiledError: the compiler fails.
+        """
+
+    @abstractmethod
+    def holds_order(self, way: Way) -> bool:
+        """Return whether all steps wait in a way, so that the plain order may take less."""
+
+    def price(self, schedule: Schedule, made: Made) -> float | None:
+        """Return what a schedule takes as it was compiled, in any unit; None: the graph's costs count."""
+        return None
+
+    def extra(self, way: Way) -> float:
+        """Return what a way takes on top, as a share of the plain order's cost."""
+        return 0.0
+
+    def finished(self, each: Compiled[Way, Made]) -> Compiled[Way, Made]:
+        """Return ``each`` as it will run, where it was compiled otherwise to read its memory."""
+        return each
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledFit(Generic[Way, Made]):
+    """How a compiled step meets a budget.
+
+    ``chosen``: None: the step stays plain. ``graph``: None where that was clear before it was needed.
+    ``result``: what solving gave its schedule. ``compilations`` took ``compile_seconds``, the plain step's
+    included; ``solve_seconds`` are of all solves.
+    """
+
+    graph: Graph | None
+    plain_bytes: int
+    fixed_bytes: int
+    budget_bytes: int
+    chosen: Compiled[Way, Made] | None
+    result: SolveResult | None
+    compilations: int
+    compile_seconds: float
+    solve_seconds: float
+
+    @property
+    def whole_bytes(self) -> int:
+        """Return what arguments, results and temporaries take together."""
+        return self.plain_bytes if self.chosen is None else self.fixed_bytes + self.chosen.temporary
+
+    @property
+    def fits(self) -> bool:
+        return self.whole_bytes <= self.budget_bytes
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """Return the chosen schedule; None: the step stays plain."""
+        return None if self.chosen is None else self.chosen.schedule
+
+    @property
+    def overhead(self) -> float:
+        """Return the predicted extra computation, as a share of computing everything once."""
+        if self.chosen is None or self.graph is None or not self.graph.base_cost:
+            return 0.0
+        return float(simulate(self.graph, self.chosen.schedule).cost) / self.graph.base_cost - 1
+
+    @property
+    def recomputations(self) -> int:
+        return 0 if self.chosen is None else self.chosen.schedule.recomputations
+
+    @property
+    def remedy(self) -> str:
+        """Return what to do where no schedule keeps the budget."""
+        return f"raise the budget to {format_bytes_up(self.whole_bytes)} or more"
+
+
+class Compilation(ABC, Generic[Way, Made]):
+    """A step that is planned by compiling it. The plain step was compiled."""
+
+    @property
+    @abstractmethod
+    def plain_seconds(self) -> float:
+        """Return how long compiling the plain step took."""
+
+    @property
+    @abstractmethod
+    def graph(self) -> Graph:
+        """Return what is scheduled."""
+
+    @property
+    @abstractmethod
+    def plain_bytes(self) -> int:
+        """Return what arguments, results and temporaries of the plain step take together."""
+
+    @property
+    @abstractmethod
+    def fixed_bytes(self) -> int:
+        """Return what arguments and results take, which no schedule changes."""
+
+    @property
+    @abstractmethod
+    def compilers(self) -> Sequence[Compiler[Way, Made]]:
+        """Return the groups of ways to compile. The next one is for where the last left much to gain."""
+
+    @property
+    def last_resort(self) -> Sequence[Compiler[Way, Made]]:
+        """Return further ones, for where nothing fits: of the same ops, counted otherwise."""
+        return ()
+
+
+class CompiledStep(PlannedStep):
+    """A step whose memory a compiler tells."""
+
+    @property
+    @abstractmethod
+    def compilation(self) -> Compilation[Any, Any]:
+        """Return what compiles its schedules."""
+
+    @abstractmethod
+    def none_fits(self, fit: CompiledFit[Any, Any]) -> NoScheduleError:
+        """Return the error for a step whose every schedule is over the budget."""
+
+    @abstractmethod
+    def fitted(self, fit: CompiledFit[Any, Any], result: SolveResult) -> Fitted:
+        """Return a schedule as it was compiled. ``result``: what solving gave it."""
+
+
+class BudgetSolver(Protocol):
+    """Solves for a budget in requested bytes."""
+
+    @property
+    def report(self) -> Report:
+        """Take the progress."""
+
+    @property
+    def cancelled(self) -> Cancelled:
+        """Say whether the user wants to stop."""
+
+    def solve_above_minimum(self, graph: Graph, budget_bytes: int) -> SolveResult:
+        """Solve; raise a BudgetBelowMinimumError where one op needs more."""
+
+
+class StepSolver(BudgetSolver, Protocol):
+    """What a backend solves with, where it needs a schedule to measure costs."""
+
+    def refuse_hopeless(self, graph: Graph, budget: Budget) -> None:
+        """Raise a BudgetBelowMinimumError where no schedule can come near ``budget``."""
+
+
+class Backend(Protocol):
+    """What computes steps, as Keras is set up: how a request comes to a graph, and to a step.
+
+    ``attempt_s``: the time limit of a solve, where the user gives none. ``counted``: solves count moves, not
+    seconds, so that a step is planned in the same way again.
+    """
+
+    attempt_s: float
+    counted: bool
+
+    def profile(
+        self, request: ModelRequest, costs: CostsWanted, *, report: Report, cancelled: Cancelled
+    ) -> Graph:
+        """Return the graph of a training step, with costs.
+
+        Raises:
+            LoadError, TraceError, ProfileError: with the reason. CancelledError: the user cancelled.
+        """
+
+    def step(
+        self, request: ModelRequest, budget: Budget, costs: CostsWanted, solver: StepSolver
+    ) -> PlannedStep:
+        """Return the step that ``request`` names, with costs.
+
+        Raises:
+            BudgetBelowMinimumError: no schedule can come near ``budget``. Others as ``profile``.
+        """
+
+    def step_of_file(
+        self, request: ModelRequest, graph: Graph, result: SolveResult, report: Report, cancelled: Cancelled
+    ) -> PlannedStep:
+        """Return the step of a graph of a file, with a schedule for it.
+
+        Raises:
+            OtherStepError: ``graph`` is not this model's. UsageError: it is of another backend.
+        """
+
+
+BACKENDS = {
+    TENSORFLOW: ("checkmate.backends.tf.backend", "TensorflowBackend"),
+    JAX: ("checkmate.backends.jax.backend", "JaxBackend"),
+}
+
+
+def backend_here() -> Backend:
+    """Return what computes steps here, as Keras is set up.
+
+    Raises:
+        UsageError: schedules are not for it, or it is not installed.
+    """
+    module, name = BACKENDS[require_backend()]
+    found: Backend = getattr(import_module(module), name)()
+    return found

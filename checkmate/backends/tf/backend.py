@@ -1,0 +1,82 @@
+"""Steps that TensorFlow computes: its executor, or XLA where the model is compiled by it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from checkmate.backends.protocol import CostsWanted, StepSolver
+from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.costs.fresh import with_costs
+from checkmate.backends.tf.costs.known import CostOptions
+from checkmate.backends.tf.executor_step import ExecutorStep, executor_step
+from checkmate.backends.tf.tasks import expect_tasks
+from checkmate.backends.tf.tf_step import retraced_step, traced_step
+from checkmate.backends.tf.xla.op_costs import costs_for_xla
+from checkmate.backends.tf.xla_step import XlaStep
+from checkmate.errors import StepTooLargeError, UsageError
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult
+from checkmate.machine.cost_store import CostStore, default_path
+from checkmate.machine.supported import TENSORFLOW, is_of_jax
+from checkmate.progress import Cancelled, Report
+from checkmate.request import ModelRequest
+from checkmate.units import Budget
+
+
+class TensorflowBackend:
+    """TensorFlow, with Keras set up for it."""
+
+    attempt_s = 20.0
+    counted = False
+
+    def profile(
+        self, request: ModelRequest, costs: CostsWanted, *, report: Report, cancelled: Cancelled
+    ) -> Graph:
+        """Return the graph of a training step, with costs.
+
+        Where the plain step does not fit the memory there is, costs are analytic, and the graph's notes say
+        so.
+        """
+        options = _options(costs)
+        folded = session.prepare(request, report=report, cancelled=cancelled)
+        try:
+            return with_costs(folded, options, request=request, report=report, cancelled=cancelled).graph
+        except StepTooLargeError as error:
+            return session.estimated_graph(folded, error)
+
+    def step(
+        self, request: ModelRequest, budget: Budget, costs: CostsWanted, solver: StepSolver
+    ) -> ExecutorStep | XlaStep:
+        """Return the step that ``request`` names, with costs.
+
+        A step for XLA gets costs without running it.
+        """
+        options = _options(costs)
+        expect_tasks()
+        traced = traced_step(request, solver.report, solver.cancelled)
+        if traced.for_xla:
+            folded = replace(traced.folded, graph=costs_for_xla(traced.folded))
+            return XlaStep(replace(traced, folded=folded), solver.report, solver.cancelled)
+        return executor_step(traced, budget, options, solver)
+
+    def step_of_file(
+        self, request: ModelRequest, graph: Graph, result: SolveResult, report: Report, cancelled: Cancelled
+    ) -> ExecutorStep | XlaStep:
+        """Return the step of a graph of a file, with a schedule for it.
+
+        A graph of another device, whose kernels use memory differently, gets the rules of this one; the
+        report's notes say so.
+        """
+        if is_of_jax(graph):
+            raise UsageError(
+                f"the graph {graph.name!r} is of a JAX step, and Keras is set up for {TENSORFLOW!r} here",
+                hint="set KERAS_BACKEND=jax",
+            )
+        traced = retraced_step(request, graph, result, report, cancelled)
+        step = XlaStep if traced.for_xla else ExecutorStep
+        return step(traced, report, cancelled)
+
+
+def _options(costs: CostsWanted) -> CostOptions:
+    store = CostStore(default_path())
+    return CostOptions(costs.kind, store, refresh=costs.refresh, estimated=costs.estimated)

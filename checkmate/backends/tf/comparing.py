@@ -1,0 +1,129 @@
+"""Compare the scheduled step's gradients with the plain one's.
+
+They are compared at the step's own batch, or where the plain step fits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checkmate.backends.tf.emit.other_trace import op_types
+from checkmate.backends.tf.measure.fresh_step import compare_fresh
+from checkmate.backends.tf.plain import Plain, share_of, smaller_batches
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.xla.tied import XlaEmission
+from checkmate.errors import StepTooLargeError, TraceError
+from checkmate.ir.schedule import Schedule
+from checkmate.progress import Cancelled, Report
+from checkmate.request import ModelRequest
+
+GRADIENTS, RESULTS = "gradients", "variables and results"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a comparison found, and where it was made.
+
+    It was made at ``batch`` and on ``device`` (cpu or gpu). ``found`` is as
+    ``backends.tf.measure.step.compare`` gives it; None where the plain step fits nowhere. ``note`` says
+    where it was compared, unless that is the step's own batch and device. ``what`` was compared: gradients,
+    or what a step that is not Keras's own comes to.
+    """
+
+    found: Mapping[str, Any] | None
+    batch: int = 0
+    device: str = ""
+    note: str = ""
+    what: str = GRADIENTS
+
+
+def compare_where_it_fits(
+    request: ModelRequest,
+    folded: FoldedStep,
+    schedule: Schedule,
+    plain: Plain,
+    *,
+    usual: Mapping[str, Any] | None = None,
+    xla: XlaEmission | None = None,
+    report: Report,
+    cancelled: Cancelled,
+) -> Compared:
+    """Compare the scheduled step where the plain step fits.
+
+    Gradients are compared; of a step that is not Keras's own, what it returns and its variables. Compare at
+    the request's own batch if it fits there. Where memory is short for the own batch, compare at the largest
+    one that fits; else on the CPU. At another batch the schedule's order is that of the same ops
+    (``backends.tf.emit.other_trace``). ``usual``: what was found with default kernels where the step was
+    measured. ``xla``: how the step is emitted for XLA; None: it is for the executor.
+
+    Raises:
+        CheckmateError: a comparison failed for another reason than memory. CancelledError: the user
+        cancelled.
+    """
+    kind = folded.graph.device_kind
+    loaded = folded.traced.loaded
+    what = GRADIENTS if loaded.own is None else RESULTS
+    for on in dict.fromkeys((kind, "cpu")):
+        at = request if on == kind else dataclasses.replace(request, device="cpu", kernels=None)
+        batches = _Batches(plain.batch if on == kind else request.batch_size, only=not loaded.any_batch)
+        for batch in batches:
+            whole = batch == request.batch_size and on == kind
+            task: dict[str, Any] = {"request": at.at_batch(batch).to_json(), "steps": schedule.steps.tolist()}
+            task |= {} if xla is None else {"xla": xla.to_json()}
+            if not whole:
+                task |= {"nodes": folded.nodes, "op_types": op_types(folded)}
+            where = "" if whole else f" at batch {batch}{'' if on == kind else ' on the CPU'}"
+            try:
+                found = compare_fresh(
+                    task,
+                    what=what,
+                    where=where,
+                    report=report,
+                    cancelled=cancelled,
+                    usual=usual if whole else None,
+                )
+            except StepTooLargeError as error:
+                batches.too_large(batch, error)
+                continue
+            except TraceError:
+                if whole:
+                    raise
+                continue
+            return Compared(found, batch, on, _note(what, where), what)
+    return Compared(None, what=what)
+
+
+class _Batches:
+    """The batches to try: ``first``, then smaller ones.
+
+    The first error tells how much smaller. There are none where ``first`` is 0, and no smaller ones if
+    ``only``.
+    """
+
+    def __init__(self, first: int, *, only: bool) -> None:
+        self._first, self._only = first, only
+        self._next: Iterator[int] | None = None
+
+    def __iter__(self) -> Iterator[int]:
+        if self._first < 1:
+            return
+        yield self._first
+        if not self._only:
+            yield from self._next or smaller_batches(self._first, 0.5)
+
+    def too_large(self, batch: int, error: StepTooLargeError) -> None:
+        """Take it that ``batch`` did not fit. The first error decides the next batches."""
+        if self._next is None:
+            self._next = smaller_batches(batch, share_of(error))
+
+
+def _note(what: str, where: str) -> str:
+    if not where:
+        return ""
+    return (
+        f"{what} were compared{where}: the largest batch tried at which the plain step fits beside its "
+        "copies; the ops and their order are the same there"
+    )

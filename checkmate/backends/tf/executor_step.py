@@ -1,0 +1,147 @@
+"""A step that TensorFlow's executor runs: its peak is predicted, then measured on the allocator's meter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkmate.backends.protocol import Allowed, Fitted, MeteredStep, StepSolver
+from checkmate.backends.tf.allocator_replica import AllocatorReplica
+from checkmate.backends.tf.comparing import Compared
+from checkmate.backends.tf.costs.fresh import with_costs, with_costs_of_scheduled_step
+from checkmate.backends.tf.costs.known import CostOptions
+from checkmate.backends.tf.emit.saved_model import save_step
+from checkmate.backends.tf.environment import EXACT
+from checkmate.backends.tf.measure.fresh_step import FreshMeasurement, measure_fresh
+from checkmate.backends.tf.memory_check import first_region
+from checkmate.backends.tf.plain import Plain, measure_plain
+from checkmate.backends.tf.report_notes import costs_note, doubts_note, predicted_share_note
+from checkmate.backends.tf.tasks import expect_tasks
+from checkmate.backends.tf.tf_step import TfStep, TracedStep
+from checkmate.backends.tf.verification_report import Measurements, allocated_per_requested
+from checkmate.backends.tf.xla.tied import XlaEmission
+from checkmate.errors import StepTooLargeError
+from checkmate.ir.result import SolveResult
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.progress import Cancelled, Report
+from checkmate.units import Budget, format_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Measured(Fitted):
+    """A schedule, and what a fresh process showed of it."""
+
+    measured: FreshMeasurement
+
+
+class ExecutorStep(TfStep, MeteredStep):
+    """A step that the executor runs. The plain step is measured when it is made."""
+
+    def __init__(
+        self,
+        traced: TracedStep,
+        report: Report,
+        cancelled: Cancelled,
+        too_large: StepTooLargeError | None = None,
+    ) -> None:
+        """Measure the plain step. ``too_large``: it is known not to fit the device."""
+        super().__init__(traced, report, cancelled)
+        self._plain = measure_plain(
+            self.request, self.folded, too_large=too_large, report=report, cancelled=cancelled
+        )
+
+    @property
+    def plain(self) -> Plain:
+        """Return what is known of the plain step."""
+        return self._plain
+
+    @property
+    def plain_bytes(self) -> int:
+        """Return what the plain step shows on the allocator's meter, or should show where it does not fit."""
+        return self.plain.peak_bytes
+
+    @property
+    def allocated_per_requested(self) -> float:
+        """Return the allocated bytes per requested byte, as profiled."""
+        return allocated_per_requested(self.graph)
+
+    def share_notes(self, budget: Budget, allowed: int) -> tuple[str, ...]:
+        """Say what a share is of, where the plain step was not measured."""
+        return predicted_share_note(budget, allowed, self.plain)
+
+    def own_budget(self) -> Allowed:
+        """Return the supplied schedule's own budget, at the plain step's rate."""
+        assert self.supplied is not None
+        budget, seen = self.supplied.budget_bytes, self.plain.measured
+        requested = simulate(self.graph, Schedule.plain(self.graph)).peak_bytes
+        rate = max(1.0, self.plain.peak_bytes / (requested if seen is None else seen.requested_peak_bytes))
+        should = "should show" if seen is None else "shows"
+        note = (
+            f"the schedule's budget {format_bytes(budget)} counts requested bytes; the plain step's "
+            f"allocator {should} {rate:.3f} bytes for each"
+        )
+        return Allowed(int(budget * rate), (note,))
+
+    @property
+    def replica(self) -> AllocatorReplica:
+        """Return the replica of the allocator, with what it was asked for before the step."""
+        return AllocatorReplica(self.folded, self.plain.history)
+
+    def measure(self, result: SolveResult, what: str = "", *, within: int | None = None) -> Measured:
+        """Measure a schedule in a fresh process."""
+        expect_tasks(EXACT)  # gradients are compared there
+        fits, schedule = self.plain.measured is not None, result.require_schedule()
+        found = measure_fresh(
+            self.request,
+            schedule,
+            message=f"measuring the scheduled step{what}",
+            report=self.report,
+            cancelled=self.cancelled,
+            region=first_region(self.graph, schedule),
+            compare_within=(within or self.plain.peak_bytes) if fits else None,
+        )
+        return Measured(result, found.peak_bytes, doubts_note(self.graph), found)
+
+    @property
+    def origin_notes(self) -> tuple[str, ...]:
+        """Return what the report says of costs and model."""
+        return *costs_note(self.graph), *doubts_note(self.graph), *self.folded.traced.loaded.notes
+
+    def measurements(self, fitted: Fitted) -> Measurements:
+        """Return what was measured."""
+        assert isinstance(fitted, Measured)
+        predicted = self.replica.predicted(fitted.result.require_schedule().steps.tolist())
+        return Measurements(self.plain, fitted.measured, Compared(None), predicted_bytes=predicted)
+
+    def emission(self, fitted: Fitted) -> XlaEmission | None:
+        """Return None: the step is for the executor."""
+        return None
+
+    def save(self, fitted: Fitted, directory: Path) -> None:
+        """Write the SavedModel."""
+        save_step(self.folded, fitted.result.require_schedule(), directory)
+
+
+def executor_step(traced: TracedStep, budget: Budget, costs: CostOptions, solver: StepSolver) -> ExecutorStep:
+    """Measure the costs of a step, and the plain step.
+
+    Raises:
+        BudgetBelowMinimumError: some op needs more by itself, and by far.
+    """
+    solver.refuse_hopeless(traced.folded.graph, budget)
+    request, folded, too_large = traced.request, traced.folded, None
+    try:
+        folded = with_costs(folded, costs, request=request, report=solver.report, cancelled=solver.cancelled)
+    except StepTooLargeError as error:
+        too_large = error
+        folded = with_costs_of_scheduled_step(
+            request,
+            folded,
+            budget,
+            error,
+            solver.solve_above_minimum,
+            report=solver.report,
+            cancelled=solver.cancelled,
+        )
+    return ExecutorStep(TracedStep(request, folded), solver.report, solver.cancelled, too_large)

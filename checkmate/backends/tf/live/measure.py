@@ -1,0 +1,270 @@
+"""Run a step on a real batch in the user's process, and measure it.
+
+The model is left as it was. The peak is read off the allocator's events in TensorFlow's profile, so the
+user's own memory statistics are not reset.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import tensorflow as tf
+
+from checkmate.backends.tf.allocator.learn import learned_by_op, learned_workspace, sizes_of_reserves
+from checkmate.backends.tf.devices import warms_up
+from checkmate.backends.tf.live.ready import ReadyStep
+from checkmate.backends.tf.live.trace import LiveStep
+from checkmate.backends.tf.node_times import node_seconds
+from checkmate.backends.tf.profiler import StepTrace, trace_run
+from checkmate.errors import CycleError, ProfileError
+
+_RUNS = 2  # the first is cold: its peak counts, its seconds do not
+# TensorFlow orders the ops of a plain step anew in each run: two showed 20 to 31 MiB of one step. Where the
+# first few differ, more are run. In 24 runs of one step the peaks were 630 to 745 MiB.
+_PLAIN_RUNS, _MORE_PLAIN_RUNS, _ALIKE = 4, 8, 0.02
+# Of fewer, a busy machine lets the costs of the same step differ twice as much. On a quiet one they settle
+# sooner: with a further run, the sum of the least seconds falls by no more than this share.
+_RUNS_FOR_COSTS, _LEAST_FOR_COSTS, _SETTLED = 6, 4, 0.01
+
+
+class OutOfMemoryError(ProfileError):
+    """Say that the device's memory was not enough for the step."""
+
+
+class PeakSource(Enum):
+    """Name how a peak is known.
+
+    It is read on this process's meter, on a fresh process's meter, or predicted from what the ops request. It
+    is not known where the device's memory was exhausted before.
+    """
+
+    HERE = "measured"
+    FRESH_PROCESS = "measured in a fresh process"
+    PREDICTED = "predicted"
+    EXHAUSTED = "out of memory"
+
+
+@dataclass(frozen=True, eq=False)
+class StepMeasurement:
+    """Hold what was measured of a step.
+
+    ``peak_bytes``: the most that the device's allocator held during any run; 0 where it shows nothing (small
+    tensors).
+    ``least_bytes``: the lowest peak of a warm run. ``held_bytes``: what it held before the step.
+    ``constant_bytes``: what the step's function goes on holding between its runs. ``node_seconds``: per op of
+    the graph, the least of the warm runs; empty for a step that is not scheduled. ``workspace``: op → bytes
+    of scratch that the graph does not know of. ``reserves``: value → bytes, of those whose size no shape
+    tells. ``pieces``: op → the requests that its scratch is made of. ``source``: how the peak is known.
+    """
+
+    peak_bytes: int
+    held_bytes: int
+    node_seconds: tuple[float, ...] = ()
+    source: PeakSource = PeakSource.HERE
+    workspace: Mapping[int, int] = field(default_factory=dict)
+    reserves: Mapping[int, int] = field(default_factory=dict)
+    pieces: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    least_bytes: int = 0
+    constant_bytes: int = 0
+
+
+def measure_scheduled(
+    ready: ReadyStep,
+    tensors: Sequence[tf.Tensor],
+    *,
+    costs: bool = True,
+    within: int | None = None,
+) -> StepMeasurement:
+    """Run the scheduled step a few times, and put every variable back.
+
+    ``tensors``: the batch. ``costs``: the seconds and the scratch of its ops are wanted. Else a peak over
+    ``within`` bytes ends it.
+
+    Raises:
+        OutOfMemoryError: the device's memory is not enough.
+        CycleError: TensorFlow rejects the emitted order.
+        ProfileError: the step could not be run, or not be profiled.
+    """
+    step, steps = ready.step, ready.schedule.steps.tolist()
+    times = _Costs(lambda trace: node_seconds(step.folded, trace, steps))
+    traces = _traces(step, ready.compiled, tensors, times if costs else _Peaks(within))
+    if not costs:
+        return _measured(traces, ())
+    # A GPU's kernels are launched ahead of time, so the moment of a request does not tell which op asked.
+    if step.graph.device_kind == "cpu":
+        return dataclasses.replace(
+            _measured(traces, times.least), workspace=learned_workspace(step.folded, traces[1:], steps)
+        )
+    learned = learned_by_op(step.folded, traces[1:], steps)
+    reserves = sizes_of_reserves(step.folded, learned.reserves)
+    return dataclasses.replace(
+        _measured(traces, times.least),
+        workspace=learned.workspace,
+        reserves=reserves,
+        pieces=learned.pieces,
+    )
+
+
+class _Peaks:
+    """Say when the peaks of the runs are known well enough.
+
+    They are after a few, or when one is over ``within`` bytes.
+    """
+
+    def __init__(self, within: int | None = None) -> None:
+        self._within = math.inf if within is None else within
+
+    def enough(self, traces: Sequence[StepTrace]) -> bool:
+        return len(traces) >= _RUNS or any(_peak(trace) > self._within for trace in traces)
+
+
+class _PlainPeaks:
+    """Say when the peaks of plain runs are known well enough.
+
+    They are where those of the first few are alike; else after some more.
+    """
+
+    def enough(self, traces: Sequence[StepTrace]) -> bool:
+        peaks = [_peak(trace) for trace in traces]
+        if len(peaks) < _PLAIN_RUNS:
+            return False
+        return len(peaks) >= _MORE_PLAIN_RUNS or max(peaks) <= (1 + _ALIKE) * min(peaks[1:])
+
+
+class _Costs:
+    """Learn the seconds of ops from runs; say when they are known.
+
+    ``least``: those of the quickest run, op by op. Other programs only add to the time of an op, so that is
+    nearest to its own. The first run is cold, and does not count.
+    """
+
+    def __init__(self, seconds_of: Callable[[StepTrace], Sequence[float]]) -> None:
+        self._seconds_of = seconds_of
+        self.least: tuple[float, ...] = ()
+
+    def enough(self, traces: Sequence[StepTrace]) -> bool:
+        if len(traces) == 1:
+            return False
+        seconds, before = self._seconds_of(traces[-1]), self.least
+        self.least = tuple(min(each) for each in zip(before or seconds, seconds, strict=True))
+        settled = sum(self.least) >= (1 - _SETTLED) * sum(before)
+        return len(traces) >= _RUNS_FOR_COSTS or (settled and len(traces) >= _LEAST_FOR_COSTS)
+
+
+def measure_plain(step: LiveStep, tensors: Sequence[tf.Tensor]) -> StepMeasurement:
+    """Run the step as TensorFlow does by itself, and put every variable back.
+
+    Raises:
+        ProfileError: the step could not be run (it may not fit), or not be profiled.
+    """
+    return _measured(_traces(step, lambda _: step.plain(), tensors, _PlainPeaks()), ())
+
+
+def _traces(
+    step: LiveStep,
+    compiled: Callable[[Sequence[tf.Tensor]], Callable[..., Any]],
+    tensors: Sequence[tf.Tensor],
+    known: _Peaks | _PlainPeaks | _Costs,
+) -> list[StepTrace]:
+    """Run a function until enough is known of it; return the runs' traces.
+
+    ``compiled`` makes it for its arguments.
+    """
+    device = step.graph.device_kind
+    arguments = step.arguments(tensors)
+    # Functions compiled earlier keep constants in the device's memory, which would count; collect them first.
+    gc.collect()
+    found: list[StepTrace] = []
+    try:
+        function = compiled(arguments)
+        with restored(step.folded.traced.variables):
+            if warms_up(device):
+                tf.nest.map_structure(_wait, function(*arguments))
+            while not found or not known.enough(found):
+                found.append(
+                    trace_run(lambda: tf.nest.map_structure(_wait, function(*arguments)), device=device)
+                )
+    except tf.errors.ResourceExhaustedError as error:
+        raise OutOfMemoryError(
+            "the training step does not fit the device's memory", hint="use a smaller batch or budget"
+        ) from error
+    except tf.errors.OpError as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        if "cycle" in str(error).lower():
+            raise CycleError(f"TensorFlow rejected the emitted order: {first}") from error
+        hint = (
+            "stop other profilers first"
+            if isinstance(error, tf.errors.AlreadyExistsError)
+            else "use a smaller batch"
+        )
+        raise ProfileError(f"the training step could not be measured: {first}", hint=hint) from error
+    if device == "gpu" and not any(trace.memory for trace in found):
+        raise ProfileError(
+            "the GPU's allocator showed no requests, so the step's peak is not known",
+            hint="start Python without TF_GPU_ALLOCATOR, and without profilers of other programs",
+        )
+    return found
+
+
+def _wait(tensor: tf.Tensor) -> None:
+    """Wait until ``tensor`` is computed, and keep nothing of it."""
+    if tensor.shape.rank == 0:
+        tensor.numpy()
+
+
+def _measured(traces: Sequence[StepTrace], seconds: tuple[float, ...]) -> StepMeasurement:
+    peaks = [_peak(trace) for trace in traces]
+    before = [_before(trace) for trace in traces if trace.memory]
+    held = before[0] if before else 0
+    return StepMeasurement(
+        max(peaks, default=0),
+        held,
+        seconds,
+        least_bytes=min(peaks[1:] or peaks, default=0),
+        constant_bytes=max(0, before[-1] - held) if before else 0,
+    )
+
+
+def _before(trace: StepTrace) -> int:
+    """Return what the allocator held before the first request of a run."""
+    first = trace.memory[0]
+    return max(0, first.in_use - first.allocated_bytes)
+
+
+def _peak(trace: StepTrace) -> int:
+    return max((event.in_use for event in trace.memory), default=0)
+
+
+@contextmanager
+def restored(variables: Sequence[Any]) -> Iterator[None]:
+    """Put the values of ``variables`` back at the end, exactly.
+
+    They wait in host memory, so that they do not count while something is measured. They come back as fresh
+    buffers of the device's allocator: a variable that shared the host's buffer would be missing from every
+    later measurement. On a CPU all give their chunks back before they ask for new ones in turn, so they come
+    to lie as they did. A schedule of 142 MiB took 153 MiB in training, after its variables had moved.
+    """
+    saved = [variable.numpy() for variable in variables]
+    try:
+        yield
+    finally:
+        with tf.device("CPU:0"):
+            values = [tf.constant(saved.pop(0)) for _ in variables]
+        for variable, value in zip(variables, values, strict=True):
+            if "GPU" not in variable.device:
+                variable.assign(value)
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(tf.raw_ops.DeepCopy(x=value))
+
+
+def settle(variables: Sequence[Any]) -> None:
+    """Put ``variables`` where they will be after each measurement."""
+    with restored(variables):
+        pass

@@ -1,0 +1,414 @@
+"""Trace and fold the training step of a live model for one batch layout.
+
+On one device the step includes the optimizer's update, so that a gradient dies as soon as its variable is
+updated. Under a distribution strategy the replicas exchange gradients before the update. There the traced
+step is a pure function of the batch and the values of the variables. It returns gradients and new values, and
+Keras applies both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import keras
+import tensorflow as tf
+
+from checkmate.backends.tf.costs.profile import analytic_costs
+from checkmate.backends.tf.devices import kernels_here
+from checkmate.backends.tf.emit.copies import EmittedOutputs
+from checkmate.backends.tf.emit.ordered import step_from_schedule
+from checkmate.backends.tf.live.keras_step import attach_mask, build, masks_of, total_loss, update_metrics
+from checkmate.backends.tf.models.batch import BatchLayout
+from checkmate.backends.tf.models.model import LoadedModel
+from checkmate.backends.tf.trace.coarsen import FoldedStep, fold
+from checkmate.backends.tf.trace.of_function import require_repeatable
+from checkmate.backends.tf.trace.sizes import tensor_bytes, variable_bytes
+from checkmate.backends.tf.trace.trace import StepOutputs, TracedStep, trace_step, train_on
+from checkmate.errors import OnlySmallTensorsError, TraceError
+from checkmate.ir.graph import Device, Graph
+from checkmate.ir.schedule import Schedule
+
+Note = Callable[[str], None]
+Emit = Callable[[FoldedStep, Schedule], Callable[..., EmittedOutputs]]
+
+
+@dataclass(eq=False)
+class StepParts:
+    """Hold how to put the flat tensors that leave the step together again.
+
+    It is filled in while the step is traced. ``predictions``: their structure, with numbers of flat tensors;
+    or that of the metrics' results, where these leave the step instead.
+    ``masks``: number of a prediction → number of its mask.
+    ``gradients``: per trainable variable the numbers of its gradient's tensors, and the dense shape of a
+    sparse one.
+    ``updates``: (variable, number of its new value).
+    """
+
+    predictions: Any = None
+    masks: dict[int, int] = field(default_factory=dict)
+    gradients: list[tuple[tuple[int, ...], tuple[int, ...] | None]] = field(default_factory=list)
+    updates: list[tuple[Any, int]] = field(default_factory=list)
+
+    def pack_predictions(self, flat: Sequence[tf.Tensor]) -> Any:
+        """Return the predictions in their structure, with masks attached."""
+        for prediction, mask in self.masks.items():
+            attach_mask(flat[prediction], flat[mask])
+        return keras.tree.map_structure(lambda i: flat[i], self.predictions)
+
+
+class LiveStep(Protocol):
+    """A step that was traced for one layout, and can run by a schedule."""
+
+    @property
+    def layout(self) -> BatchLayout:
+        """Return the layout that it was traced for."""
+
+    @property
+    def folded(self) -> FoldedStep:
+        """Return the traced step and its graph."""
+
+    def with_folded(self, folded: FoldedStep) -> LiveStep:
+        """Return the step with another graph of the same ops."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the model, or of the function."""
+
+    @property
+    def graph(self) -> Graph:
+        """Return what is scheduled; costs are operation counts."""
+
+    @property
+    def distributed(self) -> bool:
+        """Return whether the step leaves the update to Keras."""
+
+    @property
+    def with_metrics(self) -> bool:
+        """Return whether the step updates its metrics; else they are left."""
+
+    @property
+    def everything(self) -> Schedule:
+        """Return the schedule that runs each op once, in the order of the trace."""
+
+    def arguments(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Return what the step is called with."""
+
+    def plain(self) -> Callable[..., Any]:
+        """Return the step as TensorFlow runs it by itself.
+
+        It is a function of the arguments, for measurements: first of what it returns is the loss.
+        """
+
+    def returned(self, loss: tf.Tensor, flat: Sequence[tf.Tensor]) -> Any:
+        """Return what the step returns, of the tensors that leave it."""
+
+    def run(
+        self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = step_from_schedule
+    ) -> tuple[Any, list[tf.Operation]]:
+        """Emit the scheduled step into the graph that is being traced.
+
+        Returns what the step returns, and the last ops of the schedule. ``emit``: for what runs it.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class KerasStep:
+    """Hold Keras's own step of a model for one layout.
+
+    ``variables``: those whose values are arguments (none on one device). ``with_metrics``: the step updates
+    the metrics too. Then it returns their results, else the loss and the predictions.
+    """
+
+    model: Any
+    layout: BatchLayout
+    folded: FoldedStep
+    parts: StepParts
+    variables: tuple[Any, ...]
+    with_metrics: bool = False
+
+    @property
+    def name(self) -> str:
+        return str(self.model.name)
+
+    def with_folded(self, folded: FoldedStep) -> KerasStep:
+        """Return the step with another graph of the same ops."""
+        return replace(self, folded=folded)
+
+    @property
+    def graph(self) -> Graph:
+        """Return what is scheduled; costs are operation counts."""
+        return self.folded.graph
+
+    @property
+    def distributed(self) -> bool:
+        return bool(self.variables)
+
+    @property
+    def everything(self) -> Schedule:
+        """Return the schedule that runs each op once, in the order of the trace."""
+        return Schedule.plain(self.graph)
+
+    def arguments(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Return what the step is called with.
+
+        This is the batch and, where they are arguments, the values that the variables have now.
+        """
+        return [*tensors, *(tf.convert_to_tensor(_local(variable.value)) for variable in self.variables)]
+
+    def plain(self) -> Callable[..., Any]:
+        """Return the step as TensorFlow runs it by itself.
+
+        It returns the loss; of a distributed step also all else that Keras applies, because TensorFlow does
+        not compute what nobody reads.
+        """
+        if not self.distributed:
+            function = self.folded.traced.as_traced
+            return lambda *arguments: (function(*arguments),)
+        pure = pure_step(self.model, self.layout, self.variables, StepParts(), lambda name: None)
+
+        def one_replica(*arguments: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+            with self.model.distribute_strategy.scope():
+                loss, flat, _ = pure(*arguments)
+            return loss, flat
+
+        return one_replica
+
+    def run(
+        self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = step_from_schedule
+    ) -> tuple[Any, list[tf.Operation]]:
+        """Emit the scheduled step into the graph that is being traced.
+
+        Updates are included. Returns what the step returns, and the last ops of the schedule.
+        """
+        outputs = emit(self.folded, schedule)(*self.arguments(tensors))
+        flat = outputs.predictions
+        if self.distributed:
+            self._apply(flat)
+        return self.returned(outputs.loss, flat), list(outputs.last)
+
+    def returned(self, loss: tf.Tensor, flat: Sequence[tf.Tensor]) -> Any:
+        found = self.parts.pack_predictions(flat)
+        return found if self.with_metrics else (loss, found)
+
+    def _apply(self, flat: Sequence[tf.Tensor]) -> None:
+        gradients: list[Any] = []
+        for numbers, shape in self.parts.gradients:
+            parts = [flat[i] for i in numbers]
+            if shape is not None:
+                parts = [tf.IndexedSlices(parts[0], parts[1], tf.constant(shape, parts[1].dtype))]
+            gradients.append(parts[0] if parts else None)
+        for variable, number in self.parts.updates:
+            variable.assign(flat[number])
+        self.model.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
+
+
+def step_of_fit(model: Any, layout: BatchLayout, *, for_xla: bool = False) -> KerasStep:
+    """Trace and fold what ``fit`` runs on a batch: the step and its metrics.
+
+    Metrics of large predictions take memory too. They are left out under a strategy, which creates their
+    variables as it needs them, and where they cannot be traced, scheduled or tried. ``for_xla``: as for
+    ``trace_step``.
+
+    Raises:
+        As ``live_step``.
+    """
+    if tf.distribute.has_strategy() or model.distribute_strategy is not tf.distribute.get_strategy():
+        return live_step(model, layout, for_xla=for_xla)
+    try:
+        return live_step(model, layout, metrics=True, for_xla=for_xla)
+    except OnlySmallTensorsError:
+        raise
+    except TraceError:
+        return live_step(model, layout, for_xla=for_xla)
+
+
+def live_step(model: Any, layout: BatchLayout, *, metrics: bool = False, for_xla: bool = False) -> KerasStep:
+    """Trace and fold the step of ``model`` for batches of ``layout``.
+
+    ``metrics``: with the update of its metrics. ``for_xla``: as for ``trace_step``.
+
+    Raises:
+        TraceError: Keras or TensorFlow could not build it, it has nothing big enough to schedule, or its
+            metrics cannot be tried.
+        DynamicShapeError: the size of a tensor is not known.
+    """
+    strategy = model.distribute_strategy
+    distributed = strategy.num_replicas_in_sync > 1
+    build(model, layout)
+    variables = _read_variables(model) if distributed else ()
+    values = [tf.TensorSpec(v.shape, v.dtype) for v in variables]
+    loaded = _loaded(model, layout, values)
+    parts = StepParts()
+
+    def make(_: LoadedModel, *, note: Note) -> Callable[..., StepOutputs]:
+        return (
+            pure_step(model, layout, variables, parts, note)
+            if distributed
+            else whole_step(model, layout, parts, note, metrics=metrics)
+        )
+
+    with strategy.scope() if distributed else nullcontext(), _naming_shapes(layout):
+        traced = trace_step(loaded, make, for_xla=for_xla)
+    if metrics:
+        require_repeatable(traced.ops, str(model.name))
+    fixed = {
+        "parameters": variable_bytes(model.variables),
+        "optimizer": variable_bytes(model.optimizer.variables),
+        "inputs": sum(tensor_bytes(t) for t in traced.function.inputs[: len(layout.specs)]),
+    }
+    return KerasStep(model, layout, folded_here(traced, fixed), parts, variables, metrics)
+
+
+@contextmanager
+def _naming_shapes(layout: BatchLayout) -> Iterator[None]:
+    """Let an error of tracing name the batch, its usual cause."""
+    try:
+        yield
+    except TraceError as error:
+        shapes = " and ".join(str(tuple(spec.shape)) for spec in layout.specs)
+        hint = f"give a batch as fit takes it, such as (x, y); this one has the shapes {shapes}"
+        raise type(error)(str(error), hint=hint, details=error.details) from error.__cause__
+
+
+def folded_here(traced: TracedStep, fixed: dict[str, int]) -> FoldedStep:
+    """Return the folded step for this process's device.
+
+    Its costs are operation counts. ``fixed``: bytes by purpose, the batch as ``inputs``.
+
+    Raises:
+        DynamicShapeError: the size of a tensor is not known.
+        OnlySmallTensorsError: the step computes nothing worth scheduling.
+    """
+    device = _device()
+    folded = fold(
+        traced, kernels_here(device.kind), fixed=fixed, device=device, metadata={"tensorflow": tf.__version__}
+    )
+    return dataclasses.replace(folded, graph=analytic_costs(folded))
+
+
+def whole_step(
+    model: Any, layout: BatchLayout, parts: StepParts, note: Note, *, metrics: bool = False
+) -> Callable[..., StepOutputs]:
+    """Return the whole step: forward, loss, backward and update.
+
+    It does them as Keras's own step does. With ``metrics`` it updates them and returns their results instead
+    of the predictions; else they are left to the caller.
+    """
+
+    def step(*tensors: tf.Tensor) -> StepOutputs:
+        x, y, weights = layout.pack(tensors)
+
+        def loss_of(predictions: Any) -> tf.Tensor:
+            return total_loss(model, x, y, predictions, weights)
+
+        loss, left, gradients = train_on(model, x, loss_of, note)
+        if metrics:
+            results = update_metrics(model, x, y, left, weights, loss)
+            left = keras.tree.map_structure(tf.convert_to_tensor, results)
+        flat = _flat_predictions(left, parts)
+        note("end")
+        return loss, flat, gradients
+
+    return step
+
+
+def pure_step(
+    model: Any, layout: BatchLayout, variables: Sequence[Any], parts: StepParts, note: Note
+) -> Callable[..., StepOutputs]:
+    """Return the step without its update, free of side effects.
+
+    It is the forward pass, the loss and the backward pass, as a function of the batch and the values of
+    ``variables``.
+    """
+
+    def step(*tensors: tf.Tensor) -> StepOutputs:
+        count = len(layout.specs)
+        x, y, weights = layout.pack(tensors[:count])
+        values = dict(zip(map(id, variables), tensors[count:], strict=True))
+        watched = [values[id(variable)] for variable in model.trainable_variables]
+        scope = keras.StatelessScope([(v, values[id(v)]) for v in variables], collect_losses=True)
+        with scope, tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(watched)
+            predictions = model(x, training=True)
+            note("loss")
+            loss = total_loss(model, x, y, predictions, weights)
+            scaled = model.optimizer.scale_loss(loss)
+        note("backward")
+        gradients = tape.gradient(scaled, watched)
+        flat = _flat_predictions(predictions, parts)
+        _note_gradients(gradients, watched, flat, parts)
+        parts.updates.clear()
+        for variable in variables:
+            new = scope.get_current_value(variable)
+            if new is not values[id(variable)]:
+                parts.updates.append((variable, len(flat)))
+                flat.append(tf.cast(new, variable.dtype))
+        note("update")
+        note("end")
+        return loss, flat, [[] for _ in gradients]
+
+    return step
+
+
+def _note_gradients(
+    gradients: Sequence[Any], watched: Sequence[Any], flat: list[tf.Tensor], parts: StepParts
+) -> None:
+    parts.gradients.clear()
+    for gradient, value in zip(gradients, watched, strict=True):
+        tensors = [] if gradient is None else [gradient]
+        shape = None
+        if isinstance(gradient, tf.IndexedSlices):
+            tensors, shape = [gradient.values, gradient.indices], tuple(value.shape)
+        parts.gradients.append((tuple(range(len(flat), len(flat) + len(tensors))), shape))
+        flat.extend(tensors)
+
+
+def _flat_predictions(predictions: Any, parts: StepParts) -> list[tf.Tensor]:
+    """Return the predictions and their masks, flat. Where each of them is goes to ``parts``."""
+    flat = list(keras.tree.flatten(predictions))
+    parts.predictions = keras.tree.pack_sequence_as(predictions, list(range(len(flat))))
+    parts.masks.clear()
+    for number, mask in masks_of(flat).items():
+        parts.masks[number] = len(flat)
+        flat.append(mask)
+    return flat
+
+
+def _local(value: Any) -> Any:
+    """Return the part of a distributed variable that one replica here sees.
+
+    Read outside of a replica, a metric is summed over all workers, and each of them would have to take part.
+    """
+    on_replica = tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context()
+    if on_replica or not isinstance(value, tf.distribute.DistributedValues):
+        return value
+    return value.distribute_strategy.experimental_local_results(value)[0]
+
+
+def _read_variables(model: Any) -> tuple[Any, ...]:
+    """Return every variable that the step without its update may use.
+
+    These are weights, statistics, seeds, metrics and the loss scale. The optimizer's slots are left out: a
+    value that is held while its variable is updated costs a copy.
+    """
+    found = [*model.variables, *model.metrics_variables]
+    found += [variable for variable in model.optimizer.variables if len(variable.shape) == 0]
+    return tuple({id(variable): variable for variable in found}.values())
+
+
+def _loaded(model: Any, layout: BatchLayout, values: Sequence[tf.TensorSpec]) -> LoadedModel:
+    return LoadedModel(
+        model=model,
+        name=str(model.name),
+        batch_size=layout.batch_size,
+        input_specs=(*layout.specs, *values),
+    )
+
+
+def _device() -> Device:
+    gpu = bool(tf.config.list_logical_devices("GPU"))
+    return Device("GPU" if gpu else "CPU", "gpu" if gpu else "cpu", 0)

@@ -1,0 +1,189 @@
+"""The plain step, which need not fit.
+
+It is measured, or else predicted and measured at a smaller batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from checkmate.backends.tf.allocator.predict import predicted_allocated
+from checkmate.backends.tf.measure.fresh_step import FreshMeasurement, measure_fresh
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.xla.tied import XlaEmission
+from checkmate.errors import StepTooLargeError
+from checkmate.ir.graph import Graph
+from checkmate.progress import Cancelled, Report
+from checkmate.request import ModelRequest
+from checkmate.units import format_bytes
+
+_OF_THE_FREE = 0.9  # that a step is predicted to take, which is tried first
+_SMALLER = 2 / 3  # of a batch that did not fit: the next one
+_TRIES = 12
+
+History = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Plain:
+    """What is known of the plain step.
+
+    ``predicted_bytes`` is the peak that the meter should show, by the allocator's replica. ``history`` is
+    what the allocator is asked for before the first step. ``batch`` is the largest batch tried at which the
+    step fits: the request's own where that does, and 0 where none does. ``measured`` is None where it does
+    not fit; then ``why`` says so. ``free_bytes`` is the memory there was, where it is known.
+    """
+
+    predicted_bytes: int
+    history: History
+    batch: int
+    measured: FreshMeasurement | None = None
+    why: str = ""
+    free_bytes: int | None = None
+
+    @property
+    def peak_bytes(self) -> int:
+        """Return the first step's peak on the meter. It is measured where the step fits, else predicted."""
+        return self.predicted_bytes if self.measured is None else self.measured.first_peak_bytes
+
+    @property
+    def note(self) -> str:
+        """Return a sentence where the step does not fit, else an empty string.
+
+        For example ``plain step: does not fit (predicted 21.3 GiB of 15.7 GiB)``.
+        """
+        if self.measured is not None:
+            return ""
+        room = "" if self.free_bytes is None else f" of {format_bytes(self.free_bytes)}"
+        return f"plain step: does not fit (predicted {format_bytes(self.predicted_bytes)}{room})"
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the report says of the plain step.
+
+        It says whether the step fits, why not, and the largest batch that does. The batch is None where it
+        fits at none that was tried.
+        """
+        return {
+            "fits": self.measured is not None,
+            "why": self.why,
+            "predicted_bytes": self.predicted_bytes,
+            "free_bytes": self.free_bytes,
+            "largest_batch": self.batch or None,
+        }
+
+
+def measure_plain(
+    request: ModelRequest,
+    folded: FoldedStep,
+    *,
+    too_large: StepTooLargeError | None = None,
+    xla: XlaEmission | None = None,
+    report: Report,
+    cancelled: Cancelled,
+) -> Plain:
+    """Measure the plain step in a fresh process.
+
+    Where it does not fit, it is measured at smaller batches. ``too_large`` is given where the step is known
+    not to fit. ``xla``: how it is emitted for XLA; None: it is for the executor.
+
+    Raises:
+        WorkerDiedError, CheckmateError: as ``checkmate.backends.tf.tasks.run_task``. CancelledError: the user
+        cancelled.
+    """
+    graph = folded.graph
+    if too_large is None:
+        try:
+            found = measure_fresh(
+                request,
+                None,
+                message="measuring the plain step",
+                report=report,
+                cancelled=cancelled,
+                history=True,
+                xla=xla,
+            )
+            return Plain(_predicted(folded, found.history), found.history, request.batch_size, found)
+        except StepTooLargeError as error:
+            too_large = error
+    free = _free(too_large, graph)
+    batch, history = 0, History()
+    sizes = smaller_batches(request.batch_size, share_of(too_large))
+    for smaller in sizes if folded.traced.loaded.any_batch else ():
+        at = request.at_batch(smaller)
+        message = f"the plain step does not fit; measuring it at batch {smaller}"
+        try:
+            found = measure_fresh(
+                at, None, message=message, report=report, cancelled=cancelled, history=True, xla=xla
+            )
+        except StepTooLargeError:
+            continue
+        batch, history = smaller, MeterHistory(found.history, found.fixed_bytes).at(graph.fixed_bytes)
+        break
+    return Plain(_predicted(folded, history), history, batch, why=str(too_large), free_bytes=free)
+
+
+def share_of(error: StepTooLargeError) -> float:
+    """Return the share of a batch that should fit, by what ``error`` says.
+
+    It is one half where the error does not say.
+    """
+    needed, free = error.details.get("needed_bytes"), error.details.get("free_bytes")
+    return 0.5 if not needed or free is None else min(1.0, _OF_THE_FREE * free / needed)
+
+
+def smaller_batches(batch: int, share: float) -> Iterator[int]:
+    """Yield batches below ``batch`` to try, down to 1. The largest that should fit comes first."""
+    size = min(batch - 1, max(1, int(batch * share)))
+    for _ in range(_TRIES):
+        if size < 1:
+            return
+        yield size
+        size = 1 if 1 < size < 3 else int(size * _SMALLER)
+
+
+def _predicted(folded: FoldedStep, history: History) -> int:
+    graph = folded.graph
+    everything = list(range(graph.n))
+    fixed = 0 if history else graph.fixed_bytes  # which the history has, where there is one
+    return fixed + predicted_allocated(folded, graph, everything, history, small_chunks=False)
+
+
+def _free(error: StepTooLargeError, graph: Graph) -> int | None:
+    """Return the bytes that the device has for the step.
+
+    What is in memory already is included. None where that is not known.
+    """
+    free = error.details.get("free_bytes")
+    if free is not None:
+        return int(free) + graph.fixed_bytes
+    return (
+        (graph.device.memory_bytes or None)
+        if graph.device is not None and graph.device_kind == "gpu"
+        else None
+    )
+
+
+@dataclass(frozen=True)
+class MeterHistory:
+    """What a measurement told of the step.
+
+    ``history`` is what the allocator was asked for before the step, and ``fixed_bytes`` the graph's there.
+    ``surplus`` is the share by which the meter has shown more than was predicted.
+    """
+
+    history: tuple[tuple[int, int], ...]
+    fixed_bytes: int
+    surplus: float = 0.0
+
+    def at(self, fixed_bytes: int) -> tuple[tuple[int, int], ...]:
+        """Return the history where ``fixed_bytes`` bytes are fixed. Larger inputs are one more request."""
+        more = fixed_bytes - self.fixed_bytes
+        handle = 1 + max((handle for handle, _ in self.history), default=0)
+        return (*self.history, (handle, more)) if more > 0 else self.history
+
+    def after(self, measured: FreshMeasurement, fixed_bytes: int, predicted: int) -> MeterHistory:
+        """Return what is known once another size has been measured."""
+        surplus = (1 + self.surplus) * measured.peak_bytes / predicted - 1
+        return MeterHistory(measured.history, fixed_bytes, max(self.surplus, surplus))

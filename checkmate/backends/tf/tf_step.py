@@ -1,0 +1,191 @@
+"""A TensorFlow step that is measured, compared with the plain one, and exported."""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from checkmate.backends.protocol import Fitted, PlannedStep
+from checkmate.backends.tf.comparing import Compared, compare_where_it_fits
+from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.emit.other_trace import for_traced_step
+from checkmate.backends.tf.emit.saved_model import example_script, measure_reloaded
+from checkmate.backends.tf.plain import Plain
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.verification_report import Measurements, verification_report
+from checkmate.backends.tf.xla.tied import XlaEmission
+from checkmate.errors import VerificationError
+from checkmate.formats.folder import put_in_place, staging
+from checkmate.formats.run_records import write_records
+from checkmate.ir.graph import Graph
+from checkmate.ir.report import VerificationReport
+from checkmate.ir.result import SolveResult
+from checkmate.progress import Cancelled, Progress, Report, stop_if
+from checkmate.request import ModelRequest
+
+_SAVED_MODEL = "saved_model"
+
+
+@dataclass(frozen=True, eq=False)
+class TracedStep:
+    """A step as it was traced here. Nothing of it was run yet.
+
+    ``supplied``: a schedule of a file, made one of this step; ``notes`` say what changed.
+    """
+
+    request: ModelRequest
+    folded: FoldedStep
+    supplied: SolveResult | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def for_xla(self) -> bool:
+        return self.folded.traced.loaded.jit_compiled
+
+
+def traced_step(request: ModelRequest, report: Report, cancelled: Cancelled) -> TracedStep:
+    """Trace the step that ``request`` names."""
+    folded = session.prepare(request, report=report, cancelled=cancelled)
+    return TracedStep(session.with_kernels_of(request, folded.graph), folded)
+
+
+def retraced_step(
+    request: ModelRequest, graph: Graph, result: SolveResult, report: Report, cancelled: Cancelled
+) -> TracedStep:
+    """Trace the step that ``graph`` (of a file) describes.
+
+    Raises:
+        OtherStepError: ``graph`` is not this model's.
+    """
+    request = _with_target_of(session.with_kernels_here(request), graph)
+    traced = traced_step(request, report, cancelled)  # a step may have the batch of its example
+    graph, result, notes = for_traced_step(traced.folded.graph, graph, result)
+    return TracedStep(traced.request, replace(traced.folded, graph=graph), result, notes)
+
+
+def _with_target_of(request: ModelRequest, graph: Graph) -> ModelRequest:
+    """Return ``request`` for the target of ``graph``, unless it names one.
+
+    A model may be compiled for XLA on one machine and not on another; a schedule is for one of them. It is
+    folded as ``graph`` was.
+    """
+    request = replace(request, fused=bool(graph.metadata.get("fused")))
+    known = graph.metadata.get("target")
+    return request if request.target is not None or known is None else replace(request, target=str(known))
+
+
+class TfStep(PlannedStep):
+    """What the executor's steps and XLA's have in common."""
+
+    @property
+    @abstractmethod
+    def plain(self) -> Plain:
+        """Return what is known of the plain step."""
+
+    def __init__(self, traced: TracedStep, report: Report, cancelled: Cancelled) -> None:
+        self.request, self.folded, self.supplied = traced.request, traced.folded, traced.supplied
+        self.notes, self.report, self.cancelled = traced.notes, report, cancelled
+
+    @property
+    def graph(self) -> Graph:
+        """Return what is scheduled."""
+        return self.folded.graph
+
+    @abstractmethod
+    def measurements(self, fitted: Fitted) -> Measurements:
+        """Measure the scheduled step in a fresh process, unless that was done."""
+
+    @abstractmethod
+    def emission(self, fitted: Fitted) -> XlaEmission | None:
+        """Return how the step is emitted for XLA; None: it is for the executor."""
+
+    @abstractmethod
+    def save(self, fitted: Fitted, directory: Path) -> None:
+        """Write the SavedModel."""
+
+    def verify(self, fitted: Fitted, allowed: int, notes: tuple[str, ...]) -> VerificationReport:
+        """Run the scheduled step beside the plain one; write nothing."""
+        found = self.measurements(fitted)
+        compared = self._compared(fitted, found, self.cancelled)
+        return self._reported(fitted, replace(found, compared=compared), allowed, notes)
+
+    def export(
+        self, fitted: Fitted, directory: Path, allowed: int, notes: tuple[str, ...]
+    ) -> VerificationReport:
+        """Write the SavedModel, an example, the graph, the schedule and the report.
+
+        It is reloaded in a process with TensorFlow alone.
+        """
+        found = self.measurements(fitted)
+        with staging(directory) as staged:
+            found = replace(found, compared=self._compared_while_saving(fitted, found, staged))
+            report = self._reloaded(fitted, found, staged, allowed, notes)
+            put_in_place(staged, directory)
+        return report
+
+    def _compared(self, fitted: Fitted, found: Measurements, cancelled: Cancelled) -> Compared:
+        return compare_where_it_fits(
+            self.request,
+            self.folded,
+            fitted.result.require_schedule(),
+            self.plain,
+            usual=found.measured.compared,
+            xla=self.emission(fitted),
+            report=self.report,
+            cancelled=cancelled,
+        )
+
+    def _compared_while_saving(self, fitted: Fitted, found: Measurements, staged: Path) -> Compared:
+        """Compare the gradients, and write the SavedModel meanwhile.
+
+        Comparing runs in processes of its own. Neither is timed or metered; if saving fails, comparing is
+        cancelled.
+        """
+        failed = threading.Event()
+
+        def cancelled() -> bool:
+            return failed.is_set() or self.cancelled()
+
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            comparing = pool.submit(self._compared, fitted, found, cancelled)
+            try:
+                self.report(Progress("export", message="writing the SavedModel"))
+                self.save(fitted, staged / _SAVED_MODEL)
+            except BaseException:
+                failed.set()
+                raise
+            return comparing.result()
+
+    def _reloaded(
+        self, fitted: Fitted, found: Measurements, staged: Path, allowed: int, notes: tuple[str, ...]
+    ) -> VerificationReport:
+        """Reload the saved step, and write what stands beside it."""
+        batch = session.flat_batch(self.folded.traced.loaded)
+        reloaded = measure_reloaded(
+            staged / _SAVED_MODEL,
+            batch,
+            device=self.request.device,
+            report=self.report,
+            cancelled=self.cancelled,
+        )
+        report = self._reported(fitted, replace(found, reloaded=reloaded), allowed, notes)
+        if report.gradients["equal"] is False:
+            raise VerificationError(
+                f"{report.problems[0]}; nothing was written",
+                hint="please report the model: this is a fault of checkmate",
+            )
+        (staged / "train_example.py").write_text(example_script(self.folded, batch), encoding="utf-8")
+        write_records(staged, self.graph, fitted.result, report)
+        stop_if(self.cancelled)
+        return report
+
+    def _reported(
+        self, fitted: Fitted, found: Measurements, allowed: int, notes: tuple[str, ...]
+    ) -> VerificationReport:
+        schedule = fitted.result.require_schedule()
+        return verification_report(
+            self.request, self.graph, schedule, found, budget_bytes=allowed, notes=(*self.notes, *notes)
+        )

@@ -1,4 +1,0 @@
-"""Train compiled by XLA within a budget.
-
-Others may import ``training``.
-"""

@@ -1,0 +1,198 @@
+"""A step that XLA compiles: its memory is XLA's own, known before it runs.
+
+So a schedule is chosen by compiling. Then it is run in fresh processes: beside the plain step, compiled too,
+and once more after it was written and loaded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from checkmate.backends.protocol import Allowed, CompiledFit, CompiledStep, Fitted
+from checkmate.backends.tf.comparing import Compared
+from checkmate.backends.tf.measure.concrete import compiled_memory
+from checkmate.backends.tf.measure.fresh_step import measure_fresh
+from checkmate.backends.tf.memory_check import free_room
+from checkmate.backends.tf.plain import Plain, measure_plain
+from checkmate.backends.tf.tasks import run_task
+from checkmate.backends.tf.tf_step import TfStep, TracedStep
+from checkmate.backends.tf.trace.coarsen import loose
+from checkmate.backends.tf.verification_report import Measurements
+from checkmate.backends.tf.xla.compiled import StepCompilation, XlaMemory, save_compiled_step
+from checkmate.backends.tf.xla.compiler import XlaCompilation, none_fits
+from checkmate.backends.tf.xla.tied import XlaEmission
+from checkmate.backends.xla_policy.waits import WaitPolicy, why_less
+from checkmate.errors import NoScheduleError
+from checkmate.ir.graph import CostOrigin, Graph
+from checkmate.ir.result import SolveResult
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.progress import Cancelled, Progress, Report
+from checkmate.units import plural
+
+# A CPU's allocator splits a free chunk that is at least twice what is asked for. Small buffers take some
+# of it first.
+_SPLIT = 3
+
+
+@dataclass(frozen=True, eq=False)
+class XlaFitted(Fitted):
+    """A schedule as XLA compiled it."""
+
+    tied: WaitPolicy
+    memory: XlaMemory
+
+
+class _Compilation(XlaCompilation):
+    """The step that a request names, compiled. For a GPU that is done in a process of its own."""
+
+    def __init__(self, step: XlaStep) -> None:
+        self._step = step
+
+    @property
+    def graph(self) -> Graph:
+        return self._step.graph
+
+    @cached_property
+    def loose(self) -> Graph | None:
+        return loose(self._step.folded, self.graph)
+
+    def compiled(self, schedule: Schedule | None, tied: WaitPolicy = WaitPolicy.RUNS) -> StepCompilation:
+        steps, xla = None if schedule is None else schedule.steps.tolist(), XlaEmission(tied)
+        if self.graph.device_kind == "cpu":
+            return compiled_memory(self._step.folded, steps, xla)
+        return self.compiled_elsewhere(steps, xla)
+
+    def compiled_elsewhere(self, steps: list[int] | None, xla: XlaEmission) -> StepCompilation:
+        """Compile in another process, since only one may hold a GPU's memory."""
+        step = self._step
+        task = {"do": "compile", "request": step.request.to_json(), "steps": steps, "xla": xla.to_json()}
+        message = "compiling a step with XLA"
+        found = run_task(task, message=message, report=step.report, cancelled=step.cancelled)
+        curve, makers = (np.asarray(found[name], np.int64) for name in ("curve", "steps"))
+        memory = XlaMemory(found["arguments"], found["outputs"], found["temp"], curve, makers)
+        return StepCompilation(memory, found["seconds"])
+
+
+class XlaStep(TfStep, CompiledStep):
+    """A step that XLA compiles. The plain step is compiled when it is made."""
+
+    def __init__(self, traced: TracedStep, report: Report, cancelled: Cancelled) -> None:
+        """Compile the plain step.
+
+        Raises:
+            NotCompiledError: XLA cannot compile it.
+        """
+        super().__init__(traced, report, cancelled)
+        report(Progress("compile", message="compiling the plain step with XLA"))
+        self._compilation = _Compilation(self)
+        self._compiled_plain = self._compilation.plain.memory
+
+    @property
+    def compilation(self) -> _Compilation:
+        """Return what compiles its schedules."""
+        return self._compilation
+
+    @property
+    def plain_bytes(self) -> int:
+        """Return what arguments, results and temporaries of the plain step take in all."""
+        return self._compiled_plain.peak_bytes
+
+    def own_budget(self) -> Allowed:
+        """Return the supplied schedule's own budget.
+
+        It counts the graph's bytes, of which XLA takes as many as it does of the plain step's.
+        """
+        assert self.supplied is not None
+        fixed, plain = self.graph.fixed_bytes, self._compiled_plain
+        everything = simulate(self.graph, Schedule.plain(self.graph)).peak_bytes
+        share = (self.supplied.budget_bytes - fixed) / max(1, everything - fixed)
+        return Allowed(plain.peak_bytes - plain.temp_bytes + int(min(1.0, share) * plain.temp_bytes))
+
+    def none_fits(self, fit: CompiledFit[WaitPolicy, XlaMemory]) -> NoScheduleError:
+        """Return the error for a step whose every schedule is over the budget."""
+        what = f"a training step of {self.folded.traced.loaded.name!r}"
+        return none_fits(fit, what, "use a smaller batch, or add --target executor")
+
+    def fitted(self, fit: CompiledFit[WaitPolicy, XlaMemory], result: SolveResult) -> XlaFitted:
+        """Return a schedule as XLA compiled it."""
+        tried = plural(fit.compilations, "step")
+        notes = (
+            f"compiled by XLA: {tried} compiled in {fit.compile_seconds:.0f} s",
+            _costs_note(self.graph),
+            *_tied_note(fit),
+            *self.folded.traced.loaded.notes,
+        )
+        chosen = fit.chosen
+        tied = WaitPolicy.RUNS if chosen is None else chosen.way
+        memory = self._compiled_plain if chosen is None else chosen.made
+        return XlaFitted(result, memory.peak_bytes, notes, tied, memory)
+
+    @cached_property
+    def plain(self) -> Plain:
+        """The plain step, measured compiled, as the user's own is."""
+        found = measure_plain(
+            self.request, self.folded, xla=XlaEmission(), report=self.report, cancelled=self.cancelled
+        )
+        return dataclasses.replace(found, predicted_bytes=self._compiled_plain.peak_bytes)
+
+    def measurements(self, fitted: Fitted) -> Measurements:
+        """Run the compiled step in a fresh process."""
+        assert isinstance(fitted, XlaFitted)
+        schedule, xla, memory = fitted.result.require_schedule(), self.emission(fitted), fitted.memory
+        plain = self.plain
+        measured = measure_fresh(
+            self.request,
+            schedule,
+            message="measuring the scheduled step, compiled by XLA",
+            report=self.report,
+            cancelled=self.cancelled,
+            region=xla.region,
+            xla=xla,
+        )
+        return Measurements(
+            plain,
+            measured,
+            Compared(None),
+            predicted_bytes=memory.peak_bytes,
+            plain_predicted_bytes=self._compiled_plain.peak_bytes,
+            live_bytes=memory.live_by_step(len(schedule.steps)),
+        )
+
+    def emission(self, fitted: Fitted) -> XlaEmission:
+        """Return how the step is emitted.
+
+        On a CPU it fetches a region first that has room for all, and from which the block of temporaries is
+        split. Else the block would take a whole region, of up to twice its size.
+        """
+        assert isinstance(fitted, XlaFitted)
+        memory = fitted.memory
+        region = memory.argument_bytes + memory.output_bytes + _SPLIT * memory.temp_bytes
+        room, device = free_room(self.graph), self.graph.device
+        fetched = device is not None and device.kind == "cpu" and (room is None or region <= room)
+        return XlaEmission(fitted.tied, region=region if fetched else 0)
+
+    def save(self, fitted: Fitted, directory: Path) -> None:
+        """Write the SavedModel, which XLA compiles at its first call."""
+        save_compiled_step(self.folded, fitted.result.require_schedule(), self.emission(fitted), directory)
+
+
+def _costs_note(graph: Graph) -> str:
+    if graph.cost_origin is not CostOrigin.ANALYTIC:
+        return "the schedule was chosen by what ops cost one by one: XLA fuses them, and then they cost less"
+    return "the schedule was chosen by estimates: XLA fuses ops, so seconds are not predicted"
+
+
+def _tied_note(fit: CompiledFit[WaitPolicy, XlaMemory]) -> tuple[str, ...]:
+    if fit.chosen is None:
+        return ()
+    if not fit.recomputations:
+        return (f"nothing is recomputed: {why_less(fit.chosen.way)}",)
+    if fit.chosen.way is not WaitPolicy.ALL:
+        return ()
+    return ("all steps wait for those before them: with ties of recomputations alone XLA needs more",)

@@ -1,0 +1,143 @@
+"""Decide which requested bytes to solve for, so that a step shows nearly what it may.
+
+A schedule counts the bytes that ops request. What its step shows differs from schedule to schedule: an
+allocator hands out chunks, a compiler fuses ops. So schedules are predicted, measured or compiled, and each
+reading says where to aim next: lower until one fits, then higher until one uses the budget. ``Aim`` only
+decides; its callers solve and read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+USED = 0.98  # of what a step may show: a schedule that takes as much is not bettered for memory
+WORTH = 0.005  # of the step's cost: a gain that is worth another schedule
+_GOAL = 0.992  # of what a step may show: where to aim, between what is used and what is over
+_LEAST_MOVE = 0.01  # of what a step may show: targets that are nearer give the same schedule
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A schedule that was predicted, measured or compiled.
+
+    It was solved for ``target`` requested bytes and requests ``requested``. Its step shows ``shown`` bytes.
+    """
+
+    target: int
+    requested: int
+    shown: int
+    cost: float
+
+
+class Aim:
+    """Decides which budget in requested bytes to solve for next.
+
+    ``room`` is what a step may show. Solve for ``target`` and call ``took`` or ``found_nothing``, until
+    ``settled``.
+    """
+
+    def __init__(
+        self,
+        room: int,
+        target: int,
+        *,
+        rate: float,
+        base_cost: float,
+        least_rate: float = 1.0,
+        used: float = USED,
+        worth: float = WORTH,
+        whole: int = 0,
+    ) -> None:
+        """Begin with ``target``.
+
+        ``rate`` is what a step shows for each requested byte, as far as it is known; it is never below
+        ``least_rate``. ``base_cost`` is that of computing everything once: no schedule is cheaper. ``used``
+        is the share of the room that is enough, ``worth`` the share of the cost that is worth another
+        schedule. Where nothing is found for a first target, ``whole`` is solved for.
+        """
+        self.room, self.target = room, target
+        self.settled = False
+        self._rate, self._base_cost = max(least_rate, rate), base_cost
+        self._least_rate, self._used, self._worth = least_rate, used, worth
+        self._low: Reading | None = None  # fits, by the largest target
+        self._high: Reading | None = None  # is over, by the smallest target
+        self._best_cost = math.inf  # of those that fit
+        self._least_cost = math.inf  # of all
+        self._floor = 0  # the largest target for which no schedule was found
+        self._whole = whole
+        self._move = max(1, int(_LEAST_MOVE * room))
+
+    @property
+    def fitted(self) -> bool:
+        return self._low is not None
+
+    def targets(self, most: int) -> Iterator[int]:
+        """Yield what to solve for, ``most`` times at most. Each is to be answered before the next."""
+        for _ in range(most):
+            if self.settled:
+                return
+            yield self.target
+
+    def took(self, reading: Reading) -> None:
+        """Take what the step of a schedule shows, and choose the next target."""
+        self._rate = max(self._least_rate, reading.shown / max(1, reading.requested))
+        self._least_cost = min(self._least_cost, reading.cost)
+        if reading.shown <= self.room:
+            self._best_cost = min(self._best_cost, reading.cost)
+            if self._low is None or reading.target >= self._low.target:
+                self._low = reading
+        elif self._high is None or reading.target <= self._high.target:
+            self._high = reading
+        if self._low is None:
+            self._lower(reading)
+        else:
+            self._raise(self._low)
+
+    def begin_again(self, room: int, over: Reading) -> None:
+        """Aim for less ``room``: what should have fitted, by prediction, is ``over`` it."""
+        self.room, self._low, self._high, self._best_cost = room, None, over, math.inf
+        self._least_cost = min(self._least_cost, over.cost)
+        self._lower(over)
+
+    def found_nothing(self) -> None:
+        """Take it that no schedule was found for ``target``, in the time given."""
+        if self._low is not None:
+            self.settled = True  # a schedule for less is known, so the solver had no luck
+            return
+        self._floor = max(self._floor, self.target)
+        if self._high is None:
+            # What is shown on top for other schedules need not be what it is for this one.
+            self.settled = self.target >= self._whole
+            self.target = max(self.target, self._whole)
+            return
+        self.target = (self._floor + self._high.target) // 2
+        self.settled = self.target - self._floor <= self._move
+
+    def _lower(self, reading: Reading) -> None:
+        """Aim lower by what was too much. Go halfway where no schedule was found that low."""
+        reached = min(reading.target, reading.requested)
+        lower = reached - max(int((reading.shown - self.room) / self._rate), self._move)
+        self.target = lower if lower > self._floor else (self._floor + reached) // 2
+        self.settled = self.target - self._floor <= self._move
+
+    def _raise(self, low: Reading) -> None:
+        """Aim higher by what is not used, where something is to be gained."""
+        if low.shown >= self._used * self.room or not self._can_gain():
+            self.settled = True
+            return
+        left = int((_GOAL * self.room - low.shown) / self._rate)
+        aim = max(low.requested + left, low.target + left // 2)
+        if self._high is not None:
+            aim = min(aim, (low.target + self._high.target) // 2)
+        self.settled = aim - low.target <= self._move
+        self.target = aim
+
+    def _can_gain(self) -> bool:
+        """Return whether a cheaper schedule may be worth it.
+
+        What fits will hardly be cheaper than the cheapest that was solved for more and is over.
+        """
+        least = self._base_cost if self._high is None else self._least_cost
+        return self._best_cost - least > self._worth * self._base_cost

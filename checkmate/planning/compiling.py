@@ -1,0 +1,455 @@
+"""Choose which schedules to compile, until one keeps a budget.
+
+A compiler's bytes are not the graph's: it fuses ops, whose values then need no memory, and it orders what
+nothing holds. What a step takes is known once it is compiled; it is not run for that. First the plain order
+is compiled, in those ways that change what it holds: nothing is recomputed. Then schedules are solved for,
+and each says where to aim next (``checkmate.planning.aim``), until the budget is used up or no cheaper
+schedule is to be had. The same step gives the same answers again.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic
+
+from checkmate.backends.protocol import Compilation, Compiled, CompiledFit, Compiler, Made, Way
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.planning.aim import Aim, Reading
+from checkmate.planning.plan_request import PlanRequest
+from checkmate.planning.schedule_solver import ScheduleSolver
+from checkmate.planning.solving import keep_everything_peak, solve
+from checkmate.progress import Progress, stop_if
+from checkmate.solvers.certify import with_schedule
+from checkmate.solvers.problem import Problem
+from checkmate.units import format_bytes
+
+MOST_SCHEDULES = 6  # are solved for and compiled; the order alone and the smallest come on top
+_SOLVES = 10  # that may be needed for them, where the solver gives a known schedule again
+_AT_LEAST = 0.5  # of the graph's bytes, that the order alone takes: 0.70 to 1.0 where it was measured
+_LEAST_RATE = 0.1  # of the graph's bytes, that a compiler may take
+_NEAR_WHOLE = 1.05  # of the room, that a schedule of whole segments requests at most: 0.97 was taken of that
+_MOST_WHOLE = 4  # schedules of whole segments that are compiled
+_USED = 0.95  # of the room: a schedule that takes as much is good enough
+_LEAST_PATIENCE = 1 / 16  # of the time limit, that a solve gets
+_LEAST_SOLVES, _NEAR_LEAST = 5, 0.02  # for the least memory; of what is known: less is not looked for
+# Of the plain step's cost: where recomputing costs less, it is tried before all steps are tied.
+_WORTH = 0.03
+# Of the plain step's cost: what fits may cost so much more than a schedule that requests what the step may
+# hold, and no other group of ways is tried.
+_GOOD = 0.15
+_SLOW_S = 10.0  # of a compilation: users are told what is to come
+
+
+def _most(compiler: Compiler[Way, Made]) -> int:
+    """Return how many compilations one search takes at most.
+
+    The order alone and the smallest are compiled in all ways, others in the usual ones.
+    """
+    usual = min(compiler.usual, len(compiler.ways))
+    order = sum(compiler.holds_order(way) for way in compiler.ways)
+    return order + (MOST_SCHEDULES + _MOST_WHOLE) * usual + 2 * len(compiler.ways)
+
+
+def _slow_to_compile(seconds: float, most: int) -> str | None:
+    """Say what is to come where the plain step took ``seconds`` to compile.
+
+    ``most``: the compilations that follow at most. None: it was quick.
+    """
+    if seconds < _SLOW_S:
+        return None
+    return (
+        f"XLA took {seconds:.0f} s to compile the plain step; schedules are compiled next, up to {most} "
+        "times, of which a few are often enough; a larger budget may need fewer"
+    )
+
+
+@dataclass(eq=False)
+class Solves:
+    """The schedules that a solver finds for one graph. Each budget is solved for once.
+
+    ``segments``: schedules that recompute whole segments are preferred. ``results``: of all solves.
+    """
+
+    graph: Graph
+    solver: ScheduleSolver
+    segments: bool = True
+    results: list[SolveResult] = field(default_factory=list)
+    _solved: dict[int, Schedule | None] = field(default_factory=dict)
+    _patience: float = 1.0  # the share of its time limit that the next solve gets
+
+    def within(self, asked: int) -> Schedule | None:
+        """Return a schedule that requests ``asked`` bytes, solved for once; None: none was found.
+
+        Near the least memory of a graph a solve may neither find a schedule nor prove that there is none, and
+        takes all of its time. So the next one gets half as much. A proof took no more time than it needed.
+        """
+        if asked not in self._solved:
+            self.solver.report(Progress("solve", message=f"solving for {format_bytes(asked)}"))
+            seconds = self._patience * self.solver.options.time_limit_s
+            found = self.solver.solve(self.graph, asked, seconds=seconds)
+            stop_if(self.solver.cancelled)
+            if found.status is SolveStatus.LIMIT:
+                self._patience = max(_LEAST_PATIENCE, self._patience / 2)
+            if self.segments:
+                found = self.solver.in_segments(self.graph, found)
+            self._solved[asked] = self._kept(found)
+        return self._solved[asked]
+
+    def least(self) -> Schedule:
+        """Return the schedule with the least memory that solving finds.
+
+        A fast heuristic finds the first. Where ops read many values at once, as fusions do, it may need four
+        times what a solver needs. So that is asked a few times, each halfway between what is too little and
+        what is known.
+        """
+        known = self.solver.minimum(self.graph)
+        best, low = known.schedule, known.bound.bytes
+        problem = Problem(self.graph, known.bytes)
+        self._kept(with_schedule(problem, self.solver.name, best.steps, lower_bound=None, seconds=0.0))
+        for _ in range(_LEAST_SOLVES):
+            high = simulate(self.graph, best).peak_bytes
+            asked = (low + high) // 2
+            if asked <= low or high - low <= _NEAR_LEAST * (high - self.graph.fixed_bytes):
+                break
+            found = self.within(asked)
+            if found is None:
+                low = asked
+            else:
+                best = found
+        return best
+
+    def whole(self, asked: int) -> Iterator[Schedule]:
+        """Yield schedules that recompute all between checkpoints, the cheapest first."""
+        for found in self.solver.whole_segments(self.graph, asked):
+            schedule = self._kept(found)
+            if schedule is not None:
+                yield schedule
+
+    def _kept(self, result: SolveResult) -> Schedule | None:
+        self.results.append(result)
+        return result.schedule
+
+
+class CompiledSearch(Generic[Way, Made]):
+    """Looks for schedules of one step by compiling them.
+
+    What was compiled is known to later searches, for another budget. ``request`` is told where the step is
+    slow to compile.
+    """
+
+    def __init__(
+        self,
+        step: Compilation[Way, Made],
+        solver: ScheduleSolver,
+        request: PlanRequest | None = None,
+    ) -> None:
+        self._step, self._solver, self._request = step, solver, request
+        self._solves: dict[int, Solves] = {}  # by the graph that is solved
+        self.tried: list[Compiled[Way, Made]] = []
+        self._compilations, self._seconds = 1, step.plain_seconds
+
+    def fit(self, goal: int) -> CompiledFit[Way, Made]:
+        """Return the cheapest schedule whose compiled step takes ``goal`` bytes, else the closest.
+
+        The step stays plain where that keeps the budget, or where nothing takes less.
+        """
+        step = self._step
+        if step.plain_bytes <= goal:
+            return self._fit(goal, None)
+        most = sum(map(_most, (*step.compilers, *step.last_resort)))
+        if self._request is not None and (slow := _slow_to_compile(step.plain_seconds, most)):
+            self._request.tell(slow)
+        room = max(1, goal - step.fixed_bytes)
+        searches = [self._search(compiler, room, most) for compiler in step.compilers]
+        self._search_all(searches, room)
+        for compiler in () if self._fitting(room) else step.last_resort:
+            searches.append(self._search(compiler, room, most))
+            searches[-1].run()
+        return self._fit(goal, self._best(room))
+
+    def as_given(self, result: SolveResult, goal: int) -> CompiledFit[Way, Made]:
+        """Compile ``result`` in one way after another until one keeps ``goal`` bytes.
+
+        Where none does, the one that takes the least is chosen.
+        """
+        room, schedule = goal - self._step.fixed_bytes, result.require_schedule()
+        self._solves_of(self._step.compilers[0]).results.append(result)
+        tried: list[Compiled[Way, Made]] = []
+        for compiler in self._step.compilers:
+            for way in compiler.ways:
+                tried.append(self.compiled(compiler, schedule, way, 0))
+                if tried[-1].temporary <= room:
+                    return self._fit(goal, self._finished(tried[-1]))
+        return self._fit(goal, self._finished(min(tried, key=lambda each: each.temporary)))
+
+    def least_bytes(self) -> int:
+        """Return what the schedule with the least memory that solving finds takes, compiled."""
+        compiler = self._step.compilers[0]
+        schedule = self._solves_of(compiler).least()
+        return self._step.fixed_bytes + self.compiled(compiler, schedule, compiler.ways[0], 0).temporary
+
+    def compiled(
+        self, compiler: Compiler[Way, Made], schedule: Schedule, way: Way, most: int
+    ) -> Compiled[Way, Made]:
+        """Compile a schedule, unless that was done. ``most``: how many compilations are told of at most."""
+        for each in self.tried:
+            if each.way == way and schedule.same_steps(each.schedule):
+                return each
+        stop_if(self._solver.cancelled)
+        number = f"compiling attempt {self._compilations}" + (f" of {most} at most" if most else "")
+        plain = f"the plain step took {self._step.plain_seconds:.0f} s"
+        self._solver.report(Progress("compile", message=f"{number} with XLA; {plain}"))
+        started = time.perf_counter()
+        made, temporary = compiler.compile(schedule, way)
+        self._note(started)
+        cost = float(simulate(compiler.graph, schedule).cost)
+        price = compiler.price(schedule, made)
+        if price is None:
+            price = cost + compiler.extra(way) * compiler.graph.base_cost
+        self.tried.append(Compiled(schedule, way, made, temporary, cost, price))
+        return self.tried[-1]
+
+    def _note(self, started: float) -> None:
+        self._compilations += 1
+        self._seconds += time.perf_counter() - started
+
+    def _search(self, compiler: Compiler[Way, Made], room: int, most: int) -> GroupSearch[Way, Made]:
+        return GroupSearch(self, self._solves_of(compiler), room, compiler, most)
+
+    def _search_all(self, searches: Sequence[GroupSearch[Way, Made]], room: int) -> None:
+        """Search with one group of ways after another, until what fits is good.
+
+        The order alone comes first, in all of them: it recomputes nothing. Where only a later group holds it,
+        that is good enough if recomputing costs about as much as the ties of all steps.
+        """
+        for search in searches if len(searches) > 1 else ():
+            search.try_order_alone()
+            if search.fitting and (search is searches[0] or self._least_cost(room) >= 1 + _WORTH):
+                return
+        for search in searches:
+            if len(searches) == 1 or not search.fitting:
+                search.run()
+            if search is searches[-1]:
+                return
+            enough = (self._least_cost(room) + _GOOD) * self._step.graph.base_cost
+            if any(each.cost <= enough for each in self._fitting(room)):
+                return
+
+    def _least_cost(self, room: int) -> float:
+        """Return the cost, in plain steps, of a schedule that requests what the step may hold."""
+        graph = self._step.graph
+        asked = self._solves_of(self._step.compilers[0]).within(graph.fixed_bytes + room)
+        return 1.0 if asked is None else float(simulate(graph, asked).cost) / graph.base_cost
+
+    def _solves_of(self, compiler: Compiler[Way, Made]) -> Solves:
+        key = id(compiler.graph)
+        if key not in self._solves:
+            self._solves[key] = Solves(compiler.graph, self._solver, compiler.segments)
+        return self._solves[key]
+
+    def _fitting(self, room: int) -> list[Compiled[Way, Made]]:
+        """Return what keeps the budget, what probably takes the least time first."""
+        found = [each for each in self.tried if each.temporary <= room]
+        return sorted(found, key=lambda each: (each.price, each.temporary))
+
+    def _best(self, room: int) -> Compiled[Way, Made] | None:
+        """Return the first that keeps the budget as it will run, else the smallest; None: the plain step."""
+        for each in self._fitting(room):
+            finished = self._finished(each)
+            if finished.temporary <= room:
+                return finished
+        least = min(self.tried, key=lambda each: each.temporary, default=None)
+        plain = self._step.plain_bytes - self._step.fixed_bytes
+        return None if least is None or least.temporary >= plain else self._finished(least)
+
+    def _compiler_of(self, each: Compiled[Way, Made]) -> Compiler[Way, Made]:
+        return next(compiler for compiler in self._step.compilers if each.way in compiler.ways)
+
+    def _finished(self, each: Compiled[Way, Made]) -> Compiled[Way, Made]:
+        started = time.perf_counter()
+        found = self._compiler_of(each).finished(each)
+        if found is not each:
+            self._note(started)
+        return found
+
+    def _fit(self, goal: int, chosen: Compiled[Way, Made] | None) -> CompiledFit[Way, Made]:
+        results = [result for solves in self._solves.values() for result in solves.results]
+        if chosen is not None:  # perhaps of a graph of the same ops that counts less
+            chosen = replace(chosen, schedule=Schedule.of(self._step.graph, chosen.schedule.steps))
+        return CompiledFit(
+            self._step.graph if self.tried else None,
+            self._step.plain_bytes,
+            self._step.fixed_bytes,
+            goal,
+            chosen,
+            None if chosen is None else self._result_of(chosen.schedule, results),
+            self._compilations,
+            self._seconds,
+            sum(result.solve_seconds for result in results),
+        )
+
+    def _result_of(self, schedule: Schedule, results: Sequence[SolveResult]) -> SolveResult:
+        """Return what solving gave ``schedule``; else it is the plain order.
+
+        Of a graph that counts less, what the solver proved does not hold for the step's own, which has the
+        same ops: only the cost of all ops is a bound.
+        """
+        graph = self._step.graph
+        for result in results:
+            if result.schedule is None or not schedule.same_steps(result.schedule):
+                continue
+            if result.schedule.graph_fingerprint == graph.fingerprint:
+                return result
+            replayed = simulate(graph, schedule)
+            return replace(
+                result,
+                schedule=schedule,
+                status=SolveStatus.FEASIBLE,
+                budget_bytes=max(result.budget_bytes, replayed.peak_bytes),
+                peak_bytes=replayed.peak_bytes,
+                lower_bound=graph.base_cost,
+                assumptions=(),
+            )
+        return solve(graph, keep_everything_peak(graph), solver="keep-all")
+
+
+class GroupSearch(Generic[Way, Made]):
+    """The search for one budget, in one group of ways.
+
+    ``room``: the bytes that temporaries may take. ``most``: how many compilations are told of at most.
+    """
+
+    def __init__(
+        self,
+        search: CompiledSearch[Way, Made],
+        solves: Solves,
+        room: int,
+        compiler: Compiler[Way, Made],
+        most: int,
+    ) -> None:
+        self._search, self.solves, self.room, self.compiler = search, solves, room, compiler
+        self.graph, self._most = solves.graph, most
+
+    @property
+    def tried(self) -> list[Compiled[Way, Made]]:
+        """Return what was compiled in these ways, in order."""
+        return [each for each in self._search.tried if each.way in self.compiler.ways]
+
+    def run(self) -> None:
+        """Try schedules: the order alone, those that are solved for, and where nothing fits the smallest."""
+        self.try_order_alone()
+        if not self._order_fits():
+            self._try_solved()
+            self._try_whole()
+        near = math.inf if self.compiler.says_least else self.compiler.near
+        if not self.fitting:
+            self._try(self.solves.least(), self.compiler.ways, near)
+        if self.tried and not self.fitting:
+            closest = min(self.tried, key=self._worth)
+            self._try(closest.schedule, self.compiler.ways, near)
+
+    def _order_fits(self) -> bool:
+        """Return whether a schedule without recomputations fits, in a way that takes no longer."""
+        return any(
+            not each.schedule.recomputations and self.compiler.extra(each.way) <= 0.0 for each in self.fitting
+        )
+
+    @property
+    def fitting(self) -> list[Compiled[Way, Made]]:
+        """Return what keeps the budget, the cheapest first."""
+        return sorted((each for each in self.tried if self._fits(each)), key=self._worth)
+
+    def _fits(self, each: Compiled[Way, Made]) -> bool:
+        return each.temporary <= self.room
+
+    def _worth(self, each: Compiled[Way, Made]) -> tuple[float, int]:
+        return (each.price if self._fits(each) else 0.0), each.temporary
+
+    def try_order_alone(self) -> None:
+        """Compile the plain order, where it may fit. What was compiled before is known."""
+        plain = Schedule.plain(self.graph)
+        held = simulate(self.graph, plain).peak_bytes - self.graph.fixed_bytes
+        ways = [way for way in self.compiler.ways if self.compiler.holds_order(way)]
+        if ways and _AT_LEAST * held <= self.room:
+            self._try(plain, ways, self.compiler.near_order)
+
+    def _try_solved(self) -> None:
+        fixed, rate = self.graph.fixed_bytes, self.compiler.rate
+        aim = Aim(
+            self.room,
+            max(1, int(self.room / rate)),
+            rate=rate,
+            base_cost=self.graph.base_cost,
+            least_rate=_LEAST_RATE,
+            used=_USED,
+            worth=0.0,
+        )
+        schedules: list[Schedule] = []
+        for target in aim.targets(_SOLVES):
+            schedule = self.solves.within(fixed + target)
+            if schedule is None:
+                aim.found_nothing()
+                continue
+            if not any(schedule.same_steps(known) for known in schedules):
+                schedules.append(schedule)
+            found = self._try(schedule, self.compiler.ways[: self.compiler.usual])
+            requested = simulate(self.graph, schedule).peak_bytes - fixed
+            aim.took(Reading(target, requested, found.temporary, found.cost))
+            if len(schedules) == MOST_SCHEDULES:
+                break
+
+    def _try_whole(self) -> None:
+        """Try schedules of whole segments, while they are cheaper than what fits.
+
+        Each says what the compiler takes of them. Those that request too much at the least such rate are left
+        out.
+        """
+        most, rate, left = int(_NEAR_WHOLE * self.room / min(1.0, self.compiler.rate)), 0.0, _MOST_WHOLE
+        for schedule in self.solves.whole(self.graph.fixed_bytes + most):
+            replayed = simulate(self.graph, schedule)
+            known = min((each.cost + self._extra(each.way) for each in self.fitting), default=math.inf)
+            if not left or float(replayed.cost) >= known:
+                return
+            requested = max(1, replayed.peak_bytes - self.graph.fixed_bytes)
+            if rate * requested > _NEAR_WHOLE * self.room:
+                continue
+            found = self._try(schedule, self.compiler.ways[: self.compiler.usual])
+            left, rate = left - 1, min(rate or math.inf, found.temporary / requested)
+
+    def _try(self, schedule: Schedule, ways: Sequence[Way], near: float | None = None) -> Compiled[Way, Made]:
+        """Compile a schedule in one way after another; return the smallest.
+
+        It ends with the first that keeps the budget, or is far over it. What was compiled before is known.
+        The ways come first that took the least of the schedules before.
+        """
+        found = [each for each in self.tried if schedule.same_steps(each.schedule) and each.way in ways]
+        for way in sorted(ways, key=self._wins, reverse=True):
+            smallest = min((each.temporary for each in found), default=None)
+            too_far = (near or self.compiler.near) * self.room
+            if smallest is not None and (smallest <= self.room or found[-1].temporary > too_far):
+                break
+            if any(each.way == way for each in found):
+                continue
+            found.append(self._search.compiled(self.compiler, schedule, way, self._most))
+        return min(found, key=lambda each: each.temporary)
+
+    def _wins(self, way: Way) -> int:
+        """Return of how many schedules a way took less than another way."""
+        others = [each for each in self.tried if each.way != way]
+        return sum(
+            any(
+                each.schedule.same_steps(other.schedule) and each.temporary < other.temporary
+                for other in others
+            )
+            for each in self.tried
+            if each.way == way
+        )
+
+    def _extra(self, way: Way) -> float:
+        return self.compiler.extra(way) * self.graph.base_cost

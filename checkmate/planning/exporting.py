@@ -1,0 +1,226 @@
+"""From a budget to an exported step: the one loop behind ``run``, ``export`` and ``verify``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from checkmate.backends.protocol import Allowed, CompiledStep, Fitted, MeteredStep, PlannedStep
+from checkmate.errors import NoScheduleError, SolveCancelledError, StepTooLargeError, VerificationError
+from checkmate.ir.graph import Graph
+from checkmate.ir.report import VerificationReport
+from checkmate.ir.result import SolveResult
+from checkmate.planning.arranging import arranged
+from checkmate.planning.compiling import CompiledSearch
+from checkmate.planning.metered import fit_metered
+from checkmate.planning.schedule_solver import ScheduleSolver
+from checkmate.planning.solving import keep_everything_peak, known_minimum, solve
+from checkmate.progress import Progress
+from checkmate.units import Budget, format_bytes
+
+# Chunks are lumpy: a schedule that just fits by the average slack may not by its own.
+_SAFETY = 0.995
+_EXPORTS = 4  # until the reloaded step, whose allocator has another history, keeps the budget too
+_RELOADED_OVER = 0.05  # of the budget: how far over a reloaded step is taken to be that ran out of memory
+
+
+@dataclass(frozen=True, eq=False)
+class RunOutcome:
+    """What ``run`` found: the measured report, the schedule that fits, and the graph that it is for."""
+
+    report: VerificationReport
+    result: SolveResult
+    graph: Graph
+
+
+class StepPlanning:
+    """Looks for a step's schedule: solve, predict and measure, or compile, and correct."""
+
+    def __init__(self, step: PlannedStep, solver: ScheduleSolver) -> None:
+        self.step, self._solver = step, solver
+        self._compiled: CompiledSearch[Any, Any] | None = None
+        if isinstance(step, CompiledStep):
+            # The same step is compiled in the same way again.
+            self._compiled = CompiledSearch(step.compilation, solver)
+
+    def allowed(self, budget: Budget | int | None) -> Allowed:
+        """Return what the step may show.
+
+        A share is of what the plain step shows. None means the supplied schedule's own budget.
+        """
+        step = self.step
+        if isinstance(budget, int):
+            return Allowed(budget)
+        if budget is None:
+            return step.own_budget()
+        least = self._least_bytes() if budget == Budget() else 0
+        allowed = budget.resolve(keep_everything_peak=step.plain_bytes, minimum=least)
+        return Allowed(allowed, step.share_notes(budget, allowed))
+
+    def _least_bytes(self) -> int:
+        """Return what the least memory shows that is known. It takes a dozen solves."""
+        if self._compiled is not None:
+            return self._compiled.least_bytes()
+        assert isinstance(self.step, MeteredStep)
+        ratio = max(1.0, self.step.allocated_per_requested)
+        known = known_minimum(self.step.graph, constraints=self._solver.constraints)
+        return int(known.bytes * ratio * (2 - _SAFETY) + 2**20)
+
+    def as_given(self, allowed: int, *, to_write: bool) -> Fitted:
+        """Measure or compile the supplied schedule as it is; what is to be written is arranged first."""
+        result = self._supplied
+        notes: tuple[str, ...] = ()
+        if self._compiled is not None:
+            return self._compiled_as_given(result, allowed)
+        assert isinstance(self.step, MeteredStep)
+        if to_write:
+            result, notes = self._arranged(self.step, result, allowed)
+        found = self.step.measure(result)
+        return replace(found, notes=(*notes, *found.notes))
+
+    @property
+    def _supplied(self) -> SolveResult:
+        assert self.step.supplied is not None
+        return self.step.supplied
+
+    def _arranged(
+        self, step: MeteredStep, result: SolveResult, allowed: int
+    ) -> tuple[SolveResult, tuple[str, ...]]:
+        """Return a schedule in an order that should show less, and a note on that.
+
+        The order is another one only where the given one should show more than ``allowed`` bytes.
+        """
+        expected = step.replica.predicted(result.require_schedule().steps.tolist())
+        if expected <= allowed:
+            return result, ()
+        found = arranged(step.replica, result, allowed, self._solver.cancelled)
+        if step.replica.predicted(found.require_schedule().steps.tolist()) >= expected:
+            return result, ()
+        return found, replaced_note(result, found, allowed)
+
+    def _compiled_as_given(self, result: SolveResult, allowed: int) -> Fitted:
+        assert isinstance(self.step, CompiledStep) and self._compiled is not None
+        return self.step.fitted(self._compiled.as_given(result, allowed), result)
+
+    def fit(self, goal: int, allowed: int, *, first: bool) -> Fitted:
+        """Find a schedule that shows at most ``goal`` bytes.
+
+        ``allowed``: what the user allows. ``first``: the supplied schedule is tried before any other.
+
+        Raises:
+            NoScheduleError, VerificationError: there is none, or none was found.
+        """
+        supplied = self.step.supplied if first else None
+        if isinstance(self.step, CompiledStep):
+            return self._fit_compiled(self.step, goal, supplied)
+        assert isinstance(self.step, MeteredStep)
+        found = fit_metered(self.step, self._solver, goal, supplied)
+        measured = found.require_fit()
+        notes = (
+            *replaced_note(supplied, found.result, allowed),
+            found.margin,
+            *_reload_margin_note(allowed - goal),
+            *self.step.origin_notes,
+        )
+        return replace(measured, notes=notes)
+
+    def _fit_compiled(self, step: CompiledStep, goal: int, supplied: SolveResult | None) -> Fitted:
+        assert self._compiled is not None
+        if supplied is not None:
+            given = self._compiled_as_given(supplied, goal)
+            if given.expected_bytes <= goal:
+                return given
+        found = self._compiled.fit(goal)
+        if not found.fits:
+            raise step.none_fits(found)
+        graph = step.graph
+        return step.fitted(
+            found, found.result or solve(graph, keep_everything_peak(graph), solver="keep-all")
+        )
+
+
+def verified(planning: StepPlanning, budget: Budget | int | None) -> VerificationReport:
+    """Run the supplied schedule beside the plain step."""
+    allowed = planning.allowed(budget)
+    fitted = planning.as_given(allowed.bytes, to_write=False)
+    return planning.step.verify(fitted, allowed.bytes, (*allowed.notes, *fitted.notes))
+
+
+def exported(planning: StepPlanning, budget: Budget | int | None, directory: Path) -> VerificationReport:
+    """Export the supplied schedule as it is."""
+    allowed = planning.allowed(budget)
+    fitted = planning.as_given(allowed.bytes, to_write=True)
+    return planning.step.export(fitted, directory, allowed.bytes, (*allowed.notes, *fitted.notes))
+
+
+def exported_within(planning: StepPlanning, budget: Budget, directory: Path) -> RunOutcome:
+    """Fit, write and reload until the reloaded step keeps the budget too.
+
+    If none keeps it, the last one written stays, and its report says so.
+    """
+    step, allowed = planning.step, planning.allowed(budget)
+    goal, outcome = allowed.bytes, None
+    for attempt in range(1, _EXPORTS + 1):
+        try:
+            fitted = planning.fit(goal, allowed.bytes, first=attempt == 1)
+        except (NoScheduleError, VerificationError) as error:
+            if outcome is None or isinstance(error, SolveCancelledError):
+                raise
+            break
+        try:
+            found = step.export(fitted, directory, allowed.bytes, (*allowed.notes, *fitted.notes))
+        except StepTooLargeError:  # the reloaded step, whose allocator has another history
+            if attempt < _EXPORTS:
+                goal -= int(_RELOADED_OVER * allowed.bytes)
+                continue
+            if outcome is None:
+                raise
+            break
+        outcome = RunOutcome(found, fitted.result, step.graph)
+        shown = max(int(found.peak_bytes[name] or 0) for name in ("measured", "reloaded_measured"))
+        if shown <= allowed.bytes or attempt == _EXPORTS:
+            break
+        over = format_bytes(shown - allowed.bytes)
+        step.report(Progress("solve", message=f"the reloaded step is over by {over}: solving for less"))
+        goal = goal_after_reload(goal, allowed.bytes, fitted.expected_bytes, shown)
+    assert outcome is not None  # the loop raises unless it has written one
+    return outcome
+
+
+def goal_after_reload(goal: int, allowed: int, expected: int, shown: int) -> int:
+    """Return what the next schedule may show, in bytes.
+
+    The last one was expected to show ``expected`` bytes and showed ``shown``, more than the ``allowed``
+    ones. The next one may show as much more, or as many times more.
+    """
+    by_difference = goal - (shown - allowed) - int((1 - _SAFETY) * allowed)
+    by_ratio = int(_SAFETY * allowed * expected / shown)
+    return min(by_difference, by_ratio)
+
+
+def replaced_note(first: SolveResult | None, result: SolveResult, allowed_bytes: int) -> tuple[str, ...]:
+    """Say that another schedule was written than the one that was asked for."""
+    if first is None or result is first:
+        return ()
+    steps, others = (sorted(each.require_schedule().steps.tolist()) for each in (first, result))
+    if steps == others:
+        return (
+            f"the schedule that was asked for was over {format_bytes(allowed_bytes)} on the allocator's "
+            "meter; its steps were put in another order",
+        )
+    asked, found = format_bytes(first.peak_bytes or 0), format_bytes(result.peak_bytes or 0)
+    return (
+        f"the schedule that was asked for ({asked} of requested bytes) was over "
+        f"{format_bytes(allowed_bytes)} on the allocator's meter; a schedule of {found} replaced it",
+    )
+
+
+def _reload_margin_note(taken_bytes: int) -> tuple[str, ...]:
+    """Say why the goal is below the budget, if it is."""
+    if not taken_bytes:
+        return ()
+    taken = format_bytes(taken_bytes)
+    return (
+        f"{taken} of the budget are left free, because the allocator lays out the reloaded step differently",
+    )

@@ -1,4 +1,0 @@
-"""Compose the stages for steps of JAX.
-
-The package ``checkmate.jax`` does their work.
-"""

@@ -1,0 +1,100 @@
+"""What is wanted of a step that trains within a budget."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from checkmate.errors import UsageError
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult
+from checkmate.ir.schedule import Schedule
+from checkmate.machine.plan_store import PlanStore
+from checkmate.planning.schedule_solver import ScheduleSolver
+from checkmate.progress import Cancelled, Report, never
+from checkmate.request import OnMiss, Target
+from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.registry import find_solver
+from checkmate.terminal import progress_line
+from checkmate.units import Budget
+
+
+@dataclass(frozen=True, eq=False)
+class SolveRequest:
+    """A schedule that is asked for.
+
+    ``target``: the bytes that ops may request. ``start``: a schedule to begin with. ``seconds``: the time
+    limit; None: the user's own.
+    """
+
+    graph: Graph
+    target: int
+    start: Schedule | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class PlanRequest:
+    """What the user wants of a training step.
+
+    ``on_miss``: what to do where nothing keeps the budget. ``quiet``: neither progress nor a line for each
+    plan on standard error. ``report`` takes the progress instead. ``store`` keeps plans for later runs; None:
+    none are kept. ``wait``: training waits until the search is over. ``target``: what runs the step; None:
+    what the model says.
+    """
+
+    budget: Budget
+    solver: ScheduleSolver
+    on_miss: OnMiss = OnMiss.CLOSEST
+    quiet: bool = False
+    report: Report | None = None
+    store: PlanStore | None = None
+    wait: bool = True
+    target: Target | None = None
+
+    @property
+    def decides(self) -> Mapping[str, Any]:
+        """What decides a plan beside the step and the budget, as JSON has it."""
+        options = self.solver.options
+        facts = {each.name: getattr(options, each.name) for each in fields(options)}
+        start = None if options.start is None else options.start.steps.tolist()
+        return {"solver": self.solver.name, "on_miss": self.on_miss.value, **facts, "start": start}
+
+    def tell(self, sentence: str) -> None:
+        """Write a sentence on standard error."""
+        if not self.quiet:
+            sys.stderr.write(f"checkmate: {sentence}\n")
+
+    def progress(self) -> AbstractContextManager[Report]:
+        """Show progress while the context is open."""
+        return progress_line(quiet=self.quiet, report=self.report)
+
+    def solver_for(self, report: Report, cancelled: Cancelled | None = None) -> ScheduleSolver:
+        """Return the solver, which reports to ``report`` and may be cancelled in another way."""
+        return replace(self.solver, report=report, cancelled=cancelled or self.solver.cancelled)
+
+    def answer(self, asked: SolveRequest, report: Report, cancelled: Cancelled | None = None) -> SolveResult:
+        """Solve what is asked."""
+        solver = self.solver_for(report, cancelled)
+        return solver.solve(asked.graph, asked.target, start=asked.start, seconds=asked.seconds)
+
+
+def training_solver(
+    name: str, options: SolveOptions | None, seconds: float, cancelled: Cancelled = never
+) -> ScheduleSolver:
+    """Return the solver for plans of a training. ``seconds``: of a solve, where ``options`` are None.
+
+    Raises:
+        UsageError: ``options`` are no ``SolveOptions``. SolverUnavailableError: there is no such solver.
+    """
+    if options is not None and not isinstance(options, SolveOptions):
+        raise UsageError(
+            f"options={options!r} are no checkmate.SolveOptions",
+            hint="write options=checkmate.SolveOptions(time_limit_s=60)",
+        )
+    find_solver(name).load()  # a wrong name is reported now, not at the first batch
+    chosen = options or SolveOptions(time_limit_s=seconds)
+    return ScheduleSolver(name, chosen, cancelled=cancelled, counted=True)

@@ -1,1 +1,0 @@
-"""What a run leaves: records, notes, rows of measurements."""

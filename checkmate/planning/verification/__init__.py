@@ -1,1 +1,0 @@
-"""Compare the scheduled step with the plain one, and report on it."""

@@ -1,0 +1,1 @@
+"""Train the user's own model within a budget, in his process."""

@@ -1,0 +1,268 @@
+"""Plan and run a step that is not Keras's own.
+
+It is a ``train_step`` that a model brings along, or any function of tensors. What is traced is the step
+itself, with all that it writes, and what it returns comes back in its structure.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import tensorflow as tf
+
+from checkmate.backends.tf import private
+from checkmate.backends.tf.emit.ordered import step_from_schedule
+from checkmate.backends.tf.live.keras_step import require_graphs
+from checkmate.backends.tf.live.trace import Emit, LiveStep, folded_here
+from checkmate.backends.tf.models.batch import BatchLayout, flatten_arguments
+from checkmate.backends.tf.models.model import ModelLike
+from checkmate.backends.tf.models.own_step import as_function, explained
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.of_function import Returned, fixed_bytes, trace_function
+from checkmate.backends.tf.trace.replica import (
+    as_one_replica,
+    number_of_replicas,
+    require_one_process,
+    same_on_all,
+    this_replica,
+)
+from checkmate.errors import JitCompiledError, UsageError
+from checkmate.ir.schedule import Schedule
+from checkmate.planning.plan_request import PlanRequest
+from checkmate.request import Target
+from checkmate.training.compiled_steps import CompiledSteps
+from checkmate.training.functions import Functions
+from checkmate.training.planner import Planner
+from checkmate.training.watch import reading_of, went_over
+from checkmate.training.wording import not_planned
+
+
+@dataclass(frozen=True, eq=False)
+class AnyStep:
+    """Hold a step of the user's own for one layout of its arguments.
+
+    ``unplanned``: the concrete function as TensorFlow runs it by itself. ``strategy``: on whose replicas it
+    runs; None: on one device.
+    """
+
+    name: str
+    layout: BatchLayout
+    folded: FoldedStep
+    structure: Returned
+    unplanned: Any
+    strategy: Any = None
+
+    def with_folded(self, folded: FoldedStep) -> AnyStep:
+        """Return the step with another graph of the same ops."""
+        return replace(self, folded=folded)
+
+    @property
+    def graph(self) -> Any:
+        """Return what is scheduled; costs are operation counts."""
+        return self.folded.graph
+
+    @property
+    def distributed(self) -> bool:
+        """Return whether several replicas run the step."""
+        return number_of_replicas(self.strategy) > 1
+
+    @property
+    def with_metrics(self) -> bool:
+        """Return True: what a step updates of its own is in its trace."""
+        return True
+
+    @property
+    def everything(self) -> Schedule:
+        """Return the schedule that runs each op once, in the order of the trace."""
+        return Schedule.plain(self.graph)
+
+    def arguments(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Return what the step is called with: its tensors."""
+        return list(tensors)
+
+    def plain(self) -> Callable[..., Any]:
+        """Return the step as TensorFlow runs it: a loss, and all that it returns."""
+        return lambda *arguments: self.unplanned(*arguments)
+
+    def returned(self, loss: tf.Tensor, flat: Sequence[tf.Tensor]) -> Any:
+        return self.structure.pack(flat)
+
+    def run(
+        self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = step_from_schedule
+    ) -> tuple[Any, list[tf.Operation]]:
+        """Emit the scheduled step into the graph that is being traced.
+
+        Returns what the step returns, and the last ops of the schedule.
+        """
+        outputs = emit(self.folded, schedule)(*tensors)
+        return self.returned(outputs.loss, outputs.predictions), list(outputs.last)
+
+
+def any_step(
+    body: Callable[..., Any],
+    subject: Any,
+    layout: BatchLayout,
+    *,
+    strategy: Any = None,
+    for_xla: bool = False,
+) -> AnyStep:
+    """Trace and fold ``body``, a function of the flat tensors of ``layout``.
+
+    ``subject``: the Keras model whose step it is, or a stand-in with a name. ``strategy``: on whose replicas
+    it runs; it is then traced as the first of them sees it. ``for_xla``: XLA is to compile the whole step.
+
+    Raises:
+        UsageError: functions run eagerly.
+        TraceError, JitCompiledError: it cannot be traced, or not be tried without lasting effects.
+        DynamicShapeError: the size of a tensor is not known.
+        OnlySmallTensorsError: it computes nothing worth scheduling.
+    """
+    require_graphs()
+    require_one_process(strategy, subject.name)
+
+    def on_one(*tensors: tf.Tensor) -> Any:
+        with as_one_replica(strategy, subject.name):
+            return body(*tensors)
+
+    traced, returned, unplanned = trace_function(
+        on_one, layout.specs, subject, batch_size=layout.batch_size, for_xla=for_xla
+    )
+    folded = folded_here(traced, fixed_bytes(traced, len(layout.specs)))
+    return AnyStep(str(subject.name), layout, folded, returned, unplanned, strategy)
+
+
+def own_train_step(model: Any, layout: BatchLayout, *, for_xla: bool = False) -> AnyStep:
+    """Trace and fold the ``train_step`` that ``model`` brings along.
+
+    ``for_xla``: XLA is to compile the whole step.
+
+    Raises:
+        As ``any_step``.
+    """
+    strategy = model.distribute_strategy
+
+    def body(*tensors: tf.Tensor) -> Any:
+        return model.train_step(layout.pack(tensors))
+
+    several = strategy if number_of_replicas(strategy) > 1 else None
+    return any_step(body, model, layout, strategy=several, for_xla=for_xla)
+
+
+_PREPARE = "call step.prepare(...) on such arguments first, outside of the function"
+
+
+class ScheduledFunction:
+    """Run a function of tensors by schedules that keep the budget.
+
+    It takes and returns what the function does, and writes the same variables. Each layout of the arguments
+    has a plan. Tensors and arrays may change from call to call; other arguments (numbers, texts, objects) are
+    constants of their layout, as ``tf.function`` takes them. Called while a ``tf.function`` is traced it
+    needs known shapes and a plan made before with ``prepare``. So it does inside a strategy's ``run``; the
+    plan is then made inside the strategy's ``scope``, for one replica's arguments. A function that XLA
+    compiles (``jit_compile=True``, or the request's target) runs compiled, by what compiled steps hold.
+    """
+
+    def __init__(self, function: Any, request: PlanRequest) -> None:
+        if not callable(function) or hasattr(function, "train_step"):
+            hint = "pass the function itself, not what it returns"
+            if hasattr(function, "train_step"):
+                hint = "for a Keras model call checkmate.rematerialize"
+            raise UsageError(f"{type(function).__name__} is not a function of tensors", hint=hint)
+        if inspect.isgeneratorfunction(getattr(function, "python_function", function)):
+            raise UsageError(
+                f"{function.__name__!r} is a generator, so calling it runs no step",
+                hint="return the loss instead of yielding it",
+            )
+        if isinstance(function, tf.types.experimental.ConcreteFunction):
+            raise UsageError(
+                "a concrete function is traced for one layout already",
+                hint="pass the tf.function that it came from",
+            )
+        self.function = as_function(function)
+        self.__name__ = str(getattr(function, "__name__", "step"))
+        self.__doc__ = getattr(function, "__doc__", None)
+        self._subject = ModelLike(self.__name__)
+        self.compiled: CompiledSteps | None = None
+        if request.target is Target.XLA or private.is_jit_compiled(self.function):
+            self.compiled = CompiledSteps(self, request)
+        self.planner = Planner(self, request)
+        self._functions = Functions(self.planner)
+
+    def prepare(self, *arguments: Any, **named: Any) -> None:
+        """Make the plan for arguments like these; leave all variables as they are.
+
+        Raises:
+            As ``Planner.plan``. NotCompiledError: XLA is to compile the step, and cannot.
+        """
+        layout, tensors = flatten_arguments((arguments, named))
+        if self.compiled is not None:
+            self.compiled.plan(layout)
+        else:
+            self.planner.plan(layout, tensors)
+
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Run the step once.
+
+        Raises:
+            UsageError: called while a function is traced, without a plan. Others as ``prepare``.
+        """
+        layout, tensors = flatten_arguments((arguments, named))
+        if self.compiled is not None:
+            return self.compiled.call(layout, tensors, _PREPARE)
+        if not tf.executing_eagerly():
+            return self._emit(layout, tensors)
+        plan = self.planner.plan(layout, tensors, at_once=True)
+        before = reading_of(self.planner, layout)
+        if plan.schedule is None:
+            found = self.function(*arguments, **named)
+        elif plan.ready is not None:
+            found = plan.ready.step.returned(*plan.ready.run(tensors))
+        else:
+            found = self._functions.run([layout], lambda *given: self._emit(layout, given), *tensors)
+        went_over(self.planner, [layout], before)
+        return found
+
+    def _emit(self, layout: BatchLayout, tensors: Sequence[tf.Tensor]) -> Any:
+        plan = self.planner.planned(layout)
+        if plan is None:
+            raise not_planned(layout, _PREPARE)
+        # Replicas that exchange gradients inside their schedules need the same one.
+        apart = this_replica() is not None and not same_on_all(plan)
+        if plan.step is None or plan.schedule is None or apart:
+            return self.plainly(layout, tensors)
+        return plan.step.run(plan.schedule, tensors)[0]
+
+    def plainly(self, layout: BatchLayout, tensors: Sequence[tf.Tensor]) -> Any:
+        """Run the function without a schedule."""
+        arguments, named = layout.pack(tensors)
+        return self.function(*arguments, **named)
+
+    def finish(self, step: LiveStep, layout: BatchLayout, tensors: Sequence[tf.Tensor], found: Any) -> Any:
+        """Return what the function returns."""
+        return found
+
+    def trace(self, layout: BatchLayout, *, for_xla: bool = False) -> AnyStep:
+        """Trace and fold the function.
+
+        Raises:
+            As ``any_step``.
+        """
+        arguments, named = layout.pack(layout.specs)
+        strategy = tf.distribute.get_strategy() if tf.distribute.has_strategy() else None
+        with explained(self.__name__), as_one_replica(strategy, self.__name__):
+            # Its first call may make variables. Made inside another trace, they would put it all in a branch.
+            self.function.get_concrete_function(*arguments, **named)
+
+        def body(*tensors: tf.Tensor) -> Any:
+            return self.plainly(layout, tensors)
+
+        if for_xla and number_of_replicas(strategy) > 1:
+            raise JitCompiledError(
+                f"{self.__name__!r} is for XLA, and a step on replicas is not scheduled for it",
+                hint="make the function with jit_compile=False, or train on one device",
+            )
+        return any_step(body, self._subject, layout, strategy=strategy, for_xla=for_xla)

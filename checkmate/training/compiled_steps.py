@@ -1,0 +1,215 @@
+"""Steps that XLA compiles: a plan for each batch layout, and what runs it.
+
+The plain step and each schedule are compiled, and their memory is read. Nothing is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import tensorflow as tf
+
+from checkmate.backends.protocol import CompiledFit
+from checkmate.backends.tf.live.trace import LiveStep
+from checkmate.backends.tf.models.batch import BatchLayout, Key
+from checkmate.backends.tf.private import letting_go, without_retracing_warning
+from checkmate.backends.tf.trace.coarsen import fused, loose
+from checkmate.backends.tf.xla.compiled import StepCompilation, XlaMemory, compile_step
+from checkmate.backends.tf.xla.compiler import XlaCompilation, none_fits
+from checkmate.backends.tf.xla.op_costs import costs_for_xla
+from checkmate.backends.tf.xla.tied import tied_step
+from checkmate.backends.xla_policy.waits import WaitPolicy, why_less
+from checkmate.errors import CheckmateError, NotCompiledError, OnlySmallTensorsError
+from checkmate.fallback import planned, unplanned
+from checkmate.ir.graph import Graph
+from checkmate.ir.schedule import Schedule
+from checkmate.planning.compiling import CompiledSearch
+from checkmate.planning.plan_request import PlanRequest
+from checkmate.progress import Progress, Report
+from checkmate.request import OnMiss
+from checkmate.training.plan import StepSubject
+from checkmate.training.wording import not_planned, tell_plan
+from checkmate.units import Budget, format_bytes, format_bytes_apart, plural
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledPlan:
+    """How the compiled step of one layout runs.
+
+    ``step``: None where there is nothing to schedule. ``fit``: what was compiled for it.
+    """
+
+    layout: BatchLayout
+    step: LiveStep | None
+    fit: CompiledFit[WaitPolicy, XlaMemory] | None
+    sentence: str
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """Return the schedule; None: the plain step is compiled."""
+        return None if self.fit is None else self.fit.schedule
+
+    @property
+    def tied(self) -> WaitPolicy:
+        """Return which steps of the schedule wait for those before them."""
+        chosen = None if self.fit is None else self.fit.chosen
+        return WaitPolicy.RUNS if chosen is None else chosen.way
+
+
+class CompiledSteps:
+    """Plans the steps of one subject for one budget, by batch layout, and runs them."""
+
+    def __init__(self, subject: StepSubject, request: PlanRequest) -> None:
+        self._subject, self.request = subject, request
+        self.plans: dict[Key, CompiledPlan] = {}
+        self._limit: int | None = None  # until a first step tells what a share is of
+        self._made: dict[Key, tuple[CompiledPlan, Any]] = {}
+
+    def planned(self, layout: BatchLayout) -> CompiledPlan | None:
+        """Return the plan for ``layout``; None where there is none yet."""
+        return self.plans.get(layout.key)
+
+    def plan(self, layout: BatchLayout, *, training: bool = False) -> CompiledPlan:
+        """Return the plan for ``layout``; make it now if there is none.
+
+        ``training``: training waits for it. Where planning fails, the step trains as before.
+
+        Raises:
+            NotCompiledError: XLA cannot compile the step. CheckmateError: as ``checkmate.fallback.planned``.
+        """
+        found = self.planned(layout)
+        if found is None:
+            with self.request.progress() as report:
+                found = planned(
+                    lambda: self._make(layout, report),
+                    lambda error: self._without_plan(layout, error),
+                    self.request.on_miss,
+                    example=not training,
+                    passes=(NotCompiledError,),
+                )
+            self.plans[layout.key] = found
+            tell_plan(self.request, layout, found.sentence)
+        return found
+
+    def _without_plan(self, layout: BatchLayout, error: CheckmateError) -> CompiledPlan:
+        return CompiledPlan(layout, None, None, f"{layout.describe()}: {unplanned(error)}")
+
+    def _make(self, layout: BatchLayout, report: Report) -> CompiledPlan:
+        report(Progress("trace", message=f"tracing the training step, {layout.describe()}"))
+        layout.require_plannable()
+        try:
+            traced = self._subject.trace(layout, for_xla=True)
+            step = traced.with_folded(fused(traced.folded))
+        except OnlySmallTensorsError:
+            sentence = f"{layout.describe()}: nothing big enough to recompute; XLA compiles it as it is"
+            return CompiledPlan(layout, None, None, sentence)
+        report(Progress("compile", message="compiling the plain step with XLA"))
+        step = step.with_folded(replace(step.folded, graph=costs_for_xla(step.folded)))
+        compiled = _LiveXla(self, step)
+        search = CompiledSearch(compiled, self.request.solver_for(report), self.request)
+        fit = search.fit(self._limit_of(compiled, search))
+        if not fit.fits and self.request.on_miss is OnMiss.RAISE:
+            what = f"a training step of {step.name!r} with a {layout.describe()}"
+            raise none_fits(fit, what, "or use a smaller batch")
+        return CompiledPlan(layout, step, fit, _sentence(step, fit))
+
+    def _limit_of(self, step: _LiveXla, search: CompiledSearch[WaitPolicy, XlaMemory]) -> int:
+        """Return what arguments, results and temporaries may take in all.
+
+        A share is of the plain step as XLA compiles it. ``min`` is what the schedule with the least memory
+        known takes.
+        """
+        if self._limit is None:
+            budget = self.request.budget
+            least = search.least_bytes() if budget == Budget() else 0
+            self._limit = budget.resolve(keep_everything_peak=step.plain_bytes, minimum=least)
+        return self._limit
+
+    def call(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], hint: str = "") -> Any:
+        """Run the step once, or call it in the function that is being traced.
+
+        ``hint``: what to do where there is no plan then.
+
+        Raises:
+            UsageError: called while a function is traced, without a plan. Others as ``plan``.
+        """
+        plan = self.plan(layout, training=True) if tf.executing_eagerly() else self.planned(layout)
+        if plan is None:
+            raise not_planned(layout, hint)
+        return self._function(plan)(*tensors)
+
+    def _function(self, plan: CompiledPlan) -> Any:
+        key = plan.layout.key
+        if self._made.get(key, (None,))[0] is not plan:
+            body = self.body(plan.layout, plan.step, plan.schedule, plan.tied)
+            function = tf.function(letting_go(body), autograph=False, jit_compile=True)
+            self._made[key] = plan, without_retracing_warning(function)
+        return self._made[key][1]
+
+    def body(
+        self, layout: BatchLayout, step: LiveStep | None, schedule: Schedule | None, tied: WaitPolicy
+    ) -> Callable[..., Any]:
+        def train(*tensors: tf.Tensor) -> Any:
+            if step is None or schedule is None:
+                return self._subject.plainly(layout, tensors)
+            found, _ = step.run(schedule, tensors, emit=partial(tied_step, tied=tied))
+            return self._subject.finish(step, layout, tensors, found)
+
+        return train
+
+
+class _LiveXla(XlaCompilation):
+    """A live step that XLA compiles."""
+
+    def __init__(self, steps: CompiledSteps, step: LiveStep) -> None:
+        self._steps, self._step = steps, step
+
+    @property
+    def graph(self) -> Graph:
+        return self._step.folded.graph
+
+    @cached_property
+    def loose(self) -> Graph | None:
+        return loose(self._step.folded, self.graph)
+
+    def compiled(self, schedule: Schedule | None, tied: WaitPolicy = WaitPolicy.RUNS) -> StepCompilation:
+        body = self._steps.body(self._step.layout, self._step, schedule, tied)
+        return compile_step(body, self._step.layout.specs)
+
+
+def _sentence(step: LiveStep, fit: CompiledFit[WaitPolicy, XlaMemory]) -> str:
+    """Say what was planned: in one line, and in further lines all else."""
+    peak, budget = format_bytes_apart(fit.whole_bytes, fit.budget_bytes)
+    further = [f"{plural(fit.compilations - 1, 'schedule')} compiled in {fit.compile_seconds:.0f} s"]
+    if fit.chosen is None:
+        what = "plain training, without recomputation"
+    elif not fit.recomputations:
+        what = "nothing recomputed"
+        further.append(why_less(fit.chosen.way))
+    else:
+        count = plural(fit.recomputations, "recomputation")
+        what = f"{count}, {100 * fit.overhead:+.1f} % time, estimated"
+    said = f"{step.layout.describe()}, compiled by XLA: {what}; {peak}"
+    if fit.fits:
+        line = f"{said} of {budget} (plain {format_bytes(fit.plain_bytes)})"
+    else:
+        over = format_bytes(fit.whole_bytes - fit.budget_bytes)
+        line = f"{said}, {over} over the budget of {budget}; {fit.remedy}"
+        further.append("no schedule that was compiled keeps the budget")
+    return "\n".join([line, *further])
+
+
+def why_executor(model: Any) -> str:
+    """Return why ``model`` cannot be compiled here, or an empty string."""
+    replicas = model.distribute_strategy.num_replicas_in_sync
+    if replicas > 1:
+        return f"a step on {replicas} replicas is not scheduled for XLA, so TensorFlow's executor runs it"
+    return ""
+
+
+def executor_sentence(error: NotCompiledError) -> str:
+    """Say that the executor runs what XLA cannot compile."""
+    return f"{error}; TensorFlow's executor runs it instead"

@@ -1,0 +1,196 @@
+"""Look for a better plan while training goes on.
+
+Training began with a schedule that fits. A thread of low priority solves for a better one; the solver's
+kernels run without Python's global lock. What it found is measured between two batches, and all variables are
+put back. The search takes the same steps as when training waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+import numpy as np
+import tensorflow as tf
+
+from checkmate.backends.tf.models.batch import BatchLayout
+from checkmate.errors import CancelledError
+from checkmate.ir.result import SolveResult
+from checkmate.planning.plan_request import PlanRequest, SolveRequest
+from checkmate.progress import Report, silent
+from checkmate.training.search import PlanSearch
+
+_NICER = 10  # so much lower is the thread's priority, where the system knows priorities of threads
+_END_S = 10.0  # a solver that was told to stop does so sooner
+
+
+class Improvement:
+    """The rest of a ``search`` whose first schedule ran.
+
+    ``go_on_until`` does it here. ``begin`` leaves solving to a thread; then call ``go_on`` between two
+    batches, and ``rest`` where training ends. ``over``: nothing is left to try.
+    """
+
+    def __init__(self, search: PlanSearch) -> None:
+        self.search = search
+        self._asks = search.corrections()
+        self._ask: SolveRequest | None = next(self._asks, None)
+        self._solving: SolvingThread | None = None
+        self._example: list[np.ndarray] = []
+
+    @property
+    def layout(self) -> BatchLayout:
+        """Return the layout whose plan may become better."""
+        return self.search.trials.step.layout
+
+    @property
+    def over(self) -> bool:
+        """Return whether nothing is left to try."""
+        return self._ask is None
+
+    @property
+    def solved(self) -> bool:
+        """Return whether the thread has an answer that can be measured."""
+        return self._solving is not None and not self._solving.running
+
+    @property
+    def resting(self) -> bool:
+        """Return whether no thread solves, though something is left to try."""
+        return self._solving is None and not self.over
+
+    def go_on_until(self, enough: Callable[[], bool]) -> None:
+        """Solve and measure here, until it is enough or over."""
+        trials, request = self.search.trials, self.search.request
+        while self._ask is not None and not enough():
+            self._take(request.answer(self._ask, trials.report))
+
+    def begin(self, tensors: Sequence[tf.Tensor]) -> None:
+        """Begin to solve in a thread; hold nothing in the device's memory.
+
+        A copy of the batch waits in host memory, for ``finish``.
+        """
+        self._example = self._example or [np.array(tensor) for tensor in tensors]
+        self._let_go()
+        self._solve_on()
+
+    def go_on(self, tensors: Sequence[tf.Tensor]) -> None:
+        """Measure the thread's answer on ``tensors``, and ask for the next one."""
+        assert self._solving is not None
+        solving, self._solving = self._solving, None
+        self.search.trials.tensors = tensors
+        try:
+            self._take(solving.result())
+        finally:
+            self._let_go()
+        self._solve_on()
+
+    def finish(self, report: Report) -> None:
+        """Wait for the thread, and measure all that is left, on the first batch."""
+        solving, self._solving = self._solving, None
+        with self._on_first_batch(report):
+            if solving is not None:
+                self._take(solving.result())
+            self.go_on_until(lambda: False)
+
+    def rest(self, report: Report) -> None:
+        """End the thread's solve, and measure what it has found by now.
+
+        It is measured on the first batch. ``begin`` goes on from there.
+        """
+        solving, self._solving = self._solving, None
+        found = None if solving is None else solving.cut_short()
+        if found is not None and found.schedule is not None:  # nothing found by now tells nothing
+            with self._on_first_batch(report):
+                self._take(found)
+
+    @contextmanager
+    def _on_first_batch(self, report: Report) -> Iterator[None]:
+        # As buffers of the device's allocator, like a batch that comes from a data set.
+        tensors = [tf.raw_ops.DeepCopy(x=tf.constant(array)) for array in self._example]
+        self.search.trials.tensors, self.search.trials.report = tensors, report
+        try:
+            yield
+        finally:
+            del tensors
+            self._let_go()
+
+    def stop(self) -> None:
+        """End the thread's solve."""
+        if self._solving is not None:
+            self._solving.stop()
+            self._solving = None
+
+    def _take(self, result: SolveResult) -> None:
+        self._ask = None  # an interrupt leaves nothing half done
+        with suppress(StopIteration):
+            self._ask = self._asks.send(result)
+
+    def _let_go(self) -> None:
+        self.search.trials.tensors, self.search.trials.report = (), silent
+
+    def _solve_on(self) -> None:
+        if self._ask is not None:
+            ask, request = self._ask, self.search.request
+            self._solving = SolvingThread(request, ask)
+
+
+class _Answer:
+    """Hold what a thread found, or the error that ended it."""
+
+    def __init__(self) -> None:
+        self.result: SolveResult | None = None
+        self.error: Exception | None = None
+
+
+class SolvingThread:
+    """A solve in a thread of low priority.
+
+    It is stopped where this object is forgotten, and at the end of the process.
+    """
+
+    def __init__(self, request: PlanRequest, asked: SolveRequest) -> None:
+        self._answer, cancelled = _Answer(), threading.Event()
+        arguments = (request, asked, self._answer, cancelled)
+        self._thread = threading.Thread(target=_solve, args=arguments, daemon=True, name="solve")
+        self._thread.start()
+        self.stop = weakref.finalize(self, _end, self._thread, cancelled)
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def result(self) -> SolveResult:
+        """Wait for the answer and return it.
+
+        Raises:
+            CancelledError: it was stopped. Others as the solver.
+        """
+        self._thread.join()
+        if self._answer.error is not None:
+            raise self._answer.error
+        if self._answer.result is None or not self.stop.alive:
+            raise CancelledError("the solve was stopped")
+        return self._answer.result
+
+    def cut_short(self) -> SolveResult | None:
+        """End the solve; return what it has found by now."""
+        self.stop()
+        return self._answer.result
+
+
+def _solve(request: PlanRequest, asked: SolveRequest, found: _Answer, cancelled: threading.Event) -> None:
+    with suppress(AttributeError, OSError):  # Linux has priorities of threads
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICER)
+    try:
+        found.result = request.answer(asked, silent, cancelled.is_set)
+    except Exception as error:  # the edge of this thread: raised where the answer is taken
+        found.error = error
+
+
+def _end(thread: threading.Thread, cancelled: threading.Event) -> None:
+    cancelled.set()
+    if thread is not threading.current_thread():  # the garbage collector runs in any thread
+        thread.join(_END_S)

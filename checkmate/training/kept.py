@@ -1,0 +1,200 @@
+"""Use the plan that an earlier run made of the same step.
+
+The second run of a script finds its plans here and trains at once, by the schedules of the first. All that
+decides what a step takes is in its name, so a plan is never used for anything else. Its schedule is checked,
+and measured again before it is used; training is watched, as with every plan. What a shortage decided that
+may pass is not kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+import checkmate
+from checkmate.backends.tf import private
+from checkmate.backends.tf.costs.known import described_bodies, signatures
+from checkmate.backends.tf.devices import settings_here
+from checkmate.backends.tf.live.measure import PeakSource
+from checkmate.backends.tf.live.trace import LiveStep
+from checkmate.machine.plan_store import KeptPlan
+from checkmate.machine.processor import processor_name
+from checkmate.memory.check import check
+from checkmate.planning.plan_request import PlanRequest
+from checkmate.training.known import WHENCE
+from checkmate.training.limit import Limit
+from checkmate.training.plan import StepPlan
+
+# The version of keys, and of how plans are made. With a higher number older plans are not found.
+_LAYOUT = 7
+_VARIABLES = ("TF_", "XLA_", "CUDA_", "OMP_", "KMP_", "DNNL_", "ONEDNN_", "MKL_")  # of the environment
+_NO_MATTER = ("TF_CPP_", "TF_CONFIG")  # what is logged; names of a cluster's machines
+_OF_STEP = 24  # digits of a name that are the step's alone
+_SETTINGS = "settings of the device"  # its value is too long for a sentence
+_SOURCES = frozenset(each.value for each in PeakSource)
+
+
+def name_of(step: LiveStep, request: PlanRequest) -> str:
+    """Return a hash of all that decides what is measured of ``step``.
+
+    It is hexadecimal. Its first digits are those of the step's ops and of what is wanted alone. So a plan of
+    the same step that was made with other versions, or on another device, can be told of.
+
+    What others hold of the device is no part of it: in ``fit`` an array is copied to the device or not, as it
+    happens to lie in memory. Neither is the limit of a share, which follows from that. Both are numbers, and
+    what is kept is held against them.
+    """
+    graph, budget = step.graph, request.budget
+    wanted = {
+        "layout": _LAYOUT,
+        "budget": [budget.bytes_, budget.share],
+        "wanted": dict(request.decides),
+        "step": [dict(graph.fixed), step.distributed],
+        "arguments": [[spec.shape.as_list(), spec.dtype.name] for spec in step.layout.specs],
+    }
+    around = {
+        "made with": made_with(step),
+        "fingerprint": graph.fingerprint,
+        "nodes": signatures(step.folded),
+    }
+    return _hash(wanted, *_ops(step))[:_OF_STEP] + _hash(around)[_OF_STEP:]
+
+
+def _hash(facts: Mapping[str, Any], *lines: str) -> str:
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode("utf-8"))
+    for line in lines:
+        digest.update(line.encode("utf-8"))
+    return digest.hexdigest()
+
+
+def made_with(step: LiveStep) -> dict[str, str]:
+    """Return what a plan of ``step`` is made with, by name. It is what a plan holds for, beside the step."""
+    kind = step.graph.device_kind
+    return {
+        "Checkmate Explorer": checkmate.__version__,
+        "TensorFlow": tf.__version__,
+        "Keras": keras.__version__,
+        "Python": platform.python_version(),
+        **_device_facts(kind),
+    }
+
+
+def look_up(step: LiveStep, request: PlanRequest, name: str) -> KeptPlan | None:
+    """Return what earlier runs kept of ``step``, if its schedules are sound."""
+    if request.store is None:
+        return None
+    kept = request.store.look_up(name)
+    _tell_problem(request)
+    if kept is None:
+        _tell_what_differs(step, request, name)
+        return None
+    if any(each.source not in _SOURCES for each in kept.tried):
+        request.tell("a kept plan is not used: it does not say how its peaks are known")
+        return None
+    for steps in (kept.steps, *(each.steps for each in kept.tried)):
+        if steps is not None and not check(step.graph, steps).ok:
+            request.tell("a kept plan is not used: the independent check rejects its schedule for this step")
+            return None
+    return kept
+
+
+def kept_of(plan: StepPlan, limit: Limit, facts: KeptPlan) -> KeptPlan:
+    """Return ``facts`` of a step with its plan."""
+    return dataclasses.replace(
+        facts,
+        steps=None if plan.schedule is None else tuple(plan.schedule.steps.tolist()),
+        peak_bytes=plan.peak_bytes,
+        held_bytes=plan.held_bytes,
+        limit_bytes=limit.bytes,
+        limit_words=limit.words,
+        over_bytes=plan.over_bytes,
+        sentence=plan.sentence.partition(WHENCE)[0],  # each run says for itself where it has the plan from
+        measured=plan.measured,
+        made_with={} if plan.step is None else made_with(plan.step),
+    )
+
+
+def keep(name: str, kept: KeptPlan, request: PlanRequest) -> None:
+    """Keep a plan for later runs, under its name."""
+    if request.store is not None:
+        dated = dataclasses.replace(kept, date=datetime.now(UTC).date().isoformat())
+        request.store.keep(name, dated)
+        _tell_problem(request)
+
+
+def forget(name: str, request: PlanRequest) -> None:
+    """Remove the plan that is kept under ``name``."""
+    if request.store is not None:
+        request.store.remove(name)
+        _tell_problem(request)
+
+
+def _tell_what_differs(step: LiveStep, request: PlanRequest, name: str) -> None:
+    """Say why a plan of the same step is not used, if there is one."""
+    assert request.store is not None
+    other = request.store.made_otherwise(name, _OF_STEP)
+    if other is None:
+        return
+    here = made_with(step)
+    words = [
+        f"{what} {other.made_with[what]}, not {now}" if what != _SETTINGS else f"other {what}"
+        for what, now in here.items()
+        if what in other.made_with and other.made_with[what] != now
+    ]
+    if words:
+        why = f"it was made with {', and with '.join(words)}"
+        request.tell(f"a kept plan is not used: {why}; the step is planned anew")
+
+
+def _tell_problem(request: PlanRequest) -> None:
+    if request.store is not None and request.store.problem:
+        request.tell(request.store.problem)
+        request.store.problem = ""
+
+
+def _device_facts(kind: str) -> dict[str, str]:
+    """Return what runs the step: device, kernels, memory meter, settings."""
+    physical = tf.config.list_physical_devices("GPU") if kind == "gpu" else []
+    details = [tf.config.experimental.get_device_details(each).get("device_name", "GPU") for each in physical]
+    settings = settings_here(kind)
+    around = {
+        "logical": [each.device_type for each in tf.config.list_logical_devices()],
+        "memory": [_memory_limits(each) for each in tf.config.get_visible_devices()],
+        "meter": settings.metered_from,
+        "deterministic": private.is_deterministic(),
+        "environment": {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(_VARIABLES) and not name.startswith(_NO_MATTER)
+        },
+    }
+    return {
+        "device": ", ".join(details) if kind == "gpu" else processor_name(),
+        "kernels": settings.kernels.value,
+        _SETTINGS: json.dumps(around, sort_keys=True, default=str),
+    }
+
+
+def _memory_limits(device: Any) -> list[Any]:
+    found = tf.config.get_logical_device_configuration(device)
+    return [] if found is None else [each.memory_limit for each in found]
+
+
+def _ops(step: LiveStep) -> Iterator[str]:
+    """Yield a line per traced op, light ones too: its type and its outputs.
+
+    Bodies of loops and conditions follow. Names are left out: Keras counts them on within a process.
+    """
+    for op in step.folded.structure.ops:
+        yield f"{op.type} {[(tensor.dtype.name, str(tensor.shape)) for tensor in op.outputs]}\n"
+        for line in described_bodies(op):
+            yield f"  {line}\n"

@@ -1,0 +1,287 @@
+"""Choose among the schedules that were measured of a step before.
+
+Others may hold more of the device now than then, or less: another model, a data set's batches, an array that
+is copied to the device or not as it happens to lie in memory. A share of the plain step's peak changes with
+that. So what was measured is held against what is held now, and the cheapest that fits is taken.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from checkmate.backends.tf.live.measure import PeakSource, StepMeasurement
+from checkmate.ir.graph import CostOrigin, CostUnit, Graph
+from checkmate.ir.schedule import Schedule
+from checkmate.machine.plan_store import KeptPlan, KeptTrial
+from checkmate.planning.plan_request import PlanRequest
+from checkmate.request import OnMiss
+from checkmate.training.limit import Limit, limit_of
+from checkmate.training.plan import StepPlan, read_ahead
+from checkmate.training.search import PlanSearch
+from checkmate.training.trials import Trials, TriedStep
+from checkmate.units import format_bytes
+
+WHENCE = "; from an earlier run's plan"
+_LESS = 0.15  # of the budget: with so much unused, a cheaper plan may fit
+_LEAST_APART = 2**20  # bytes: amounts held by others that differ by less are alike
+_ALIKE = 0.01  # of the budget: rooms that differ by less are one
+_GAIN = 0.005  # of the step's cost: less is no reason to search
+_MOST_TRIED = 8
+_RUNS = 2  # of a kept plan that holds too much: a first one may have found chunks that lay otherwise
+_DIGITS = 5  # of the seconds of an op that are kept
+
+
+def shift_of(kept: KeptPlan, trials: Trials) -> int:
+    """Return how much more others hold now than when ``kept`` was measured.
+
+    It is 0 where that is no more than batches that a data set prepares or not, and the plan fits all the
+    same.
+    """
+    more = trials.others - kept.held_bytes
+    fits = kept.over_bytes or kept.peak_bytes + max(0, more) <= kept.limit_bytes
+    return 0 if fits and abs(more) <= _apart(trials.step.graph) else more
+
+
+def recall(trials: Trials, kept: KeptPlan) -> None:
+    """Let ``trials`` know what ``kept`` tells of its step.
+
+    Peaks are what they would be beside what others hold now.
+    """
+    step, shift = trials.step, shift_of(kept, trials)
+    tried = []
+    for each in _with_plan(kept):
+        schedule = None if each.steps is None else Schedule.of(step.graph, list(each.steps))
+        held = max(0, each.held_bytes + shift)
+        moved = held - each.held_bytes
+        found = StepMeasurement(
+            each.peak_bytes + moved,
+            held,
+            source=PeakSource(each.source),
+            least_bytes=each.least_bytes + moved,
+            constant_bytes=each.constant_bytes,
+        )
+        tried.append(TriedStep(schedule, found, held))
+    trials.recall(tried, _learned_graph(kept, step.graph), kept.rate or None)
+
+
+def known_limit(kept: KeptPlan, request: PlanRequest, trials: Trials) -> Limit | None:
+    """Return what the budget is, where this step is the one to tell it. None: that is not known."""
+    if request.budget.share is None:
+        return Limit(kept.limit_bytes + shift_of(kept, trials), kept.limit_words)
+    return None if trials.plain is None else limit_of(request, trials)
+
+
+def known_plan(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
+    """Return the plan that is best of what was measured before; None: search.
+
+    It keeps the budget where anything does. A search is due where nothing known fits what others leave, or
+    where they leave far more than a plan was ever sought for.
+    """
+    return _as_it_was(search, kept) or _chosen_anew(search, kept)
+
+
+def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | str:
+    """Return ``plan`` with what its step holds here.
+
+    It is a sentence instead, if that is too much.
+
+    What was measured before is not believed of a schedule. A plain step is as TensorFlow runs it anyway, and
+    it is watched. Without a meter here there is nothing to measure with. What others came to hold since a
+    share was told is not the step's.
+
+    Raises:
+        CycleError, ProfileError: the step could not be run, and nothing ran before.
+    """
+    trials = search.trials
+    if plan.schedule is None or not trials.metered:
+        return plan
+    most = search.allowed
+    if plan.over_bytes:  # it was the closest
+        most = max(most, plan.peak_bytes + int(_ALIKE * search.allowed))
+    for _ in range(_RUNS):
+        tried = trials.run(plan.schedule, "an earlier run's plan", within=most, keep=True)
+        more = search.come_since(tried) if tried.peak_bytes > most else 0
+        if tried.ran and tried.peak_bytes <= most + more:
+            break
+    else:
+        trials.ready = None  # its constants would count while others are measured
+        held = f"its step held {format_bytes(tried.peak_bytes)}" if tried.ran else "its step could not be run"
+        why = f"{held} in this process, and {format_bytes(plan.peak_bytes)} were expected"
+        return not_used(search, why)
+    search.leave_room(more)
+    now = search.plan_of(tried)
+    sentence = f"{plan.sentence}\nits step held {format_bytes(now.peak_bytes)} now"
+    return dataclasses.replace(now, sentence=sentence, ready=trials.ready)
+
+
+def why_searched(search: PlanSearch, kept: KeptPlan) -> str:
+    """Return the sentence for a search though a plan is kept."""
+    more = shift_of(kept, search.trials)
+    why = "the budget is another one than then, because it is a share of the largest batch"
+    if more:
+        why = f"others hold {format_bytes(abs(more))} {'more' if more > 0 else 'less'} than then"
+    return not_used(search, why)
+
+
+def not_used(search: PlanSearch, why: str) -> str:
+    """Return the sentence for a kept plan that is not used."""
+    layout = search.trials.step.layout
+    return f"{layout.describe()}: a kept plan is not used: {why}; the step is planned anew"
+
+
+def planned(kept: KeptPlan, graph: Graph) -> Schedule:
+    """Return the schedule of the plan that was kept."""
+    return Schedule.plain(graph) if kept.steps is None else Schedule.of(graph, list(kept.steps))
+
+
+def facts_of(trials: Trials, rooms: Sequence[int]) -> KeptPlan:
+    """Return what is known of the step of ``trials``, without a plan.
+
+    ``rooms``: bytes for the step alone that a plan was sought for.
+    """
+    known = trials.learned is not None and trials.graph.cost_unit is CostUnit.SECONDS
+    return KeptPlan(
+        steps=None,
+        peak_bytes=0,
+        held_bytes=0,
+        limit_bytes=0,
+        limit_words="",
+        over_bytes=0,
+        rate=trials.rate if trials.known else 0.0,
+        sentence="",
+        date="",
+        tried=tuple(_kept_trial(each) for each in _worth_keeping(trials)),
+        seconds=tuple(float(f"{op.cost:.{_DIGITS}g}") for op in trials.graph.ops) if known else (),
+        scratch=tuple(op.workspace_bytes for op in trials.graph.ops) if known else (),
+        rooms=tuple(rooms),
+    )
+
+
+def seen_over(kept: KeptPlan, plan: StepPlan, peak_bytes: int) -> KeptPlan:
+    """Return ``kept``, where ``plan`` was seen at ``peak_bytes`` in training."""
+    steps = None if plan.schedule is None else tuple(plan.schedule.steps.tolist())
+    own = peak_bytes - plan.held_bytes
+    tried = tuple(
+        dataclasses.replace(each, peak_bytes=max(each.peak_bytes, own + each.held_bytes))
+        if each.steps == steps
+        else each
+        for each in kept.tried
+    )
+    return dataclasses.replace(kept, tried=tried)
+
+
+def _as_it_was(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
+    """Return the plan that was kept, if others hold what they did then.
+
+    The budget is the same then, and what was said of the plan is true.
+    """
+    trials = search.trials
+    kept_well = kept.over_bytes or kept.peak_bytes <= kept.limit_bytes
+    alike = not shift_of(kept, trials) and search.limit.bytes == kept.limit_bytes
+    if not (kept_well and alike and kept.sentence):
+        return None
+    steps = None if kept.steps is None else list(kept.steps)
+    tried = next((each for each in trials.all if _steps(each) == steps), None)
+    if tried is None or tried.peak_bytes > max(kept.peak_bytes, kept.limit_bytes):
+        return None
+    how = "measured" if kept.measured else "predicted"
+    sentence = _from_before(kept.sentence, f"it was {how} then, {kept.date}")
+    return dataclasses.replace(search.plan_of(tried), sentence=sentence)
+
+
+def _chosen_anew(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
+    trials = search.trials
+    found = None
+    if trials.plain is not None:
+        found = search.plain()  # nothing is run: it is known
+    if found is None:
+        for search.cautious in (True, False):
+            if search.best_fitting() is not None:
+                break
+        else:
+            search.cautious = True
+        best = search.best_fitting()
+        known = _missed(search, kept) if best is None else _good_enough(search, kept, best)
+        found = search.best_known() if known else None
+    if found is None or not kept.date:
+        return found
+    more = shift_of(kept, trials)
+    beside = f"others hold {format_bytes(abs(more))} {'more' if more > 0 else 'less'} than then"
+    since = beside if more else "the budget changed"
+    why = f"it was chosen among what was measured then, {kept.date}, since {since}"
+    return dataclasses.replace(found, sentence=_from_before(found.sentence, why))
+
+
+def _from_before(sentence: str, how: str) -> str:
+    line, *further = sentence.splitlines()
+    return "\n".join([f"{line}{WHENCE}", *further, how])
+
+
+def _good_enough(search: PlanSearch, kept: KeptPlan, best: TriedStep) -> bool:
+    """Return whether ``best`` is used without a search for a cheaper one."""
+    near = max(int(_LESS * search.allowed), _apart(search.trials.step.graph))
+    graph = search.trials.graph
+    return (
+        search.room - best.own_bytes <= near
+        or any(abs(room - search.room) <= near for room in kept.rooms)
+        or search.trials.cost(best) - graph.base_cost <= _GAIN * graph.base_cost
+    )
+
+
+def _missed(search: PlanSearch, kept: KeptPlan) -> bool:
+    """Return whether a search for as much room found nothing that fits."""
+    ran = [each.own_bytes for each in search.trials.all if each.ran]
+    if not ran or search.request.on_miss is OnMiss.RAISE:
+        return False
+    least, alike = min(ran), int(_ALIKE * search.allowed)
+    return any(search.room - alike <= room < least for room in kept.rooms)
+
+
+def _with_plan(kept: KeptPlan) -> tuple[KeptTrial, ...]:
+    """Return what was tried, the plan itself included."""
+    if not kept.sentence or any(each.steps == kept.steps for each in kept.tried):
+        return kept.tried
+    source = PeakSource.HERE if kept.measured else PeakSource.PREDICTED
+    plan = KeptTrial(kept.steps, kept.peak_bytes, kept.peak_bytes, kept.held_bytes, source.value)
+    return (*kept.tried, plan)
+
+
+def _learned_graph(kept: KeptPlan, graph: Graph) -> Graph | None:
+    if not len(kept.seconds) == len(kept.scratch) == graph.n:
+        return None
+    ops = tuple(
+        dataclasses.replace(op, cost=cost, workspace_bytes=scratch)
+        for op, cost, scratch in zip(graph.ops, kept.seconds, kept.scratch, strict=True)
+    )
+    return dataclasses.replace(graph, ops=ops, cost_unit=CostUnit.SECONDS, cost_origin=CostOrigin.MEASURED)
+
+
+def _worth_keeping(trials: Trials) -> list[TriedStep]:
+    """Return the plain step, and what nothing else betters in both ways."""
+    ran = [each for each in trials.all if each.ran]
+    plain = [each for each in ran if each.schedule is None]
+    best: list[TriedStep] = []
+    for each in sorted((each for each in ran if each.schedule is not None), key=trials.cost):
+        if not best or each.own_bytes < min(other.own_bytes for other in best):
+            best.append(each)
+    return [*plain[:1], *best[-_MOST_TRIED:]]
+
+
+def _kept_trial(tried: TriedStep) -> KeptTrial:
+    return KeptTrial(
+        steps=None if tried.schedule is None else tuple(tried.schedule.steps.tolist()),
+        peak_bytes=tried.peak_bytes,
+        least_bytes=tried.least_bytes,
+        held_bytes=tried.others_bytes,
+        source=tried.found.source.value,
+        constant_bytes=tried.found.constant_bytes,
+    )
+
+
+def _steps(tried: TriedStep) -> list[int] | None:
+    return None if tried.schedule is None else tried.schedule.steps.tolist()
+
+
+def _apart(graph: Graph) -> int:
+    return max(_LEAST_APART, 2 * read_ahead(graph))

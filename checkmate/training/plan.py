@@ -1,0 +1,119 @@
+"""What is decided for a batch layout, and what the user wants.
+
+Here is also how allocated bytes relate to a schedule's. The user's budget counts what the device's allocator
+holds; schedules count what ops request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+from checkmate.backends.tf.devices import has_meter, held_bytes
+from checkmate.backends.tf.emit.set_aside import SmallChunks
+from checkmate.backends.tf.live.ready import ReadyStep
+from checkmate.backends.tf.live.trace import LiveStep
+from checkmate.backends.tf.models.batch import BatchLayout
+from checkmate.backends.tf.trace.sizes import tensor_bytes
+from checkmate.ir.graph import Graph
+from checkmate.ir.schedule import Schedule
+
+FIRST_RATE = (
+    1.15  # allocated per requested bytes, before anything is measured: 1.02 to 1.17 on the networks tried
+)
+# The same step's peak varies with where the allocator finds room for it. Training is watched.
+HEADROOM = 0.98
+_READ_AHEAD = 4  # batches that a data set prepares beside a step: as many were seen on two cores
+
+
+class StepSubject(Protocol):
+    """A model's step, or a function, that is planned for each layout of what it is called with."""
+
+    def trace(self, layout: BatchLayout, *, for_xla: bool = False) -> LiveStep:
+        """Trace the step for a layout. ``for_xla``: XLA is to compile the whole of it."""
+
+    def plainly(self, layout: BatchLayout, tensors: Sequence[tf.Tensor]) -> Any:
+        """Run the step without a schedule."""
+
+    def finish(self, step: LiveStep, layout: BatchLayout, tensors: Sequence[tf.Tensor], found: Any) -> Any:
+        """Return what a call returns, of what the scheduled step gave."""
+
+
+@dataclass(frozen=True, eq=False)
+class StepPlan:
+    """How the step of one layout runs.
+
+    It runs by ``schedule``, or as TensorFlow would run it by itself where ``schedule`` is None. ``step`` is
+    None where the step has nothing to schedule. ``peak_bytes`` was measured on the allocator; it is 0 where
+    the allocator shows nothing. ``sentence``: its first line is for all, the further ones are for the log.
+    ``over_bytes`` is by how much the peak is over the budget, where nothing better was found. ``held_bytes``
+    of the peak were not the step's own; ``foreseen_bytes`` is how much others may come to hold in training.
+    ``small_chunks`` stay as long as the plan does. ``name`` is the plan's for later runs; it is empty where
+    there is nothing new to keep. ``measured``: the peak was read off a meter; else it was predicted.
+    ``constant_bytes``: what the step's function goes on holding between its runs. ``ready``: that function,
+    where the one that was measured trains. ``came_bytes``: what others came to hold after a share was told;
+    the allocator may show so much more.
+    """
+
+    layout: BatchLayout
+    step: LiveStep | None
+    schedule: Schedule | None
+    peak_bytes: int
+    sentence: str
+    over_bytes: int = 0
+    held_bytes: int = 0
+    foreseen_bytes: int = 0
+    small_chunks: SmallChunks | None = None
+    name: str = ""
+    measured: bool = True
+    constant_bytes: int = 0
+    ready: ReadyStep | None = None
+    came_bytes: int = 0
+
+
+def read_ahead(graph: Graph) -> int:
+    """Return the bytes that prepared batches may hold beside the step. They are batches of a data set."""
+    return _READ_AHEAD * graph.fixed["inputs"]
+
+
+def foreseen(step: LiveStep, held: int) -> int:
+    """Return what others will hold beside a step, if they hold ``held`` now.
+
+    Others are other models and data sets on the same device, or what a data set will prepare there if that is
+    more; and what chunks are larger than the variables in them.
+    """
+    return max(held, read_ahead(step.graph)) + _loose_bytes(step)
+
+
+def _loose_bytes(step: LiveStep) -> int:
+    """Return the bytes that a variable's chunk may hold beside it.
+
+    A variable that is assigned takes over the buffer of its new value, unless that is its own. The allocator
+    splits only chunks of twice the bytes that are asked for, so the chunk may be nearly that large, until the
+    next assignment. In 170 steps of a model whose largest averaged weights take 2 MiB, up to 2.0 MiB were
+    held so.
+    """
+    structure = step.folded.structure
+    in_place = {update.assign for update in structure.in_variables}
+    assigns = (
+        op for i, op in enumerate(structure.ops) if op.type == "AssignVariableOp" and i not in in_place
+    )
+    assigned = [op.inputs[1] for op in assigns if op.inputs[1].shape.is_fully_defined()]
+    return max(map(tensor_bytes, assigned), default=0)
+
+
+def meter_of(graph: Graph) -> str:
+    """Return the name of the device whose allocator counts."""
+    return f"{graph.device_kind.upper()}:0"
+
+
+def held_by_others(graph: Graph) -> int:
+    """Return the bytes in use on the device that are not the step's own.
+
+    A data set in memory, for example, or another model.
+    """
+    meter = meter_of(graph)
+    return max(0, held_bytes(meter) - graph.fixed_bytes) if has_meter(meter) else 0

@@ -1,0 +1,544 @@
+"""Plan each batch layout of a model by measuring on its first batch.
+
+What an earlier run planned for the same step is measured once more, and used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from checkmate.backends.tf.devices import warms_up
+from checkmate.backends.tf.emit.set_aside import SmallChunks, fetch_region
+from checkmate.backends.tf.live.mark import Mark
+from checkmate.backends.tf.live.measure import settle
+from checkmate.backends.tf.live.trace import LiveStep
+from checkmate.backends.tf.models.batch import BatchLayout, Key
+from checkmate.errors import CheckmateError, OnlySmallTensorsError
+from checkmate.fallback import planned, unplanned
+from checkmate.ir.schedule import Schedule
+from checkmate.machine.garbage import only_newer_garbage
+from checkmate.machine.plan_store import KeptPlan
+from checkmate.planning.plan_request import PlanRequest
+from checkmate.progress import Progress, Report
+from checkmate.request import OnMiss
+from checkmate.training.improve import Improvement
+from checkmate.training.known import known_limit, known_plan, measured_again, recall, why_searched
+from checkmate.training.limit import Limit, Phases, RisingLimit, limit_of
+from checkmate.training.neighbour import Learned
+from checkmate.training.plan import StepPlan, StepSubject, meter_of
+from checkmate.training.plan_memory import PlanMemory
+from checkmate.training.search import PlanSearch
+from checkmate.training.trials import Trials
+from checkmate.training.wording import tell_plan
+from checkmate.units import format_bytes, format_bytes_apart
+
+_CORRECTIONS = 3
+
+
+@dataclass
+class _LayoutState:
+    """What is decided for a batch layout, and what was seen of it.
+
+    ``exceeding``: a plan that was seen over the budget, while another is made. ``plain_bytes``: the plain
+    step's measured peak; None: not known. ``aim_bytes``: less than the budget, where a plan was seen over it.
+    ``seen_bytes``: the most that plans were seen at, over the budget. ``cold``: nothing of it ran in this
+    process. ``crowded``: how often it was planned again for what others leave. ``stays``: it was said that
+    the plan stays, though others hold more.
+    """
+
+    plan: StepPlan | None = None
+    exceeding: StepPlan | None = None
+    plain_bytes: int | None = None
+    aim_bytes: int | None = None
+    seen_bytes: int = 0
+    cold: bool = False
+    crowded: int = 0
+    stays: bool = False
+
+    @property
+    def present(self) -> StepPlan:
+        assert self.plan is not None
+        return self.plan
+
+
+class Planner:
+    """Hold the plans of one model for one budget, by batch layout.
+
+    What one layout teaches is used for the next. Where training need not wait, it begins with the first
+    schedule that fits, and one layout at a time gets a better plan meanwhile. ``phases``: of the training
+    that this is a part of.
+    """
+
+    def __init__(
+        self,
+        subject: StepSubject,
+        request: PlanRequest,
+        phases: Phases | None = None,
+    ) -> None:
+        self._subject, self.request = subject, request
+        self._phases = phases or Phases()
+        self._limit = RisingLimit(request, self._phases)
+        self._layouts: defaultdict[Key, _LayoutState] = defaultdict(_LayoutState)
+        self._memory = PlanMemory(request)
+        self._rate: float | None = None
+        self._last: Schedule | None = None
+        self._learned: Learned | None = None
+        self._better: Improvement | None = None  # of a plan by which it trains meanwhile
+
+    @property
+    def allowed_bytes(self) -> int | None:
+        """Return what the allocator may hold. None until a first step tells what a share is of."""
+        return None if self._limit.now is None else self._limit.now.bytes
+
+    @property
+    def plans(self) -> list[StepPlan]:
+        """Return the plans of all layouts, in the order in which these were seen."""
+        return [state.plan for state in self._layouts.values() if state.plan is not None]
+
+    def planned(self, layout: BatchLayout) -> StepPlan | None:
+        """Return the plan for ``layout``; None where there is none yet."""
+        return self._layouts[layout.key].plan
+
+    def plan(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], *, at_once: bool = False) -> StepPlan:
+        """Return the plan for ``layout``; make it now if there is none.
+
+        It is made by measuring steps on ``tensors``. ``at_once``: training waits for it. Then it may become
+        better from call to call, if that is wanted: it is the first that fits, and what is found meanwhile is
+        measured here. Where planning fails, the step trains as before.
+
+        Raises:
+            CheckmateError: as ``checkmate.fallback.planned``.
+        """
+        early = at_once and not self.request.wait
+        self._go_on(layout, tensors, early)
+        found = self.planned(layout)
+        if found is None:
+            begun = (
+                self._layouts[layout.key].exceeding is not None
+            )  # so a step a little over the budget is better than none
+            with self.request.progress() as report:
+                found = planned(
+                    lambda: self._kept(self._within_limit(layout, tensors, report, early)),
+                    lambda error: self._without_plan(layout, error),
+                    OnMiss.CLOSEST if begun else self.request.on_miss,
+                    example=not at_once and not begun,
+                )
+            self._layouts[layout.key].plan = found
+            tell_plan(self.request, layout, found.sentence)
+        return found
+
+    def give_up(self, layouts: Sequence[BatchLayout], error: CheckmateError) -> None:
+        """Train ``layouts`` as before: their schedules cannot be emitted."""
+        for layout in {layout.key: layout for layout in layouts}.values():
+            state = self._layouts[layout.key]
+            if state.present.schedule is not None:
+                state.exceeding = None
+                state.plan = self._without_plan(layout, error)
+                self.request.tell(state.plan.sentence)
+
+    def _without_plan(self, layout: BatchLayout, error: CheckmateError) -> StepPlan:
+        """Return how ``layout`` trains where it could not be planned."""
+        self._seek_no_better(layout.key)
+        earlier = self._layouts[layout.key].exceeding
+        if earlier is not None:
+            then = "The earlier plan is kept."
+            said = f"{layout.describe()}: {unplanned(error, 'no other plan', then)}"
+            return self._kept(self._again(earlier, said))
+        return StepPlan(layout, None, None, 0, f"{layout.describe()}: {unplanned(error)}")
+
+    def _as_seen(self, plan: StepPlan) -> StepPlan:
+        """Return ``plan`` as over the budget by what it was seen at.
+
+        It stays, so it is not watched any longer.
+        """
+        assert self.allowed_bytes is not None  # it is what was exceeded
+        over = self._layouts[plan.layout.key].seen_bytes - self.allowed_bytes
+        return dataclasses.replace(plan, over_bytes=max(plan.over_bytes, over))
+
+    def _kept(self, plan: StepPlan) -> StepPlan:
+        if self._limit.now is not None:
+            self._memory.keep(plan, self._limit.now)
+        return plan
+
+    def _go_on(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], at_once: bool) -> None:
+        """Go on with what makes a plan better and need not be waited for.
+
+        Another layout is planned with what this teaches, so then it is waited for.
+        """
+        better = self._better
+        if better is None:
+            return
+        between_batches = at_once and better.layout.key == layout.key
+        if between_batches and better.resting:
+            better.begin(tensors)
+        if between_batches and not better.solved:
+            return
+        if better.layout.key != layout.key and self.planned(layout) is not None:
+            return
+        self._improve(better, (lambda _: better.go_on(tensors)) if between_batches else better.finish)
+
+    def _improve(
+        self, better: Improvement, measure: Callable[[Report], None], *, ended: bool = False
+    ) -> None:
+        """Let ``better`` measure what was found.
+
+        It trains by that where the search is over or training has ``ended``.
+        """
+        self._better = None  # also where it is interrupted
+
+        def improve() -> None:
+            mark = Mark(meter_of(better.search.trials.graph))
+            try:
+                with only_newer_garbage(), self.request.progress() as report:
+                    measure(report)
+            finally:
+                mark.start_anew_over(better.search.limit.bytes)
+            key = better.layout.key
+            if better.over or (
+                ended and _steps(better.search.chosen()) != _steps(self._layouts[key].present)
+            ):
+                self._change(better.search)
+            self._better = None if better.over else better
+
+        def stop(error: CheckmateError) -> None:
+            better.stop()
+            what = f"{better.layout.describe()}: no better schedule is sought any longer"
+            self.request.tell(unplanned(error, what, "The present plan is kept."))
+
+        planned(improve, stop, OnMiss.CLOSEST)
+
+    def _change(self, search: PlanSearch) -> None:
+        """Train by the best plan of ``search`` from now on."""
+        plan, key = search.chosen(), search.trials.step.layout.key
+        before = self._layouts[key].present
+        self._learn(search.trials)
+        name = "" if search.trials.short else self._memory.name(key)
+        plan = dataclasses.replace(plan, name=name, small_chunks=before.small_chunks)
+        self._memory.note(search)
+        if _steps(plan) == _steps(before):  # what runs it need not be made anew
+            plan = dataclasses.replace(plan, schedule=before.schedule, ready=before.ready)
+        self._layouts[key].plan = self._kept(plan)
+        self._last = plan.schedule or self._last
+        tell_plan(self.request, plan.layout, plan.sentence)
+
+    def end(self, *, well: bool) -> None:
+        """Stop the solve that goes on beside training, which ended.
+
+        Where it ended ``well``, what the solver has found by now is measured, and kept if it is better. The
+        search goes on from there where training does.
+        """
+        better = self._better
+        if better is None:
+            return
+        if not well:
+            better.stop()
+            return
+        self._improve(better, better.rest, ended=True)
+
+    def exceeded(self, layout: BatchLayout, peak_bytes: int) -> None:
+        """Forget the plan of ``layout``, which exceeded the budget, and aim lower.
+
+        The step was seen at ``peak_bytes``. After a few such corrections the plan stays as it is, because
+        each costs a search. No later run may use it.
+        """
+        assert self.allowed_bytes is not None
+        state = self._layouts[layout.key]
+        self._memory.seen_over(state.present, peak_bytes)
+        state.seen_bytes = max(peak_bytes, state.seen_bytes)
+        self._seek_no_better(layout.key)
+        limit = self.allowed_bytes if state.aim_bytes is None else state.aim_bytes
+        spent = limit < self.allowed_bytes * 0.9**_CORRECTIONS
+        self.request.tell(
+            f"{layout.describe()}: the allocator held {format_bytes(peak_bytes)}, over the budget of "
+            f"{format_bytes(self.allowed_bytes)}; {'the plan is kept' if spent else 'solving again for less'}"
+        )
+        if spent:
+            state.plan = self._as_seen(state.present)
+        else:
+            state.aim_bytes = int(limit * max(0.85, min(0.97, self.allowed_bytes / peak_bytes)))
+            self._set_aside(layout.key)
+
+    def crowded(self, layout: BatchLayout, peak_bytes: int, others_bytes: int, more_bytes: int) -> bool:
+        """Plan again for what is left by others, who hold more than foreseen.
+
+        They hold ``others_bytes``, which is ``more_bytes`` beyond that, and so took the allocator over the
+        budget. Return whether it is planned again. The plan stays, and that is said once, where the budget is
+        a share of what the step itself takes, where no schedule fits beside them, and after a few
+        corrections.
+        """
+        key, state = layout.key, self._layouts[layout.key]
+        plan = state.present
+        assert self.allowed_bytes is not None and plan.step is not None
+        hopeless = self.allowed_bytes - others_bytes <= self.request.solver.bound_bytes(plan.step.graph)
+        of_its_own = self.request.budget.share is not None
+        stays = of_its_own or hopeless or state.crowded >= _CORRECTIONS
+        if not stays or not state.stays:
+            peak, budget = format_bytes_apart(peak_bytes, self.allowed_bytes)
+            what = "the step itself keeps to its plan" if stays else "planning again for what they leave"
+            self.request.tell(
+                f"{layout.describe()}: the allocator held {peak} of {budget}, because others hold "
+                f"{format_bytes(more_bytes)} more than was foreseen; {what}"
+            )
+        if stays:
+            state.stays = True
+            return False
+        state.seen_bytes = max(peak_bytes, state.seen_bytes)
+        state.crowded += 1
+        self._phases.beside[key] = max(others_bytes, self._phases.beside.get(key, 0))
+        self._seek_no_better(key)
+        self._set_aside(key)
+        return True
+
+    def _set_aside(self, key: Key) -> None:
+        """Make room for another plan of this layout; the present one ran.
+
+        Its function is let go of, because its constants would count while others are measured.
+        """
+        state = self._layouts[key]
+        state.exceeding, state.plan = dataclasses.replace(state.present, ready=None), None
+
+    def _seek_no_better(self, key: Key) -> None:
+        """Stop the search that goes on beside training for this layout."""
+        if self._better is not None and self._better.layout.key == key:
+            self._better.stop()
+            self._better = None
+
+    def watched_bytes(self, layout: BatchLayout) -> int | None:
+        """Return the budget if the allocator's mark is to be held against it.
+
+        It is None where nothing better than a plan over the budget was found, and where the user gave the
+        plain step all that it takes.
+        """
+        plan, share = self.planned(layout), self.request.budget.share
+        if plan is None:
+            return self.allowed_bytes
+        all_given = plan.schedule is None and share is not None and share >= 1
+        if plan.over_bytes or all_given or self.allowed_bytes is None:
+            return None
+        return self.allowed_bytes + plan.came_bytes
+
+    def warmed_up(self, layout: BatchLayout) -> bool:
+        """Note that the plan of ``layout`` ran; return whether that warmed it up.
+
+        So it is with the first step by a kept plan on a GPU: no trial has run there before.
+        """
+        state = self._layouts[layout.key]
+        plan, cold, state.cold = state.plan, state.cold, False
+        if not cold or plan is None or plan.step is None:
+            return False
+        return warms_up(plan.step.graph.device_kind)
+
+    def _within_limit(
+        self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report, at_once: bool
+    ) -> StepPlan:
+        earlier = self._layouts[layout.key].exceeding
+        plan = self._make(layout, tensors, report, at_once and earlier is None)
+        if earlier is None or not plan.over_bytes:
+            return plan
+        if plan.peak_bytes - plan.held_bytes >= earlier.peak_bytes - earlier.held_bytes:
+            why = f"{layout.describe()}: nothing that takes less was found; the earlier plan is kept"
+            return self._again(earlier, why)
+        assert self.allowed_bytes is not None  # it is what was exceeded
+        over = max(0, plan.peak_bytes - self.allowed_bytes)  # the search aimed at less than the budget
+        peak, budget = format_bytes_apart(plan.peak_bytes, self.allowed_bytes)
+        why = f"{layout.describe()}: a schedule that takes less; peak {peak} of {budget}"
+        return dataclasses.replace(plan, over_bytes=over, sentence=why)
+
+    def _again(self, plan: StepPlan, sentence: str) -> StepPlan:
+        """Return ``plan``, over the budget as it is, since nothing is better.
+
+        What is kept for later runs says how much it was seen to hold, so they do not search again.
+        """
+        plan = self._as_seen(plan)
+        return dataclasses.replace(plan, sentence=sentence, name=self._memory.name(plan.layout.key))
+
+    def _make(
+        self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report, at_once: bool
+    ) -> StepPlan:
+        # What nobody uses any longer would count as held by others, so garbage is collected at each trial.
+        with only_newer_garbage():
+            return self._made(layout, tensors, report, at_once)
+
+    def _made(
+        self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report, at_once: bool
+    ) -> StepPlan:
+        report(Progress("trace", message=f"tracing the training step, {layout.describe()}"))
+        layout.require_plannable()
+        try:
+            step = self._subject.trace(layout)
+        except OnlySmallTensorsError:
+            return StepPlan(
+                layout,
+                None,
+                None,
+                0,
+                f"{layout.describe()}: nothing big enough to recompute; it trains as before",
+            )
+        gc.collect()
+        small_chunks = SmallChunks(step.folded.structure)
+        trials, kept, plan = self._trials(step, tensors, report), self._memory.of(step), None
+        if kept is not None:
+            recall(trials, kept)
+            plan = self._from_before(trials, kept, small_chunks)
+            if not self._memory.knows(step):
+                small_chunks, trials = SmallChunks(step.folded.structure), self._trials(step, tensors, report)
+        if plan is None:
+            plan, lasting = self._searched(trials, small_chunks, at_once)
+            plan = dataclasses.replace(plan, name=self._memory.name_of(step) if lasting else "")
+        self._last = plan.schedule or self._last
+        return plan if plan.schedule is None else dataclasses.replace(plan, small_chunks=small_chunks)
+
+    def _trials(self, step: LiveStep, tensors: Sequence[tf.Tensor], report: Report) -> Trials:
+        beside = self._phases.beside.get(step.layout.key, 0)
+        return Trials(step, tensors, self._rate, report, self._learned, beside)
+
+    def _measured_again(
+        self, search: PlanSearch, plan: StepPlan, small_chunks: SmallChunks
+    ) -> StepPlan | None:
+        """Return a kept plan as it is in this process; None: it holds too much.
+
+        The allocator is prepared as it was when the plan was made. In a smaller region its buffers would lie
+        otherwise, and those that find no room there would get chunks of other regions, which are larger than
+        they are.
+        """
+        if plan.schedule is None:
+            return plan
+        step = search.trials.step
+        mark = Mark(meter_of(step.graph))
+        try:
+            fetch_region(step.graph, step.everything, most=self.request.budget.bytes_)
+            small_chunks.make()
+            settle(step.folded.traced.variables)
+            found = measured_again(search, plan)
+        finally:
+            mark.start_anew_over(search.limit.bytes)
+        if isinstance(found, StepPlan):
+            return found
+        self._memory.was_wrong(step)
+        if self._layouts[step.layout.key].exceeding is None:  # else it was said why it is planned again
+            self.request.tell(found)
+        return None
+
+    def _from_before(self, trials: Trials, kept: KeptPlan, small_chunks: SmallChunks) -> StepPlan | None:
+        """Return a plan of those that were measured before; None: search."""
+        key, limit = trials.step.layout.key, self._limit.now
+        state = self._layouts[key]
+        tells = self._limit.tells(trials.step)
+        if tells:
+            told = known_limit(kept, self.request, trials)
+            limit = None if told is None else self._limit.would_be(told, trials.plain)
+        if limit is None:
+            return None
+        search = PlanSearch(trials, self._aimed(key, limit), self.request)
+        plan = known_plan(search, kept)
+        if plan is None and state.exceeding is None:
+            self.request.tell(why_searched(search, kept))
+        plan = plan and self._measured_again(search, plan, small_chunks)
+        if plan is None:
+            return None
+        if tells:
+            self._told(self._limit.told(trials.step, limit, trials.plain))
+        self._learn(trials)
+        if state.exceeding is not None:  # what is kept is to say what was seen in training
+            return dataclasses.replace(plan, name=self._memory.name_of(trials.step))
+        self._memory.uses_kept(trials.step)
+        state.cold = True
+        return plan
+
+    def _aimed(self, key: Key, limit: Limit) -> Limit:
+        aim = self._layouts[key].aim_bytes
+        return limit if aim is None else dataclasses.replace(limit, bytes=aim)
+
+    def _searched(self, trials: Trials, small_chunks: SmallChunks, at_once: bool) -> tuple[StepPlan, bool]:
+        """Return the plan that is found by solving and measuring.
+
+        Also return whether a later run may use it: the search is over, and no shortage that may pass decided
+        it.
+        """
+        step = trials.step
+        mark = Mark(meter_of(step.graph))
+        try:
+            fetch_region(step.graph, step.everything, most=self.request.budget.bytes_)
+            if self.request.budget.share is not None:
+                self._tell(trials)  # before chunks are set aside for schedules
+            small_chunks.make()
+            settle(step.folded.traced.variables)
+            self._tell(trials)
+            assert self._limit.now is not None
+            search = PlanSearch(trials, self._aimed(step.layout.key, self._limit.now), self.request)
+            plan = search.plain() or search.again(self._last) or search.first()
+            if plan is None:
+                # A step on several replicas is tried on one, so the others would wait for it.
+                plan = self._best(search, trials.tensors, at_once=at_once and not step.distributed)
+        finally:
+            if self.allowed_bytes is not None:
+                mark.start_anew_over(self.allowed_bytes)
+        self._learn(trials)
+        self._memory.note(search)
+        return plan, self._better is None and not trials.short
+
+    def _tell(self, trials: Trials) -> None:
+        """Let the step of ``trials`` tell what a share is of, if it is to."""
+        if self._limit.tells(trials.step):
+            limit = limit_of(self.request, trials)
+            self._told(self._limit.told(trials.step, limit, trials.plain))
+
+    def _told(self, rose: bool) -> None:
+        """Let smaller layouts train plainly where the limit allows it.
+
+        It does where it ``rose`` over what plain training takes.
+        """
+        for key, state in self._layouts.items() if rose else ():
+            plan, peak = state.plan, state.plain_bytes
+            if plan is None or plan.schedule is None or peak is None or peak > (self.allowed_bytes or 0):
+                continue
+            self._seek_no_better(key)
+            sentence = (
+                f"{plan.layout.describe()}: plain training, without recomputation, from now on: it fits what "
+                "a larger batch may hold"
+            )
+            state.plan = dataclasses.replace(
+                plan,
+                schedule=None,
+                peak_bytes=peak,
+                over_bytes=0,
+                small_chunks=None,
+                name="",
+                sentence=sentence,
+                ready=None,
+            )
+            self.request.tell(sentence)
+
+    def _best(self, search: PlanSearch, tensors: Sequence[tf.Tensor], *, at_once: bool) -> StepPlan:
+        """Return the best plan.
+
+        With ``at_once`` it is the first that fits, and the search goes on from there.
+        """
+        better = Improvement(search)
+        better.go_on_until(lambda: at_once and search.fitted)
+        if better.over:
+            return search.chosen()
+        self._better = better
+        better.begin(tensors)
+        return search.so_far()
+
+    def _learn(self, trials: Trials) -> None:
+        if trials.plain is not None and trials.plain.measured:
+            self._layouts[trials.step.layout.key].plain_bytes = trials.plain.peak_bytes
+        if trials.known:
+            self._learn_rate(trials.rate)
+        self._learned = trials.learned or self._learned
+
+    def _learn_rate(self, rate: float | None) -> None:
+        if rate is not None:
+            self._rate = max(rate, self._rate or 1.0)
+
+
+def _steps(plan: StepPlan) -> list[int] | None:
+    return None if plan.schedule is None else plan.schedule.steps.tolist()

@@ -1,0 +1,340 @@
+"""Search for one layout's plan.
+
+Solve, run, look at the allocator, and correct. The rate of allocated to requested bytes is taken from the
+model's own steps, cautiously at first, so that looking for a schedule does not itself leave the budget.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator
+
+from checkmate.errors import NoScheduleError
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.check import check
+from checkmate.memory.simulate import simulate
+from checkmate.planning.aim import Aim, Reading
+from checkmate.planning.plan_request import PlanRequest, SolveRequest
+from checkmate.planning.solving import Minimum
+from checkmate.progress import Progress
+from checkmate.request import OnMiss
+from checkmate.training.limit import Limit
+from checkmate.training.plan import FIRST_RATE, HEADROOM, StepPlan, foreseen
+from checkmate.training.trials import Trials, TriedStep
+from checkmate.training.wording import impossible, nothing_to_save, sentence_of, what_runs
+from checkmate.units import format_bytes, format_bytes_apart
+
+_ATTEMPTS, _ATTEMPTS_CARRIED = 8, 3  # the second where another layout's costs are known
+_QUICK_S = 3.0
+_MORE_S = 6.0  # for each solve once a schedule fits
+_ALIKE = 0.01  # of the budget: peaks that differ by less are alike, and the cheaper schedule is taken
+_SAME = 1e-9  # of the step's cost: sums in another order differ by as much
+_NOTHING = 0.99  # of what keeping everything requests: where every schedule needs as much, none helps
+_OVER = 1.15  # of the budget: what a step is taken to need that the device has no memory for
+
+
+class PlanSearch:
+    """A search for one layout's plan within ``limit``.
+
+    ``plain``, ``again`` and ``first`` may give the plan at once. Else ``corrections`` asks for schedules and
+    measures them, and ``chosen`` is the best of all that was tried.
+
+    ``cautious`` leaves room for what others come to hold and for the allocator's varying luck. It is given up
+    where nothing fits with it, since training is watched. ``least`` is the least memory that is known, where
+    that was asked for; ``proved`` says that no schedule requests as few bytes as the budget.
+    """
+
+    def __init__(self, trials: Trials, limit: Limit, request: PlanRequest) -> None:
+        self.trials, self.limit, self.request = trials, limit, request
+        self.allowed = limit.bytes
+        self.cautious = True
+        self.least: Minimum | None = None
+        self.proved = False
+        self._begun: TriedStep | None = None  # the first schedule
+        self._came = 0  # what others came to hold after a share was told
+
+    @property
+    def around(self) -> int:
+        """Return the bytes that others come to hold beside the step."""
+        return foreseen(self.trials.step, self.trials.held)
+
+    @property
+    def room(self) -> int:
+        """Return the bytes that the allocator may hold for the step.
+
+        They are for when the step is measured alone. The rest of training is not around it then.
+        """
+        if self.cautious:
+            return int(self.allowed * HEADROOM) - self.around
+        return self.allowed - self.trials.held
+
+    def fits(self, tried: TriedStep) -> bool:
+        """Return whether what was measured fits in training.
+
+        It must leave room for what is around the step there.
+        """
+        return tried.ran and tried.own_bytes <= self.room
+
+    def come_since(self, tried: TriedStep) -> int:
+        """Return the bytes that others came to hold since a share was told.
+
+        A data set prepares batches meanwhile. Within bytes all that they hold counts.
+        """
+        return 0 if self.request.budget.share is None else max(0, tried.others_bytes - self.limit.others)
+
+    def leave_room(self, more: int) -> None:
+        """Let the limit rise by ``more`` bytes, which others hold."""
+        self._came += more
+        self.limit = self.limit.beside(more)
+        self.allowed = self.limit.bytes
+
+    def plain(self) -> StepPlan | None:
+        """Return the plain plan, if the plain step was measured to fit.
+
+        It needs no room to spare: training is watched, and nothing is cheaper.
+        """
+        tried = self.trials.plain
+        if tried is None and self.trials.everything <= self._target(self.trials.rate):
+            tried = self.trials.run_plain(", which should fit")
+        if tried is not None and tried.peak_bytes > self.allowed:
+            return self._nothing_to_save(tried)
+        return None if tried is None else self.plan_of(tried, "it fits, and trains as before")
+
+    def _nothing_to_save(self, plain: TriedStep) -> StepPlan | None:
+        """Return the plain plan over the budget, if no schedule requests less.
+
+        So it is where weights take nearly all, or a network that is not trained comes before them.
+        """
+        share = self.request.budget.share
+        if share is None or not plain.measured or self.request.on_miss is OnMiss.RAISE:
+            return None
+        bound = self.request.solver.bound_bytes(self.trials.step.graph)
+        if bound < _NOTHING * self.trials.everything:
+            return None
+        sentence = nothing_to_save(self.trials, plain, self.limit, bound)
+        return dataclasses.replace(self.plan_of(plain), sentence=sentence)
+
+    def again(self, schedule: Schedule | None) -> StepPlan | None:
+        """Return the plan with another layout's schedule, if it fits. It must fit this graph and budget."""
+        if schedule is None:
+            return None
+        graph, steps = self.trials.graph, schedule.steps.tolist()
+        # The other layout's graph may differ: small tensors are not scheduled.
+        if not check(graph, steps, budget_bytes=self._target(self.trials.rate)).ok:
+            return None
+        earlier = Schedule.of(graph, steps)
+        tried = self._known(earlier) or self._run(earlier, "an earlier schedule")
+        if not self.fits(tried):
+            return None
+        return self.plan_of(tried, f"{what_runs(self.trials.graph, tried)} (an earlier schedule fits)")
+
+    def first(self) -> StepPlan | None:
+        """Run a first schedule, which is solved for on operation counts.
+
+        Return the plan only if plain training turns out to fit.
+
+        Raises:
+            NoScheduleError: it is proved that no schedule keeps the budget, and that is wanted.
+            ProfileError, CycleError: it could not be run.
+        """
+        schedule = self._first()
+        self._begun = self._known(schedule) or self.trials.run(schedule, "a first schedule")
+        if self.trials.everything * self.trials.rate <= self.room:  # as far as is known now
+            plain = self.trials.run_plain(", which may fit")
+            if plain is not None and plain.peak_bytes <= self.allowed:
+                return self.plan_of(plain, "it fits, and trains as before")
+        return None
+
+    def corrections(self) -> Generator[SolveRequest, SolveResult, None]:
+        """Ask for schedules and measure them until one fits and uses the budget.
+
+        They are solved for on what the ops of the first one took. It goes on until a measured schedule takes
+        nearly all of the budget, or the cost can hardly fall, or the attempts are used up.
+        """
+        first = self._begun
+        if first is None or self.least is not None:
+            return
+        trials = self.trials
+        target, base = self._target(trials.rate), trials.graph.base_cost
+        aim = Aim(self.room, target, rate=trials.rate, base_cost=base)
+        # Where the first one knew no costs of ops, it is a dear schedule, though it may use the whole budget.
+        if trials.carried or not self.fits(first):
+            aim.took(self._shot(first, first.requested_bytes(trials.graph)))
+        for attempt in range(1, self._attempts + 1):
+            if aim.settled and (attempt > 1 or trials.carried):
+                break
+            seconds = _MORE_S if self.fitted or trials.carried else None
+            result = yield self._ask(aim.target, self._start(aim.target), seconds, self._progress(attempt))
+            if result.schedule is None:
+                aim.found_nothing()
+                continue
+            tried = self._known(result.schedule) or self._run(result.schedule, f"attempt {attempt}")
+            aim.took(self._shot(tried, aim.target))
+
+    def chosen(self) -> StepPlan:
+        """Return the best plan of all that was tried.
+
+        It is the cheapest that fits, else the one whose peak is closest. What fits without room to spare is
+        better than nothing: training is watched. Where nothing keeps the budget, the schedule that requests
+        the least is tried too.
+
+        Raises:
+            NoScheduleError: nothing that was tried runs; or no schedule keeps the budget, and that is wanted.
+        """
+        if not any(each.ran and each.peak_bytes <= self.allowed for each in self.trials.all):
+            self._request_least()
+        return self.best_known()
+
+    def best_known(self) -> StepPlan:
+        """Return the best plan of all that was tried, and try nothing more.
+
+        Raises:
+            NoScheduleError: as ``chosen``.
+        """
+        fitting = self.best_fitting()
+        if fitting is not None:
+            return self.plan_of(fitting)
+        ran = [each for each in self.trials.all if each.ran]
+        if not ran:
+            raise self._impossible(None)
+        closest = min(ran, key=lambda each: each.peak_bytes)
+        if closest.peak_bytes > self.allowed:
+            alike = closest.peak_bytes + _ALIKE * self.allowed
+            closest = min((each for each in ran if each.peak_bytes <= alike), key=self.trials.cost)
+            if self.request.on_miss is OnMiss.RAISE:
+                raise self._impossible(closest)
+        return self.plan_of(closest)
+
+    @property
+    def fitted(self) -> bool:
+        """Return whether something that was tried fits."""
+        return self.best_fitting() is not None
+
+    def so_far(self) -> StepPlan:
+        """Return the cheapest plan that fits of all that was tried by now.
+
+        Its sentence says that the search goes on. No later run may use it.
+        """
+        fitting = self.best_fitting()
+        assert fitting is not None
+        plan, graph = self.plan_of(fitting), self.trials.graph
+        peak, budget = format_bytes_apart(plan.peak_bytes, self.allowed)
+        sentence = (
+            f"{plan.layout.describe()}: training begins with {what_runs(graph, fitting)}, peak {peak} of "
+            f"{budget}; a better schedule is sought meanwhile"
+        )
+        return dataclasses.replace(plan, sentence=sentence)
+
+    def best_fitting(self) -> TriedStep | None:
+        """Return the cheapest that fits of all that was tried."""
+        fitting = [each for each in self.trials.all if self.fits(each)]
+        return min(fitting, key=self.trials.cost) if fitting else None
+
+    @property
+    def _attempts(self) -> int:
+        return _ATTEMPTS_CARRIED if self.trials.carried else _ATTEMPTS
+
+    def _shot(self, tried: TriedStep, target: int) -> Reading:
+        own = tried.own_bytes if tried.ran else int(_OVER * self.allowed) - self.trials.held
+        requested = tried.requested_bytes(self.trials.graph)
+        return Reading(target, requested, own, self.trials.cost(tried))
+
+    def _known(self, schedule: Schedule) -> TriedStep | None:
+        """Return what was measured of ``schedule``, or of its like. Its like takes and costs as much."""
+        graph = self.trials.graph
+        new = simulate(graph, schedule)
+        for each in self.trials.all:
+            old = simulate(graph, each.on(graph))
+            alike = abs(old.cost - new.cost) <= _SAME * graph.base_cost and old.peak_bytes == new.peak_bytes
+            if each.schedule is not None and alike:
+                return each
+        return None
+
+    def _start(self, target: int) -> Schedule | None:
+        """Return the cheapest known that requests at most ``target`` bytes."""
+        graph = self.trials.graph
+        fitting = [each for each in self.trials.all if each.requested_bytes(graph) <= target]
+        return min(fitting, key=self.trials.cost).on(graph) if fitting else None
+
+    def _progress(self, attempt: int) -> str:
+        """Return the number of the attempt, and the best so far, in words."""
+        count = f"attempt {attempt} of at most {self._attempts}"
+        best = self.best_fitting()
+        if best is None:
+            return count
+        return (
+            f"{count}; so far {format_bytes(best.peak_bytes)} of {format_bytes(self.allowed)} are used, "
+            f"{what_runs(self.trials.graph, best)}"
+        )
+
+    def _request_least(self) -> None:
+        """Measure the schedule that requests the least, if it was not."""
+        schedule = self._find_least().schedule
+        if self._known(schedule) is None:
+            self.trials.run(schedule, "the least memory that is known")
+
+    def _first(self) -> Schedule:
+        # Rate and caution may ask for less than is possible; then what the ops request is all that counts.
+        rate = self.trials.rate if self.trials.known_of_schedules else max(FIRST_RATE, self.trials.rate)
+        known = "what is known of its ops" if self.trials.carried else "operation counts"
+        for tried_rate, self.cautious in ((rate, True), (rate, False), (1.0, False)):
+            target = self._target(tried_rate)
+            result = self._solve(target, None, _QUICK_S, f"on {known}")
+            if result.schedule is not None:
+                return result.schedule
+        self.proved = result.status is SolveStatus.INFEASIBLE and not result.assumptions
+        schedule = self._find_least().schedule
+        if self.proved and self.request.on_miss is OnMiss.RAISE:
+            raise self._impossible(None)
+        return schedule
+
+    def _find_least(self) -> Minimum:
+        """Find the schedule that requests the least, as is known now."""
+        self.trials.report(Progress("solve", message="solving for the least memory"))
+        found = self.request.solver_for(self.trials.report).minimum(self.trials.graph)
+        # What was measured of the ops is no proof.
+        self.least = found if self.least is None else dataclasses.replace(self.least, schedule=found.schedule)
+        return self.least
+
+    def _target(self, rate: float) -> int:
+        """Return the requested bytes with which the allocator keeps the budget."""
+        return int(self.room / rate)
+
+    def _run(self, schedule: Schedule, what: str) -> TriedStep:
+        return self.trials.run(schedule, what, within=self.allowed)
+
+    def _ask(self, target: int, start: Schedule | None, seconds: float | None, what: str) -> SolveRequest:
+        graph = self.trials.graph
+        self.trials.report(Progress("solve", message=f"solving for {format_bytes(target)} ({what})"))
+        if start is not None:
+            start = Schedule.of(graph, start.steps.tolist())
+        return SolveRequest(graph, target, start, seconds)
+
+    def _solve(self, target: int, start: Schedule | None, seconds: float | None, what: str) -> SolveResult:
+        asked = self._ask(target, start, seconds, what)
+        return self.request.answer(asked, self.trials.report)
+
+    def _impossible(self, closest: TriedStep | None) -> NoScheduleError:
+        return impossible(self.trials, closest, self.allowed, self.least, proved=self.proved)
+
+    def plan_of(self, tried: TriedStep, what: str = "") -> StepPlan:
+        """Return the plan to train by what was ``tried``. ``what``: what it is, in words."""
+        trials = self.trials
+        over = max(0, tried.peak_bytes - self.allowed)
+        proof = self.least if self.proved else None
+        sentence = sentence_of(trials, tried, self.limit, proof, what or what_runs(trials.graph, tried))
+        kept = None if tried.schedule is None else tried.on(trials.step.graph)
+        return StepPlan(
+            trials.step.layout,
+            trials.step,
+            kept,
+            tried.peak_bytes,
+            sentence,
+            over,
+            tried.others_bytes,
+            self.around,
+            measured=tried.measured,
+            constant_bytes=tried.found.constant_bytes,
+            came_bytes=self._came,
+        )

@@ -1,0 +1,147 @@
+"""Offer the bare training step of a compiled model, for custom loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from checkmate.backends.tf.live.keras_step import chosen_by_keras, require_keras_step, require_trainable
+from checkmate.backends.tf.live.trace import LiveStep, StepParts, live_step, whole_step
+from checkmate.backends.tf.models.batch import BatchLayout, flatten, require_examples
+from checkmate.errors import UsageError
+from checkmate.planning.plan_request import PlanRequest
+from checkmate.request import Target
+from checkmate.training.compiled_steps import CompiledSteps, why_executor
+from checkmate.training.functions import Functions
+from checkmate.training.limit import Phases
+from checkmate.training.planner import Planner
+from checkmate.training.wording import not_planned
+
+_PREPARE = "call step.prepare(x, y) on such a batch first, outside of the function"
+
+
+class TrainStep:
+    """Train the model for one batch per call, within the budget.
+
+    ``step(x, y, sample_weight)`` updates the weights once and returns (loss, predictions). Called with arrays
+    or tensors it plans by itself, at the first batch of each layout. Called while a ``tf.function`` is traced
+    (in a custom loop, or by a strategy's ``run``) it needs known shapes and a plan made before with
+    ``prepare``. Metrics are left to the caller. Where the model has ``jit_compile=True``, or the target says
+    so, XLA compiles the step, and its memory is what the compiled step holds.
+    """
+
+    def __init__(self, model: Any, request: PlanRequest) -> None:
+        require_trainable(model)
+        require_keras_step(model)
+        self.model, self._request, self._phases = model, request, Phases()
+        self._trained: tuple[int, ...] | None = None  # what the plans are for
+        self._plan_anew()
+
+    def prepare(self, x: Any, y: Any = None, sample_weight: Any = None) -> None:
+        """Make the plan for batches like this one; leave the model as it is.
+
+        Raises:
+            NotCompiledError: XLA is to compile it, and cannot. Others as ``Planner.plan``.
+        """
+        layout, tensors = flatten((x, y, sample_weight))
+        require_examples(layout)
+        self._begin_phase()
+        if self.compiled is not None:
+            self.compiled.plan(layout)
+        else:
+            self._planner.plan(layout, tensors)
+        self._trained = _trained(self.model)
+
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def __call__(self, x: Any, y: Any = None, sample_weight: Any = None) -> tuple[tf.Tensor, Any]:
+        """Train on one batch.
+
+        Raises:
+            UsageError: called while a function is traced, without a plan; or with a strategy, outside its
+                ``run``. Others as ``prepare``.
+        """
+        layout, tensors = flatten((x, y, sample_weight))
+        self._begin_phase()
+        if self.compiled is not None:
+            result: tuple[tf.Tensor, Any] = self.compiled.call(layout, tensors, _PREPARE)
+            self._trained = _trained(self.model)
+            return result
+        if not tf.executing_eagerly():
+            return self._emit(layout, tensors)
+        if self.model.distribute_strategy.num_replicas_in_sync > 1:
+            raise UsageError(
+                f"the model {self.model.name!r} is distributed, so its step runs on replicas",
+                hint="call step.prepare(x, y) with one replica's batch, "
+                "then the step inside strategy.run in a tf.function",
+            )
+        plan = self._planner.plan(layout, tensors, at_once=True)
+        self._trained = _trained(self.model)
+        found: tuple[tf.Tensor, Any]
+        if plan.ready is not None:
+            found = plan.ready.step.returned(*plan.ready.run(tensors))
+        else:
+            found = self._functions.run([layout], lambda *given: self._emit(layout, given), *tensors)
+        return found
+
+    def _begin_phase(self) -> None:
+        """Plan anew if the model was compiled again or its layers changed.
+
+        Layers change when they are frozen or thawed.
+        """
+        if self._trained is not None and self._trained != _trained(self.model):
+            require_trainable(self.model)
+            self._plan_anew()
+
+    def _plan_anew(self) -> None:
+        self.compiled = None
+        if self._is_for_xla():
+            self.compiled = CompiledSteps(self, self._request)
+        self._planner = Planner(self, self._request, self._phases)
+        self._functions = Functions(self._planner)
+        self._trained = None
+
+    def _emit(self, layout: BatchLayout, tensors: Any) -> tuple[tf.Tensor, Any]:
+        plan = self._planner.planned(layout)
+        if plan is None:
+            raise not_planned(layout, _PREPARE)
+        if plan.step is not None and (plan.schedule is not None or plan.step.distributed):
+            schedule = plan.schedule if plan.schedule is not None else plan.step.everything
+            found: tuple[tf.Tensor, Any] = plan.step.run(schedule, tensors)[0]
+            return found
+        return self.plainly(layout, tensors)
+
+    def trace(self, layout: BatchLayout, *, for_xla: bool = False) -> LiveStep:
+        """Trace and fold the step.
+
+        Raises:
+            As ``live_step``.
+        """
+        return live_step(self.model, layout, for_xla=for_xla)
+
+    def plainly(self, layout: BatchLayout, tensors: Sequence[tf.Tensor]) -> tuple[tf.Tensor, Any]:
+        """Run the step without a schedule."""
+        parts = StepParts()
+        loss, flat, _ = whole_step(self.model, layout, parts, lambda name: None)(*tensors)
+        return loss, parts.pack_predictions(flat)
+
+    def finish(self, step: LiveStep, layout: BatchLayout, tensors: Sequence[tf.Tensor], found: Any) -> Any:
+        """Return what the step returns."""
+        return found
+
+    def _is_for_xla(self) -> bool:
+        """Return whether XLA compiles the step; where it cannot be, say why."""
+        target = self._request.target
+        compiled = self.model.jit_compile and not chosen_by_keras()
+        if target is Target.EXECUTOR or not (compiled or target is Target.XLA):
+            return False
+        if why := why_executor(self.model):
+            self._request.tell(why)
+            return False
+        return True
+
+
+def _trained(model: Any) -> tuple[int, ...]:
+    """Return what tells one phase of a training from the next. It is its optimizer and what it trains."""
+    return id(model.optimizer), *map(id, model.trainable_variables)

@@ -1,0 +1,278 @@
+"""Run a step in several ways, and remember what was measured.
+
+What was measured teaches the costs of ops, the scratch that they need, and how many bytes the allocator holds
+for each one that is requested.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from checkmate.backends.tf.allocator.learn import with_workspace
+from checkmate.backends.tf.devices import has_meter
+from checkmate.backends.tf.live.elsewhere import measure_elsewhere
+from checkmate.backends.tf.live.measure import (
+    OutOfMemoryError,
+    PeakSource,
+    StepMeasurement,
+    measure_plain,
+    measure_scheduled,
+)
+from checkmate.backends.tf.live.ready import ReadyStep
+from checkmate.backends.tf.live.trace import LiveStep
+from checkmate.backends.tf.memory_check import require_room
+from checkmate.errors import CycleError, ProfileError, StepTooLargeError
+from checkmate.ir.graph import CostOrigin, CostUnit, Graph
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.progress import Progress, Report
+from checkmate.training.neighbour import Learned, carried_over
+from checkmate.training.plan import FIRST_RATE, held_by_others, meter_of
+
+
+@dataclass(frozen=True, eq=False)
+class TriedStep:
+    """A way to run the step, and what was measured of it.
+
+    ``schedule``: None for the step as TensorFlow runs it by itself. ``others_bytes`` were held by others when
+    it was measured.
+    """
+
+    schedule: Schedule | None
+    found: StepMeasurement
+    others_bytes: int
+
+    @property
+    def own_bytes(self) -> int:
+        return self.peak_bytes - self.others_bytes
+
+    @property
+    def peak_bytes(self) -> int:
+        """Return the most that the allocator held."""
+        return self.found.peak_bytes
+
+    @property
+    def least_bytes(self) -> int:
+        """Return the lowest peak of its runs."""
+        return self.found.least_bytes or self.peak_bytes
+
+    @property
+    def ran(self) -> bool:
+        """Return whether the device had the memory to run it."""
+        return self.found.source is not PeakSource.EXHAUSTED
+
+    @property
+    def measured(self) -> bool:
+        """Return whether the peak was read off a meter."""
+        return self.ran and self.found.source is not PeakSource.PREDICTED and self.peak_bytes > 0
+
+    def on(self, graph: Graph) -> Schedule:
+        return Schedule.plain(graph) if self.schedule is None else Schedule.of(graph, self.schedule.steps)
+
+    def cost(self, graph: Graph) -> float:
+        return simulate(graph, self.on(graph)).cost
+
+    def requested_bytes(self, graph: Graph) -> int:
+        """Return the most bytes that its ops request at once."""
+        return simulate(graph, self.on(graph)).peak_bytes
+
+
+class Trials:
+    """Run one layout's step, and hold what is known of it.
+
+    ``graph`` is that of the step, with what was learned. ``rate`` is allocated per requested bytes; ``known``
+    says that it was measured. ``held`` are bytes that others hold on the device: the most that was seen.
+    ``others``: what they hold now, or ``beside`` if that is more: what they were seen to hold in training.
+    ``metered``: this process has a memory meter. ``all`` is what was tried, in order. ``carried``: what is
+    known of the ops is what another layout's took, scaled, or what was measured before. ``ready``: the last
+    step that ran, where it was to be kept.
+    """
+
+    def __init__(
+        self,
+        step: LiveStep,
+        tensors: Sequence[tf.Tensor],
+        rate: float | None,
+        report: Report,
+        learned: Learned | None = None,
+        beside: int = 0,
+    ) -> None:
+        self.step, self.tensors, self.report = step, tensors, report
+        carried = None if learned is None else carried_over(learned, step.graph)
+        self.carried = carried is not None
+        self.graph = carried or step.graph
+        self.rate, self.known = rate or FIRST_RATE, rate is not None
+        self.others = max(beside, held_by_others(self.graph))
+        self.held, self._beside = self.others, beside
+        self.metered = has_meter(meter_of(self.graph))
+        self.all: list[TriedStep] = []
+        self.why_not_plain = ""  # why the plain step could not be measured
+        self.ready: ReadyStep | None = None
+        self._costs_known = self.carried
+
+    def recall(self, tried: Sequence[TriedStep], graph: Graph | None, rate: float | None) -> None:
+        """Take what was measured of this step before.
+
+        ``graph``: with what its ops took; None: that is not known.
+        """
+        self.all.extend(tried)
+        self.held = max([self.held, *(each.others_bytes for each in tried)])
+        if graph is not None:
+            self.graph, self.carried, self._costs_known = graph, True, True
+        if rate is not None:
+            self.rate, self.known = rate, True
+
+    @property
+    def known_of_schedules(self) -> bool:
+        """Return whether the rate is known of a schedule. The plain step's alone does not count."""
+        return (self.known and self.plain is None) or any(tried.schedule is not None for tried in self.all)
+
+    @property
+    def learned(self) -> Learned | None:
+        """Return what is known of the ops; None where nothing ran by a schedule."""
+        return Learned(self.step.graph, self.graph) if self._costs_known else None
+
+    @property
+    def short(self) -> bool:
+        """Return whether a shortage that may pass decided what is known.
+
+        A step had no room, or its peak was predicted because a fresh process could not measure it. Where
+        this process has a meter, a prediction is for small tensors; it is the same in any run.
+        """
+        return bool(self.why_not_plain) or any(
+            not tried.ran or (tried.found.source is PeakSource.PREDICTED and not self.metered)
+            for tried in self.all
+        )
+
+    @property
+    def everything(self) -> int:
+        """Return the bytes that keeping everything requests."""
+        return simulate(self.step.graph, self.step.everything).peak_bytes
+
+    @property
+    def plain(self) -> TriedStep | None:
+        """Return what was measured of the plain step; None where it was not."""
+        return next((tried for tried in self.all if tried.schedule is None), None)
+
+    def run_plain(self, what: str) -> TriedStep | None:
+        """Measure the plain step, once; None where it cannot be run. ``why_not_plain`` then says why."""
+        if self.plain is not None or self.why_not_plain:
+            return self.plain
+        self.report(Progress("measure", message=f"measuring the plain step{what}"))
+        try:
+            require_room(self.graph, Schedule.plain(self.graph))  # with what its ops took
+            found = self._with_peak(measure_plain(self.step, self.tensors), None, self.everything)
+        except (OutOfMemoryError, StepTooLargeError):
+            self.why_not_plain = "it does not fit the device's memory"
+            return None
+        except ProfileError as error:
+            self.why_not_plain = str(error)
+            return None
+        self._learn_rate(found, self.everything)
+        return self._remember(None, found)
+
+    def run(
+        self, schedule: Schedule, what: str, *, within: int | None = None, keep: bool = False
+    ) -> TriedStep:
+        """Measure the step by ``schedule``.
+
+        The first one teaches what the ops take. Of others a peak over ``within`` bytes is enough to know.
+        ``keep`` keeps its function in ``ready`` until the next is measured.
+
+        Raises:
+            CycleError, ProfileError: it could not be run, and nothing ran before.
+        """
+        self.report(Progress("measure", message=f"measuring the scheduled step ({what})"))
+        traced = Schedule.of(self.step.graph, schedule.steps.tolist())
+        first, self.ready = not self._costs_known, None
+        ready = ReadyStep(self.step, traced)
+        try:
+            found = measure_scheduled(ready, self.tensors, costs=first, within=within)
+        except OutOfMemoryError:
+            # A device that is no larger than the budget says no before a meter could; that is an answer too.
+            return self._remember(traced, StepMeasurement(0, 0, source=PeakSource.EXHAUSTED))
+        except (CycleError, ProfileError) as error:
+            if not any(each.ran for each in self.all):
+                raise
+            # Another schedule ran, so this one is no reason to end the user's script.
+            self.report(Progress("measure", message=f"this schedule could not be run: {error}"))
+            return self._remember(traced, StepMeasurement(0, 0, source=PeakSource.EXHAUSTED))
+        if keep and ready.begins_anew:
+            self.ready = ready
+        found = self._with_peak(found, traced, self._requested(traced))
+        if first:
+            self._learn_costs(found)
+        self._learn_rate(found, self._requested(traced))
+        return self._remember(traced, found)
+
+    def cost(self, tried: TriedStep) -> float:
+        return tried.cost(self.graph)
+
+    def _requested(self, schedule: Schedule) -> int:
+        return simulate(self.graph, Schedule.of(self.graph, schedule.steps)).peak_bytes
+
+    def _remember(self, schedule: Schedule | None, found: StepMeasurement) -> TriedStep:
+        others = self._others(found)
+        more = max(0, self._beside - others) if self.metered and found.peak_bytes else 0
+        if more:  # others come to hold it again
+            peak, least = found.peak_bytes + more, found.least_bytes and found.least_bytes + more
+            found = dataclasses.replace(found, peak_bytes=peak, least_bytes=least)
+        self.held = max(self.held, others + more)
+        self.all.append(TriedStep(schedule, found, others + more))
+        return self.all[-1]
+
+    def _others(self, found: StepMeasurement) -> int:
+        """Return what others held when ``found`` was measured.
+
+        Meanwhile a data set prepares batches, so it is more than before the first one.
+        """
+        if not self.metered or not found.held_bytes:
+            return self.held
+        return max(0, found.held_bytes - self.graph.fixed_bytes)
+
+    def _learn_costs(self, found: StepMeasurement) -> None:
+        """Learn seconds and scratch of the ops from a first scheduled run."""
+        self._costs_known = True
+        self.graph = with_workspace(
+            _with_seconds(self.graph, found.node_seconds), found.workspace, found.reserves, found.pieces
+        )
+        if not any(found.node_seconds):
+            sentence = "the profiler saw no times of ops, so schedules are chosen by operation counts"
+            self.report(Progress("measure", message=sentence))
+
+    def _with_peak(
+        self, found: StepMeasurement, schedule: Schedule | None, requested: int
+    ) -> StepMeasurement:
+        """Return ``found`` with a peak.
+
+        Where this process has no meter, it is a fresh process's. Where that cannot be, or where the meter saw
+        none of the step's tensors because all are small, it is predicted.
+        """
+        if self.metered and found.peak_bytes:
+            return found
+        there = None
+        if not self.metered:
+            self.report(Progress("measure", message="measuring the step's memory in a fresh process"))
+            there = measure_elsewhere(self.step, schedule, self.tensors, self.report)
+        if there is not None:
+            return dataclasses.replace(there, node_seconds=found.node_seconds)
+        # Small tensors are no chunks of the allocator that is metered, so nothing is lost between them.
+        peak = requested + self.held if self.metered else int(requested * self.rate)
+        return dataclasses.replace(found, peak_bytes=peak, least_bytes=0, source=PeakSource.PREDICTED)
+
+    def _learn_rate(self, found: StepMeasurement, requested: int) -> None:
+        if found.peak_bytes and found.source is not PeakSource.PREDICTED:
+            self.rate = max(1.0, (found.peak_bytes - self._others(found)) / requested)
+            self.known = True
+
+
+def _with_seconds(graph: Graph, seconds: Sequence[float]) -> Graph:
+    """Return ``graph`` with measured costs. It is as it was where nothing was measured."""
+    if not any(seconds):
+        return graph
+    ops = tuple(dataclasses.replace(op, cost=cost) for op, cost in zip(graph.ops, seconds, strict=True))
+    return dataclasses.replace(graph, ops=ops, cost_unit=CostUnit.SECONDS, cost_origin=CostOrigin.MEASURED)

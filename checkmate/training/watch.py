@@ -1,0 +1,68 @@
+"""Watch the allocator while planned steps run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from checkmate.backends.tf.devices import has_meter, peak_bytes, reset_peak
+from checkmate.backends.tf.models.batch import BatchLayout
+from checkmate.training.plan import held_by_others, meter_of
+from checkmate.training.planner import Planner
+
+
+@dataclass(frozen=True)
+class MeterReading:
+    """Hold what the allocator shows between two steps, in bytes.
+
+    ``peak_bytes`` is its highest mark. ``others_bytes`` is in use now and not the step's own.
+    """
+
+    peak_bytes: int = 0
+    others_bytes: int = 0
+
+
+def reading_of(planner: Planner, layout: BatchLayout) -> MeterReading:
+    """Return what the allocator shows; zeros where it is not watched."""
+    plan = planner.planned(layout)
+    if plan is None or not plan.peak_bytes or plan.step is None:
+        return MeterReading()
+    meter = meter_of(plan.step.graph)
+    return (
+        MeterReading(peak_bytes(meter), held_by_others(plan.step.graph))
+        if has_meter(meter)
+        else MeterReading()
+    )
+
+
+def went_over(planner: Planner, layouts: Sequence[BatchLayout], before: MeterReading) -> bool:
+    """Plan again with less memory if the last step exceeded the budget.
+
+    ``before``: what the allocator showed before that step; only a new mark counts. Returns whether it did. A
+    step that warms up is not judged, and the mark begins anew after it. Where the step itself keeps to its
+    plan, others hold more than was foreseen, and it is planned for what they leave.
+    """
+    after = reading_of(planner, layouts[0])
+    plan, allowed = planner.planned(layouts[0]), planner.watched_bytes(layouts[0])
+    warmed_up = [planner.warmed_up(layout) for layout in layouts]
+    if any(warmed_up):
+        over = after.peak_bytes > max(before.peak_bytes, planner.allowed_bytes or 0)
+        if over and plan is not None and plan.step is not None:
+            reset_peak(meter_of(plan.step.graph))
+        return False
+    if allowed is None or not before.peak_bytes < after.peak_bytes or after.peak_bytes <= allowed:
+        return False
+    others = max(before.others_bytes, after.others_bytes)
+    # What the step's own function goes on holding is no other's.
+    more = 0 if plan is None else others - plan.constant_bytes - plan.foreseen_bytes
+    if after.peak_bytes - max(0, more) <= allowed:
+        found = [
+            planner.crowded(layout, after.peak_bytes, others - plan.constant_bytes, more)
+            for layout in {layout.key: layout for layout in layouts}.values()
+            if (plan := planner.planned(layout)) is not None
+        ]
+        return any(found)
+    for layout in layouts:
+        if planner.planned(layout) is not None:
+            planner.exceeded(layout, after.peak_bytes)
+    return True
