@@ -212,7 +212,7 @@ class PredictedSearch:
                 continue
             candidate = Candidate(target, *self._arranged(result))
             found.append(candidate)
-            self._aim.took(self._reading(candidate, candidate.expected))
+            self._aim.took(self._reading(candidate))
         fitting = [each for each in found if each.expected <= self._goal]
         if fitting:
             return min(fitting, key=lambda each: each.cost)
@@ -222,11 +222,11 @@ class PredictedSearch:
         """Take it that the meter showed ``shown`` bytes for ``candidate``, which is too much."""
         self._surplus = max(self._surplus, shown - candidate.expected)
         self._round += 1
-        self._aim.begin_again(self._goal, self._reading(candidate, shown))
+        self._aim.begin_again(self._goal, self._reading(candidate))
 
-    def _reading(self, candidate: Candidate, shown: int) -> Reading:
+    def _reading(self, candidate: Candidate) -> Reading:
         requested = candidate.result.peak_bytes or candidate.target
-        return Reading(candidate.target, requested, shown, candidate.cost)
+        return Reading(candidate.target, requested, candidate.expected, candidate.cost)
 
     def _arranged(self, result: SolveResult) -> tuple[SolveResult, int]:
         """Return a result that should fit if its steps can be arranged so, and what it should show."""

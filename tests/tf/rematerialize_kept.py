@@ -274,7 +274,7 @@ def test_the_key_is_that_of_the_bodies_of_loops_and_conditions_too(conditional: 
             return tf.reduce_sum(tf.tanh(found))
 
         scheduled = checkmate.rematerialize_function(step, "90%", options=FAST, solver="greedy", quiet=True)
-        traced = scheduled._traced(flatten_arguments(((tf.constant(X[:16]),), {}))[0])
+        traced = scheduled.trace(flatten_arguments(((tf.constant(X[:16]),), {}))[0])
         return name_of(traced, request())
 
     usual = looping()
