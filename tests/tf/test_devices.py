@@ -1,7 +1,4 @@
-"""Test that one allocator counts every tensor on every CPU.
-
-It is the same one with oneDNN's kernels and with Eigen's.
-"""
+"""Test that one allocator counts every tensor on every CPU."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Test LSTM and GRU as Keras builds them on a GPU.
-
-cuDNN's kernels reserve memory whose size cannot be read from a shape.
-"""
+"""Test LSTM and GRU as Keras builds them on a GPU."""
 
 from __future__ import annotations
 

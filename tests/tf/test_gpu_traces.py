@@ -1,7 +1,4 @@
-"""Test what a GPU's trace tells about memory and time.
-
-The traces are made up in the form in which TensorFlow writes them.
-"""
+"""Test what a GPU's trace tells about memory and time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Test the private parts of TensorFlow that this program uses.
-
-If a release changes them, this fails before anything else does.
-"""
+"""Test the private parts of TensorFlow that this program uses."""
 
 from __future__ import annotations
 

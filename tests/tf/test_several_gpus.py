@@ -1,7 +1,4 @@
-"""Test one GPU of several.
-
-A process sees only that one; its facts and the notes on the user's settings must be right.
-"""
+"""Test one GPU of several."""
 
 from __future__ import annotations
 

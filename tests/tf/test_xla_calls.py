@@ -1,7 +1,4 @@
-"""Test functions that XLA compiles.
-
-They have no line in the profile, but their time and memory must still be counted.
-"""
+"""Test functions that XLA compiles."""
 
 from __future__ import annotations
 
@@ -65,7 +62,6 @@ def test_calls_of_a_schedule_that_recomputes_are_found_at_every_execution() -> N
 
 
 def step_of(*types: Sequence[str]) -> Any:
-    """Return a step of nodes with ops of these types, named after them."""
     ops: list[Any] = []
     nodes = []
     for members in types:

@@ -1,7 +1,4 @@
-"""Test that compiled code replays a step as the allocator's replica does.
-
-Then what it finds by trying thousands of orders is what the replica would say of them.
-"""
+"""Test that compiled code replays a step as the allocator's replica does."""
 
 from __future__ import annotations
 
@@ -24,7 +21,6 @@ NAMES = ["two_io", *marked(pytest.mark.heavy, "gru"), *marked(pytest.mark.long, 
 
 
 def some_history(sizes: list[int]) -> list[tuple[int, int]]:
-    """Return requests before the first step: variables, and holes."""
     random, history = Random(1), [(number, size) for number, size in enumerate(sizes)]
     holes = [(1000 + number, random.randrange(1 << 10, 6 << 20)) for number in range(30)]
     return [*history, *holes, *((handle, 0) for handle, _ in holes[::2])]
@@ -40,7 +36,6 @@ def allowed_order(after: list[list[int]], random: Random) -> list[int]:
 
 
 def recomputing(folded, random: Random) -> list[int]:
-    """Return steps of which some run again, before their value's last reader."""
     graph, steps = folded.graph, []
     for op in range(graph.n):
         for before in graph.predecessors[op].tolist():

@@ -1,7 +1,4 @@
-"""Test that the replay requests what the emitted step requests.
-
-They are compared op by op. Each kind of model for which they once differed is tested.
-"""
+"""Test that the replay requests what the emitted step requests."""
 
 from __future__ import annotations
 

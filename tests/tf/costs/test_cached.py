@@ -1,8 +1,4 @@
-"""Test that a profile uses the costs that earlier profiles measured.
-
-A second profile of a step takes them all. A profile of a similar step takes those of the ops that both share.
-An interrupted one goes on.
-"""
+"""Test that a profile uses the costs that earlier profiles measured."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Test training steps that are not Keras's own, as files make them.
-
-Each wrong one gets one sentence that names the file, the function and the rule.
-"""
+"""Test training steps that are not Keras's own, as files make them."""
 
 from __future__ import annotations
 

@@ -35,8 +35,6 @@ def _folded(make: Callable[[], Any]) -> FoldedStep:
 
 
 def _chain(*middle: Callable[[Any], Any]) -> Callable[[], Any]:
-    """Return a model that computes ``middle`` between two products."""
-
     def make() -> Any:
         inputs = keras.Input((128,))
         x = layers.Dense(128)(inputs)
@@ -57,7 +55,6 @@ def _values(step: FoldedStep) -> dict[Any, tuple[int, bool]]:
 
 @pytest.fixture(params=sorted(NETWORKS))
 def folded(request: pytest.FixtureRequest) -> FoldedStep:
-    """Return the step of a network, not fused yet."""
     return _folded(NETWORKS[request.param])
 
 

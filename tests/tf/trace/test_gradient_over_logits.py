@@ -19,7 +19,6 @@ LOGITS = ROWS * WORDS * 4  # bytes; everything else together takes far less
 
 
 def peak(loss_of: Any, labels: np.ndarray) -> int:
-    """Return the bytes that a step requests whose logits are large."""
     weight = tf.Variable(tf.zeros((UNITS, WORDS)))
 
     def step(x: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:

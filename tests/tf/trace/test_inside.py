@@ -16,7 +16,6 @@ N = 64
 
 
 def traced(body: Callable[..., Any], kind: str) -> tf.Operation:
-    """Return the op of type ``kind`` in the graph of ``body``."""
     spec = tf.TensorSpec((N, N))
     graph = tf.function(body, autograph=False).get_concrete_function(spec).graph
     return next(op for op in graph.get_operations() if op.type == kind)
@@ -28,7 +27,6 @@ def held(op: tf.Operation) -> int:
 
 
 def grows(x: tf.Tensor) -> tf.Tensor:
-    """Return a reduction of four matrices that are held at once."""
     return tf.matmul(x, tf.concat([x, tf.matmul(x, x), x], 1)[:, :N])
 
 

@@ -1,7 +1,4 @@
-"""Test steps with tensors whose shape depends on the data.
-
-Masks, sparse labels and unique values make them.
-"""
+"""Test steps with tensors whose shape depends on the data."""
 
 from __future__ import annotations
 
@@ -23,8 +20,6 @@ BATCH, TIME, UNITS = 8, 12, 64
 
 
 def masked_step(kernels: list[tf.Variable]) -> Any:
-    """Return a step with masks, and with sparse labels for CTC."""
-
     def step(x: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             for kernel in kernels:

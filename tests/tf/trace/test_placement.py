@@ -1,7 +1,4 @@
-"""Test rules of the graph for a GPU.
-
-They tell what lies in the host's memory, and which ops no kernel joins.
-"""
+"""Test rules of the graph for a GPU."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Test that the scratch of TensorFlow's CPU kernels is in the graph.
-
-It is there before anything is measured.
-"""
+"""Test that the scratch of TensorFlow's CPU kernels is in the graph."""
 
 from __future__ import annotations
 
@@ -59,7 +56,6 @@ def test_what_a_loop_takes_is_known_before_measuring(name: str) -> None:
 
 
 def peaks(spec: str, batch: int) -> list[list[int]]:
-    """Return predicted and traced bytes of two schedules, with Eigen."""
     environment = {**os.environ, **measuring_environment(), **EXACT, **QUICK}
     command = [sys.executable, "-c", TRACED, spec, str(batch)]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

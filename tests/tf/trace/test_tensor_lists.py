@@ -1,7 +1,4 @@
-"""Test lists of tensors in recurrent networks.
-
-Tested are their bytes, which of them share elements, and when lists of zeros are made.
-"""
+"""Test lists of tensors in recurrent networks."""
 
 from __future__ import annotations
 

@@ -30,7 +30,6 @@ def traces_of(body: Callable[[Any], Any]) -> tuple[int, Any]:
 
 
 def step_of(optimizer: str) -> Callable[[Any], Any]:
-    """Return a step whose optimizer and metric have no variables yet."""
     keras.utils.set_random_seed(1)
     model = dense_model(optimizer=optimizer, loss="mse", metrics=["mae"])
 

@@ -60,8 +60,8 @@ def choose_device(request: ModelRequest, *, here: bool = False) -> Device:
     return Device(processor_name(), "cpu", int(psutil.virtual_memory().total))
 
 
-def _gpu_name(gpu: Any) -> str:
-    return str(tf.config.experimental.get_device_details(gpu).get("device_name", "GPU"))
+def _gpu_name(gpu: Any, unknown: str = "GPU") -> str:
+    return str(tf.config.experimental.get_device_details(gpu).get("device_name", unknown))
 
 
 def _require_gpu(count: int, number: int) -> None:
@@ -98,7 +98,7 @@ def _show_only(gpus: Sequence[Any]) -> None:
 def visible_devices() -> list[dict[str, object]]:
     """Return one row per device: name, description, available, why not."""
     found = enumerate(tf.config.list_physical_devices("GPU"))
-    gpus = [(f"gpu:{number}" if number else "gpu", _gpu_name(gpu), "") for number, gpu in found]
+    gpus = [(f"gpu:{number}" if number else "gpu", _gpu_name(gpu, gpu.name), "") for number, gpu in found]
     rows = [("cpu", processor_name(), ""), *(gpus or [("gpu", "", "TensorFlow sees no GPU")])]
     return [{"name": name, "description": told, "available": not why, "why": why} for name, told, why in rows]
 
