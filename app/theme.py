@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QIcon, QPalette, QPixmap
 from PySide6.QtWidgets import QApplication
 
-from checkmate.catalog.bundled import contents
+from checkmate.catalog.bundled import contents, resource
 
 
 @dataclass(frozen=True)
@@ -212,93 +212,7 @@ def color_application(application: QApplication, theme: Theme) -> None:
 
 def style_sheet(theme: Theme) -> str:
     """Return the style sheet; its colours come from the tokens alone."""
-    text = _SHEET
+    text = resource("theme", "window.qss").read_text("utf-8")
     for field in fields(theme):
         text = text.replace(f"@{field.name}@", str(getattr(theme, field.name)))
     return text
-
-
-_SHEET = """
-QWidget { color: @text@; }
-QMainWindow, QDialog, #central { background: @window@; }
-#panel { background: @panel@; border: 1px solid @border@; border-radius: 8px; }
-#panel[headless="true"] { border-top: none; border-top-left-radius: 0px; border-top-right-radius: 0px; }
-#panelhead { background: @panel@; border: 1px solid @border@; border-bottom: none;
-    border-top-left-radius: 8px; border-top-right-radius: 8px; }
-#panelhead[folded="true"] { border-bottom: 1px solid @border@; border-radius: 8px; }
-#bar { background: @panel@; border-bottom: 1px solid @border@; }
-#notice { background: @notice@; border-bottom: 1px solid @problem@; }
-#notice[mild="true"], #measuring { background: @mild_notice@; border-bottom: 1px solid @playhead@; }
-#notice[mild="true"] #problem { color: @text@; }
-#title { font-weight: 600; }
-#muted { color: @muted@; }
-#big { font-size: 30px; font-weight: 600; }
-#unit { font-size: 15px; color: @muted@; padding-bottom: 5px; }
-#problem { color: @problem@; font-weight: 600; }
-#standing { background: @mild_notice@; border: 1px solid @playhead@; border-radius: 6px; padding: 2px 7px;
-    font-size: 12px; }
-#refusal { background: @notice@; color: @problem@; border: 1px solid @problem@; border-radius: 6px;
-    padding: 1px 7px; font-size: 11px; }
-QToolTip { background: @raised@; color: @text@; border: 1px solid @border@; padding: 4px; }
-QPushButton { background: @raised@; border: 1px solid @border@; border-radius: 6px; padding: 5px 12px;
-    min-height: 16px; }
-QPushButton:hover { border-color: @accent@; }
-QPushButton:focus { border: 2px solid @accent@; padding: 4px 11px; }
-QPushButton:disabled { color: @freed@; }
-QPushButton:checked { background: @selected@; border-color: @accent@; color: @accent@; }
-QPushButton#primary { background: @accent@; color: @on_accent@; border-color: @accent@; font-weight: 600; }
-QPushButton#primary:focus { background: @selected@; color: @accent@; }
-QPushButton#primary:disabled { background: @raised@; color: @freed@; border-color: @border@; }
-QPushButton#small { padding: 2px 8px; min-width: 14px; }
-QPushButton#small:focus { padding: 1px 7px; }
-QPushButton#tab { padding: 2px 4px; }
-QPushButton#tab:focus { padding: 1px 3px; }
-QPushButton#link { background: transparent; border: 2px solid transparent; color: @accent@; text-align: left;
-    padding: 1px 0px; }
-QPushButton#link:disabled { color: @text@; }
-QPushButton#link:checked { background: @selected@; border-left: 3px solid @accent@; padding-left: 5px; }
-QPushButton#link:focus { text-decoration: underline; border: 2px solid @accent@; border-radius: 4px; }
-QPushButton#fold { background: transparent; border: none; color: @muted@; padding: 0px; min-width: 12px; }
-QPushButton#fold:hover { color: @accent@; }
-QPushButton#fold:focus { color: @accent@; border: 2px solid @accent@; border-radius: 4px; }
-QPushButton#omnibox { color: @muted@; text-align: left; padding: 5px 12px; font-weight: 400; }
-#palette { background: @panel@; border: 1px solid @border@; border-radius: 8px; }
-QLineEdit { background: @raised@; border: 1px solid @freed@; border-radius: 6px; padding: 5px 8px; }
-QLineEdit:focus { border: 2px solid @accent@; padding: 4px 7px; }
-QTreeView, QListView, QTableView { background: @panel@; border: 2px solid transparent; border-radius: 4px;
-    outline: none; }
-QTreeView:focus, QListView:focus, QTableView:focus { border-color: @accent@; }
-QListView::item, QTreeView::item { padding: 4px 4px; border-radius: 4px; }
-QListView::item:selected, QTreeView::item:selected { background: @selected@; color: @text@; }
-QCheckBox { border: 2px solid transparent; border-radius: 4px; }
-QCheckBox:focus { border-color: @accent@; }
-QComboBox, QSpinBox, QDoubleSpinBox { min-height: 24px; }
-QDialogButtonBox { dialogbuttonbox-buttons-have-icons: 0; }
-QLineEdit#inline { padding: 0px 3px; border-radius: 3px; }
-QLineEdit#inline:focus { padding: 0px 2px; }
-QProgressBar { background: @raised@; border: none; border-radius: 3px; max-height: 6px; }
-QProgressBar::chunk { background: @accent@; border-radius: 3px; }
-QScrollBar:vertical { background: transparent; width: 10px; margin: 0; }
-QScrollBar::handle:vertical { background: @border@; border-radius: 5px; min-height: 24px; }
-QScrollBar::add-line, QScrollBar::sub-line { height: 0; width: 0; }
-QStatusBar { background: @panel@; border-top: 1px solid @border@; color: @muted@; }
-QMenuBar { background: @panel@; } QMenuBar::item:selected { background: @selected@; }
-QMenu { background: @panel@; border: 1px solid @border@; } QMenu::item:selected { background: @selected@; }
-QMenu::item:disabled { color: @freed@; }
-#samplecard { background: @raised@; border: 1px solid @border@; border-radius: 8px; }
-#samplecard:hover { border-color: @accent@; }
-#tourcard { background: @panel@; border: 2px solid @accent@; border-radius: 8px; }
-QTableView::item { padding: 0 12px 0 8px; }
-QTableView::item:selected { background: @selected@; color: @text@; }
-QHeaderView::section { background: @panel@; padding: 4px 15px 4px 11px; border: 0;
-    border-bottom: 1px solid @border@; }
-#drop { border: 2px dashed @accent@; border-radius: 8px; }
-QScrollArea, QScrollArea > QWidget > QWidget { background: transparent; }
-#scrolled { border: 2px solid transparent; border-radius: 8px; }
-#scrolled:focus { border-color: @accent@; }
-QMainWindow::separator { background: transparent; width: 8px; height: 8px; }
-QTabBar { qproperty-drawBase: 0; }
-QTabBar::tab { background: @raised@; color: @muted@; border: 1px solid @border@; border-bottom: none;
-    padding: 4px 12px; margin-right: 2px; border-top-left-radius: 6px; border-top-right-radius: 6px; }
-QTabBar::tab:selected { background: @panel@; color: @text@; font-weight: 600; }
-"""

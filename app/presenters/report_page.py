@@ -78,7 +78,8 @@ def html_report(reported: ReportContent, when: datetime) -> str:
     ]
     body = "\n".join(parts)
     script = scrub_script(shown) if moves else ""
-    return page(f"{graph.name} – Checkmate Explorer", body, style=_STYLE + SCRUB_STYLE, script=script)
+    style = resource("report", "page.css").read_text("utf-8")
+    return page(f"{graph.name} – Checkmate Explorer", body, style=style, script=script)
 
 
 def _facts(reported: ReportContent) -> str:
@@ -172,34 +173,6 @@ def _table(
     return heading + table(columns, rows, words)
 
 
-_STYLE = """:root { --forward: #0072b2; --backward: #c75400; --again: #b5528c; --fixed: #a7aebb;
-  --fixed-fill: #dadde3; --forward-fill: #94c4df; --backward-fill: #e8b899; --again-fill: #e0b7d0; }
-@media (prefers-color-scheme: dark) { :root { --forward: #56b4e9; --backward: #e8853d; --again: #d98ab8;
-  --fixed: #5b6474;
-  --fixed-fill: #373c47; --forward-fill: #345d77; --backward-fill: #714a2f; --again-fill: #6b4c62; } }
-svg text { font-size: 11px; fill: var(--muted); }
-.end { text-anchor: end; } .middle { text-anchor: middle; } .grid { stroke: var(--line); stroke-width: .6; }
-polyline { fill: none; } .best { stroke: var(--accent); stroke-width: 2; }
-.gap { stroke: var(--accent); opacity: .5; stroke-width: 2.5; }
-.point { fill: var(--page); stroke: var(--accent); stroke-width: 1.5; }
-.proved, .here { fill: var(--accent); }
-.here { stroke: var(--page); stroke-width: 2; } .never { fill: var(--fixed); opacity: .35; }
-.total { stroke: var(--forward); stroke-width: 1.2; } .plain { stroke: var(--muted); stroke-dasharray: 2 3; }
-polygon { fill-opacity: 1; } polygon.fixed { fill: var(--fixed-fill); }
-polygon.activations { fill: var(--forward-fill); } polygon.gradients { fill: var(--backward-fill); }
-polygon.workspace { fill: var(--again-fill); } rect.again { fill: var(--again); }
-.peak { fill: var(--page); stroke: var(--text); stroke-width: 2; }
-.key i { display: inline-block; width: 11px; height: 11px; border-radius: 3px; margin: 0 4px 0 10px; }
-i.fixed { background: var(--fixed-fill); } i.activations { background: var(--forward-fill); }
-i.gradients { background: var(--backward-fill); } i.workspace { background: var(--again-fill); }
-i.again { background: var(--again); width: 4px; height: 4px; border-radius: 0; vertical-align: middle; }
-.matrices, .columns { display: flex; flex-wrap: wrap; gap: 24px; }
-.columns > div { flex: 1 1 240px; align-self: start; }
-figure { margin: 0; flex: 1 1 300px; }
-img { width: 100%; image-rendering: pixelated; border: 1px solid var(--line); }
-"""
-
-
 MOST_STEPS = 50_000  # a page of more would be tens of megabytes
 
 
@@ -258,24 +231,6 @@ def scrub_script(shown: ListedSchedule) -> str:
     data = json.dumps(scrub_data(shown), separators=(",", ":")).replace("<", "\\u003c")
     script = resource("report", "scrub.js").read_text("utf-8")
     return f'<script type="application/json" id="scrub-data">{data}</script>\n<script>\n{script}</script>'
-
-
-SCRUB_STYLE = """.over { position: relative; } .over > i { position: absolute; display: none;
-  pointer-events: none; background: var(--text); } .moving .over > i { display: block; }
-.over > .line { top: 0; bottom: 8%; width: 1px; } #curve { cursor: crosshair; touch-action: pan-y; }
-.cross[data-axis=stage] { left: 0; right: 0; height: 1px; opacity: .55; }
-.cross[data-axis=column] { top: 0; bottom: 0; width: 1px; opacity: .55; }
-.over > img { display: block; } .scrub-row { display: flex; gap: 12px; align-items: center; }
-#step { flex: 1; accent-color: var(--accent); } #now { font-weight: 600; margin: 8px 0; }
-#to-peak { font: inherit; color: inherit; background: none; border: 1px solid var(--line);
-  border-radius: 6px; padding: 2px 12px; } #alive td { overflow-wrap: normal; }
-#alive .name { width: 42%; overflow-wrap: anywhere; } #alive .bar { width: 18%; }
-#alive .bar i { display: block; height: 8px; border-radius: 4px; background: var(--forward); min-width: 2px; }
-#alive .bar i[hidden] { display: none; }
-#alive .n, #alive .muted { white-space: nowrap; } circle[data-said] { cursor: pointer; }
-#point, #cell { min-height: 1.5em; margin: 4px 0; }
-@media print { #scrub, .moving .over > i { display: none; } }
-"""
 
 
 _WIDTH, _HEIGHT = 640.0, 300.0
