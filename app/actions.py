@@ -1,10 +1,7 @@
-"""Every command of the window, once, as data; no Qt.
-
-The menus, the command palette, the buttons, the shortcuts and the documentation's page
-``reference/window-keys.md`` are made from ``ACTIONS``. To change a shortcut, edit one line here.
-``app/views/window/main_window.py`` says which function runs for an id. ``python -m app.actions``
-prints the page of the documentation.
-"""
+"""Every command of the window, once, as data; no Qt. The menus, the command palette, the buttons, the
+shortcuts and the documentation's page ``reference/window-keys.md`` are made from ``ACTIONS``. To change a
+shortcut, edit one line here. ``app/views/window/main_window.py`` says which function runs for an id. ``python
+-m app.actions`` prints the page of the documentation."""
 
 from __future__ import annotations
 

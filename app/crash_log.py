@@ -29,11 +29,9 @@ def open_log(folder: Path) -> TextIO | None:
 
 
 def keep_log(log: TextIO, tell: Callable[[str], None], logged: SignalInstance) -> None:
-    """Write uncaught exceptions, Qt's warnings and crash stacks to ``log``.
-
-    ``tell`` is called with one sentence about an uncaught exception; the window goes on. ``logged`` is a
-    signal with what other processes write to their stderr, mostly tracebacks; that is written to the log too.
-    """
+    """Write uncaught exceptions, Qt's warnings and crash stacks to ``log``. ``tell`` is called with one
+    sentence about an uncaught exception; the window goes on. ``logged`` is a signal with what other processes
+    write to their stderr, mostly tracebacks; that is written to the log too."""
     logged.connect(lambda text: log.write(text))
     faulthandler.enable(log)
 

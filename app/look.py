@@ -1,9 +1,7 @@
-"""Check whether the window can open on this machine.
-
-``checkmate doctor`` runs it with ``python -m app.look``, and ``checkmate explore`` with ``python -m app.look
-screen``, which looks at the display alone. The check may crash, so it has a process of its own. It writes
-what it finds to standard output (``checkmate.processes.stages``).
-"""
+"""Check whether the window can open on this machine. ``checkmate doctor`` runs it with ``python -m
+app.look``, and ``checkmate explore`` with ``python -m app.look screen``, which looks at the display alone.
+The check may crash, so it has a process of its own. It writes what it finds to standard output
+(``checkmate.processes.stages``)."""
 
 from __future__ import annotations
 

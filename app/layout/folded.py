@@ -81,7 +81,6 @@ class Folding:
         return opened_by_default(self.root, max(1, min(most_columns, MOST_BOXES // 2)))
 
     def groups_around(self, op: int) -> Opened:
-        """Return the groups to open so that the op's layer has a box of its own."""
         layer, group, around = self._layer_of[op], self.root, set()
         while group.children:
             inner = next(child for child in group.children if child.first <= layer < child.last)

@@ -16,11 +16,9 @@ _FEW = 4  # layers beside equal blocks; so few are not grouped
 
 @dataclass
 class Group:
-    """Neighbouring layers of the forward pass that share ``name``.
-
-    They are the layers ``first`` to ``last`` (excluded). A group with ``children`` can be opened. More than
-    one of ``copies`` says that the children are equal blocks.
-    """
+    """Neighbouring layers of the forward pass that share ``name``. They are the layers ``first`` to ``last``
+    (excluded). A group with ``children`` can be opened. More than one of ``copies`` says that the children
+    are equal blocks."""
 
     name: str
     first: int
@@ -139,11 +137,9 @@ def _gathered(runs: list[Group], most: int) -> list[Group]:
 
 
 def opened_by_default(root: Group, most_boxes: int) -> frozenset[tuple[int, int]]:
-    """Return the groups to open, with at most ``most_boxes`` closed ones left.
-
-    Outer groups are opened before inner ones, and larger before smaller ones. Equal blocks stay one box,
-    unless there is room for every layer.
-    """
+    """Return the groups to open, with at most ``most_boxes`` closed ones left. Outer groups are opened before
+    inner ones, and larger before smaller ones. Equal blocks stay one box, unless there is room for every
+    layer."""
     every = root.last - root.first <= most_boxes
     opened, shown = {root.key}, [(1, child) for child in root.children] or [(0, root)]
     while True:
@@ -165,11 +161,9 @@ def opened_by_default(root: Group, most_boxes: int) -> frozenset[tuple[int, int]
 
 
 def visible_groups(root: Group, opened: frozenset[tuple[int, int]]) -> tuple[list[Group], list[Group]]:
-    """Return (closed groups, open groups around them).
-
-    The closed ones are listed from left to right, the open ones outermost first. Where single ones of equal
-    blocks are open, those before, between and after them are closed together.
-    """
+    """Return (closed groups, open groups around them). The closed ones are listed from left to right, the
+    open ones outermost first. Where single ones of equal blocks are open, those before, between and after
+    them are closed together."""
     closed: list[Group] = []
     around: list[Group] = []
     pending = [root]

@@ -1,8 +1,6 @@
-"""Find layers that are repeated blocks, as in a Transformer; no Qt.
-
-Blocks are equal if their layers have the same names but for numbers, the same forward ops and bytes, and if
-they read from each other, and from what is outside, in the same way.
-"""
+"""Find layers that are repeated blocks, as in a Transformer; no Qt. Blocks are equal if their layers have the
+same names but for numbers, the same forward ops and bytes, and if they read from each other, and from what is
+outside, in the same way."""
 
 from __future__ import annotations
 
@@ -118,7 +116,6 @@ class _BlockSearch:
         return [frozenset(one) for one in found]
 
     def best(self, first: int, last: int) -> BlockRun | None:
-        """Return the run between two layers that covers most of them."""
         regions = sorted(self._regions(first, last), key=lambda region: (-_covered(region), region[2]))
         for region in regions[:_MOST_TRIED]:
             run = self._aligned(*region)

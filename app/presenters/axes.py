@@ -64,7 +64,6 @@ class BudgetScale:
         return byte_unit(self.high)
 
     def ticks(self) -> list[float]:
-        """Return round figures in the scale's unit."""
         _, size = self.unit
         low, high = self.low / size, self.high / size
         if not self.logarithmic:

@@ -112,12 +112,9 @@ class Bands:
     def owners(
         self, steps: NDArray[np.int64], height: int, top: float, bottom: float = 0.0
     ) -> NDArray[np.int64]:
-        """Return which band each pixel belongs to, int64[steps, height].
-
-        ``steps`` ascend. The first pixel of each is at the bottom. ``bottom`` and ``top`` are the bytes at
-        the lower and the upper edge. What is no band is NOTHING, or ``count`` and a group: its low bands, or
-        all of it where it has none.
-        """
+        """Return which band each pixel belongs to, int64[steps, height]. ``steps`` ascend. The first pixel of
+        each is at the bottom. ``bottom`` and ``top`` are the bytes at the lower and the upper edge. What is
+        no band is NOTHING, or ``count`` and a group: its low bands, or all of it where it has none."""
         column, rank, size, owner = self._parts(steps, (top - bottom) * _LEAST_PIXELS / height)
         order = np.argsort(column * (2 * self.count + 2 * len(self.groups)) + rank, kind="stable")
         column, size, owner = column[order], size[order], owner[order]
@@ -331,12 +328,10 @@ class PlacedBlocks:
         return of_buffer[self.buffer]
 
     def owners(self, steps: _Ints, height: int, top: float, bottom: float = 0.0) -> _Ints:
-        """Return which block each pixel belongs to, int64[steps, height].
-
-        ``steps`` ascend. The first pixel of each is at the bottom. ``bottom`` and ``top`` are the addresses
-        at the lower and the upper edge. What is free is NOTHING. Where low blocks fill half of a pixel
-        together, it is ``count`` and the group that fills most of it.
-        """
+        """Return which block each pixel belongs to, int64[steps, height]. ``steps`` ascend. The first pixel
+        of each is at the bottom. ``bottom`` and ``top`` are the addresses at the lower and the upper edge.
+        What is free is NOTHING. Where low blocks fill half of a pixel together, it is ``count`` and the group
+        that fills most of it."""
         place, order = self.placement, self.order
         scale = height / (top - bottom)
         begins = place.address[order].astype(np.float64)
@@ -402,7 +397,6 @@ class PlacedBlocks:
         return of_buffer
 
     def free_words(self, step: int) -> str:
-        """Say how much is free while a step runs, and in how many chunks."""
         place = self.placement
         free, chunks = place.free_bytes(step), int(place.free_chunks[step])
         taken = f"step {step + 1:,}: {format_bytes(int(place.requested[step]))} requested"

@@ -24,11 +24,9 @@ _ROOM = 1.05  # a step without a schedule is given this much more than it should
 
 
 def default_budget(found: ListedSchedule, budget_bytes: int) -> int:
-    """Return the bytes that the allocator may show by default.
-
-    That is the slider's budget, or what the schedule needs. A schedule that recomputes nothing is not made
-    for a budget: it is allowed what its allocations should need.
-    """
+    """Return the bytes that the allocator may show by default. That is the slider's budget, or what the
+    schedule needs. A schedule that recomputes nothing is not made for a budget: it is allowed what its
+    allocations should need."""
     budget = max(budget_bytes, found.peak_bytes)
     if found.schedule.recomputations:
         return budget

@@ -148,11 +148,9 @@ def layer_table(a: Graph, b: Graph, pairs: Sequence[LayerPair]) -> ViewTable:
 
 
 def curve_of(found: ListedSchedule, *, by_share: bool) -> Curve:
-    """Return the edges of the columns along the step, and their live bytes.
-
-    The axis counts steps, or with ``by_share`` the part of the step that is done, in percent of its cost; of
-    its steps where nothing costs anything. A column holds the most that is live in it.
-    """
+    """Return the edges of the columns along the step, and their live bytes. The axis counts steps, or with
+    ``by_share`` the part of the step that is done, in percent of its cost; of its steps where nothing costs
+    anything. A column holds the most that is live in it."""
     axis = StepAxis.of(found.graph, found.schedule, by_cost=by_share)
     starts = axis.columns(0, axis.count, _MOST_POINTS)
     edges = axis.edges[np.append(starts, axis.count)]

@@ -33,11 +33,9 @@ class View(StrEnum):
 
 @dataclass(frozen=True)
 class HotspotRow:
-    """One row of the memory page.
-
-    ``share`` is the share of the largest row, for a bar. ``op`` is what the row is about, -1 for none;
-    ``value`` is the one value that it is about, if it is. ``found`` is a schedule to show.
-    """
+    """One row of the memory page. ``share`` is the share of the largest row, for a bar. ``op`` is what the
+    row is about, -1 for none; ``value`` is the one value that it is about, if it is. ``found`` is a schedule
+    to show."""
 
     name: str
     figure: str

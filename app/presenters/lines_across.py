@@ -165,12 +165,10 @@ def sharing(heights: Sequence[float]) -> list[tuple[int, int]]:
 
 
 def spread(wanted: Sequence[Box], taken: Sequence[Box], low: float, high: float) -> list[float]:
-    """Return the tops of boxes that cover no other box.
-
-    Those that are ``taken`` are not covered either. Each is as near as possible to where it is wanted,
-    between ``low`` and ``high``, and below those before it. Where there is no room left below, it may stand
-    above; where there is none at all, it stays where it is wanted.
-    """
+    """Return the tops of boxes that cover no other box. Those that are ``taken`` are not covered either. Each
+    is as near as possible to where it is wanted, between ``low`` and ``high``, and below those before it.
+    Where there is no room left below, it may stand above; where there is none at all, it stays where it is
+    wanted."""
     placed: list[Box] = list(taken)
     tops: list[float] = []
     after = low

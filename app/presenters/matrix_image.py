@@ -46,11 +46,9 @@ class Cells:
 def computed_image(
     graph: Graph, matrices: StageMatrices, most: int, cells: Cells | None = None
 ) -> NDArray[np.uint8]:
-    """Return R as palette indices: first forward, first backward, recomputed.
-
-    The image has at most ``most`` cells on a side. A set cell stays visible at any size, a recomputation
-    above all. However many ops there are, no array is made that is larger than the image.
-    """
+    """Return R as palette indices: first forward, first backward, recomputed. The image has at most ``most``
+    cells on a side. A set cell stays visible at any size, a recomputation above all. However many ops there
+    are, no array is made that is larger than the image."""
     cells = cells or Cells.all_of(matrices.n)
     late = graph.late[matrices.order]
     image = np.zeros(cells.shape(most, most), np.uint8)
@@ -90,11 +88,9 @@ def checkpointed(graph: Graph, matrices: StageMatrices) -> NDArray[np.bool_]:
 def held_strength(
     graph: Graph, matrices: StageMatrices, cells: Cells, rows: int, columns: int
 ) -> NDArray[np.float64]:
-    """Return how strongly each pixel of S is drawn, from 0 to 1.
-
-    The image has at most ``rows`` x ``columns`` pixels. A pixel may stand for many cells: it is as strong as
-    many of them are held. Those of checkpointed columns count most. One held cell alone stays visible.
-    """
+    """Return how strongly each pixel of S is drawn, from 0 to 1. The image has at most ``rows`` x ``columns``
+    pixels. A pixel may stand for many cells: it is as strong as many of them are held. Those of checkpointed
+    columns count most. One held cell alone stays visible."""
     column, begin, end = held_spans(matrices)
     crosses = checkpointed(graph, matrices)[column]
     shape = cells.shape(rows, columns)
@@ -132,11 +128,9 @@ def density(
     shape: tuple[int, int],
     n: int,
 ) -> NDArray[np.float64]:
-    """Return the share of each pixel's cells that spans of rows cover.
-
-    A span is a column and its rows from ``begin`` to before ``end``; spans do not overlap. ``shape`` is the
-    image's size: its pixels are equally high, so that one may begin within a row.
-    """
+    """Return the share of each pixel's cells that spans of rows cover. A span is a column and its rows from
+    ``begin`` to before ``end``; spans do not overlap. ``shape`` is the image's size: its pixels are equally
+    high, so that one may begin within a row."""
     height, width = shape
     bins = cells.column_bins(n, width)
     begin, end = np.maximum(begin, cells.top), np.minimum(end, cells.bottom)
@@ -269,11 +263,9 @@ def difference(graph: Graph, a: Schedule, a_live: Timeline, b: Schedule, b_live:
 
 
 def in_order_of(order: NDArray[np.int32], matrices: StageMatrices, which: str) -> NDArray[np.bool_]:
-    """Return ``R`` or ``S`` (bool[n, n]) in another order of ops.
-
-    The order is that of its columns and of its stages. Stage t of the result ends with the first computation
-    of op ``order[t]``, whenever the schedule computes it.
-    """
+    """Return ``R`` or ``S`` (bool[n, n]) in another order of ops. The order is that of its columns and of its
+    stages. Stage t of the result ends with the first computation of op ``order[t]``, whenever the schedule
+    computes it."""
     index = _places(matrices.order)[order]
     return np.asarray(getattr(matrices, which).take(index, axis=0).take(index, axis=1))
 
@@ -281,12 +273,9 @@ def in_order_of(order: NDArray[np.int32], matrices: StageMatrices, which: str) -
 def compared_image(
     a: StageMatrices, b: StageMatrices, which: str, most: int, cells: Cells | None = None
 ) -> NDArray[np.uint8]:
-    """Return which schedule computes (``R``) or holds (``S``) each cell.
-
-    Columns and stages are in A's order. The values are NEITHER, BOTH, ONLY_A and ONLY_B; the image has at
-    most ``most`` cells on a side. For very many ops, one cell of the image stands for many, and says which
-    schedule has any of them.
-    """
+    """Return which schedule computes (``R``) or holds (``S``) each cell. Columns and stages are in A's order.
+    The values are NEITHER, BOTH, ONLY_A and ONLY_B; the image has at most ``most`` cells on a side. For very
+    many ops, one cell of the image stands for many, and says which schedule has any of them."""
     part = cells or Cells.all_of(a.n)
     cases = np.array([NEITHER, ONLY_A, ONLY_B, BOTH], np.uint8)
     if a.n <= _EXACT:
@@ -341,11 +330,9 @@ def hatched(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uin
 
 
 def aligned(other: Schedule, shown: Schedule) -> NDArray[np.float64]:
-    """Return the place of each step of ``other`` among ``shown``'s steps.
-
-    The places are float64[steps]. Steps are matched by how many ops have been computed. A stage of one is
-    stretched over the same stage of the other, so that the ends of all stages meet.
-    """
+    """Return the place of each step of ``other`` among ``shown``'s steps. The places are float64[steps].
+    Steps are matched by how many ops have been computed. A stage of one is stretched over the same stage of
+    the other, so that the ends of all stages meet."""
     stages, stage = _stages(shown), _stages(other)
     ends = np.searchsorted(stages, np.arange(int(stages[-1]) + 1), side="right")
     starts = np.concatenate([[0], ends[:-1]])

@@ -50,12 +50,9 @@ def memory_stack(graph: Graph, schedule: Schedule, timeline: Timeline) -> Stack:
 
 
 def thinned(stack: Stack, most: int) -> tuple[NDArray[np.float64], Stack]:
-    """Return at most ``most`` columns of the curve.
-
-    The first result is the columns' first steps, and one past the last step. The second is what the columns
-    hold. A column holds what its step with the most live bytes holds, so that no peak is lost. It is marked
-    as recomputed if any of its steps is.
-    """
+    """Return at most ``most`` columns of the curve. The first result is the columns' first steps, and one
+    past the last step. The second is what the columns hold. A column holds what its step with the most live
+    bytes holds, so that no peak is lost. It is marked as recomputed if any of its steps is."""
     starts = _even_starts(len(stack.total), most)
     edges = np.append(starts, len(stack.total)).astype(np.float64)
     return edges, in_columns(stack, starts, len(stack.total))

@@ -23,12 +23,10 @@ _KERNELS = {"onednn": "oneDNN's kernels", "eigen": "Eigen's kernels", "cuda": "C
 
 @dataclass(frozen=True)
 class OpLink:
-    """A value that an op reads or makes, or an op that reads from it.
-
-    ``name`` is whole; ``figure`` and ``detail`` say more. ``op`` and ``value`` are what it leads to: -1 for a
-    parameter or an input of the model, which no op makes, and for words alone. ``role`` leads to ``step``, if
-    that is not -1; it counts from 0.
-    """
+    """A value that an op reads or makes, or an op that reads from it. ``name`` is whole; ``figure`` and
+    ``detail`` say more. ``op`` and ``value`` are what it leads to: -1 for a parameter or an input of the
+    model, which no op makes, and for words alone. ``role`` leads to ``step``, if that is not -1; it counts
+    from 0."""
 
     role: str
     name: str
@@ -141,11 +139,9 @@ _MOST = 4  # recomputations of one op
 
 
 def again_rows(shown: ListedSchedule, op: int, standing: Standing | None) -> list[OpLink]:
-    """Return what happened around each recomputation of an op, in turn.
-
-    Its value is dropped, a step needs the memory, the op runs again, and another one reads it. The last row
-    says how many recomputations are left out, if any.
-    """
+    """Return what happened around each recomputation of an op, in turn. Its value is dropped, a step needs
+    the memory, the op runs again, and another one reads it. The last row says how many recomputations are
+    left out, if any."""
     runs, found = shown.runs.steps_of(op), shown.runs.recomputations_of(op, _MOST)
     rows = []
     for number, again in enumerate(found, 2):

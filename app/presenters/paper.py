@@ -144,11 +144,9 @@ class Film:
 
 
 def film(matrices: StageMatrices, peak_step: int, most: int = MOST_FRAMES) -> Film:
-    """Return a film with a picture at the end of each stage.
-
-    With more than ``most`` stages, it is every second, third, … one. The first step, the last one and the
-    step with the most live bytes are always among them.
-    """
+    """Return a film with a picture at the end of each stage. With more than ``most`` stages, it is every
+    second, third, … one. The first step, the last one and the step with the most live bytes are always among
+    them."""
     ends = np.append(np.flatnonzero(np.diff(matrices.stage_of_step)), len(matrices.stage_of_step) - 1)
     every = -(-len(ends) // max(1, most - 3))
     steps = sorted({0, peak_step, int(ends[-1]), *ends[every - 1 :: every].tolist()})

@@ -118,11 +118,9 @@ def summary(shown: ListedSchedule, chosen: tuple[int, int], rows: Iterable[Range
 def range_cells(
     shown: ListedSchedule, rows: Sequence[RangeRow], prices: Mapping[int, Suggestion], *, busy: bool
 ) -> list[tuple[Cell, ...]]:
-    """Return a cell for each of ``COLUMNS`` and each row.
-
-    Names are whole, without the scope of the model: the table cuts them to its columns. ``prices``: value →
-    what computing it again after the range saves and costs. ``busy``: more may be found.
-    """
+    """Return a cell for each of ``COLUMNS`` and each row. Names are whole, without the scope of the model:
+    the table cuts them to its columns. ``prices``: value → what computing it again after the range saves and
+    costs. ``busy``: more may be found."""
     model = scope_of_all(shown.graph)
     return [_cells(shown, row, model, prices.get(row.value), busy) for row in rows]
 

@@ -177,12 +177,10 @@ MOST_STEPS = 50_000  # a page of more would be tens of megabytes
 
 
 def scrub_data(shown: ListedSchedule) -> dict[str, Any]:
-    """Return all that the script shows of a schedule.
-
-    ``steps``: op per step; ``again``, ``live``, ``stage`` and ``column`` are per step too. ``ops`` and
-    ``workspace`` are per op, ``values`` are names. ``buffers`` and ``held`` are the timeline's and S's lists.
-    ``order``: op per column. ``curve``: where the curve is in its picture, in pixels.
-    """
+    """Return all that the script shows of a schedule. ``steps``: op per step; ``again``, ``live``, ``stage``
+    and ``column`` are per step too. ``ops`` and ``workspace`` are per op, ``values`` are names. ``buffers``
+    and ``held`` are the timeline's and S's lists. ``order``: op per column. ``curve``: where the curve is in
+    its picture, in pixels."""
     graph, timeline, matrices = shown.graph, shown.timeline, shown.matrices
     left, right, width = CURVE_PLACE
     return {

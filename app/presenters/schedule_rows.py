@@ -43,7 +43,6 @@ class ScheduleRow:
     own: OwnSchedule | None = None
 
     def lines(self, *, narrow: bool) -> tuple[str, str]:
-        """Return its two lines. A narrow list has the cost of a baseline in the second."""
         if not narrow or self.group is not RowGroup.BASELINES:
             return self.name, self.detail
         method, _, cost = self.name.rpartition(_DOT)

@@ -97,11 +97,9 @@ class LayerRow:
 def layer_rows(
     layers: Sequence[LayerSizes], query: LayerQuery, again: Collection[int], *, by_size: bool
 ) -> tuple[LayerRow, ...]:
-    """Return the layers that are looked for.
-
-    They are sorted by size, or in the order of the step. Sizes are of the phase that is asked for, or of the
-    activations. ``again``: the ops that the schedule on screen recomputes.
-    """
+    """Return the layers that are looked for. They are sorted by size, or in the order of the step. Sizes are
+    of the phase that is asked for, or of the activations. ``again``: the ops that the schedule on screen
+    recomputes."""
     phase = query.phase
     sized = [(layer, layer.bytes(phase)) for layer in layers if layer.has(phase)]
     most = max((size for _, size in sized), default=1) or 1
@@ -126,12 +124,9 @@ COMMAND = "command"
 
 @dataclass(frozen=True)
 class PaletteEntry:
-    """One thing to do or to go to.
-
-    ``kind`` is command, layer, schedule or op; ``hint`` is its shortcut, or a figure; ``detail`` says more.
-    ``size`` are the bytes that a layer or an op writes, in its ``phases``; ``recomputed``: the schedule on
-    screen runs it again.
-    """
+    """One thing to do or to go to. ``kind`` is command, layer, schedule or op; ``hint`` is its shortcut, or a
+    figure; ``detail`` says more. ``size`` are the bytes that a layer or an op writes, in its ``phases``;
+    ``recomputed``: the schedule on screen runs it again."""
 
     kind: str
     title: str

@@ -245,11 +245,9 @@ _CUT, _LAST = "…", "\U0010ffff"
 
 
 class NameCut:
-    """Cuts the names of one list.
-
-    The names of layers begin alike and end alike: ``conv2_block1_1_conv``, ``conv2_block1_2_conv``. Where a
-    name is cut is chosen so that as few others as possible would look the same.
-    """
+    """Cuts the names of one list. The names of layers begin alike and end alike: ``conv2_block1_1_conv``,
+    ``conv2_block1_2_conv``. Where a name is cut is chosen so that as few others as possible would look the
+    same."""
 
     def __init__(self, names: Sequence[str] = ()) -> None:
         self._names = sorted(set(names))

@@ -37,11 +37,9 @@ _QUICK = 2000  # ops; adapting a longer schedule would hold up the window
 
 @dataclass(frozen=True, eq=False)
 class ConstrainedGraph:
-    """A ``graph`` and the constraints put on it.
-
-    ``limited`` is the graph that they make. ``once``, bool[n], marks the ops that may run only once for any
-    reason. ``locked``, bool[n], marks those that a constraint names.
-    """
+    """A ``graph`` and the constraints put on it. ``limited`` is the graph that they make. ``once``, bool[n],
+    marks the ops that may run only once for any reason. ``locked``, bool[n], marks those that a constraint
+    names."""
 
     graph: Graph
     constraints: Constraints
@@ -74,11 +72,9 @@ def is_baseline(solver: str) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class ListedSchedule:
-    """One schedule of ``frontier``, with what is known of it now.
-
-    Its views are computed when they are first shown. It refers to the constrained graph, not to the
-    ``WhatIf`` that lists it: without that circle, a large graph is freed as soon as nobody holds it.
-    """
+    """One schedule of ``frontier``, with what is known of it now. Its views are computed when they are first
+    shown. It refers to the constrained graph, not to the ``WhatIf`` that lists it: without that circle, a
+    large graph is freed as soon as nobody holds it."""
 
     point: FrontierPoint
     constrained: ConstrainedGraph
@@ -167,7 +163,6 @@ class ListedSchedule:
         _ = self.timeline, self.matrices
 
     def result(self) -> SolveResult:
-        """Return it as a solver's result, for files and export. The constraints are among its assumptions."""
         return SolveResult(
             status=SolveStatus.OPTIMAL if self.optimal else SolveStatus.FEASIBLE,
             solver=self.solver,
@@ -214,7 +209,6 @@ class WhatIf:
 
     @property
     def known(self) -> list[ListedSchedule]:
-        """Return the points of the frontier: rising peaks, falling costs."""
         points = self.frontier.points
         if points != self._points:
             old = {found.point: found for found in (self.plain, *self._known)}
@@ -297,7 +291,6 @@ class WhatIf:
         return new
 
     def found(self, result: SolveResult) -> ListedSchedule:
-        """Return a schedule in the form of the frontier's points. It need not be on the frontier."""
         assert result.cost is not None and result.peak_bytes is not None
         point = FrontierPoint(
             result.require_schedule(),
@@ -337,11 +330,9 @@ class WhatIf:
         return best is not None and best.cost < shown.cost * (1 - _NOTABLY)
 
     def known_cost(self, budget_bytes: int) -> tuple[float | None, float]:
-        """Return the least known cost within a budget, and the bound on it.
-
-        None if no schedule is known. The bound is 0 where it says no more than that every op runs once,
-        unless that proves the known cost optimal.
-        """
+        """Return the least known cost within a budget, and the bound on it. None if no schedule is known. The
+        bound is 0 where it says no more than that every op runs once, unless that proves the known cost
+        optimal."""
         best, low = self.best_for(budget_bytes), self.frontier.bound(budget_bytes)
         cost, trivial = None if best is None else best.cost, self.graph.base_cost * _ROUNDING
         told = low > trivial or (cost is not None and cost <= trivial)

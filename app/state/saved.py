@@ -59,7 +59,6 @@ class OwnSchedules:
         self._entries: dict[bytes, OwnSchedule] = {}
 
     def __iter__(self) -> Iterator[OwnSchedule]:
-        """Yield the pinned ones first, then by falling peak."""
         return iter(
             sorted(
                 self._entries.values(),
@@ -228,11 +227,9 @@ def read_proved(saved: SavedExploration) -> tuple[ProvedUnder, ...]:
 def proved_to_save(
     plain: Frontier, what_ifs: Mapping[Constraints, WhatIf], before: Iterable[ProvedUnder]
 ) -> tuple[BoundsUnder, ...]:
-    """Return the bounds that hold under constraints only.
-
-    ``plain`` is the frontier without constraints; its bounds are saved by themselves. ``before``: what an
-    earlier file said. A what-if under the same constraints knows that too.
-    """
+    """Return the bounds that hold under constraints only. ``plain`` is the frontier without constraints; its
+    bounds are saved by themselves. ``before``: what an earlier file said. A what-if under the same
+    constraints knows that too."""
     known = {one.constraints: one.bounds for one in before}
     known |= {under: one.frontier.bounds for under, one in what_ifs.items()}
     found = []

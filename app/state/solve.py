@@ -48,11 +48,9 @@ class SliderTarget:
 
 @dataclass(frozen=True)
 class Tightest:
-    """What alone needs more than the budget, which proves that nothing fits.
-
-    ``op`` needs ``bytes`` while it runs, ``values`` among them. ``at_end``: it is not an op, but the values
-    that are kept at the end of the step.
-    """
+    """What alone needs more than the budget, which proves that nothing fits. ``op`` needs ``bytes`` while it
+    runs, ``values`` among them. ``at_end``: it is not an op, but the values that are kept at the end of the
+    step."""
 
     op: int
     values: tuple[int, ...]
@@ -74,12 +72,10 @@ class Tightest:
 
 @dataclass
 class Solve:
-    """A solve that runs or has ended, as the solving panel shows it.
-
-    ``best`` lists (seconds, the best so far), and ``bounds`` lists (seconds, proved bound). They are costs in
-    the graph's unit or, with an ``aim``, peaks in bytes. Known at the end: ``assumptions`` of the bound;
-    ``tightest``, what needs too much by itself; ``probes``, how many budgets were tried for an aim.
-    """
+    """A solve that runs or has ended, as the solving panel shows it. ``best`` lists (seconds, the best so
+    far), and ``bounds`` lists (seconds, proved bound). They are costs in the graph's unit or, with an
+    ``aim``, peaks in bytes. Known at the end: ``assumptions`` of the bound; ``tightest``, what needs too much
+    by itself; ``probes``, how many budgets were tried for an aim."""
 
     job: int
     budget_bytes: int
@@ -144,11 +140,9 @@ class Solve:
 
 
 class BudgetStanding(StrEnum):
-    """How the schedule on screen stands to the budget.
-
-    ``BEST`` and ``OTHER`` fit it; the others do not. ``OVER`` was chosen by hand. ``OTHER`` was too, or what
-    was found since, for another budget, costs clearly less.
-    """
+    """How the schedule on screen stands to the budget. ``BEST`` and ``OTHER`` fit it; the others do not.
+    ``OVER`` was chosen by hand. ``OTHER`` was too, or what was found since, for another budget, costs clearly
+    less."""
 
     BEST = "the cheapest known that fits"
     OTHER = "fits, but is not the cheapest known"
@@ -192,11 +186,9 @@ class Standing:
         sought: bool,
         coming: bool = False,
     ) -> Standing:
-        """Decide how ``shown`` stands to the budget.
-
-        ``chosen``: by hand, in place of the one that belongs to the budget. ``sought``: a search for this
-        budget runs. ``coming``: the budget's own schedule is being drawn.
-        """
+        """Decide how ``shown`` stands to the budget. ``chosen``: by hand, in place of the one that belongs to
+        the budget. ``sought``: a search for this budget runs. ``coming``: the budget's own schedule is being
+        drawn."""
         best, fits = what_if.best_for(budget_bytes), shown.peak_bytes <= budget_bytes
         if chosen:
             fit = BudgetStanding.OTHER if fits else BudgetStanding.OVER
@@ -217,7 +209,6 @@ class Standing:
 
     @property
     def replaceable(self) -> bool:
-        """Return whether the budget's own schedule could take its place."""
         return self.fit in (BudgetStanding.OTHER, BudgetStanding.OVER)
 
     @property

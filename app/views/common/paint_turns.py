@@ -11,11 +11,9 @@ from PySide6.QtWidgets import QWidget
 
 
 class PaintTurns(QObject):
-    """Lets ``views`` paint in turn; each keeps its old picture until then.
-
-    Each view gets a turn of the event loop. The next in turn is the one that has waited longest, so that all
-    are painted however often they change.
-    """
+    """Lets ``views`` paint in turn; each keeps its old picture until then. Each view gets a turn of the event
+    loop. The next in turn is the one that has waited longest, so that all are painted however often they
+    change."""
 
     def __init__(self, views: Sequence[QWidget], parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -33,7 +31,6 @@ class PaintTurns(QObject):
         return len(self._waiting) + len(self._undrawn)
 
     def begin(self) -> None:
-        """Begin anew, because all views have changed."""
         for cover in self._covers:
             # A view whose turn it is may still be to be painted.
             busy = cover is self._turn or cover in self._waiting or cover in self._undrawn

@@ -74,13 +74,10 @@ _NO_LIMIT = (1 << 24) - 1  # Qt's own greatest height
 
 
 class PanelDock(QDockWidget):
-    """A dock whose title bar is its panel's head.
-
-    It is dragged by the head; a double click takes it out of the window, and back. ``name`` is its name in
-    saved arrangements. A panel that ``scrolls`` keeps its least height in a dock that is lower.
-
-    Signals: ``folding``: it will be folded or opened; ``fold_changed``: it has been.
-    """
+    """A dock whose title bar is its panel's head. It is dragged by the head; a double click takes it out of
+    the window, and back. ``name`` is its name in saved arrangements. A panel that ``scrolls`` keeps its least
+    height in a dock that is lower. Signals: ``folding``: it will be folded or opened; ``fold_changed``: it
+    has been."""
 
     folding = Signal()
     fold_changed = Signal()
@@ -139,7 +136,6 @@ class PanelDock(QDockWidget):
         self.fold_changed.emit()
 
     def event(self, event: QEvent) -> bool:
-        """Put a panel that a double click takes out beside its old place. There it is seen to be out."""
         before, was_out = self.mapToGlobal(QPoint(0, 0)), self.isFloating()
         done = super().event(event)
         taken_out = event.type() == QEvent.Type.MouseButtonDblClick and self.isFloating() and not was_out

@@ -53,11 +53,9 @@ class Drawn(Protocol):
 
 
 class ScreenPens(QObject):
-    """The pens of the items that ``widget`` shows.
-
-    A plot's pens are cosmetic: their widths count device pixels, and a dense screen has more of those. So
-    they are set again when the widget is first shown and when it comes to another screen.
-    """
+    """The pens of the items that ``widget`` shows. A plot's pens are cosmetic: their widths count device
+    pixels, and a dense screen has more of those. So they are set again when the widget is first shown and
+    when it comes to another screen."""
 
     def __init__(self, widget: QWidget) -> None:
         super().__init__(widget)

@@ -96,11 +96,9 @@ _DIGIT = r"\d(?![^<]*>)"  # outside the marks of rich text
 
 
 class SteadyLabel(QWidget):
-    """Shows a text, and is laid out anew only where that needs another size.
-
-    A plain label asks for a new layout of the window with each text. A text that wraps takes the width that
-    there is; another has room for any digits in the place of its own, and at least ``least`` pixels.
-    """
+    """Shows a text, and is laid out anew only where that needs another size. A plain label asks for a new
+    layout of the window with each text. A text that wraps takes the width that there is; another has room for
+    any digits in the place of its own, and at least ``least`` pixels."""
 
     def __init__(self, name: str = "", *, wrap: bool = False, least: int = 0) -> None:
         super().__init__()

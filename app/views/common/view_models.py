@@ -32,6 +32,5 @@ class ViewModels:
         theme: CurrentTheme,
         parent: QObject | None = None,
     ) -> ViewModels:
-        """Return models of a graph that show all of it, and compare it with nothing."""
         comparison, span = Comparison(exploration, parent), StepSpan(exploration, parent)
         return cls(exploration, comparison, playhead, selection, span, theme)

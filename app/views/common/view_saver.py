@@ -35,10 +35,8 @@ class SavableView:
 
 
 class ViewSaver(QObject):
-    """Copies and saves pictures and data, and adds the menus for it to panels.
-
-    Signals: ``noticed(sentence)``; ``failed(sentence, hint)``; ``figure_wanted(shows)``.
-    """
+    """Copies and saves pictures and data, and adds the menus for it to panels. Signals:
+    ``noticed(sentence)``; ``failed(sentence, hint)``; ``figure_wanted(shows)``."""
 
     figure_wanted = Signal(object)
     noticed = Signal(str)

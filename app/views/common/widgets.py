@@ -39,11 +39,9 @@ NO_EDGES = 0, 0, 0, 0
 
 
 def in_row(*parts: Part, gap: int | None = None, edges: Edges | None = None) -> QHBoxLayout:
-    """Return ``parts`` from left to right.
-
-    A part is a widget or a layout, perhaps with its stretch, a number of pixels to leave free, or None for
-    all space that is left. ``gap``: pixels between parts; ``edges``: around them, if not as the style has it.
-    """
+    """Return ``parts`` from left to right. A part is a widget or a layout, perhaps with its stretch, a number
+    of pixels to leave free, or None for all space that is left. ``gap``: pixels between parts; ``edges``:
+    around them, if not as the style has it."""
     return _filled(QHBoxLayout(), parts, gap, edges)
 
 
@@ -177,12 +175,10 @@ def command_button(name: str, run: Callable[[], object] | None = None, text: str
 
 
 class ButtonKeys(QObject):
-    """An event filter with which the space bar and Enter press buttons.
-
-    They press the button in ``window`` that has the focus. The space bar does so in place of playing the
-    step: Qt asks a widget, and then those around it, whether a key is for it or for a command. Enter comes
-    here if the button leaves it, as all but those of dialogs do; a key that is held presses once.
-    """
+    """An event filter with which the space bar and Enter press buttons. They press the button in ``window``
+    that has the focus. The space bar does so in place of playing the step: Qt asks a widget, and then those
+    around it, whether a key is for it or for a command. Enter comes here if the button leaves it, as all but
+    those of dialogs do; a key that is held presses once."""
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)

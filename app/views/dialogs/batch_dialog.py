@@ -39,12 +39,9 @@ _NO_BATCH = "{name} does not say its batch size, so it cannot be scaled. Profile
 
 
 class BatchDialog(QDialog):
-    """Shows a row for each search for the largest batch.
-
-    The row says the batch within a budget and a cost, and how sure that is. Signals:
-    ``open_wanted(answer)``: explore the scaled graph; ``profile_wanted(answer)``: profile the model at that
-    batch.
-    """
+    """Shows a row for each search for the largest batch. The row says the batch within a budget and a cost,
+    and how sure that is. Signals: ``open_wanted(answer)``: explore the scaled graph;
+    ``profile_wanted(answer)``: profile the model at that batch."""
 
     open_wanted = Signal(object)
     profile_wanted = Signal(object)

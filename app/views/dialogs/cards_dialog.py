@@ -21,10 +21,8 @@ _WORDS = (2, 4)  # columns of words; the others are figures
 
 
 class CardsDialog(QDialog):
-    """A row for each size of card; it follows what is found.
-
-    Signals: ``budget_wanted(bytes)``: the budget that a card leaves for the step.
-    """
+    """A row for each size of card; it follows what is found. Signals: ``budget_wanted(bytes)``: the budget
+    that a card leaves for the step."""
 
     budget_wanted = Signal(object)
 

@@ -52,11 +52,9 @@ _SOON_MS = 150  # schedules come in many at a time
 
 
 class GraphCompareDialog(QDialog):
-    """Compares A and B: facts, memory curves, frontiers and layers.
-
-    They follow what is found of both. It is empty until ``refresh``. ``other`` is closed along with it.
-    Signal ``other_wanted``: another file is to be B.
-    """
+    """Compares A and B: facts, memory curves, frontiers and layers. They follow what is found of both. It is
+    empty until ``refresh``. ``other`` is closed along with it. Signal ``other_wanted``: another file is to be
+    B."""
 
     other_wanted = Signal()
 
@@ -208,7 +206,6 @@ class GraphCompareDialog(QDialog):
             QGuiApplication.clipboard().setText(found.csv())
 
     def done(self, result: int) -> None:
-        """End the work on B, and let go of it. Esc and the window's own button come here, too."""
         self._soon.stop()
         self._reading.close(0.0)
         self.other.close()

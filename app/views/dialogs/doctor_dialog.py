@@ -26,12 +26,9 @@ _HINT = "checkmate doctor --prove tries it on four small networks, and writes a 
 
 
 class DoctorDialog(QDialog):
-    """Checks the machine as soon as it is open.
-
-    The window can be used meanwhile. Closing it ends the processes that check. ``busy`` returns whether a
-    model is being measured: only one process at a time may use a GPU, and a measurement needs the machine
-    alone.
-    """
+    """Checks the machine as soon as it is open. The window can be used meanwhile. Closing it ends the
+    processes that check. ``busy`` returns whether a model is being measured: only one process at a time may
+    use a GPU, and a measurement needs the machine alone."""
 
     def __init__(self, theme: CurrentTheme, busy: Callable[[], bool], parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -65,7 +62,6 @@ class DoctorDialog(QDialog):
         return self._found
 
     def look(self) -> None:
-        """Check the machine, or check it again."""
         if self._busy():
             self._bar.hide()
             self._verdict.setText(

@@ -32,12 +32,8 @@ _MOST = 1_000_000  # samples in a batch
 
 
 class ModelDialog(QDialog):
-    """A dialog that asks for a model and how to train it.
-
-    That is batch size, input shape, optimizer, precision, device, and what runs the step.
-
-    Signals: ``asked(request)``: profile this.
-    """
+    """A dialog that asks for a model and how to train it. That is batch size, input shape, optimizer,
+    precision, device, and what runs the step. Signals: ``asked(request)``: profile this."""
 
     asked = Signal(object)
 

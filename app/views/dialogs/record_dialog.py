@@ -32,11 +32,9 @@ _LEAST = 2.0  # pixels of a part
 
 
 class RecordDialog(QDialog):
-    """Shows a reading of a file, one record at a time.
-
-    Signals: ``profile_wanted(budget)``: profile the model, then solve for this budget in bytes; 0 for none.
-        ``budget_wanted(budget)``: solve the open graph for it.
-    """
+    """Shows a reading of a file, one record at a time. Signals: ``profile_wanted(budget)``: profile the
+    model, then solve for this budget in bytes; 0 for none. ``budget_wanted(budget)``: solve the open graph
+    for it."""
 
     profile_wanted = Signal(object)  # a budget may be larger than a C++ int
     budget_wanted = Signal(object)

@@ -90,11 +90,9 @@ def paint_overview(
     corner: QPointF,
     seen: tuple[float, float],
 ) -> None:
-    """Paint the overview with its bottom right at ``corner``.
-
-    ``live`` are the live bytes of each box; boxes that hold any are painted strongly. ``seen`` is (left,
-    width) of what is visible, in the layout's units.
-    """
+    """Paint the overview with its bottom right at ``corner``. ``live`` are the live bytes of each box; boxes
+    that hold any are painted strongly. ``seen`` is (left, width) of what is visible, in the layout's
+    units."""
     frame = QRectF(corner.x() - OVERVIEW_WIDTH, corner.y() - _HEIGHT, OVERVIEW_WIDTH, _HEIGHT)
     ink(painter, QPen(theme.color("border"), 1), theme.color("panel"))
     painter.drawRoundedRect(frame, 6, 6)

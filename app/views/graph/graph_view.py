@@ -45,13 +45,9 @@ _SMALLEST_DROP, _LARGEST_DROP = 130.0, 250.0
 
 
 class GraphView(QWidget):
-    """Shows the folded graph, and pans, zooms, selects, opens and folds it.
-
-    Drag pans, the wheel zooms at the pointer, a click selects, a double-click opens or folds a group, and a
-    right-click opens the menu of constraints.
-
-    Signal ``changed``: the zoom or the open groups are others.
-    """
+    """Shows the folded graph, and pans, zooms, selects, opens and folds it. Drag pans, the wheel zooms at the
+    pointer, a click selects, a double-click opens or folds a group, and a right-click opens the menu of
+    constraints. Signal ``changed``: the zoom or the open groups are others."""
 
     changed = Signal()
 
@@ -133,7 +129,6 @@ class GraphView(QWidget):
         self.zoom(100 / max(1, self.zoom_percent))
 
     def zoom_to(self, op: int) -> None:
-        """Bring an op's box to the middle, large enough to read. The groups around it are opened."""
         if self._folding is None or self._layout is None or not 0 <= op < len(self._layout.box_of):
             return
         around = self._folding.groups_around(op)

@@ -41,7 +41,6 @@ class PartPlace:
         return QRectF(-self.offset / self.scale, self.size.toSizeF() / self.scale)
 
     def draw(self, painter: QPainter, draw: Callable[[QPainter], None]) -> None:
-        """Draw something that is in the layout's units."""
         painter.save()
         painter.translate(self.offset)
         painter.scale(self.scale, self.scale)
@@ -122,12 +121,9 @@ class StillPicture:
         size: QSize,
         ratio: float,
     ) -> None:
-        """Paint the visible part of the drawing.
-
-        ``draw`` draws it around its own origin, which lies at ``offset`` in the view. ``of`` is all that its
-        looks depend on. ``whole`` is the drawing's area, ``size`` the view's. All are in pixels of the
-        screen; the picture is ``ratio`` times as sharp.
-        """
+        """Paint the visible part of the drawing. ``draw`` draws it around its own origin, which lies at
+        ``offset`` in the view. ``of`` is all that its looks depend on. ``whole`` is the drawing's area,
+        ``size`` the view's. All are in pixels of the screen; the picture is ``ratio`` times as sharp."""
         visible = QRectF(-offset, size.toSizeF()).intersected(whole)
         if visible.isEmpty():
             return

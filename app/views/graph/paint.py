@@ -88,7 +88,6 @@ class GraphPainter:
         return [number for number, box in enumerate(self._layout.boxes) if self.rect(box).intersects(grown)]
 
     def box_part(self, number: int, moment: PlayheadState, scale: float) -> Part:
-        """Return a box at the playhead that neither runs nor is selected."""
         live, repeats, locked = (float(each[number]) for each in (moment.live, moment.repeats, moment.locked))
         started = int(moment.first_step[number]) <= moment.step
         area = self.rect(self._layout.boxes[number]).adjusted(-_MARKS, -_MARKS, _MARKS, _MARKS)
@@ -154,7 +153,6 @@ class GraphPainter:
         painter.drawLine(line)
 
     def paint_focused_edges(self, painter: QPainter, moment: PlayheadState) -> None:
-        """Paint the edges of the selected box, or else of the one that runs."""
         boxes, focus = self._layout.boxes, moment.focus
         painter.setBrush(Qt.BrushStyle.NoBrush)
         for source, target in self._layout.edges:

@@ -23,12 +23,9 @@ _SMALL, _SECOND_LINE, _MARK, _PIN = 11, 17, 16.0, 10.0
 
 
 class BarDelegate(QStyledItemDelegate):
-    """Paints one row: name, bar, figure and detail.
-
-    The name is on the left, then a bar for ``SHARE``; ``FIGURE`` is on the right, and ``DETAIL`` below.
-    ``MARK`` is a letter in a square before the name; if it is empty, only its space is kept. ``PIN`` says
-    whether a pin stands before the name.
-    """
+    """Paints one row: name, bar, figure and detail. The name is on the left, then a bar for ``SHARE``;
+    ``FIGURE`` is on the right, and ``DETAIL`` below. ``MARK`` is a letter in a square before the name; if it
+    is empty, only its space is kept. ``PIN`` says whether a pin stands before the name."""
 
     def __init__(self, theme: CurrentTheme, role: str) -> None:
         super().__init__()
@@ -149,7 +146,6 @@ class RowModel(QAbstractListModel, Generic[Row]):
         self.rows: Sequence[Row] = ()
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Show other rows, from the first one."""
         self.beginResetModel()
         self.rows = rows
         self.endResetModel()

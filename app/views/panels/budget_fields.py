@@ -18,13 +18,8 @@ FIRST_OVERHEAD = 0.05
 
 
 class AimRow(QWidget):
-    """Two buttons and a field for the aims.
-
-    A button stays pressed while the budget follows its aim.
-
-    Signals: ``aimed(Aim)``: an aim was asked for; ``refused(sentence)``: what was typed is no extra cost, and
-        why.
-    """
+    """Two buttons and a field for the aims. A button stays pressed while the budget follows its aim. Signals:
+    ``aimed(Aim)``: an aim was asked for; ``refused(sentence)``: what was typed is no extra cost, and why."""
 
     aimed = Signal(object)
     refused = Signal(str)
@@ -44,7 +39,6 @@ class AimRow(QWidget):
         exploration.graph_changed.connect(self.refresh)
 
     def ask_within(self) -> None:
-        """Ask for the least memory at the extra cost in the field."""
         try:
             self.ask(Aim(self.percent.overhead()))
         except ValueError as error:
@@ -109,10 +103,8 @@ _COMMANDS = tuple(
 
 
 class BudgetField(QLineEdit):
-    """Takes a budget such as ``6.5GiB``; Escape empties and leaves it.
-
-    Signal ``left``: Escape was pressed.
-    """
+    """Takes a budget such as ``6.5GiB``; Escape empties and leaves it. Signal ``left``: Escape was
+    pressed."""
 
     left = Signal()
 

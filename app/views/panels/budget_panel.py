@@ -26,12 +26,9 @@ DEBOUNCE_MS = 300
 
 
 class BudgetPanel(Panel):
-    """The slider; moving it shows the best known schedule at once.
-
-    ``solve_wanted`` comes 300 ms after the last move, or when the slider is released. An aim (the least
-    memory at a cost) moves the slider to the smallest known schedule at once, and ``solve_wanted`` then looks
-    for smaller ones.
-    """
+    """The slider; moving it shows the best known schedule at once. ``solve_wanted`` comes 300 ms after the
+    last move, or when the slider is released. An aim (the least memory at a cost) moves the slider to the
+    smallest known schedule at once, and ``solve_wanted`` then looks for smaller ones."""
 
     solve_wanted = Signal()
 
@@ -76,7 +73,6 @@ class BudgetPanel(Panel):
         exploration.standing_changed.connect(self._on_standing)
 
     def choose(self, budget_bytes: int) -> None:
-        """Move the slider as a user would. The window asks for a solve after the usual pause."""
         self._exploration.set_budget(max(0, budget_bytes))
         self._timer.start()
 

@@ -23,14 +23,10 @@ _SNAP = 6.0  # pixels
 
 
 class FrontierView(QWidget):
-    """Shows the frontier and the handle of the budget.
-
-    It draws known schedules, the bounds below them, and what is infeasible. The vertical axis is a track too:
-    dragging on it asks for the least memory at that cost.
-
-    Signals: ``dragged(bytes)`` while the handle moves; ``cap_dragged(max_overhead)`` while the cost's handle
-        does; ``released()`` when either is let go.
-    """
+    """Shows the frontier and the handle of the budget. It draws known schedules, the bounds below them, and
+    what is infeasible. The vertical axis is a track too: dragging on it asks for the least memory at that
+    cost. Signals: ``dragged(bytes)`` while the handle moves; ``cap_dragged(max_overhead)`` while the cost's
+    handle does; ``released()`` when either is let go."""
 
     dragged = Signal(object)
     cap_dragged = Signal(float)
@@ -80,7 +76,6 @@ class FrontierView(QWidget):
         painter.end()
 
     def _costs(self) -> tuple[list[float], float]:
-        """Return ticks and top of the vertical axis, as multiples of computing everything once."""
         known = self._exploration.known
         top = max(1.02, *(1 + found.overhead for found in known)) if known else 1.02
         ticks = nice_ticks(1.0, top, 4)
@@ -176,7 +171,6 @@ class FrontierView(QWidget):
         painter.restore()
 
     def _bounds(self, painter: QPainter, frame: _Frame) -> None:
-        """Paint how far below each schedule the frontier may run."""
         painter.setPen(QPen(self._theme.color("accent", 150), 3))
         for found in self._exploration.known:
             if found.graph.base_cost > 0 and not found.optimal:

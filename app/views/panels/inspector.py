@@ -34,12 +34,9 @@ _LEAST_ROWS = 40  # pixels of an op's facts in a low window; more would be taken
 
 
 class Inspector(Panel):
-    """Shows the facts of the selected op, and its constraints.
-
-    If nothing is selected, it shows what fills memory at the playhead, and what would help.
-
-    Signals: ``changed_height``: it needs more height than before, or less.
-    """
+    """Shows the facts of the selected op, and its constraints. If nothing is selected, it shows what fills
+    memory at the playhead, and what would help. Signals: ``changed_height``: it needs more height than
+    before, or less."""
 
     changed_height = Signal()
 

@@ -23,12 +23,8 @@ _ROOMY = 260  # pixels; a narrower panel has the short words
 
 
 class LayersPanel(Panel):
-    """Lists layers by the bytes that their forward ops write.
-
-    A click selects the layer's largest op; Enter or a double-click also shows it in the graph.
-
-    Signal ``zoom_wanted(op)``: the graph should show the op.
-    """
+    """Lists layers by the bytes that their forward ops write. A click selects the layer's largest op; Enter
+    or a double-click also shows it in the graph. Signal ``zoom_wanted(op)``: the graph should show the op."""
 
     zoom_wanted = Signal(int)
 

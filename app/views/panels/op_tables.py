@@ -52,11 +52,9 @@ class _LinkLine:
 
 
 class LinkTable(QWidget):
-    """Lists links below a title; it is hidden while there are none.
-
-    Its gap to the rest of the page is above it, or below it where it is ``on_top``.
-    Signals: ``wanted(op, value)``: a link was clicked; ``sought(step)``: a step was.
-    """
+    """Lists links below a title; it is hidden while there are none. Its gap to the rest of the page is above
+    it, or below it where it is ``on_top``. Signals: ``wanted(op, value)``: a link was clicked;
+    ``sought(step)``: a step was."""
 
     wanted = Signal(int, int)
     sought = Signal(int)
@@ -86,7 +84,6 @@ class LinkTable(QWidget):
 
     @property
     def texts(self) -> list[tuple[str, str, str, str]]:
-        """Return what each row says: role, name, figure, detail."""
         return [
             (line.role.text(), line.name.whole, line.figure.text(), line.detail.text())
             for line in self._lines[: len(self.links)]

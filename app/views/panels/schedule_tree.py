@@ -30,11 +30,9 @@ _KEY = Qt.ItemDataRole.UserRole + 20
 
 
 class ScheduleTree(QTreeWidget):
-    """Shows the groups; a click on a group's head folds or opens it.
-
-    Signals: ``chosen(found)``: a click or Enter; ``compared(found)``: Ctrl+click; ``renamed(found, name)``;
-    ``removed(found)``: the Delete key; ``asked(found, position)``: its menu.
-    """
+    """Shows the groups; a click on a group's head folds or opens it. Signals: ``chosen(found)``: a click or
+    Enter; ``compared(found)``: Ctrl+click; ``renamed(found, name)``; ``removed(found)``: the Delete key;
+    ``asked(found, position)``: its menu."""
 
     chosen = Signal(object)
     compared = Signal(object)
@@ -150,7 +148,6 @@ class ScheduleTree(QTreeWidget):
     def show_schedule(
         self, shown: ListedSchedule | None, mark: Callable[[ListedSchedule], str | None]
     ) -> None:
-        """Make the schedule on screen the current one, and mark A and B."""
         blocked = self.blockSignals(True)
         key = None if shown is None else shown.key
         if key != self._shown or self.current() is None:

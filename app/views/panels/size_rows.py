@@ -25,13 +25,9 @@ BEYOND = 1.25  # how far a slider goes past the size that fits
 
 
 class ScaleRow(QWidget):
-    """Two lines: a slider with what stands beside it, and what is said of it.
-
-    ``debounce_ms``: after the last move ``ask`` is called. ``way_back``: gives what leads back to the size
-    that was profiled; None where that is on screen.
-
-    Signals: ``room_wanted(pixels)``: the row came, went, or needs other room.
-    """
+    """Two lines: a slider with what stands beside it, and what is said of it. ``debounce_ms``: after the last
+    move ``ask`` is called. ``way_back``: gives what leads back to the size that was profiled; None where that
+    is on screen. Signals: ``room_wanted(pixels)``: the row came, went, or needs other room."""
 
     room_wanted = Signal(int)
 
@@ -65,13 +61,9 @@ _FIELD = 84  # pixels
 
 
 class BatchRow(ScaleRow):
-    """Moves the graph to another batch; what it needs there is said at once.
-
-    It is there where the graph's batch is known. The views follow 300 ms after the last move.
-
-    Signals: ``largest_wanted``: search for the largest; ``profile_wanted(batch)``: measure it;
-        ``room_wanted`` as ``ScaleRow`` says.
-    """
+    """Moves the graph to another batch; what it needs there is said at once. It is there where the graph's
+    batch is known. The views follow 300 ms after the last move. Signals: ``largest_wanted``: search for the
+    largest; ``profile_wanted(batch)``: measure it; ``room_wanted`` as ``ScaleRow`` says."""
 
     largest_wanted = Signal()
     profile_wanted = Signal(int)
@@ -152,13 +144,10 @@ _WIDE = 1000  # of the row, beside a stretch of 1
 
 
 class InputRow(ScaleRow):
-    """Moves the model to another input size.
-
-    What it needs there is said at once. ``offer`` is there where the model's input may have other sizes, at
-    the end of another row; the sizes are traced, and this row comes, only when somebody takes it.
-
-    Signals: ``profile_wanted()``: measure the explored size; ``room_wanted`` as ``ScaleRow`` says.
-    """
+    """Moves the model to another input size. What it needs there is said at once. ``offer`` is there where
+    the model's input may have other sizes, at the end of another row; the sizes are traced, and this row
+    comes, only when somebody takes it. Signals: ``profile_wanted()``: measure the explored size;
+    ``room_wanted`` as ``ScaleRow`` says."""
 
     profile_wanted = Signal()
 

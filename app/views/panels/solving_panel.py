@@ -27,13 +27,9 @@ _WITHOUT = (BudgetStanding.UNKNOWN, BudgetStanding.IMPOSSIBLE)  # no schedule is
 
 
 class SolvingPanel(Panel):
-    """Shows the solve, and why nothing fits if so.
-
-    Its buttons are connected by who owns it.
-
-    Signals: ``clear_wanted``: drop the constraints; ``op_wanted(op)``: show the op that needs too much;
-        ``budget_wanted(bytes)``: take this budget; ``room_wanted(pixels)``: it needs to be higher.
-    """
+    """Shows the solve, and why nothing fits if so. Its buttons are connected by who owns it. Signals:
+    ``clear_wanted``: drop the constraints; ``op_wanted(op)``: show the op that needs too much;
+    ``budget_wanted(bytes)``: take this budget; ``room_wanted(pixels)``: it needs to be higher."""
 
     _LEAST = 120
     clear_wanted = Signal()

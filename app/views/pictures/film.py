@@ -179,11 +179,8 @@ _PAUSE_MS = 4  # between two parts of a frame, for everything else
 
 
 class PlaybackFilm(QObject):
-    """Makes one animated picture at a time.
-
-    Signals: ``progressed(frames drawn, frames in all)``; ``ended(sentence, hint)``: it was saved or
-        cancelled, or it failed if ``problem`` says so.
-    """
+    """Makes one animated picture at a time. Signals: ``progressed(frames drawn, frames in all)``;
+    ``ended(sentence, hint)``: it was saved or cancelled, or it failed if ``problem`` says so."""
 
     progressed = Signal(int, int)
     ended = Signal(str, str)
@@ -323,12 +320,8 @@ def _pixels(image: QImage) -> bytes:
 
 
 class FilmProgress(QObject):
-    """A small dialog while the picture is made; Cancel or Esc ends it.
-
-    The window can be used meanwhile.
-
-    Signals: ``noticed(sentence)``; ``failed(sentence, hint)``.
-    """
+    """A small dialog while the picture is made; Cancel or Esc ends it. The window can be used meanwhile.
+    Signals: ``noticed(sentence)``; ``failed(sentence, hint)``."""
 
     noticed = Signal(str)
     failed = Signal(str, str)
@@ -353,7 +346,6 @@ class FilmProgress(QObject):
             self.save(Path(name))
 
     def save(self, path: Path) -> None:
-        """Make the picture of the schedule on screen."""
         if not self.film.busy:
             self.dialog = QProgressDialog(f"Drawing {path.name}", "Cancel", 0, 100, self._parent.window())
             self.dialog.setWindowTitle("Animated picture")

@@ -30,11 +30,9 @@ _WISH = "addresses"
 
 
 class AllocatorView(PointedPlot):
-    """Draws a block for each buffer, at its address while it lives.
-
-    The gaps are free chunks. Lines are the bytes requested, those in chunks, and the top of the memory. Until
-    a new schedule is placed, the old one's picture stays. Steps, keys and colours are the memory curve's.
-    """
+    """Draws a block for each buffer, at its address while it lives. The gaps are free chunks. Lines are the
+    bytes requested, those in chunks, and the top of the memory. Until a new schedule is placed, the old one's
+    picture stays. Steps, keys and colours are the memory curve's."""
 
     def __init__(self, models: ViewModels, placing: Placing) -> None:
         super().__init__(models, Scale.ADDRESSES)
@@ -153,7 +151,6 @@ class AllocatorView(PointedPlot):
         self._regions.setData(np.tile([axis.edges[0], axis.edges[-1]], len(begins) // 2), begins)
 
     def legend_entries(self) -> list[Entry]:
-        """Return what the lines and colours mean, the lines first."""
         placed, theme = self._placed, self._theme
         if placed is None:
             return []

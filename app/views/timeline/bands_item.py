@@ -45,11 +45,9 @@ class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
         size: tuple[int, int],
         unit: float,
     ) -> None:
-        """Draw the part between two positions, and between two numbers of bytes.
-
-        Of the steps in a column, the one with the most ``live`` bytes is shown. ``size`` is that of the
-        image, in pixels. ``unit``: the bytes of one unit of the plot's scale.
-        """
+        """Draw the part between two positions, and between two numbers of bytes. Of the steps in a column,
+        the one with the most ``live`` bytes is shown. ``size`` is that of the image, in pixels. ``unit``: the
+        bytes of one unit of the plot's scale."""
         width, height = (max(1, side) for side in size)
         low, high = axis.place(span)
         first, last = int(span[0]), int(np.ceil(span[1]))

@@ -48,12 +48,10 @@ _WHAT = {"R": "computed in stage", "S": "held into stage"}
 
 
 class MatrixView(QWidget):
-    """Shows R or S (``title``): rows are stages, columns are ops.
-
-    Columns are in the order of first computation. A click or a drag sets the playhead and the selection, the
-    wheel zooms to cells, a drag with Shift selects stages, and a double click shows all. While two schedules
-    are compared, the colours say which of them has a cell.
-    """
+    """Shows R or S (``title``): rows are stages, columns are ops. Columns are in the order of first
+    computation. A click or a drag sets the playhead and the selection, the wheel zooms to cells, a drag with
+    Shift selects stages, and a double click shows all. While two schedules are compared, the colours say
+    which of them has a cell."""
 
     def __init__(self, title: str, models: ViewModels) -> None:
         super().__init__()

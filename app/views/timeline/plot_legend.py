@@ -99,7 +99,6 @@ class CurveLegend(pg.GraphicsWidget):  # type: ignore[misc]
         self.setFixedHeight(HEIGHT)
 
     def stand_above(self, plot: pg.PlotItem) -> None:
-        """Take the row above a plot, in place of a title."""
         plot.layout.addItem(self, 0, 0, 1, 3)
         plot.layout.setRowFixedHeight(0, HEIGHT)
 
@@ -161,11 +160,9 @@ _Placed = tuple[MemoryLine, float, QRectF]  # a line, where it is, and where its
 
 
 class EdgeLines(pg.GraphicsObject):  # type: ignore[misc]
-    """Draws lines over a plot's area, in its pixels.
-
-    The words stand at the right edge, where they cover neither each other nor what ``covered`` returns. What
-    is above the area is named at its upper edge, with an arrow.
-    """
+    """Draws lines over a plot's area, in its pixels. The words stand at the right edge, where they cover
+    neither each other nor what ``covered`` returns. What is above the area is named at its upper edge, with
+    an arrow."""
 
     def __init__(
         self, plot: pg.PlotItem, theme: CurrentTheme, covered: Callable[[], Sequence[QRectF]]
@@ -196,7 +193,6 @@ class EdgeLines(pg.GraphicsObject):  # type: ignore[misc]
         return float(self._box.mapFromView(QPointF(0.0, line.bytes / self._unit)).y())
 
     def placed(self) -> list[_Placed]:
-        """Return the lines that are seen or above, with the places of their words."""
         area, metrics = self.boundingRect(), QFontMetricsF(_font())
         seen = []
         for line in sorted(self.lines, key=lambda one: -one.bytes):

@@ -29,13 +29,10 @@ _LEFT = 50  # pixels: the vertical axis
 
 
 class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
-    """A plot whose horizontal axis is the step, or a part of it.
-
-    The axis below counts steps or costs, the one above the other of the two. A drag selects steps, the wheel
-    and W A S D show fewer or other steps, and a double click shows all. With Ctrl the wheel shows fewer
-    bytes of ``scale``, as do keys. The playhead and the selected steps are drawn by items that a subclass
-    adds, in its own order.
-    """
+    """A plot whose horizontal axis is the step, or a part of it. The axis below counts steps or costs, the
+    one above the other of the two. A drag selects steps, the wheel and W A S D show fewer or other steps, and
+    a double click shows all. With Ctrl the wheel shows fewer bytes of ``scale``, as do keys. The playhead and
+    the selected steps are drawn by items that a subclass adds, in its own order."""
 
     # The base class sends events before ``__init__`` is done.
     _ready = False
@@ -235,11 +232,9 @@ _BETWEEN = 8  # pixels, at least, between the words of two ticks
 
 
 class TickAxis(pg.AxisItem):  # type: ignore[misc]
-    """A horizontal axis: ``ticks_of`` says what its ticks are.
-
-    It is given the axis' two ends and about how many ticks there is space for. The axis' name is beside it,
-    below or above the vertical axis, where it takes no height.
-    """
+    """A horizontal axis: ``ticks_of`` says what its ticks are. It is given the axis' two ends and about how
+    many ticks there is space for. The axis' name is beside it, below or above the vertical axis, where it
+    takes no height."""
 
     def __init__(self, side: str, ticks_of: Callable[[float, float, int], list[Tick]]) -> None:
         super().__init__(side)

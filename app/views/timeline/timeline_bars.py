@@ -28,10 +28,8 @@ _WAYS = (None, *Grouping)
 
 
 class SpanBar(QWidget):
-    """Says what the timeline shows; its buttons show more or less of it.
-
-    While steps are selected, it says what is in them. Signal ``table_wanted``: all of it is to be listed.
-    """
+    """Says what the timeline shows; its buttons show more or less of it. While steps are selected, it says
+    what is in them. Signal ``table_wanted``: all of it is to be listed."""
 
     table_wanted = Signal()
 
@@ -67,7 +65,6 @@ class SpanBar(QWidget):
         self._refresh()
 
     def text(self) -> str:
-        """Return the whole sentence, however narrow the bar."""
         shown, axis, chosen = self._exploration.shown, self._span.axis, self._span.chosen
         if shown is None or axis is None:
             return ""
@@ -197,7 +194,6 @@ class LinesMenu(QMenu):
         open_below(self, button)
 
     def fill(self) -> None:
-        """List what can be chosen now."""
         self.clear()
         choice = self._lines.choice
         for kind, words in _WORDS.items():

@@ -36,12 +36,9 @@ SAID_MS = 10_000  # how long the status bar says something
 
 
 class BaseWindow(QMainWindow):
-    """One exploration in a window. Views observe the session's models.
-
-    Size and place, and where its panels are, is kept in ``settings``, if there are any.
-
-    Signals: ``panels_changed``: a panel was closed, opened or moved; ``prepared``: there is an explorer.
-    """
+    """One exploration in a window. Views observe the session's models. Size and place, and where its panels
+    are, is kept in ``settings``, if there are any. Signals: ``panels_changed``: a panel was closed, opened or
+    moved; ``prepared``: there is an explorer."""
 
     panels_changed = Signal()
     prepared = Signal()
@@ -90,7 +87,6 @@ class BaseWindow(QMainWindow):
         self.statusBar().showMessage(sentence, milliseconds)
 
     def open(self, what: str) -> None:
-        """Open a graph file, or profile a model: a file, a sample or an application."""
         self.prepare()
         path = graph_path(what)
         if path.is_file() and path.suffix in (".json", ".gz"):
@@ -176,11 +172,9 @@ class BaseWindow(QMainWindow):
         self.prepared.emit()
 
     def place(self, wanted: QSize, *, anew: bool = False) -> None:
-        """Take the size and the place that the window had last.
-
-        If there are none, or ``anew``, take the size ``wanted``. Without ``anew``, a window that would be
-        larger than the screen with its frame is maximized.
-        """
+        """Take the size and the place that the window had last. If there are none, or ``anew``, take the size
+        ``wanted``. Without ``anew``, a window that would be larger than the screen with its frame is
+        maximized."""
         kept = None if anew or self._settings is None else self._settings.value("window/geometry")
         if isinstance(kept, QByteArray) and self.restoreGeometry(kept):
             return

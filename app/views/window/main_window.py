@@ -196,7 +196,6 @@ class MainWindow(BaseWindow):
         self.explorer.layers.focus_filter()
 
     def open(self, what: str) -> None:
-        """Open a graph file, a log or a profile, or profile a model: a file, a sample or an application."""
         self.prepare()
         if is_record(Path(what)):
             self.records.open(Path(what))

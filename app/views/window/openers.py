@@ -52,7 +52,6 @@ class Batches:
             self.dialog.close()
 
     def say_scaled(self, graph: Graph) -> None:
-        """Say above the views whether the open graph is scaled, and lead back."""
         scaled_from, scale = graph.origin.extrapolated_from_batch, self._window.batch_scale
         if not scaled_from or scale.asked == graph.batch_size:  # the slider's row says it itself
             return
@@ -105,7 +104,6 @@ class Comparing:
             self.open(path)
 
     def open(self, path: Path) -> None:
-        """Read a file, and compare with it once it is read."""
         self.close()
         window = self._window
         other = self._other = OtherGraph(window)
@@ -115,7 +113,6 @@ class Comparing:
         other.open(path)
 
     def close(self) -> None:
-        """End the comparison, and what is being read for it."""
         dialog, other = self.dialog, self._other
         self.dialog = self._other = None
         if dialog is not None:

@@ -28,13 +28,9 @@ _TIMELINE_SHARE, _HIGH_TIMELINE_SHARE = 0.45, 0.6  # of the height, with one or 
 
 
 class PanelArea(QMainWindow):
-    """The graph in the middle, and the docks around it.
-
-    Until they are moved by hand, they are arranged for the height that there is. An arrangement can be kept
-    in settings.
-
-    Signals: ``changed``: a panel was closed, opened or moved.
-    """
+    """The graph in the middle, and the docks around it. Until they are moved by hand, they are arranged for
+    the height that there is. An arrangement can be kept in settings. Signals: ``changed``: a panel was
+    closed, opened or moved."""
 
     changed = Signal()
 
@@ -100,11 +96,9 @@ class PanelArea(QMainWindow):
                 self.resizeDocks([high, low], [wanted, max(0, both - wanted)], Qt.Orientation.Vertical)
 
     def fit(self) -> None:
-        """Share the room anew, because a panel needs more or less. Sizes chosen by hand stay."""
         self._resize()
 
     def want_high_timeline(self, high: bool) -> None:
-        """Let the timeline be higher, or as high as ever. A height that was chosen by hand stays."""
         self._timeline_share = _HIGH_TIMELINE_SHARE if high else _TIMELINE_SHARE
         self._resize()
 

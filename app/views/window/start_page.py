@@ -42,12 +42,8 @@ _WIDE, _NARROW, _BESIDE = 940, 560, 12  # pixels
 
 
 class StartPage(QScrollArea):
-    """The first page.
-
-    Its buttons are connected by who owns it.
-
-    Signals: ``wanted(what)``: a sample, a bundled graph or the file of an exploration.
-    """
+    """The first page. Its buttons are connected by who owns it. Signals: ``wanted(what)``: a sample, a
+    bundled graph or the file of an exploration."""
 
     wanted = Signal(str)
 
@@ -274,7 +270,6 @@ class SampleCard(QFrame):
         )
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Give each sentence the lines that it needs at this width. Qt would give the mean of all widths."""
         super().resizeEvent(event)
         around = self.contentsMargins().left() + self.contentsMargins().right() + 2 * _SIDE
         for words in self._wrapped:
