@@ -6,13 +6,8 @@ It is measured by the clock and by the loop's own work. Qt's complaints are kept
 from __future__ import annotations
 
 import math
-import sys
-import threading
 import time
-from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -38,11 +33,6 @@ class StallProbe(QObject):
         self._timer.setTimerType(Qt.TimerType.PreciseTimer)
         self._timer.setInterval(BEAT_MS)
         self._timer.timeout.connect(self._beat)
-
-    @property
-    def last_beat(self) -> float:
-        """Return the time of the last beat, by ``time.perf_counter``."""
-        return self._wall
 
     def start(self) -> None:
         """Begin, or begin again: earlier beats do not count."""
@@ -113,57 +103,3 @@ class QtLog:
     def _take(self, kind: QtMsgType, context: object, message: str) -> None:
         if kind not in (QtMsgType.QtDebugMsg, QtMsgType.QtInfoMsg):
             self.warnings.append(message)
-
-
-class Blame:
-    """Look at what the window's thread does whenever a beat is overdue.
-
-    ``on``: if False, it costs nothing.
-    """
-
-    def __init__(self, probe: StallProbe, *, on: bool, overdue_s: float = 0.02) -> None:
-        self._probe, self._on, self._overdue_s = probe, on, overdue_s
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._window, self._ended = threading.get_ident(), threading.Event()
-        self._seen: Counter[str] = Counter()
-
-    def __enter__(self) -> Blame:
-        if self._on:
-            self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        if self._on:
-            self._thread.join()
-
-    def worst(self, most: int = 8) -> list[str]:
-        """Return the stacks that were seen most often, with how often. The innermost call is last."""
-        return [f"{count} x {stack}" for stack, count in self._seen.most_common(most)]
-
-    def _watch(self) -> None:
-        while not self._ended.wait(0.005):
-            if time.perf_counter() - self._probe.last_beat < self._overdue_s:
-                continue
-            lines = [
-                f"{Path(code.co_filename).name}:{line} {code.co_name}" for code, line in _stack(self._window)
-            ]
-            kept = [
-                line
-                for line in lines
-                if not line.startswith(("stalls.py", "long_use.py", "<frozen", "runpy"))
-            ]
-            self._seen[" > ".join(kept[-7:])] += 1
-
-
-def _stack(thread: int) -> list[tuple[CodeType, int | None]]:
-    """Return what a thread is doing, outermost call first.
-
-    Nothing here waits. A frame held while its function ends would release Qt's objects in this thread, which
-    they do not survive.
-    """
-    frame, found = sys._current_frames().get(thread), []
-    while frame is not None:
-        found.append((frame.f_code, frame.f_lineno))
-        frame = frame.f_back
-    return found[::-1]
