@@ -11,9 +11,8 @@ from typing import Any
 
 from checkmate.formats.files import Fields
 from checkmate.frontiers.summary import TradeOff
-from checkmate.frontiers.table import known, known_words
+from checkmate.frontiers.table import facts, known_words
 from checkmate.ir.result import SolveStatus
-from checkmate.solvers.known_frontier import FrontierPoint
 
 
 @dataclass(frozen=True)
@@ -91,39 +90,7 @@ class Curve:
 
 def curve_of(found: TradeOff) -> Curve:
     """Return the curve that a sweep found."""
-    graph = found.graph
-    return Curve(
-        name=graph.name,
-        ops=graph.n,
-        fixed_bytes=graph.fixed_bytes,
-        cost_origin=graph.cost_origin.value,
-        base_cost=graph.base_cost,
-        plain_peak_bytes=found.plain_peak_bytes,
-        infeasible_below=found.frontier.infeasible_below,
-        solver=found.solver,
-        seconds=found.seconds,
-        time_limit_s=found.time_limit_s,
-        cancelled=found.cancelled,
-        rows=tuple(
-            CurveRow(
-                row.budget_bytes, row.status, _maybe(row.point), row.lower_bound, known(row), row.seconds
-            )
-            for row in found.rows
-        ),
-        best=tuple(_point(point) for point in found.frontier),
-        bounds=tuple(found.frontier.bounds),
-        baselines=tuple(
-            CurveBaseline(b.solver, tuple(map(_point, b.points)), b.note) for b in found.baselines
-        ),
-    )
-
-
-def _point(point: FrontierPoint) -> CurvePoint:
-    return CurvePoint(point.peak_bytes, point.cost, point.solver)
-
-
-def _maybe(point: FrontierPoint | None) -> CurvePoint | None:
-    return None if point is None else _point(point)
+    return read_curve(Path(found.graph.name), facts(found))
 
 
 def read_curve(path: Path, data: Any, where: str = "") -> Curve:

@@ -77,10 +77,7 @@ def _least(
     report: Report,
     cancelled: Cancelled,
 ) -> tuple[SweepResult, dict[str, int]]:
-    """Return the least known peak of each graph, if budgets need it.
-
-    It goes to the journal, so that a resumed sweep has the same budgets.
-    """
+    # It goes to the journal, so that a resumed sweep has the same budgets.
     if not isinstance(budgets, int) and Budget() not in budgets:
         return SweepResult(), {}
     tasks = {graph.fingerprint: least_task(graph) for graph in graphs}
@@ -124,7 +121,6 @@ class _Plan:
         return [*(self._solves[budget] for budget in sorted(self._budgets)), *self._baselines.values()]
 
     def outcome(self, swept: SweepResult, seconds: float) -> TradeOff:
-        """Return the curve from the answers that are there."""
         frontier = Frontier(self._graph)
         frontier.add(range(self._graph.n), solver="keep-all", budget_bytes=self._plain)
         frontier.add_bound(run_once_bound(self._graph).bytes - 1, float("inf"))

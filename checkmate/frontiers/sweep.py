@@ -8,7 +8,7 @@ smaller one, in any order of execution. Every schedule has passed the independen
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -34,18 +34,6 @@ from checkmate.solvers.portfolio.interactive import LiveSolver
 from checkmate.solvers.problem import SolveOptions, SolverFeature
 from checkmate.solvers.registry import BASELINES, find_solver
 from checkmate.units import Budget, format_bytes, format_overhead
-
-
-class CostListener(CancelListener):
-    """Pass the costs of better schedules to ``found``."""
-
-    def __init__(self, cancelled: Cancelled, found: Callable[[float], None]) -> None:
-        super().__init__(cancelled)
-        self._found = found
-
-    def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """Pass on a better schedule's cost."""
-        self._found(cost)
 
 
 class NullFrontierListener:
@@ -104,13 +92,10 @@ def trace(
 
 
 _BASELINE_SHARE = 0.2  # of the time, at most, for all baselines together
-_MINIMUM_SHARE, _MINIMUM_S = (
-    0.1,
-    5.0,
-)  # of the time, and at most so many seconds, for the least memory at any cost
-_FIRST_SHARE = (
-    0.6  # of a budget's even share of the time, for its first solve, if more time later helps the solver
-)
+# Of the time, and at most so many seconds, for the least memory at any cost.
+_MINIMUM_SHARE, _MINIMUM_S = 0.1, 5.0
+# Of a budget's even share of the time, for its first solve, if more time later helps the solver.
+_FIRST_SHARE = 0.6
 _REFINEMENTS = 3
 _LEAST_GAP = 1e-4  # smaller gaps count as this when time is divided in proportion to the gaps
 
@@ -148,10 +133,6 @@ def trade_off(
 
 @contextmanager
 def _explored(graph: Graph, solver: str, workers: int) -> Iterator[LiveSolver | None]:
-    """Yield a prover that stays warm, and None for most solvers.
-
-    For the solver ``auto`` it fills the frontier; for any other solver the value is None.
-    """
     if solver != "auto":
         yield None
         return
@@ -191,17 +172,16 @@ class _CurveSweep:
             for name in baselines:
                 self._baseline(name, until)
             least = self._least() if isinstance(budgets, int) or Budget() in budgets else 0
-            self._budgets = self._resolved(budgets, least)
+            self._budgets = resolved(budgets, least, self._plain)
             self._round()
             self._refine()
         except (KeyboardInterrupt, CancelledError):
             self._stopped = True
         self._stopped = self._stopped or self._cancelled()
         if not self._budgets:
-            self._budgets = self._resolved(budgets, max(1, run_once_bound(self._graph).bytes))
+            self._budgets = resolved(budgets, max(1, run_once_bound(self._graph).bytes), self._plain)
 
     def outcome(self) -> TradeOff:
-        """Return what is known now."""
         rows = tuple(self._row(budget) for budget in sorted(self._budgets))
         seconds = time.perf_counter() - self._begun
         return TradeOff(
@@ -210,19 +190,17 @@ class _CurveSweep:
         )  # fmt: skip
 
     def _begin(self) -> None:
-        """Record what is known without search. The search is compiled before the clock starts."""
         self.frontier.add(range(self._graph.n), solver="keep-all", budget_bytes=self._plain)
         self.frontier.add_bound(run_once_bound(self._graph).bytes - 1, float("inf"))
         if self._live is None:
             return
-        load_kernels(self._cancelled, self._tell)
-        self._stop_if_asked()
+        load_kernels(self._cancelled, self.say)
+        stop_if(self._cancelled)
         self._begun = time.perf_counter()
         self._live.begin()
 
     def _baseline(self, name: str, until: float) -> None:
-        """Add one strategy's schedules. After a cancel, the schedules found until then stay."""
-        self._tell(f"baseline {name}")
+        self.say(f"baseline {name}")
         points: list[FrontierPoint] = []
         note = "cancelled"
         try:
@@ -236,19 +214,15 @@ class _CurveSweep:
 
     def _least(self) -> int:
         """Return the least known peak in bytes. Schedules found on the way go to the frontier."""
-        self._stop_if_asked()
-        self._tell("the least memory at any cost")
+        stop_if(self._cancelled)
+        self.say("the least memory at any cost")
         if self._live is None:
             return planning.known_minimum(self._graph, listener=CancelListener(self._cancelled)).bytes
         seconds = min(_MINIMUM_S, _MINIMUM_SHARE * self._options.time_limit_s)
         options = replace(self._options, time_limit_s=seconds, gap=0.0)
         return self._live.least(None, options, CancelListener(self._cancelled)).peak_bytes
 
-    def _resolved(self, budgets: int | Sequence[Budget], least: int) -> list[int]:
-        return resolved(budgets, least, self._plain)
-
     def _round(self) -> None:
-        """Solve once for each open budget, the largest first. A bound holds for all smaller budgets."""
         share = _FIRST_SHARE if self._again else 1.0
         for budget in self._budgets:
             still = [b for b in self._budgets if b <= budget and self._is_open(b)]
@@ -256,10 +230,6 @@ class _CurveSweep:
                 self._ask(budget, share * self._left() / len(still))
 
     def _refine(self) -> None:
-        """Solve again, the widest gap first.
-
-        Each budget gets the time in proportion to its gap. Time that proofs leave over is split again.
-        """
         for _ in range(_REFINEMENTS if self._again else 0):
             gaps = {budget: self._gap(budget) for budget in self._budgets if self._is_open(budget)}
             budgets = sorted(gaps, key=lambda budget: -gaps[budget])
@@ -268,7 +238,6 @@ class _CurveSweep:
                     self._ask(budget, self._left() * gaps[budget] / sum(gaps[b] for b in budgets[place:]))
 
     def _gap(self, budget: int) -> float:
-        """Return by how much the optimum may be cheaper. It is the whole cost where no schedule is known."""
         gap = self.frontier.answer(budget).gap
         return 1.0 if gap is None else max(_LEAST_GAP, gap)
 
@@ -276,19 +245,17 @@ class _CurveSweep:
         return max(0.0, self._begun + self._options.time_limit_s - time.perf_counter())
 
     def _ask(self, budget: int, seconds: float) -> None:
-        self._stop_if_asked()
+        stop_if(self._cancelled)
         if seconds < SHORTEST_S:
             return
         place = len(self._budgets) - self._budgets.index(budget)
         words = f"budget {format_bytes(budget)} ({place} of {len(self._budgets)})"
-        self._tell(words)
+        self.say(words)
         began = time.perf_counter()
-        self._results[budget] = self._solve(
-            budget, seconds, CostListener(self._cancelled, lambda cost: self._found(words, cost))
-        )
+        self._results[budget] = self._solve(budget, seconds, _CostListener(self, self._cancelled, words))
         self._seconds[budget] = self._seconds.get(budget, 0.0) + time.perf_counter() - began
 
-    def _solve(self, budget: int, seconds: float, listener: CostListener) -> SolveResult:
+    def _solve(self, budget: int, seconds: float, listener: CancelListener) -> SolveResult:
         options = replace(self._options, time_limit_s=seconds)
         if self._live is not None:
             return self._live.solve(budget, options, listener)
@@ -306,13 +273,20 @@ class _CurveSweep:
         stopped = self._stopped and (result is None or result.status is SolveStatus.CANCELLED)
         return row_of(self.frontier.answer(budget), result, seconds, stopped=stopped)
 
-    def _stop_if_asked(self) -> None:
-        if self._cancelled():
-            raise CancelledError("cancelled")
+    def say_cost(self, budget: str, cost: float) -> None:
+        self.say(f"{budget}: {format_overhead(cost, self._graph.base_cost)}")
 
-    def _found(self, what: str, cost: float) -> None:
-        self._tell(f"{what}: {format_overhead(cost, self._graph.base_cost)}")
-
-    def _tell(self, message: str) -> None:
+    def say(self, message: str) -> None:
         limit = self._options.time_limit_s
         self._report(Progress("frontier", min(limit, time.perf_counter() - self._begun), limit, message))
+
+
+class _CostListener(CancelListener):
+    """Reports the costs of better schedules for a budget."""
+
+    def __init__(self, sweep: _CurveSweep, cancelled: Cancelled, budget: str) -> None:
+        super().__init__(cancelled)
+        self._sweep, self._budget = sweep, budget
+
+    def incumbent(self, steps: Sequence[int], cost: float) -> None:
+        self._sweep.say_cost(self._budget, cost)

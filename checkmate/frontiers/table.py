@@ -8,8 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from checkmate.frontiers.summary import Baseline, BudgetRow, TradeOff, gap_between
@@ -104,44 +103,11 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-@dataclass(frozen=True, eq=False)
-class _Line:
-    """What one line of the CSV is about: a budget, or a baseline's schedule."""
-
-    kind: str
-    solver: str | None
-    budget_bytes: int
-    point: FrontierPoint | None
-    lower_bound: float | None
-    gap: float | None
-    status: SolveStatus
-    seconds: float
-
-
-def _percent(found: TradeOff, cost: float | None) -> float | None:
-    return None if cost is None else overhead_percent(found, cost)
-
-
-def _cost(line: _Line) -> float | None:
-    return None if line.point is None else line.point.cost
-
-
-# Each column of the CSV: its name, and its cell in a line. None is an empty cell.
-_CSV: tuple[tuple[str, Callable[[TradeOff, _Line], Any]], ...] = (
-    ("kind", lambda found, line: line.kind),
-    ("solver", lambda found, line: line.solver),
-    ("budget_bytes", lambda found, line: line.budget_bytes),
-    ("peak_bytes", lambda found, line: None if line.point is None else line.point.peak_bytes),
-    ("cost", lambda found, line: _cost(line)),
-    ("overhead_percent", lambda found, line: _percent(found, _cost(line))),
-    ("lower_bound", lambda found, line: line.lower_bound),
-    ("bound_overhead_percent", lambda found, line: _percent(found, line.lower_bound)),
-    ("gap", lambda found, line: line.gap),
-    ("status", lambda found, line: line.status.value),
-    ("seconds", lambda found, line: round(line.seconds, 4)),
-    ("budget_percent", lambda found, line: 100 * line.budget_bytes / max(1, found.plain_peak_bytes)),
-)
-COLUMNS = tuple(name for name, _ in _CSV)
+# New columns go to the end.
+COLUMNS = (
+    "kind", "solver", "budget_bytes", "peak_bytes", "cost", "overhead_percent", "lower_bound",
+    "bound_overhead_percent", "gap", "status", "seconds", "budget_percent",
+)  # fmt: skip
 
 
 def csv_text(found: TradeOff) -> str:
@@ -150,24 +116,43 @@ def csv_text(found: TradeOff) -> str:
     ``kind`` is ``budget`` or ``baseline``. Cells are empty where nothing is known.
     """
     out = io.StringIO()
-    lines = csv.writer(out, lineterminator="\n")
-    lines.writerow(COLUMNS)
-    lines.writerows([cell(found, line) for _, cell in _CSV] for line in _lines(found))
+    lines = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    lines.writeheader()
+    lines.writerows(_lines(found))
     return out.getvalue()
 
 
-def _lines(found: TradeOff) -> Iterator[_Line]:
+def _lines(found: TradeOff) -> Iterator[dict[str, Any]]:
     for row in found.rows:
         solver = None if row.point is None else row.point.solver
         low = _finite(row.lower_bound)
-        yield _Line("budget", solver, row.budget_bytes, row.point, low, row.gap, row.status, row.seconds)
+        budget = _measures(found, row.budget_bytes, row.point, low, row.seconds)
+        yield {"kind": "budget", "solver": solver, "gap": row.gap, "status": row.status.value, **budget}
     for baseline in found.baselines:
         for point in baseline.points:
             low = found.frontier.bound(point.peak_bytes)
-            gap, feasible = gap_between(point.cost, low), SolveStatus.FEASIBLE
-            yield _Line(
-                "baseline", baseline.solver, point.budget_bytes, point, low, gap, feasible, point.seconds
-            )
+            yield {
+                "kind": "baseline",
+                "solver": baseline.solver,
+                "gap": gap_between(point.cost, low),
+                "status": SolveStatus.FEASIBLE.value,
+                **_measures(found, point.budget_bytes, point, low, point.seconds),
+            }
+
+
+def _measures(
+    found: TradeOff, budget_bytes: int, point: FrontierPoint | None, low: float | None, seconds: float
+) -> dict[str, Any]:
+    return {
+        "budget_bytes": budget_bytes,
+        "peak_bytes": None if point is None else point.peak_bytes,
+        "cost": None if point is None else point.cost,
+        "overhead_percent": None if point is None else overhead_percent(found, point.cost),
+        "lower_bound": low,
+        "bound_overhead_percent": None if low is None else overhead_percent(found, low),
+        "seconds": round(seconds, 4),
+        "budget_percent": 100 * budget_bytes / max(1, found.plain_peak_bytes),
+    }
 
 
 def text(found: TradeOff) -> str:

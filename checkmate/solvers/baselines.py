@@ -1,7 +1,9 @@
-"""Chen et al.'s checkpointing (arXiv 1604.06174) and its generalizations.
+"""Known strategies: keep all, Chen et al., Griewank & Walther. Each makes schedules by a rule, without a
+bound.
 
-Checkpoints are every √n-th op, or the ends of segments of equal memory. The originals are for chains;
-Checkmate's comparison generalizes them (Jain et al., table 1 and appendix B):
+Chen et al. (arXiv 1604.06174) and generalizations: checkpoints are every √n-th op, or the ends of segments of
+equal memory. The originals are for chains; Checkmate's comparison generalizes them (Jain et al., table 1 and
+appendix B):
 
 * *Articulation points*: only forward ops that no dependency reaches over are candidates.
 * *Linearized*: every forward op of the given order is a candidate.
@@ -17,8 +19,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -89,15 +92,10 @@ def forward_bytes(graph: Graph, end: int) -> list[int]:
 _SEGMENT_SIZES = 24  # how many sizes the greedy variants try ("search over parameter b", table 1)
 
 
-def all_forward(graph: Graph) -> list[int]:
-    """Return the candidates of the linearized variants."""
-    return list(range(forward_end(graph)))
-
-
-def every_sqrt(graph: Graph, candidates: Sequence[int]) -> Iterator[set[int]]:
-    """Yield one set: about √n of the candidates, evenly spaced."""
+def every_sqrt(candidates: Sequence[int]) -> set[int]:
+    """Return about √n of the candidates, evenly spaced."""
     stride = max(1, round(math.sqrt(len(candidates))))
-    yield set(candidates[stride - 1 :: stride])
+    return set(candidates[stride - 1 :: stride])
 
 
 def by_segment_size(graph: Graph, candidates: Sequence[int]) -> Iterator[set[int]]:
@@ -124,22 +122,24 @@ def by_segment_size(graph: Graph, candidates: Sequence[int]) -> Iterator[set[int
 
 @dataclass(frozen=True)
 class ChenSolver:
-    """Try sets of checkpoints; keep the cheapest schedule that fits."""
+    """Try sets of checkpoints; keep the cheapest schedule that fits.
+
+    ``name``: ``chen-sqrt`` or ``chen-greedy``, which are for chains; with ``-ap`` the candidates are the
+    articulation points, with ``-linear`` all forward ops of any graph.
+    """
 
     name: str
-    candidates: Callable[[Graph], list[int]]
-    choices: Callable[[Graph, Sequence[int]], Iterator[set[int]]]
-    chain_only: bool = False
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
         """Return its cheapest schedule within the budget.
 
         If none fits, the result is LIMIT with the least peak among them.
         """
-        graph = problem.graph
-        if self.chain_only and not is_forward_chain(graph):
+        graph, (_, rule, *among) = problem.graph, self.name.split("-")
+        if not among and not is_forward_chain(graph):
             return not_a_chain(problem, self.name, f"{self.name}-ap or {self.name}-linear")
-        sets = self.choices(graph, self.candidates(graph))
+        candidates = articulation_points(graph) if among == ["ap"] else list(range(forward_end(graph)))
+        sets = [every_sqrt(candidates)] if rule == "sqrt" else by_segment_size(graph, candidates)
         schedules = (checkpointed(graph, chosen) for chosen in sets)
         return cheapest_that_fits(problem, self.name, schedules, options, listener)
 
@@ -151,34 +151,12 @@ def checkpointed(graph: Graph, chosen: set[int]) -> list[int]:
     return without_useless(graph, steps_with_checkpoints(graph, lambda op: held if op == end else None))
 
 
-def chen_sqrt() -> ChenSolver:
-    """Return the solver with √n checkpoints, for chains."""
-    return ChenSolver("chen-sqrt", all_forward, every_sqrt, chain_only=True)
-
-
-def chen_sqrt_ap() -> ChenSolver:
-    """Return the solver with √n checkpoints among the articulation points."""
-    return ChenSolver("chen-sqrt-ap", articulation_points, every_sqrt)
-
-
-def chen_sqrt_linear() -> ChenSolver:
-    """Return the solver with √n checkpoints, linearized."""
-    return ChenSolver("chen-sqrt-linear", all_forward, every_sqrt)
-
-
-def chen_greedy() -> ChenSolver:
-    """Return the solver with segments of equal memory, for chains."""
-    return ChenSolver("chen-greedy", all_forward, by_segment_size, chain_only=True)
-
-
-def chen_greedy_ap() -> ChenSolver:
-    """Return the solver with equal segments between articulation points."""
-    return ChenSolver("chen-greedy-ap", articulation_points, by_segment_size)
-
-
-def chen_greedy_linear() -> ChenSolver:
-    """Return the solver with segments of equal memory, linearized."""
-    return ChenSolver("chen-greedy-linear", all_forward, by_segment_size)
+chen_sqrt = partial(ChenSolver, "chen-sqrt")
+chen_sqrt_ap = partial(ChenSolver, "chen-sqrt-ap")
+chen_sqrt_linear = partial(ChenSolver, "chen-sqrt-linear")
+chen_greedy = partial(ChenSolver, "chen-greedy")
+chen_greedy_ap = partial(ChenSolver, "chen-greedy-ap")
+chen_greedy_linear = partial(ChenSolver, "chen-greedy-linear")
 
 
 class KeepAllSolver:
@@ -191,15 +169,14 @@ class KeepAllSolver:
         """Return the plain step, or LIMIT if it does not fit. LIMIT says nothing about other schedules."""
         started = time.perf_counter()
         graph = problem.graph
-        schedule = Schedule.plain(graph)
-        peak = simulate(graph, schedule).peak_bytes
+        peak = simulate(graph, Schedule.plain(graph)).peak_bytes
         fits = peak <= problem.budget_bytes
         return SolveResult(
             status=SolveStatus.OPTIMAL if fits else SolveStatus.LIMIT,
             solver="keep-all",
             budget_bytes=problem.budget_bytes,
             base_cost=graph.base_cost,
-            schedule=schedule if fits else None,
+            schedule=Schedule.plain(graph) if fits else None,
             cost=graph.base_cost if fits else None,
             peak_bytes=peak if fits else None,
             lower_bound=graph.base_cost,
@@ -259,7 +236,12 @@ def held_slots(length: int, slots: int) -> list[frozenset[int]]:
 
 
 class GriewankSolver:
-    """Find the cheapest number of slots whose schedule fits the budget."""
+    """Binomial checkpointing (*revolve*, algorithm 799, ACM TOMS 26(1), 2000) for chains of equal steps.
+
+    With β(c, r) = C(c + r, c), c slots reverse a chain of β(c, r) steps and repeat none more than r times;
+    the place of the next slot has a closed form. The chain's input is always live, and is the first slot.
+    Other graphs are linearized: the forward ops in their given order are treated as a chain.
+    """
 
     name = "griewank"
 
@@ -272,7 +254,6 @@ class GriewankSolver:
 
 
 def _schedules(graph: Graph) -> Iterator[list[int]]:
-    """Yield schedules from many slots to few: less memory and more steps."""
     length = forward_end(graph)
     reversed_at = _reversal_positions(graph, length)
     most = max(1, length)
@@ -293,10 +274,6 @@ def _reversed_steps(graph: Graph, held: list[frozenset[int]], reversed_at: list[
 
 
 def _reversal_positions(graph: Graph, length: int) -> list[int]:
-    """Return, per op behind the forward pass, the chain position it reverses.
-
-    That is the latest forward op it reads; positions never rise.
-    """
     sources = graph.predecessors.lists()
     positions = [0] * graph.n
     current = max(0, length - 1)
@@ -320,9 +297,8 @@ def whole_segments(graph: Graph, budget_bytes: int) -> list[SolveResult]:
         replayed = simulate(graph, Schedule.of(graph, steps))
         if replayed.peak_bytes <= budget_bytes:
             found.append((float(replayed.cost), steps))
-    return [_as_result(graph, budget_bytes, steps) for _, steps in sorted(found)]
-
-
-def _as_result(graph: Graph, budget_bytes: int, steps: list[int]) -> SolveResult:
     problem = Problem(graph, budget_bytes)
-    return with_schedule(problem, "chen-greedy-ap", steps, lower_bound=graph.base_cost, seconds=0.0)
+    return [
+        with_schedule(problem, "chen-greedy-ap", steps, lower_bound=graph.base_cost, seconds=0.0)
+        for _, steps in sorted(found)
+    ]

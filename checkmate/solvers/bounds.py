@@ -121,7 +121,6 @@ def below_working_set(problem: Problem, solver: str) -> SolveResult | None:
 
 
 def _kept_at_end(graph: Graph) -> WorkingSet:
-    """Return the need at the end, where every kept value is live."""
     producer, owner = graph.producer, graph.owner
     kept = [value for value in range(graph.m) if graph.keep[value] and producer[value] >= 0]
     owners = sorted(
@@ -163,9 +162,12 @@ def taken_over_at_most(graph: Graph, index: int) -> int:
 
 
 def run_once_bound(graph: Graph) -> WorkingSet:
-    """Return the most bytes that some op needs, with those held across it.
+    """Return the most bytes that some op needs, with those held across it: a bound on every schedule's peak.
 
-    No schedule of any order has a smaller peak.
+    The outputs of an op that runs once must be held from their first to their last use. Let u be made by such
+    an op, which comes before k (or is k), and let some op that reads u, or a view in its buffer, come after k
+    (or be k). Then in every schedule u's one buffer is live at k's first run: its maker has run, and that
+    reader's first run is still to come (or is this step). So k needs those buffers beside its own.
     """
     best = working_set_bound(graph)
     if graph.recomputable.all():

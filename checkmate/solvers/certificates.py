@@ -1,4 +1,9 @@
-"""Make a certificate of a graph and a budget, and check it."""
+"""Make a certificate of a graph and a budget, and check it.
+
+A bound is proved case by case, so that each case is one sum of rows, those of
+``checkmate.certificate.verify``. The case that proves least is split on an unknown that its linear program
+leaves between 0 and 1. What all cases prove holds at any moment; with time it rises.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +110,6 @@ class RelaxedProgram:
     def _with_bought(
         self, starts: list[int], indices: list[int], entries: list[float]
     ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
-        """Add to each row of memory a column that buys more of it."""
         column = {place: self._count + number for number, place in enumerate(self._fits)}
         first, where, values = [0], list[int](), list[float]()
         for place in range(len(starts) - 1):
@@ -234,7 +238,6 @@ class CaseProver:
         return self._written(rows, first, costs, whole)
 
     def _needed(self, whole: bool) -> float:
-        """Return what the bound of every case has to exceed."""
         if self.target is None:
             return 0.0
         if whole:  # what is above the last whole number but one is rounded up to the target
@@ -242,7 +245,6 @@ class CaseProver:
         return self.target * _ENOUGH
 
     def _split_weakest(self, program: RelaxedProgram, rows: CutRows, first: _Case, needed: float) -> None:
-        """Split the case with the least bound until all prove what is needed."""
         heap = [(first.result.bound, 0, first)]
         count = 1
         while heap[0][0] <= needed:
@@ -271,7 +273,6 @@ class CaseProver:
             program.raise_price(_DEARER)
 
     def _written(self, rows: CutRows, first: _Case, costs: list[Fraction], whole: bool) -> CaseProof | None:
-        """Return the proof with the bound that exact sums prove."""
         nodes: list[dict[str, Any]] = []
         bounds: list[Fraction] = []
         waiting = [first]
@@ -291,11 +292,7 @@ class CaseProver:
 
 
 def _unknown(found: CaseResult, rows: CutRows) -> Var | None:
-    """Return the unknown to split a case on; None where all are 0 or 1.
-
-    What is in memory decides what runs, so it comes first: the one that moves the most bytes.
-    """
-
+    # What is in memory decides what runs, so it comes first: the one that moves the most bytes.
     def moved(var: Var) -> tuple[bool, float]:
         kind, index, _ = var
         size = rows.values[rows.owner(index)]["bytes"] if kind != "y" else rows.ops[index]["cost"]
@@ -362,7 +359,6 @@ def certificate_of(
 def _checked(
     content: dict[str, Any], budget_bytes: int, cuts: list[int], proof: CaseProof, bound: float
 ) -> Certificate:
-    """Return the certificate as a reader of its file would find it."""
     data = {
         "graph": content.get("name", ""),
         "graph_fingerprint": content.get("fingerprint", ""),

@@ -201,7 +201,6 @@ class GivenOrderRun:
         return report
 
     def raise_bound(self, bound: float) -> None:
-        """Take the bound if it is better, and report it."""
         if bound > self.bound:
             self.bound = bound
             self.listener.bound(bound, self.assumptions)

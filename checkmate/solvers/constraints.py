@@ -172,10 +172,6 @@ def _split(
 
 
 def _unknown(kind: str, name: str, known: Sequence[str]) -> UnknownNameError:
-    """Return the error, with the known names that look most like ``name``.
-
-    Those are spelled alike, or contain the name.
-    """
     lowered = {entry.lower(): entry for entry in reversed(known)}
     alike = [lowered[entry] for entry in difflib.get_close_matches(name.lower(), lowered, _NEAR, 0.6)]
     inside = [entry for entry in known if name and name.lower() in entry.lower()]
@@ -183,7 +179,6 @@ def _unknown(kind: str, name: str, known: Sequence[str]) -> UnknownNameError:
 
 
 def _constrained_ops(graph: Graph, constraints: Constraints) -> Iterator[int]:
-    """Yield the ops that the constraints let run only once."""
     names = _Names(graph)
     for name in constraints.keep:
         if name not in names.values:

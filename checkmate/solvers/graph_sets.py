@@ -95,7 +95,6 @@ class LazyClosure:
         self._known: dict[int, int] = {}
 
     def __getitem__(self, op: int) -> int:
-        """Return all ops that ``op`` needs, or that need it."""
         if op not in self._known:
             self._known[op] = self._found(op)
         return self._known[op]

@@ -47,7 +47,6 @@ def silent_highs() -> Any:
         """HiGHS that is silent from its first call on."""
 
         def enableCallbacks(self) -> None:  # noqa: N802 (highspy's name)
-            """Be silent, then do as highspy does; its constructor calls this."""
             self.silent()
             super().enableCallbacks()
 
@@ -205,7 +204,6 @@ class HighsProgram:
 
     @property
     def solution(self) -> NDArray[np.float64] | None:
-        """Return the best columns found."""
         if self.highs.getInfo().primal_solution_status != self._feasible:
             return None
         return np.asarray(self.highs.getSolution().col_value, np.float64)

@@ -54,7 +54,6 @@ class BudgetAnswer:
 
     @property
     def infeasible(self) -> bool:
-        """Return whether it is proved that no schedule fits."""
         return math.isinf(self.lower_bound)
 
     @property
@@ -81,7 +80,6 @@ class Frontier:
 
     @property
     def points(self) -> tuple[FrontierPoint, ...]:
-        """Return the known schedules, by rising peak."""
         return tuple(self._points)
 
     @property

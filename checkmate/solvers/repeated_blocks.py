@@ -42,7 +42,6 @@ class RepeatedSection:
 
     @property
     def stop(self) -> int:
-        """Return the op after the last block."""
         return self.start + self.period * self.count
 
 
@@ -74,7 +73,6 @@ def find_repeats(graph: Graph) -> Repeats | None:
 
 
 def _looks(graph: Graph) -> NDArray[np.int64]:
-    """Return int64[n]: equal numbers for ops that look alike."""
     numbers: dict[tuple[object, ...], int] = {}
     return np.array([numbers.setdefault(_look(graph, op), len(numbers)) for op in graph.ops], np.int64)
 
@@ -92,9 +90,6 @@ def _look(graph: Graph, op: Op) -> tuple[object, ...]:
 
 
 def _longest(looks: NDArray[np.int64], offset: int) -> RepeatedSection | None:
-    """Return the periodic run that covers most ops.
-
-    Of runs of nearly one length, it is the one of the shortest period."""
     found: list[tuple[int, int, int]] = []  # ops covered, period, start
     for period in _periods(looks):
         start, length = _longest_true(looks[period:] == looks[:-period])
@@ -108,9 +103,6 @@ def _longest(looks: NDArray[np.int64], offset: int) -> RepeatedSection | None:
 
 
 def _periods(looks: NDArray[np.int64]) -> list[int]:
-    """Return the likeliest periods, rising.
-
-    They are the commonest distances between two ops that look alike."""
     order = np.argsort(looks, kind="stable")
     gaps = np.diff(order)[np.diff(looks[order]) == 0]
     gaps = gaps[gaps <= len(looks) // _LEAST]
@@ -119,7 +111,6 @@ def _periods(looks: NDArray[np.int64]) -> list[int]:
 
 
 def _longest_true(flags: NDArray[np.bool_]) -> tuple[int, int]:
-    """Return where the longest run of true flags begins, and its length."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
     if not len(edges):
         return 0, 0
@@ -154,7 +145,6 @@ class _Gap:
         return self.start <= op < self.stop
 
     def stand_in(self, op: int) -> int:
-        """Return the same op of the last block before the gap."""
         return op - -(-(op - self.start + 1) // self.period) * self.period
 
 
@@ -185,10 +175,6 @@ def _gap(section: RepeatedSection, first: int, away: int) -> _Gap:
 
 
 def _backward_gap(graph: Graph, repeats: Repeats, forward: _Gap, away: int) -> _Gap | None:
-    """Return the backward blocks that belong to the forward gap.
-
-    They are those that leave the fewest reads of what the forward gap made.
-    """
     section, producer = repeats.backward, graph.producer
     reads = np.array(
         [
@@ -238,7 +224,6 @@ def _without(graph: Graph, gaps: tuple[_Gap, _Gap], after: int) -> tuple[Graph, 
 def _renumbered(
     graph: Graph, ops: NDArray[np.int64], gone: NDArray[np.bool_], stands_for: dict[int, int]
 ) -> Graph:
-    """Return the graph of ``ops``, with values numbered anew."""
     stay = [value for value in range(graph.m) if graph.producer[value] < 0 or not gone[graph.producer[value]]]
     number = {value: place for place, value in enumerate(stay)}
 
@@ -359,7 +344,6 @@ class BlocksOf:
 
     @cached_property
     def found(self) -> Blocks | None:
-        """Return the blocks to begin from; None where there are too few."""
         return blocks_of(self._graph)
 
 
@@ -420,7 +404,7 @@ class _Join:
             search = SequenceSearch(small, scaled, budget, end.steps, seed=self.seed)
             search.run(CancelListener(cancelled), until=until, moves=moves)
             start = end.steps if search.best is None else search.best
-            found = self._whole(dropped_ops(small, start))
+            found = self._stretched(dropped_ops(small, start))
             self._note(found)
             mixed = self._mixed(until, cancelled)
             for pattern in (found, mixed):
@@ -430,16 +414,14 @@ class _Join:
             budget -= self._correction(found)
 
     def _small_budget(self) -> int:
-        """Return the small budget: each block saves what it does in the whole."""
         whole, small = self.problem.graph, self.shrunk.graph
         saved = _plain_peak(whole) - self.problem.budget_bytes
         return int(_plain_peak(small) - saved * self.shrunk.left / self.repeats.count)
 
     def _correction(self, found: _Pattern) -> int:
-        """Return by how much to lower the small budget. It is what the whole is over, per block."""
         return int((found.peak - self.problem.budget_bytes) * self.shrunk.left / self.repeats.count)
 
-    def _whole(self, small: NDArray[np.bool_]) -> _Pattern:
+    def _stretched(self, small: NDArray[np.bool_]) -> _Pattern:
         return self._pattern(spread(self.shrunk, self.repeats, self.problem.graph, small))
 
     def _pattern(self, again: NDArray[np.bool_]) -> _Pattern:
@@ -459,9 +441,6 @@ class _Join:
             self.over = found
 
     def _mixed(self, until: float, cancelled: Cancelled) -> _Pattern | None:
-        """Return the cheapest mix of two schedules that fits.
-
-        The first blocks are as in the one, the others as in the other."""
         if self.fits is None or self.over is None or self.over.cost >= self.fits.cost:
             return None
         section = self.repeats.forward

@@ -429,6 +429,10 @@ def search(
 ) -> int:
     """Leave in ``best`` the order that shows least; return what it shows.
 
+    A move takes one step past some of its neighbours, as far as nothing is read before it is made. Most
+    orders show the same peak as another, so a move that is no worse is taken; at first one that is a little
+    worse, too. Half of the moves are near the peak.
+
     ``order`` is where to begin. No order is taken that asks for more than ``most`` bytes at once. It ends
     after ``moves``, or with the first order that shows at most ``goal``. ``seed``: int64[1], used up.
     """

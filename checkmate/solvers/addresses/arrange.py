@@ -119,7 +119,6 @@ def arrange(
 
 
 def _played(before: InitialAllocations, room: int) -> tuple[Memory, dict[int, int]]:
-    """Return the allocator before the first step, and each handle's chunk."""
     memory = new_memory(before.capacity, room)
     names = {handle: number for number, handle in enumerate({each.handle: None for each in before.requests})}
     chunks = np.full(len(names), -1, np.int64)

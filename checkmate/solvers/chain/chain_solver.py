@@ -119,10 +119,6 @@ def _parts(table: CostTable, stretch: _Stretch) -> list[Action | _Stretch]:
 
 
 def _ways_again(table: CostTable, mode: int) -> list[tuple[int, int]]:
-    """Return the ways to run forward and later reverse.
-
-    Each has the price list whose seeds are left, and the mode in which the part is reversed.
-    """
     if mode >= SEEDED:
         return [(mode - 1, mode)]
     return [(0, REUSE), *((q, q + 1) for q in range(1, len(table.prices)))]
@@ -248,7 +244,6 @@ def rough_cost(problem: Problem, chain: Chain, cancelled: Cancelled) -> float:
 
 
 def _table(problem: Problem, chain: Chain, prices: list[Prices], *, slots: int) -> CostTable:
-    """Return the table of all amounts of memory to try, not filled yet."""
     graph = problem.graph
     room = int(_SHARE_OF_BUDGET * max(1, problem.budget_bytes - graph.fixed_bytes))
     slots = min(slots, room + 1)
@@ -305,7 +300,6 @@ class ChainSearch:
         return self.cancelled() or time.perf_counter() > self.until
 
     def _try(self, plan: list[int]) -> bool:
-        """Fit the plan into the budget and trim it; return whether it is the best."""
         self.tried += 1
         until = min(self.until, time.perf_counter() + _FITTING_S)
         budget = self.problem.budget_bytes
@@ -326,7 +320,6 @@ def _distinct(table: CostTable) -> list[int]:
 
 
 def _spread(amounts: Sequence[int], count: int) -> list[int]:
-    """Return about ``count`` of the amounts, evenly spread, largest first."""
     if not amounts:
         return []
     picked = {round(place) for place in np.linspace(0, len(amounts) - 1, min(count, len(amounts))).tolist()}

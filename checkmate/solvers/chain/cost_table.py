@@ -79,7 +79,6 @@ def price(graph: Graph, chain: Chain, pieces: Sequence[SegmentOptions]) -> Price
 
 
 def _owned(graph: Graph, values: frozenset[int]) -> frozenset[int]:
-    """Return the owners of the buffers of ``values``, without fixed ones."""
     return frozenset(owner for value in values if graph.producer[owner := int(graph.owner[value])] >= 0)
 
 
@@ -103,10 +102,6 @@ def _sweeps(graph: Graph, chain: Chain) -> Ints:
 
 
 def _buffers(graph: Graph, chain: Chain, position: dict[int, int]) -> tuple[Ints, Ints, Ints]:
-    """Return the buffers of the forward pass that are not held.
-
-    The result is three arrays: where each is made, where a forward op reads it last, and its bytes.
-    """
     made: dict[int, int] = {}
     last: dict[int, int] = {}
     readers = graph.value_readers.lists()
@@ -228,11 +223,10 @@ class CostTable:
         needed = z.sweep[fresh, price_list, s, s:t] + z.standing[t, s:t] + z.there[mode, s, t]
         behind = self.costs[mode, t, np.arange(s + 1, t + 1), np.maximum(0, slots - taken)]
         costs = z.forward[p, s + 1 : t + 1] - z.forward[p, s] + behind + self.costs[again, s:t, s, slots]
-        return np.where(np.maximum(taken, _whole(needed)) <= slots, costs, np.inf)
+        return np.where(np.maximum(taken, _rounded_up(needed)) <= slots, costs, np.inf)
 
 
 def _sizes(graph: Graph, prices: Sequence[Prices], there: StandingBytes, unit: int) -> Sizes:
-    """Return the kernel's arguments."""
     total = float(prices[0].forward.sum()) or 1.0
     count = len(prices[0].pieces)
     left = np.array([_running(_seed_bytes(graph, prices[0].chain, entry.chain)) for entry in prices])
@@ -250,9 +244,9 @@ def _sizes(graph: Graph, prices: Sequence[Prices], there: StandingBytes, unit: i
         sweep=np.array([sweep, sweep + between]) / unit,
         there=before / unit,
         standing=standing / unit,
-        cut=_whole((np.array([entry.cut for entry in prices]) + between) / unit),
+        cut=_rounded_up((np.array([entry.cut for entry in prices]) + between) / unit),
         needed=_needed(prices, there, before, standing, seeds, unit),
-        taken=_whole((np.array([option.retained for option in options]) + seeds) / unit),
+        taken=_rounded_up((np.array([option.retained for option in options]) + seeds) / unit),
         forward=np.array([_running(entry.forward) for entry in prices]) / total,
         extra=_extra(prices, options, _owners(lengths)) / total,
         first=np.array([first[q * count : (q + 1) * count + 1] for q in range(len(prices))]),
@@ -267,10 +261,6 @@ def _owners(lengths: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
 def _extra(
     prices: Sequence[Prices], options: Sequence[SegmentOption], owners: Sequence[tuple[int, int]]
 ) -> Floats:
-    """Return the cost of running a segment with each option.
-
-    Row 0: from what passes into the segment. Row 1: with ``SegmentOptions.reused`` live.
-    """
     ahead = [prices[q].forward[s] for q, s in owners]
     extra = np.array([option.extra for option in options])
     return np.array([extra + ahead, extra + [option.tail_cost for option in options]])
@@ -284,7 +274,6 @@ def _needed(
     seeds: Floats,
     unit: int,
 ) -> NDArray[np.int64]:
-    """Return ``Sizes.needed``. The slots of options that cannot be used have no meaning."""
     count = len(prices[0].pieces)
     needed = []
     for mode in range(len(prices) + 1):
@@ -299,21 +288,18 @@ def _needed(
                         ahead[s] = ahead[s] if option.tail else 0
                     columns.append(np.maximum(after, ahead))
         needed.append(np.array(columns).T)
-    return _whole(np.array(needed) / unit)
+    return _rounded_up(np.array(needed) / unit)
 
 
-def _whole(sizes: Floats) -> NDArray[np.int64]:
-    """Return the slots that hold each size; a billionth of one is rounding."""
+def _rounded_up(sizes: Floats) -> NDArray[np.int64]:
     return np.maximum(0, np.ceil(sizes - 1e-9)).astype(np.int64)
 
 
 def _running(sizes: Sequence[float] | Floats) -> Floats:
-    """Return the running sums, from 0 on."""
     return np.concatenate([[0.0], np.cumsum(np.asarray(sizes, np.float64))])
 
 
 def _seed_bytes(graph: Graph, chain: Chain, seeded: Chain) -> list[int]:
-    """Return, per segment, the bytes of its seeds."""
     made: list[list[int]] = [[] for _ in chain.segments]
     for value in seeded.held - chain.held:
         made[chain.made_in[value]].append(value)
@@ -321,5 +307,4 @@ def _seed_bytes(graph: Graph, chain: Chain, seeded: Chain) -> list[int]:
 
 
 def _may_reuse(piece: SegmentOptions) -> bool:
-    """Return whether anything is saved if the segment's outputs are live."""
     return bool(piece.reused) and any(len(option.tail) < len(option.forward) for option in piece.options)

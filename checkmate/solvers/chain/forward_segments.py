@@ -140,7 +140,6 @@ def buffer_bytes(graph: Graph, values: Iterable[int]) -> int:
 
 
 def _spans(graph: Graph, forward: Sequence[int]) -> dict[int, _Span]:
-    """Return where each forward value lives, in positions."""
     position = {op: i for i, op in enumerate(forward)}
     readers = graph.value_readers.lists()
     spans = {}
@@ -154,7 +153,6 @@ def _spans(graph: Graph, forward: Sequence[int]) -> dict[int, _Span]:
 
 
 def _always_held(graph: Graph, spans: dict[int, _Span]) -> set[int]:
-    """Return the forward values that are always retained."""
     total = buffer_bytes(graph, spans)
     held = set()
     for value, span in spans.items():
@@ -167,10 +165,6 @@ def _always_held(graph: Graph, spans: dict[int, _Span]) -> set[int]:
 
 
 def _cuts(graph: Graph, length: int, spans: dict[int, _Span], held: set[int], most: int) -> list[int]:
-    """Return the positions behind which to cut.
-
-    These are all useful positions. If there are too many, it is the narrowest of each stretch.
-    """
     passing: list[set[int]] = [set() for _ in range(length)]
     for value, span in spans.items():
         if value not in held:
@@ -232,7 +226,6 @@ def _missing(spans: dict[int, _Span], values: Iterable[int], at: int) -> list[in
 
 
 def _gradients(graph: Graph, rows: Sequence[Sequence[int]]) -> dict[int, tuple[int, int]]:
-    """Return ``Chain.late`` for the values that backward ops make."""
     segment_of = {op: segment for segment, row in enumerate(rows) for op in row}
     readers = graph.value_readers.lists()
     late = {}
@@ -275,5 +268,4 @@ def _can_be(graph: Graph, chain: Chain, op: int) -> bool:
 
 
 def _density(graph: Graph, op: int) -> float:
-    """Return the op's cost per byte of its outputs."""
     return graph.ops[op].cost / max(1, buffer_bytes(graph, graph.ops[op].outputs))

@@ -92,7 +92,6 @@ def _keep(
     t: int,
     best: NDArray[np.float32],
 ) -> None:
-    """Run s by one of its options; reverse what is behind it, then s."""
     p = max(0, mode - 1)
     slots = len(best)
     for o in range(z.first[p, s], z.first[p, s + 1]):
@@ -122,11 +121,7 @@ def _cut(
     again: int,
     best: NDArray[np.float32],
 ) -> None:
-    """Run forward to r, for every r, and reverse the two parts.
-
-    The seeds of price list ``q`` are left. What is behind r is reversed first, then s to r in the mode
-    ``again``.
-    """
+    """Run forward to each r, leaving the seeds of price list ``q``; reverse what is behind r, then s to r."""
     p, fresh = max(0, mode - 1), 1 if mode < SEEDED else 0
     slots = len(best)
     for r in range(s, t):

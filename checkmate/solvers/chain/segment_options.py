@@ -117,7 +117,6 @@ class _SegmentGraph:
         self._passing = buffer_bytes(graph, passing)
 
     def plain(self) -> list[int]:
-        """Return every op once."""
         return list(range(self.small.n))
 
     def smaller_plans(self, until: float, cancelled: Cancelled) -> Iterator[list[int]]:
@@ -172,10 +171,6 @@ class _SegmentGraph:
         )
 
     def _tail(self, wanted: set[int], there: frozenset[int]) -> tuple[int, ...]:
-        """Return the segment's ops that make ``wanted``.
-
-        They start from what passes into the segment and ``there``.
-        """
         needed = set(wanted)
         tail = []
         for op in reversed(self._segment.forward):
@@ -185,10 +180,6 @@ class _SegmentGraph:
         return tuple(reversed(tail))
 
     def _read_back(self, plan: list[int]) -> set[int]:
-        """Return the segment's values that the plan reads behind the middle.
-
-        Only values made before the middle count, and no held ones.
-        """
         made = {v for op in self._segment.forward for v in self._graph.ops[op].outputs} - self._chain.held
         read: set[int] = set()
         again: set[int] = set()
@@ -241,7 +232,6 @@ class _SegmentGraph:
         )
 
     def _new_value(self, value: int) -> int:
-        """Add an output of the graph to the small one and return its id there."""
         entry = self._graph.values[value]
         owner = int(self._graph.owner[value])
         is_held = value in self._chain.held or owner in self._chain.held or self._graph.producer[owner] < 0
@@ -251,7 +241,6 @@ class _SegmentGraph:
 
 
 def _no_worse(one: SegmentOption, other: SegmentOption) -> bool:
-    """Return whether ``one`` is at least as good as ``other`` in everything."""
     return (
         one.retained <= other.retained
         and one.extra <= other.extra

@@ -47,7 +47,6 @@ class Compilation:
 
     @property
     def sentence(self) -> str:
-        """Return a sentence for the user on what is being done."""
         if self.running:
             return f"compiling the search, once for this machine: {self.seconds:.0f} s"
         return f"compiled the search, once for this machine, in {self.seconds:.0f} s"
@@ -57,16 +56,12 @@ class Compilation:
         self._thread.join(seconds)
 
     def close(self) -> None:
-        """End it; this returns at once."""
         self._given_up = True
         if self._child is not None:
             self._child.kill()
 
     def _run(self) -> None:
-        """Have a process fill the cache, and note when that ended.
-
-        Where the cache cannot be written to, or no process starts, the first call of a kernel compiles.
-        """
+        # Where no process starts or the cache cannot be written to, the first call of a kernel compiles.
         with suppress(OSError):
             child = self._child = start_child(
                 module_command("checkmate.solvers.compile.machine_code"), stdout=subprocess.DEVNULL

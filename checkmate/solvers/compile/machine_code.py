@@ -43,7 +43,6 @@ class Translation:
     bitcode: bytes
 
     def packed(self) -> bytes:
-        """Return what a file holds."""
         header = json.dumps({"key": self.key, "types": self.types}).encode()
         return lzma.compress(header + b"\n" + self.bitcode)
 
@@ -75,12 +74,10 @@ class Optimization:
 
     @classmethod
     def for_this_processor(cls) -> Optimization:
-        """Return the one that uses all that this processor can do."""
         features = binding.get_host_cpu_features().flatten()
         return cls(binding.get_host_cpu_name(), features, vectorized=True)
 
     def run(self, module: Any) -> None:
-        """Optimize ``module`` as a whole."""
         builder = binding.create_pass_builder(self.machine, self._options)
         builder.getModulePassManager().run(module, builder)
 
@@ -159,7 +156,6 @@ def slot_types(arguments: tuple[Any, ...]) -> str:
 
 
 def _leaves(arguments: tuple[Any, ...]) -> Iterator[Any]:
-    """Yield the arguments, with tuples taken apart."""
     for value in arguments:
         if isinstance(value, tuple):
             yield from value
@@ -174,7 +170,7 @@ def _type(value: Any) -> str:
 
 
 def _slots(value: Any) -> tuple[int, ...]:
-    """Return what numba passes for a value. An array has two owners that nobody asks for, and its facts."""
+    # As numba passes them: an array has two owners that nobody asks for, and its facts.
     if isinstance(value, np.ndarray):
         address: int = value.__array_interface__["data"][0]
         return (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)

@@ -86,7 +86,6 @@ class _Translator:
         self._examples = _examples()
 
     def text(self, plain: Any) -> tuple[str, str]:
-        """Return a kernel with all that it calls, and its name in there."""
         made = self._kernel(plain)
         [(types, compiled)] = made.overloads.items()
         return made.inspect_llvm(types), compiled.fndesc.llvm_func_name
@@ -129,10 +128,6 @@ class _Translator:
 
 
 def _examples() -> dict[Any, Any]:
-    """Return an example for each annotation.
-
-    If an annotation leaves the number of dimensions open, the key is the function and the argument's name.
-    """
     tiny = GraphBuilder()
     tiny.op("a", (), (tiny.value("a", 2),), cost=1.0)
     model, chain = build_model(tiny.build()).model, tiny_table()
@@ -154,7 +149,6 @@ def _examples() -> dict[Any, Any]:
 
 
 def _called(plain: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the kernels that ``plain`` calls, with its names for them."""
     for name in plain.__code__.co_names:
         found = plain.__globals__.get(name)
         if marks_of(found) is not None:

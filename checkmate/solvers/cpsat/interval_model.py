@@ -80,7 +80,6 @@ class _Intervals:
         return range(self.task.ops[self.task.values[value].producer].copies)
 
     def _computations(self) -> None:
-        """Add the computations of every op."""
         new = self.model
         for op in range(self.n):
             later = [event_of(stage, op) for stage in range(op + 1, self.n)]
@@ -98,7 +97,6 @@ class _Intervals:
                 new.add(self.start[op, c] > self.start[op, c - 1]).only_enforce_if(runs)
 
     def _retentions(self) -> None:
-        """Add the intervals in which values are retained."""
         new, end = self.model, self.end
         for value, entry in self.task.values.items():
             op = entry.producer
@@ -124,7 +122,6 @@ class _Intervals:
                 )
 
     def _reads(self) -> None:
-        """Let every read be covered by one computation of its value."""
         new = self.model
         for (op, c), runs in self.runs.items():
             for value in self.task.ops[op].reads:
@@ -143,7 +140,6 @@ class _Intervals:
                 self._hold_parent(op, c, view)
 
     def _hold_parent(self, op: int, c: int, view: int) -> None:
-        """Hold what a view was made from as long as the view."""
         parent = self.task.values[view].parent
         if parent not in self.task.values:
             return
@@ -156,7 +152,6 @@ class _Intervals:
                 self.model.add(longer).only_enforce_if(self.covers[op, c, parent, k])
 
     def _buffers(self) -> None:
-        """Add the buffers and workspaces, and the limit on their sum."""
         new = self.model
         taken = self._take_overs()
         intervals, sizes = [], []
@@ -181,7 +176,6 @@ class _Intervals:
         new.add_cumulative(intervals, sizes, self.task.room)
 
     def _take_overs(self) -> dict[tuple[int, int], list[Any]]:
-        """Return, per buffer, the literals that say it is taken over."""
         new = self.model
         taken: dict[tuple[int, int], list[Any]] = defaultdict(list)
         for (op, c), runs in self.runs.items():

@@ -196,7 +196,6 @@ class IntervalSolver:
 
 
 def _covers(graph: Graph, copies: int) -> int:
-    """Return how many literals say which computation of a value is read."""
     return copies**2 * sum(len(graph.op_inputs[op]) for op in range(graph.n))
 
 
@@ -209,8 +208,6 @@ def interval_assumptions(graph: Graph, copies: int, *, recompute_gradients: bool
 
 
 class _IntervalRun(GivenOrderRun):
-    """One solve."""
-
     def __init__(self, problem: Problem, options: SolveOptions, listener: Listener, copies: int) -> None:
         assumptions = interval_assumptions(
             problem.graph, copies, recompute_gradients=options.recompute_gradients
@@ -239,7 +236,6 @@ class _IntervalRun(GivenOrderRun):
         )
 
     def _take_start(self) -> None:
-        """Take the caller's schedule, else greedy's, in stages of the given order."""
         given = self.options.start
         if given is not None and self.graph.accepts_fingerprint(given.graph_fingerprint):
             self._take_in_stages(given.steps.tolist())
@@ -255,13 +251,11 @@ class _IntervalRun(GivenOrderRun):
             self._take_in_stages(found.steps.tolist())
 
     def _take_in_stages(self, steps: list[int]) -> None:
-        """Take a schedule, if it can be stated in stages."""
         retained = retained_into_stages(self.graph, np.array(steps))
         if retained is not None:
             self.take(steps_from_stages(self.graph, retained[: self.graph.n]))
 
     def _ask(self) -> str:
-        """Let the child solve; return its final status."""
         hint = self.best or []
         if hint and max(Counter(hint).values()) > self._copies:
             hint = []

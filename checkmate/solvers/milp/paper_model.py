@@ -54,7 +54,6 @@ class PaperModel:
 
     @cached_property
     def _retentions(self) -> tuple[NDArray[np.intp], NDArray[np.intp], list[Any]]:
-        """Return stages, values and variables of S. Those past the last stage are left out."""
         places = [(stage, value) for stage, value in self.S if stage < self.graph.n]
         stages, values = (
             np.array(part, np.intp) for part in (zip(*places, strict=True) if places else ((), ()))
@@ -150,8 +149,6 @@ def paper_model(
 
 
 class _PaperStatement:
-    """The model while it is being built."""
-
     def __init__(self, pulp: Any, graph: Graph, budget_bytes: float, relaxed: bool) -> None:
         self.pulp, self.graph = pulp, graph
         self.kind = pulp.LpContinuous if relaxed else pulp.LpInteger  # because LpBinary would override bounds
@@ -178,7 +175,6 @@ class _PaperStatement:
         self.peak_rows: list[Any] = []
 
     def add(self, terms: Sequence[tuple[Any, float]], sense: int, right: float) -> Any:
-        """Add the row ``terms`` (variable, coefficient) ``sense`` ``right``."""
         row = self.pulp.LpConstraint(self.pulp.LpAffineExpression(list(terms)), sense, rhs=right)
         self.model.addConstraint(row)
         return row
@@ -203,7 +199,6 @@ class _PaperStatement:
                     self.S[t, value] = new(f"S_{t}_{value}", low, high, self.kind)
 
     def objective(self) -> None:
-        """Set the objective (1a)."""
         costs = (self.graph.cost / self.cost_unit).tolist()
         self.model.setObjective(self.pulp.LpAffineExpression([(r, costs[i]) for (_, i), r in self.R.items()]))
 
@@ -258,7 +253,6 @@ class _PaperStatement:
             before = [(used, -1), *((variable, self.size[value]) for value, variable in free.items())]
 
     def _free(self, t: int, value: int, k: int) -> Any:
-        """Return FREE[t, value, k], defined by (7a), (7b), (7c)."""
         less = self.pulp.LpConstraintLE
         free = self.model.add_variable(f"FREE_{t}_{value}_{k}", 0, 1, self.kind)
         later = [self.R[t, j] for j in self.touchers[value] if k < j <= t]
@@ -270,7 +264,6 @@ class _PaperStatement:
         return free
 
     def _within_budget(self, t: int, k: int, used: Any, free: dict[int, Any], less: int) -> None:
-        """Keep the live bytes while ``k`` runs within the budget."""
         terms: list[tuple[Any, float]] = [(used, 1)]
         workspace = self.graph.ops[k].workspace_bytes
         if workspace:

@@ -78,8 +78,6 @@ class MilpSolver:
 
 
 class _PaperListener(HighsListener):
-    """Gives what HiGHS finds to its run."""
-
     def __init__(self, run: _MilpRun, model: PaperModel) -> None:
         super().__init__()
         self._run, self._model = run, model
@@ -92,8 +90,6 @@ class _PaperListener(HighsListener):
 
 
 class _MilpRun(PaperRun):
-    """One solve."""
-
     def __init__(self, problem: Problem, options: SolveOptions, listener: Listener) -> None:
         super().__init__(MilpSolver.name, problem, options, listener)
         self._reported = -math.inf
@@ -138,7 +134,6 @@ class _MilpRun(PaperRun):
         return {"engine": self.options.engine, "engine_status": engine_status}
 
     def _run_engine(self, model: PaperModel) -> EngineOutcome:
-        """Solve the model, and report what the engine finds."""
         return run_engine(
             model.problem,
             self.options,
@@ -156,10 +151,6 @@ class _MilpRun(PaperRun):
             self.listener.bound(bound, self.assumptions)
 
     def _start(self, model: PaperModel) -> dict[Any, float]:
-        """Return the start schedule as values of R, if it has such a form.
-
-        It must keep the given order and run no op twice in a stage.
-        """
         start = self.options.start
         if start is None or not self.graph.accepts_fingerprint(start.graph_fingerprint):
             return {}
@@ -187,7 +178,12 @@ _RANDOM_ROUNDINGS = 12
 
 
 class LpRoundingSolver:
-    """Round the relaxation to a schedule within the budget."""
+    """Relax the paper's program, round S, and take the least R for it (Jain et al., section 5).
+
+    The rounded schedule may need more memory than the relaxation; the paper leaves a fixed allowance of the
+    budget (section 5.3). Here several thresholds and random roundings are tried, and the relaxation is solved
+    again with less of the budget until a rounded schedule fits.
+    """
 
     name = "lp-rounding"
 
@@ -201,8 +197,6 @@ class LpRoundingSolver:
 
 
 class _LpRoundingRun(PaperRun):
-    """One solve."""
-
     def __init__(self, problem: Problem, options: SolveOptions, listener: Listener) -> None:
         super().__init__(LpRoundingSolver.name, problem, options, listener)
         self._random = np.random.default_rng(options.seed)
@@ -253,7 +247,6 @@ class _LpRoundingRun(PaperRun):
         return value
 
     def _best_rounding(self, shares: NDArray[np.float64]) -> list[int] | None:
-        """Return the cheapest rounding of ``shares`` within the budget."""
         best: list[int] | None = None
         least = np.inf
         always = np.flatnonzero(self._once[self.graph.producer] & (self.graph.producer >= 0))
@@ -269,10 +262,6 @@ class _LpRoundingRun(PaperRun):
 
 
 def _roundings(shares: NDArray[np.float64], random: np.random.Generator) -> Iterator[NDArray[np.bool_]]:
-    """Yield the roundings: with thresholds first, then at random.
-
-    The thresholds are algorithm 2 and others; random rounding is in section 5.1.
-    """
     for threshold in _THRESHOLDS:
         yield shares > threshold
     for _ in range(_RANDOM_ROUNDINGS):
@@ -280,5 +269,4 @@ def _roundings(shares: NDArray[np.float64], random: np.random.Generator) -> Iter
 
 
 def _peak(graph: Graph, steps: list[int]) -> int:
-    """Return the peak of ``steps`` in bytes."""
     return simulate(graph, Schedule.of(graph, steps)).peak_bytes

@@ -87,7 +87,6 @@ def _run_highs(
 def _interruptible_highs(
     settings: dict[str, Any], cancelled: Cancelled, listener: HighsListener | None, start: dict[Any, float]
 ) -> Any:
-    """Return PuLP's driver of HiGHS with cancelling, a start and callbacks."""
     import pulp
 
     class InterruptibleHighs(pulp.HiGHS):  # type: ignore[misc]
@@ -100,7 +99,6 @@ def _interruptible_highs(
                 lp.solverModel.setOptionValue(name, value)
 
         def callSolver(self, lp: Any) -> None:  # noqa: N802 (PuLP's name)
-            """Solve; PuLP calls this hook."""
             highs = lp.solverModel
             if listener is not None:
                 listener.subscribe(highs)
@@ -149,10 +147,6 @@ def _highs_outcome(highs: Any, *, relaxed: bool, cancelled: Cancelled) -> Engine
 
 
 def _run_other(model: Any, options: SolveOptions, seconds: float, cancelled: Cancelled) -> EngineOutcome:
-    """Solve with any engine that PuLP lists.
-
-    It runs as a child process or inside PuLP. Cancelling ends a child process.
-    """
     import pulp
 
     names = {name.upper(): name for name in pulp.listSolvers()}
@@ -194,7 +188,6 @@ def _run_other(model: Any, options: SolveOptions, seconds: float, cancelled: Can
 
 @contextmanager
 def _ended_if(cancelled: Cancelled, program: str) -> Iterator[None]:
-    """End the child processes that run ``program`` once ``cancelled`` says so while the block runs."""
     over = threading.Event()
 
     def watch() -> None:
@@ -213,7 +206,6 @@ def _ended_if(cancelled: Cancelled, program: str) -> Iterator[None]:
 
 
 def _end_children(program: str) -> None:
-    """End the child processes of this one that run ``program``."""
     import psutil
 
     for child in psutil.Process().children():

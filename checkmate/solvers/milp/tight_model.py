@@ -161,7 +161,6 @@ def model_size(graph: Graph, *, recompute_gradients: bool) -> int:
 def _covering(
     first: NDArray[np.int64], last: NDArray[np.int64], stage: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return how many of the spans first <= stage <= last cover each stage."""
     begun = np.searchsorted(np.sort(first), stage, side="right")
     ended = np.searchsorted(np.sort(np.maximum(first, last)), stage, side="left")
     return begun - ended
@@ -244,7 +243,6 @@ class _TightStatement:
         self.first: dict[int, Codes] = {}
 
     def _new(self, wanted: NDArray[np.bool_]) -> Codes:
-        """Return codes of ``wanted``'s shape: a new column where true, else NO."""
         codes = np.full(wanted.shape, NO, np.int64)
         count = int(wanted.sum())
         codes[wanted] = np.arange(self.columns, self.columns + count)
@@ -338,7 +336,6 @@ class _TightStatement:
             self._contribute(rows, begin, self.graph.n, self.S[1:, owner], size)
 
     def _contribute(self, rows: NDArray[np.int64], begin: int, end: int, codes: Codes, size: float) -> None:
-        """Add ``size`` times the stage's code at ``begin`` <= k < ``end``. This is done in every stage."""
         part = rows[:, begin:end]
         at = (part != NO) & (codes != NO)[:, None]
         self.rows.put(part[at], np.broadcast_to(codes[:, None], part.shape)[at], size)

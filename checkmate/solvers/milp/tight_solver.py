@@ -123,10 +123,6 @@ def _program(
 
 
 def _run(program: HighsProgram, run: _TightMilpRun, **how: Any) -> bool:
-    """Solve; return False if it did not end soon after it was told to stop.
-
-    A run that is left behind takes about a second more, in its own thread.
-    """
     cancelled = run.listener.cancelled
     return program.run(
         "tight-milp", until=run.until, cancelled=cancelled, daemon=False, grace_s=_GRACE_S, **how
@@ -140,11 +136,7 @@ def _fix(
     lower: NDArray[np.float64],
     upper: NDArray[np.float64],
 ) -> None:
-    """Fix binary columns that would cost too much to move.
-
-    A column stays at the bound that it has in the relaxation if leaving it would cost more than what is
-    known.
-    """
+    # Leaving the bound that a column has in the relaxation would cost more than what is known.
     price = relaxation.reduced_costs[: model.whole]
     too_costly = np.abs(price) > known - relaxation.objective + _FIX_MARGIN * max(1.0, known)
     upper[: model.whole][too_costly & (price > 0)] = 0.0
@@ -178,8 +170,6 @@ class TightMilpSolver:
 
 
 class _TightMilpRun(GivenOrderRun):
-    """One solve."""
-
     def __init__(self, problem: Problem, options: SolveOptions, listener: Listener) -> None:
         assumptions = assumptions_of(problem.graph, recompute_gradients=options.recompute_gradients)
         super().__init__(TightMilpSolver.name, problem, options, listener, assumptions)
@@ -217,7 +207,6 @@ class _TightMilpRun(GivenOrderRun):
         return self.with_schedule(self.best, self.bound, statistics, assumptions=assumptions)
 
     def _too_large(self) -> str:
-        """Return why the model is too large, or an empty string."""
         size = model_size(self.graph, recompute_gradients=self.options.recompute_gradients)
         self._size = size
         seconds = size / ENTRIES_PER_SECOND
@@ -230,10 +219,6 @@ class _TightMilpRun(GivenOrderRun):
         return ""
 
     def _take_start(self) -> None:
-        """Take the caller's schedule, else what a short local search finds.
-
-        The local search begins with greedy's schedule. Schedules count in the stages of the given order.
-        """
         given = self.options.start
         if given is not None and self.graph.accepts_fingerprint(given.graph_fingerprint):
             self.take_steps(given.steps.tolist())
@@ -250,10 +235,6 @@ class _TightMilpRun(GivenOrderRun):
         search.run(self._given_order, until=until, moves=_SEARCH_MOVES * self.graph.n**2)
 
     def _attempt(self, budget: int, *, true_budget: bool) -> TightOutcome | None:
-        """Solve once; return None if building the model used up the time.
-
-        ``true_budget``: what the solve proves holds for the problem.
-        """
         model = tight_model(
             self.graph, budget, recompute_gradients=self.options.recompute_gradients, stop=self.should_stop
         )
@@ -268,7 +249,6 @@ class _TightMilpRun(GivenOrderRun):
         return outcome
 
     def _start(self, model: TightModel) -> NDArray[np.float64] | None:
-        """Return the best schedule as binary columns, or None."""
         if self.best is None:
             return None
         retained = retained_into_stages(self.graph, np.array(self.best))

@@ -118,7 +118,6 @@ def relax_program(
 
 
 def _is_impossible(program: CutProgram) -> bool:
-    """Return whether an empty row must be above zero. Then no schedule exists, in any order."""
     starts = np.array(program.rows.starts)
     low = np.array(program.rows.low)
     return bool(((np.diff(starts) == 0) & (low > 1e-9)).any())
@@ -209,7 +208,6 @@ def steps_from(graph: Graph, program: CutProgram, runs: NDArray[np.bool_]) -> ND
 def _run_with_inputs(
     op: int, waiting: set[int], inputs: list[list[int]], producer: list[int], steps: list[int]
 ) -> None:
-    """Append ``op``, and before it those of its inputs' ops that wait too."""
     stack = [op]
     while stack:
         top = stack[-1]

@@ -61,10 +61,6 @@ class Reach:
 
 
 def _forced_bytes(graph: Graph, up: list[int], down: list[int]) -> NDArray[np.int64]:
-    """Return, per op, the bytes that are held while it runs.
-
-    They are the values made before it and read after it in every schedule without recomputation.
-    """
     total = np.zeros(graph.n, np.int64)
     readers = graph.value_readers.lists()
     # owner -> (ops after its production, ops before one of its reads)
@@ -204,7 +200,6 @@ def cost_unit(graph: Graph) -> float:
 
 
 def _run_columns(graph: Graph, reach: Reach, cuts: list[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the columns of y[o, k], and the first interval of each op."""
     intervals = len(cuts) + 1
     earliest = np.zeros(graph.n, np.int64)
     latest = np.full(graph.n, intervals - 1)
@@ -227,7 +222,6 @@ def _run_columns(graph: Graph, reach: Reach, cuts: list[int]) -> tuple[NDArray[n
 def _held_columns(
     graph: Graph, cuts: list[int], earliest: NDArray[np.int64], first: int
 ) -> tuple[NDArray[np.int64], int]:
-    """Return the columns of a[v, k], and the next unused one. The columns begin at ``first``."""
     held = np.full((graph.m, len(cuts)), _NO)
     produced = graph.producer >= 0
     start = np.full(graph.m, len(cuts))
@@ -249,7 +243,6 @@ def _rows_of_ops(
     held: NDArray[np.int64],
     rows: LinearRows,
 ) -> None:
-    """Add the rows that say when each op runs and each value exists."""
     last = len(cuts)
     y, a = runs.tolist(), held.tolist()
     inputs, outputs = graph.op_inputs.lists(), graph.op_outputs.lists()
@@ -280,10 +273,6 @@ def _rows_of_ops(
 def _rows_of_memory(
     graph: Graph, budget_bytes: int, cuts: list[int], held: NDArray[np.int64], columns: int, rows: LinearRows
 ) -> tuple[int, list[int]]:
-    """Add one row per cut; return the next unused column and the rows.
-
-    A buffer with views gets a column of its own.
-    """
     members: dict[int, list[int]] = {}
     for value in np.flatnonzero(graph.producer >= 0).tolist():
         if graph.producer[graph.owner[value]] >= 0:

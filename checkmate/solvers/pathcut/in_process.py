@@ -165,7 +165,6 @@ class BackgroundProver(ABC):
         """Return how far the current job is; raise what the prover failed with."""
 
     def note_schedule(self, steps: Steps) -> None:
-        """Keep a schedule for ``take_schedules``."""
         self._schedules.append(steps)
 
     def take_schedules(self) -> list[Steps]:
@@ -179,7 +178,6 @@ class BackgroundProver(ABC):
         return found
 
     def has_schedules(self) -> bool:
-        """Return whether ``take_schedules`` would return any."""
         return bool(self._schedules)
 
     @abstractmethod
@@ -292,7 +290,6 @@ class ProverProcess(BackgroundProver):
                 self._talk.close()
 
     def _replace_if_stuck(self) -> None:
-        """Kill a child that does not leave an old job, and ask a new one."""
         stuck = self._busy_with and self._busy_with != self._job and not self._state.over
         if stuck and self._task is not None and time.monotonic() - self._asked > _PATIENCE_S:
             if self._talk is not None:

@@ -88,7 +88,6 @@ class ProverThread(BackgroundProver):
         return ProverState(prover.bound, prover.cuts, prover.rounds, over)
 
     def close(self) -> None:
-        """Stop the current job."""
         self.stop()
 
 

@@ -80,7 +80,6 @@ class ProofListener(Listener):
         """Take a schedule; it may not fit the budget, or leave an op out."""
 
     def enough(self, bound: float) -> bool:
-        """Whether a better bound is of no use."""
         return False
 
     def known(self) -> Steps | None:
@@ -128,8 +127,6 @@ class _BestDescribed(ProofListener, ForwardingListener):
 
 @dataclass(frozen=True)
 class _Task:
-    """The arguments of ``Prover.run``."""
-
     listener: ProofListener
     until: float
 
@@ -186,12 +183,16 @@ class Prover:
         self.bound = self.graph.base_cost
         self._reach = self.reach or Reach.of(self.graph)
         self._single = tightest_cut(self._reach)
-        self._scanned = False
+        self._begin_again()
+        self._engines = Engines(self.graph, self.budget_bytes, self.workers, self.with_sat)
+
+    def _begin_again(self) -> None:
+        """Forget what was tried, but not what was proved."""
+        self._first_round, self._scanned, self._cut_short = True, False, False
         self._path: list[int] = []
         self._first: list[list[int]] = []  # sets of cuts to try before cuts are added to any
         self._base: _Attempt | None = None  # the attempt that cuts are added to
         self._failed: set[int] = set()  # the cuts that made the base too hard
-        self._engines = Engines(self.graph, self.budget_bytes, self.workers, self.with_sat)
 
     def run(self, listener: ProofListener, *, until: float, rounds: int | None = None) -> None:
         """Work until ``until`` (``time.perf_counter``), or the listener has enough, or no cut is left.
@@ -212,19 +213,24 @@ class Prover:
             early = len(self._path) == 0
             cuts = self._next_cuts(task)
             if task.over():
+                self._cut_short = True
                 return
             if not cuts:
-                self.finished = True
-                return
+                if not self._cut_short:
+                    self.finished = True
+                    return
+                self._begin_again()  # what was interrupted may have more to say
+                continue
             attempt = self._solve(cuts, task, share=_FIRST_SHARE if early or self._first else _SHARE)
             if attempt.steps is not None:
                 task.listener.described(attempt.steps)
             self.finished = attempt.steps is None and attempt.exact  # infeasible, which is a proof
+            self._cut_short |= task.over() and not attempt.exact
             self._judge(attempt)
 
     def _next_cuts(self, task: _Task) -> list[int]:
-        """Return the cuts of the next round; none if there are no more."""
-        if self.rounds == 0:
+        if self._first_round:
+            self._first_round = False
             return [self._single]
         if not self._path:
             other = None if self._scanned else self._better_single(task)
@@ -243,7 +249,6 @@ class Prover:
         return sorted([*base.cuts, *more], key=self._path.index) if more else []
 
     def _judge(self, attempt: _Attempt) -> None:
-        """Go on from ``attempt`` if it was solved or has the best bound. Otherwise other cuts are tried."""
         base = self._base
         grown = base is not None and set(attempt.cuts) > set(base.cuts)
         if base is None or attempt.bound > base.bound or (grown and attempt.exact):
@@ -293,11 +298,6 @@ class Prover:
         return min(task.until, now + max(_SCAN_S, _SCAN_SHARE * (task.until - now)))
 
     def _with_second(self, task: _Task) -> list[int]:
-        """Return the single cut and a second one.
-
-        The second is one of the path's ops that use the most bytes themselves, chosen by the relaxation of
-        the two.
-        """
         first = self._single
         heavy = sorted(self._path, key=lambda op: -own_bytes(self.graph, op))[:_HEAVY]
         end = self._scan_end(task)
@@ -315,7 +315,6 @@ class Prover:
         return [] if found < 0 else sorted([first, found], key=self._path.index)
 
     def _solve(self, cuts: list[int], task: _Task, *, share: float) -> _Attempt:
-        """Solve the program of ``cuts`` in ``share`` of the time left. It gets at least a second."""
         program = build_program(self.graph, self._reach, self.budget_bytes, cuts)
         left = task.until - time.perf_counter()
         if self.rounds == 0 and self.graph.n > _SLOW:
@@ -335,7 +334,6 @@ class Prover:
         return _Attempt(tuple(cuts), outcome.bound, outcome.exact, described)
 
     def _priced(self, task: _Task) -> list[int]:
-        """Return the cuts of the path at which the relaxation pays for memory."""
         chosen = _spread(self.graph, self._path, max(8, _LARGEST // self.graph.n))
         program = build_program(self.graph, self._reach, self.budget_bytes, chosen)
         limit = task.until - time.perf_counter()
@@ -349,7 +347,6 @@ class Prover:
         return [chosen[k] for k in sorted(order[:_PRICED])]
 
     def _most_over(self, steps: Steps, path: list[int], cuts: tuple[int, ...]) -> list[int]:
-        """Return the path's ops whose first execution is most over the budget."""
         live = simulate(self.graph, Schedule.of(self.graph, steps)).live_bytes
         first = np.full(self.graph.n, -1)
         ops, where = np.unique(steps, return_index=True)
@@ -371,7 +368,6 @@ class Prover:
         return more
 
     def raise_bound(self, bound: float, cuts: Sequence[int], listener: ProofListener) -> None:
-        """Take the bound of ``cuts`` if it is better, and report it."""
         if bound > self.bound:
             self.bound, self.best_cuts = bound, tuple(cuts)
             if not math.isinf(bound):
@@ -379,10 +375,6 @@ class Prover:
 
 
 def _spread(graph: Graph, path: list[int], count: int) -> list[int]:
-    """Return at most ``count`` ops of the path.
-
-    Half of them are evenly spread; the others use the most bytes themselves.
-    """
     if len(path) <= count:
         return path
     even = {path[round(i * (len(path) - 1) / (count // 2 - 1))] for i in range(count // 2)}

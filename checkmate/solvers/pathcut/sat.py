@@ -246,7 +246,6 @@ class Engines:
         return several and seconds > _LEAST_S and self.with_sat and self._sat.usable
 
     def _fitting(self, program: CutProgram, found: CutOutcome) -> Steps | None:
-        """Return the schedule of a solved program; None where it does not fit."""
         if not found.exact or found.runs is None:
             return None
         steps = steps_from(self.graph, program, found.runs)

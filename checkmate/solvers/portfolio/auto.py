@@ -104,7 +104,6 @@ class Run:
         return None if best is None else best.steps
 
     def _is_good(self, start: Schedule | None) -> bool:
-        """Return whether the caller's start is known to be near the best."""
         if start is None or not self._problem.graph.accepts_fingerprint(start.graph_fingerprint):
             return False
         known = with_cost(self._problem.graph, np.array(start.steps, np.int32), self._problem.budget_bytes)
@@ -131,7 +130,6 @@ class Run:
         self._take_news()
 
     def _search_until(self, until: float) -> None:
-        """Search in short turns, and take news between them."""
         while not self._over() and time.perf_counter() < until:
             self._take_news()
             self._share_second_core()
@@ -151,10 +149,7 @@ class Run:
             turn *= 2
 
     def _try_chain(self) -> None:
-        """Take what the chain program finds, if its turn is due.
-
-        At tight budgets the search alone rarely gets there.
-        """
+        # At tight budgets the search alone rarely gets there.
         for steps in self._chain.schedules(self._search.cost, self._is_settled) if not self._over() else ():
             if self._search.offer(steps):
                 self._listener.incumbent(steps.tolist(), self._search.cost)
@@ -165,7 +160,6 @@ class Run:
         return self._over()
 
     def _wait_for_prover(self, seconds: float) -> None:
-        """Let the prover work alone for a while; it goes on where it was."""
         if self._over():
             return
         self._ask(seconds)
@@ -177,10 +171,7 @@ class Run:
         self._take_news()
 
     def _single_cut(self) -> None:
-        """Solve the single cut here, if that takes only a moment.
-
-        The prover's process may still be starting.
-        """
+        # Here, if that takes only a moment: the prover's process may still be starting.
         graph = self._problem.graph
         if not SMALL < graph.n <= _MEDIUM or self._bound > graph.base_cost or self._over():
             return
@@ -215,7 +206,6 @@ class Run:
         return math.isinf(bound) or (cost < math.inf and close_enough(cost, bound, self._options.gap))
 
     def note_improvement(self, steps: Sequence[int], cost: float) -> None:
-        """Report what the search found."""
         if cost < self._reported:
             self._reported = cost
             self._chain.note_improvement()
@@ -227,7 +217,6 @@ class Run:
         return self._over() or self._has_news()
 
     def _ask(self, seconds: float) -> None:
-        """Let the prover work on this budget."""
         workers = max(1, self._options.workers - (1 if self._options.workers == 2 else 2))
         self._asked = True
         self._prover.prove(self._problem.budget_bytes, seconds=max(0.0, seconds), workers=workers)
@@ -254,13 +243,11 @@ class Run:
             self._prover.offer(self._search.best)
 
     def _prover_state(self) -> ProverState:
-        """Return how far the prover is with this budget."""
         if not self._asked:
             return ProverState(self._problem.graph.base_cost, 0, 0, over=True)
         return self._prover.state()
 
     def _has_news(self) -> bool:
-        """Return whether ``_take_news`` would find anything."""
         return (
             self._second.has_news()
             or (self._asked and self._prover.has_schedules())
@@ -268,7 +255,6 @@ class Run:
         )
 
     def _share_second_core(self) -> None:
-        """Let the prover and the second search change places if it is time."""
         if self._core is None or self._over():
             return
         own = self._prover_state().bound
@@ -285,7 +271,6 @@ class Run:
             self._share_best()
 
     def _take_news(self) -> None:
-        """Take what the second search and the prover have found since."""
         found = self._second.take()
         if found is not None and self._search.note(found):
             self._chain.note_improvement()
@@ -299,7 +284,6 @@ class Run:
                 self.fit(steps)
 
     def raise_bound(self, bound: float) -> None:
-        """Take the bound if it is better, and report it."""
         if bound > self._bound:
             self._bound = bound
             if not math.isinf(bound):
@@ -322,8 +306,6 @@ class Run:
 
 
 class _SingleCutListener(ProofListener):
-    """Gives what the single cut shows to its run."""
-
     def __init__(self, run: Run, listener: Listener) -> None:
         self._run, self._listener = run, listener
 
@@ -341,8 +323,6 @@ class _SingleCutListener(ProofListener):
 
 
 class _SearchListener(Listener):
-    """Gives what the search finds to its run."""
-
     def __init__(self, run: Run) -> None:
         self._run = run
 
@@ -406,7 +386,6 @@ def solve_with(
 def _settle(
     problem: Problem, options: SolveOptions, listener: Listener, started: float
 ) -> SolveResult | None:
-    """Return the answer if it takes no search."""
     graph = problem.graph
     infeasible = below_working_set(problem, NAME)
     if infeasible is not None:

@@ -123,9 +123,9 @@ class LiveSolver:
         Processes and kernels start to warm up. This takes about a second at most, since a request might come
         meanwhile. Unless ``fill``, nothing is searched for.
         """
-        self._take(range(self.graph.n), "keep-all", self._plain)
+        self._add(range(self.graph.n), "keep-all", self._plain)
         if self._least > 0:
-            self._take_bound(self._least - 1, float("inf"))
+            self._add_bound(self._least - 1, float("inf"))
         if self._compilation is None and not is_compiled():
             self._compilation = Compilation()
         if self._compiling():
@@ -215,9 +215,9 @@ class LiveSolver:
         options = replace(options, workers=self._workers)
         found = least_memory(self.graph, max_overhead, options, both, known=self.frontier)
         cap = float("inf") if max_overhead is None else found.cost_cap * (1 + ROUNDING)
-        self._take_bound(found.lower_bound_bytes - 1, cap)
+        self._add_bound(found.lower_bound_bytes - 1, cap)
         for steps in both.found:
-            self._take(steps, _AUTO, None)
+            self._add(steps, _AUTO, None)
         point = self.frontier.add_result(found.result)
         if point is not None:
             self._listener.point(point)
@@ -240,18 +240,17 @@ class LiveSolver:
             if self.graph.n > _LARGE:
                 part = sorted(part, reverse=True)
             for budget in part:
-                yield from self._whole(self._descend if self.graph.n > _LARGE else self._greedy, budget)
+                yield from self._until_done(self._descend if self.graph.n > _LARGE else self._greedy, budget)
             for budget in sorted(part, reverse=True):
                 if self.frontier.best(budget) is not None:
-                    yield from self._whole(self._single_cut, budget)
+                    yield from self._until_done(self._single_cut, budget)
             while self._next_baseline():
                 yield
         for turn in range(_ROUNDS):
             for budget in self._widest(budgets):
-                yield from self._whole(self._refine, budget, _REFINE_S * 2**turn)
+                yield from self._until_done(self._refine, budget, _REFINE_S * 2**turn)
 
-    def _whole(self, work: Callable[..., None], *given: float) -> Iterator[None]:
-        """Do the work, and again if it was interrupted."""
+    def _until_done(self, work: Callable[..., None], *given: float) -> Iterator[None]:
         interrupted = True
         while interrupted:
             work(*given)
@@ -259,56 +258,44 @@ class LiveSolver:
             yield
 
     def _before_search(self) -> Iterator[None]:
-        """Fill the frontier without compiled code, until the search can run."""
         while self._compiling():
             if not self._next_baseline():
                 time.sleep(_POLL_S)
             yield
 
     def _next_baseline(self) -> bool:
-        """Do a bit of the published methods' work; False if none is left."""
         try:
             point = next(self._baselines)
         except StopIteration:
             return False
         if point is not None:
             self._listener.baseline(point)
-            self._take(point.schedule.steps.tolist(), point.solver, point.budget_bytes)
+            self._add(point.schedule.steps.tolist(), point.solver, point.budget_bytes)
         return True
 
     def _answer_while_compiling(
         self, problem: Problem, options: SolveOptions, listener: Listener
     ) -> SolveOptions:
-        """Solve without compiled code until the search can run."""
         assert self._compilation is not None
         patient = replace(options, time_limit_s=math.inf)
         start = answer_while_compiling(self._compilation, problem, patient, listener).start
         if start is not None and start is not options.start:
-            self._take(start.steps.tolist(), _AUTO, problem.budget_bytes)
+            self._add(start.steps.tolist(), _AUTO, problem.budget_bytes)
         return replace(options, start=start)
 
     def _compiling(self) -> bool:
-        """Return whether the search cannot run yet; the prover starts when it can."""
         if self._compilation is not None and not self._compilation.running:
             self._compilation = None
             self._prover.start()
         return self._compilation is not None
 
     def _budgets(self) -> list[int]:
-        """Return budgets from keep-everything down, coarse ones first.
-
-        They are evenly spread in the logarithm.
-        """
         low, high = max(self._least, 1), max(self._plain, 1)
         grid = np.geomspace(low, high, _POINTS).astype(np.int64).tolist()
         order = sorted(range(_POINTS), key=lambda i: (-((_POINTS - i) & -(_POINTS - i)), -i))
         return [budget for budget in dict.fromkeys(grid[i] for i in order) if budget < self._plain]
 
     def _greedy(self, budget: int) -> None:
-        """Find schedules for ``budget`` by greedy.
-
-        It starts from the plain step, from the next smaller schedule, and from the next larger one.
-        """
         self._scaled = scaled = self._scaled or build_model(self.graph)
         above = next((p for p in self.frontier if p.peak_bytes > budget), None)
         for point in (None, self.frontier.best(budget), above):
@@ -316,7 +303,7 @@ class LiveSolver:
             until = time.perf_counter() + _GREEDY_S
             end = greedy_steps(scaled, budget, until=until, cancelled=self._busy, start=start)
             if end.fits:
-                self._take(end.steps.tolist(), "greedy", budget)
+                self._add(end.steps.tolist(), "greedy", budget)
 
     def _descend(self, budget: int) -> None:
         """Find a schedule for ``budget`` from the next larger one.
@@ -337,10 +324,9 @@ class LiveSolver:
         end = greedy_steps(scaled, budget, until=until, cancelled=self._busy, start=start, further=QUICK)
         self._reached = None if end.fits else (budget, end.steps)
         if end.fits:
-            self._take(end.steps.tolist(), "greedy", budget)
+            self._add(end.steps.tolist(), "greedy", budget)
 
     def _from_repeats(self, budget: int) -> bool:
-        """Return whether the step's equal blocks gave a schedule for ``budget``."""
         blocks, found = self._blocks.found, False
         if blocks is None:
             return False
@@ -353,17 +339,15 @@ class LiveSolver:
         ):
             if check(self.graph, steps.tolist(), budget_bytes=budget).ok:
                 found = True
-                self._take(steps.tolist(), _AUTO, budget)
+                self._add(steps.tolist(), _AUTO, budget)
         return found
 
     def _single_cut(self, budget: int) -> None:
-        """Prove the single cut's bound for ``budget``."""
         prover = Prover(self.graph, budget, reach=self._prover.reach)
         prover.run(CancelledProof(self._busy), until=time.perf_counter() + _CUT_S, rounds=1)
-        self._take_bound(budget, prover.bound)
+        self._add_bound(budget, prover.bound)
 
     def _widest(self, budgets: Sequence[int]) -> list[int]:
-        """Return budgets whose gap is too wide, the widest first. There is one per known schedule."""
         gaps = {}
         for budget in budgets:
             answer = self.frontier.answer(budget)
@@ -372,20 +356,18 @@ class LiveSolver:
         return [budget for _, budget in sorted(gaps.values(), reverse=True)]
 
     def _refine(self, budget: int, seconds: float) -> None:
-        """Solve for ``budget``; the frontier takes what is found."""
         options = SolveOptions(time_limit_s=seconds, gap=_REFINED, workers=self._workers)
         try:
             self.solve(budget, options, CancelListener(self._busy))
         except WorkerDiedError:
             return  # nobody waits for this budget, and the next one gets a new process
 
-    def _take(self, steps: Sequence[int], solver: str, budget: int | None) -> None:
-        """Add a schedule to the frontier and report it."""
+    def _add(self, steps: Sequence[int], solver: str, budget: int | None) -> None:
         point = self.frontier.add(steps, solver=solver, budget_bytes=budget)
         if point is not None:
             self._listener.point(point)
 
-    def _take_bound(self, budget: int, lower_bound: float) -> None:
+    def _add_bound(self, budget: int, lower_bound: float) -> None:
         if self.frontier.add_bound(budget, lower_bound):
             self._listener.bound(budget, lower_bound)
 
@@ -401,7 +383,6 @@ class _BoundRecorder(ForwardingListener):
         self._frontier, self._budget = frontier, budget_bytes
 
     def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """Pass on, and add to the frontier."""
         super().bound(lower_bound, assumptions)
         if not assumptions:
             self._frontier.add_bound(self._budget, lower_bound)
@@ -418,6 +399,5 @@ class _ScheduleRecorder(ForwardingListener):
         self.found: list[Sequence[int]] = []
 
     def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
-        """Pass on, and keep."""
         self.found.append(steps)
         super().smaller(steps, peak_bytes, cost)

@@ -268,7 +268,6 @@ class _LeastMemorySearch:
             self._learn(self.known)
 
     def _learn(self, known: Frontier) -> None:
-        """Start from what is already known of the trade-off."""
         for point in known.points:
             self.take(point.schedule.steps)
         for budget, bound in known.bounds:
@@ -317,7 +316,6 @@ class _LeastMemorySearch:
         return self.graph.fixed_bytes + level * self._unit
 
     def _raise_bound(self, level: int) -> None:
-        """Note that no cheap enough schedule is below ``level``."""
         if level > self._lowest:
             self._lowest = level
             self.listener.bound_bytes(self._bytes(level), ())
@@ -327,10 +325,6 @@ class _LeastMemorySearch:
         return room <= self.options.gap * self.best.peak or self.listener.cancelled()
 
     def _descend(self, until: float) -> None:
-        """Find a first range by greedy, in milliseconds per budget.
-
-        Greedy finds what fits, though perhaps not within the cost.
-        """
         low, high = self._lowest, self._level(self.best.peak)
         nearest = max(1, int((high - low) * _PRECISION))
         # If any cost is allowed, a schedule often reaches the bound itself; otherwise seldom.
@@ -345,14 +339,12 @@ class _LeastMemorySearch:
             middle = (low + high) // 2
 
     def _greedy(self, budget_bytes: int, until: float) -> bool:
-        """Return whether greedy finds a schedule within the budget and the cost."""
         options = replace(self.options, time_limit_s=max(0.0, until - time.perf_counter()), start=None)
         problem = Problem(self.graph, budget_bytes)
         result = find_solver("greedy").load().solve(problem, options, _ProbeListener(self, None))
         return result.cost is not None and result.cost <= self._cap
 
     def _bisect(self) -> None:
-        """Probe between the bound and the best until they meet."""
         narrow(
             lambda: (self._lowest, self._level(self.best.peak)),
             self._probe,
@@ -362,10 +354,6 @@ class _LeastMemorySearch:
         )
 
     def _probe(self, level: int, seconds: float) -> bool:
-        """Return whether it is now known if ``level`` has a schedule.
-
-        The schedule must be within the cost.
-        """
         bound = self._solve(self._bytes(level), seconds, _ProbeListener(self, self._cap))
         if self._level(self.best.peak) <= level:
             return True
@@ -375,10 +363,6 @@ class _LeastMemorySearch:
         return False
 
     def _solve(self, budget_bytes: int, seconds: float, listener: CostCapListener) -> float:
-        """Run one probe; return the least cost that it proved.
-
-        The bound is for the budget; it is infinite if there is no schedule.
-        """
         self.probes += 1
         fitting = [found for found in self._pool if found.peak <= budget_bytes]
         start = min(fitting, key=lambda found: found.cost, default=None)
@@ -393,7 +377,6 @@ class _LeastMemorySearch:
         return bound
 
     def _polish(self, until: float) -> None:
-        """Find the cheapest schedule in the memory that was reached."""
         seconds = until - time.perf_counter()
         if (
             seconds > LEAST_SLICE_S

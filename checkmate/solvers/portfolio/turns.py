@@ -98,7 +98,15 @@ _PATIENCE = 4.0  # the factor by which the prover may be quiet for longer in eac
 
 @dataclass
 class SecondCore:
-    """The turns on the second core, from ``begun`` (seconds of any clock). The prover has the first turn."""
+    """The turns of the prover and of a second search on the second of two cores.
+
+    The prover works while its bound rises. If the bound hardly rises any more and is still far from the best
+    schedule, that core finds more with a search of its own: seeds differ much in how soon they find the good
+    schedules of a tight budget. The search has it for as long as the prover had, or twice as long where the
+    prover's turn raised nothing. Then it is the prover's turn again, which may be quiet for four times as
+    long then, since it starts a program again that was not solved in time.
+
+    The turns are from ``begun`` (seconds of any clock). The prover has the first turn."""
 
     begun: float
     searches: bool = field(init=False, default=False)
@@ -132,7 +140,6 @@ class SecondCore:
         return True
 
     def _is_quiet(self, bound: float, cost: float, now: float) -> bool:
-        """Return whether the bound has hardly risen for a while."""
         if self._mark is None or bound - self._mark > _RISE * (cost - self._mark):
             self._rose = self._mark is not None
             self._mark, self._marked_at = bound, now
@@ -195,7 +202,6 @@ class SecondSearch:
         return bool(self._news) or self._failure is not None
 
     def _run(self, stopping: threading.Event) -> None:
-        """Search, and note what is found or what failed."""
         try:
             search = self._search = self._search or self._owner.begin_second(stopping.is_set)
             search.run(_SecondListener(search, self._news, stopping), until=math.inf)

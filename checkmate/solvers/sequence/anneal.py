@@ -64,10 +64,6 @@ _TRIES = 24  # the most random picks for one of the wanted kind
 
 @part
 def _first_read(g: Model, s: State, x: int) -> int:
-    """Return the place before which occurrence ``x`` must stay.
-
-    That is its first reader, or its op's next occurrence.
-    """
     j, place = s.occ[OP, x], s.occ[POS, x]
     after = s.occ[NEXT, x]
     best = s.occ[POS, after] if after >= 0 else s.num[STEPS] - 1
@@ -88,7 +84,6 @@ def _takes(g: Model, s: State, j: int) -> bool:
 
 @part
 def _shift(g: Model, s: State) -> bool:
-    """Move a random step elsewhere in its window."""
     place = int(random(s) * (s.num[STEPS] - 1))
     for _ in range(_TRIES):
         if _takes(g, s, s.occ[OP, s.occ[SEQ, place]]):
@@ -122,7 +117,6 @@ def _shift(g: Model, s: State) -> bool:
 
 @part
 def _some_over(s: State) -> int:
-    """Return a random place over the budget, or the worst; -1 if none."""
     if random(s) < 0.5:
         place = worst_place(s)
         return place if s.mem[LIVE, place] > s.real[BUDGET] else -1
@@ -137,7 +131,6 @@ def _some_over(s: State) -> int:
 
 @part
 def _drop_across(g: Model, s: State, place: int, spread: float, slack: float) -> bool:
-    """Drop a random buffer that lives across ``place``."""
     for _ in range(_TRIES):
         x = s.occ[SEQ, int(random(s) * place)]
         j = s.occ[OP, x]
@@ -157,7 +150,6 @@ def _drop_across(g: Model, s: State, place: int, spread: float, slack: float) ->
 
 @part
 def _leave_out(g: Model, s: State) -> bool:
-    """Leave a random recomputation out; half of the time the costlier of two."""
     picked = -1
     more = 2 if random(s) < 0.5 else 1
     for _ in range(2 * _TRIES):
@@ -173,7 +165,6 @@ def _leave_out(g: Model, s: State) -> bool:
 
 @inlined
 def _propose(g: Model, s: State, slack: float) -> bool:
-    """Change the sequence at random; return False if that failed."""
     kind = random(s)
     if s.real[EXCESS] > 0.0:
         if kind < 0.5:
@@ -203,7 +194,6 @@ def _propose(g: Model, s: State, slack: float) -> bool:
 
 @inlined
 def _keep_best(g: Model, s: State, best: NDArray[np.int64]) -> bool:
-    """Note the sequence if it truly fits; sums are computed again first."""
     recount(s)
     cost = 0.0
     for i in range(s.num[STEPS] - 1):
@@ -293,7 +283,11 @@ def leave_out(g: Model, s: State) -> bool:
 
 @kernel
 def kick(g: Model, s: State, r: Scores, trials: int, least: float, further: float) -> bool:
-    """Leave a recomputation out and fit the rest; return whether it fits.
+    """Leave out a recomputation that saves much and fit the rest; return whether it fits.
+
+    The sequence is fitted into the budget without dropping the same value, so a value is held through a long
+    stretch and greedy decides again what goes instead. Moves of one step each rarely get there: the steps
+    between cost more than both ends. (Ruin and recreate, Schrimpf et al., 2000.)
 
     At most ``trials`` drops are tried. ``r`` is used up. ``least``, ``further``: see ``fit``. The price of
     excess stays as it was.

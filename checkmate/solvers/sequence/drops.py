@@ -281,10 +281,6 @@ def candidates(g: Model, s: State, place: int, makers: NDArray[np.int64], owners
 
 @inlined
 def _score(g: Model, s: State, owner: int, x: int, place: int, least: float, enough: float) -> float:
-    """Return the excess saved per cost by dropping one buffer.
-
-    It is negative if nothing is saved or it cannot be done. Below ``enough`` it may be given up (``DEAR``).
-    """
     s.num[JOURNAL] = 0
     excess, cost = s.real[EXCESS], s.real[COST]
     done = drop_buffer(g, s, owner, x, place, 0.0, 1.0 / (enough * s.real[RATE]), least)

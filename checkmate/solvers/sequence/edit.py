@@ -1,5 +1,13 @@
 """Insert, remove and move single steps of a sequence, and undo that.
 
+The memory is that of ``checkmate.ir.timeline``. Every execution of an op is an *occurrence* with an id that
+survives moves; ``POS`` gives its place. A buffer is named by the occurrence and owner that produced it. It
+counts from there to its last read (``last``, an occurrence id, so that inserting elsewhere does not touch
+it). A step changes only the buffers of its op's inputs and outputs: each change is a range added to ``mem``,
+and the same loop corrects the excess over the budget. A class with views is evaluated again as a whole. A
+take-over lowers the step where the input's buffer ends; it is evaluated again where a buffer began or ceased
+to end.
+
 The live bytes stay exact. Every change is noted in a journal, which the caller clears before it starts, and
 can be undone exactly, in reverse order. ``end`` (see ``sequence.model``) always stands last.
 """
@@ -193,7 +201,6 @@ def update_class(g: Model, s: State, owner: int) -> None:
 
 @part
 def _taken_over(g: Model, s: State, x: int) -> float:
-    """Return the bytes that take-overs save at occurrence ``x``."""
     j, place = s.occ[OP, x], s.occ[POS, x]
     total = 0.0
     begin, end = g.op[TAKE, j], g.op[TAKE, j + 1]
@@ -296,7 +303,6 @@ def refresh(g: Model, s: State, x: int) -> None:
 
 @part
 def _note(s: State, kind: int, which: int, place: int) -> bool:
-    """Add a change to the journal; return False if it is full."""
     k = s.num[JOURNAL]
     if k >= s.journal.shape[1]:
         return False
@@ -307,7 +313,6 @@ def _note(s: State, kind: int, which: int, place: int) -> bool:
 
 @part
 def _new_id(g: Model, s: State, j: int) -> int:
-    """Return an unused occurrence id for op ``j``; -1 if there is no room."""
     x: int = s.ops[FREE, j]
     if x >= 0:
         s.ops[FREE, j] = s.occ[NEXT, x]
@@ -321,6 +326,19 @@ def _new_id(g: Model, s: State, j: int) -> int:
     s.occ[AT, x] = s.num[ENTRIES]
     s.num[ENTRIES] += outputs
     return x
+
+
+@part
+def _join(s: State, j: int, before: int, after: int, first: int, last: int) -> None:
+    """Among the occurrences of op ``j``, let ``first`` follow ``before``, and ``after`` follow ``last``."""
+    if before >= 0:
+        s.occ[NEXT, before] = first
+    else:
+        s.ops[FIRST, j] = first
+    if after >= 0:
+        s.occ[PREV, after] = last
+    else:
+        s.ops[FINAL, j] = last
 
 
 @part
@@ -353,14 +371,7 @@ def insert(g: Model, s: State, j: int, place: int) -> int:
     while before >= 0 and pos[before] > place:
         after, before = before, s.occ[PREV, before]
     s.occ[PREV, x], s.occ[NEXT, x] = before, after
-    if before >= 0:
-        s.occ[NEXT, before] = x
-    else:
-        s.ops[FIRST, j] = x
-    if after >= 0:
-        s.occ[PREV, after] = x
-    else:
-        s.ops[FINAL, j] = x
+    _join(s, j, before, after, x, x)
     s.ops[COUNT, j] += 1
     s.real[COST] += g.price[COSTS, j]
     s.mem[TAKEN, x] = 0.0
@@ -382,14 +393,7 @@ def remove(g: Model, s: State, x: int) -> bool:
     if not _note(s, REMOVED, j, place):
         return False
     before, after = s.occ[PREV, x], s.occ[NEXT, x]
-    if before >= 0:
-        s.occ[NEXT, before] = after
-    else:
-        s.ops[FIRST, j] = after
-    if after >= 0:
-        s.occ[PREV, after] = before
-    else:
-        s.ops[FINAL, j] = before
+    _join(s, j, before, after, after, before)
     s.ops[COUNT, j] -= 1
     s.real[COST] -= g.price[COSTS, j]
     s.num[LEAVING] = x
@@ -442,14 +446,8 @@ def move(g: Model, s: State, x: int, target: int) -> bool:
         value = g.lists[i]
         if g.val[OWNER, value] == value:
             set_last(g, s, value, x, x)
-    if before >= 0:  # take it out of its op's list, so that it does not count as a reader
-        s.occ[NEXT, before] = after
-    else:
-        s.ops[FIRST, j] = after
-    if after >= 0:
-        s.occ[PREV, after] = before
-    else:
-        s.ops[FINAL, j] = before
+    # Take it out of its op's list, so that it does not count as a reader.
+    _join(s, j, before, after, after, before)
     for i in range(g.op[IN, j], g.op[IN, j + 1]):
         value = g.lists[i]
         if g.val[OWNER, value] == value:
@@ -472,14 +470,7 @@ def move(g: Model, s: State, x: int, target: int) -> bool:
     mem[target] = live + own_bytes(g, s, j)
     s.mem[TAKEN, x] = 0.0
     s.real[EXCESS] += max(mem[target] - s.real[BUDGET], 0.0)
-    if before >= 0:
-        s.occ[NEXT, before] = x
-    else:
-        s.ops[FIRST, j] = x
-    if after >= 0:
-        s.occ[PREV, after] = x
-    else:
-        s.ops[FINAL, j] = x
+    _join(s, j, before, after, x, x)
     touch(g, s, x)
     refresh(g, s, x)
     settle(g, s)
@@ -504,7 +495,6 @@ def undo(g: Model, s: State) -> None:
 
 @inlined
 def _extend_all(g: Model, s: State) -> None:
-    """Let every buffer end with its last read."""
     for value in range(len(g.size)):
         owner = g.val[OWNER, value]
         if owner != value:
@@ -525,7 +515,6 @@ def _extend_all(g: Model, s: State) -> None:
 
 @kernel
 def _load(g: Model, s: State, steps: NDArray[np.int64], budget: float) -> bool:
-    """Let the sequence be ``steps`` followed by ``end``, in compiled code."""
     n = g.price.shape[1] - 1
     for place in range(len(steps) + 1):
         j = steps[place] if place < len(steps) else n
@@ -535,11 +524,7 @@ def _load(g: Model, s: State, steps: NDArray[np.int64], budget: float) -> bool:
         s.occ[POS, x], s.occ[SEQ, place] = place, x
         before = s.ops[FINAL, j]
         s.occ[PREV, x], s.occ[NEXT, x] = before, -1
-        if before >= 0:
-            s.occ[NEXT, before] = x
-        else:
-            s.ops[FIRST, j] = x
-        s.ops[FINAL, j] = x
+        _join(s, j, before, -1, x, x)
         s.ops[COUNT, j] += 1
         s.real[COST] += g.price[COSTS, j]
         s.mem[TAKEN, x] = 0.0

@@ -118,7 +118,6 @@ def greedy_steps(
 
 
 def _next_slice(trials: int, seconds: float) -> int:
-    """Return twice or half the work, towards slices of ``_SLICE_S``."""
     if seconds > _SLICE_S:
         return max(1, trials // 2)
     return min(4096, trials * 2) if seconds < _SLICE_S / 3 else trials

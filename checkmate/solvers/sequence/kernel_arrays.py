@@ -113,7 +113,6 @@ class _Lists:
         self._ids: list[int] = []
 
     def add(self, rows: list[list[int]]) -> NDArray[np.int64]:
-        """Append the rows; return where each starts, and the end."""
         starts = np.zeros(len(rows) + 1, np.int64)
         np.cumsum([len(row) for row in rows], out=starts[1:])
         starts += len(self._ids)
@@ -122,7 +121,6 @@ class _Lists:
         return starts
 
     def packed(self) -> NDArray[np.int64]:
-        """Return all ids; the last entry is -1."""
         return np.array([*self._ids, -1], np.int64)
 
 
@@ -142,7 +140,6 @@ def _weights(graph: Graph) -> NDArray[np.float64]:
 
 
 def _share(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return each size as a share of their mean weighted by themselves. All are 1 if none has any size."""
     most = float(sizes.max(initial=0.0))
     if most <= 0.0:
         return np.ones(len(sizes))
@@ -152,7 +149,6 @@ def _share(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _unit(graph: Graph) -> int:
-    """Return the bytes of one unit."""
     sizes = [size for size in [*graph.value_bytes.tolist(), *graph.workspace_bytes.tolist()] if size]
     unit = math.gcd(*sizes) if sizes else 1
     while sum(sizes) // unit >= _EXACT:
@@ -161,10 +157,6 @@ def _unit(graph: Graph) -> int:
 
 
 def _pairs(graph: Graph, index: int, number: NDArray[np.int64]) -> list[int]:
-    """Return the take-over pairs that can ever apply.
-
-    The list is (output, input, output, input, …); both buffers of a pair have one size.
-    """
     flat: list[int] = []
     for output, read in graph.ops[index].takes_over:
         old, new = graph.owner[read], graph.owner[output]
@@ -178,7 +170,6 @@ def _pairs(graph: Graph, index: int, number: NDArray[np.int64]) -> list[int]:
 
 
 def _classes(graph: Graph, number: NDArray[np.int64], count: int) -> list[list[int]]:
-    """Return, per owner, the members of its class, parents first. The list is empty for views."""
     members: list[list[int]] = [[] for _ in range(count)]
     for value in range(graph.m):
         if graph.owner[value] == value and number[value] >= 0:

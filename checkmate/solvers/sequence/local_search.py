@@ -37,7 +37,14 @@ from checkmate.solvers.sequence.kernel_arrays import (
     new_state,
     steps_of,
 )
-from checkmate.solvers.sequence.restarts import SMALL, CostedSteps, Leg, LegResult, plan_legs, with_cost
+from checkmate.solvers.sequence.restarts import (
+    SMALL,
+    AnnealingRun,
+    CostedSteps,
+    EndedRun,
+    plan_runs,
+    with_cost,
+)
 from checkmate.solvers.tolerances import LEAST_COST, NEGLIGIBLE, PROVED
 
 _SLICE_S = 0.008  # seconds between two looks at the clock and at the listener
@@ -140,7 +147,6 @@ def first_search(
 def _anneal_a_turn(
     search: SequenceSearch, options: SolveOptions, listener: Listener, *, until: float, patience: float
 ) -> None:
-    """Lower the cost for a while; without a count of moves, until one fits."""
     if options.moves is not None:
         # A whole turn, even if it finds the first that fits: slices depend on the clock.
         search.run(listener, until=until, moves=min(_TURN_MOVES, options.moves - search.moves))
@@ -151,7 +157,6 @@ def _anneal_a_turn(
 def _begun_with(
     problem: Problem, scaled: ScaledModel, options: SolveOptions, listener: Listener, known: Steps
 ) -> SequenceSearch:
-    """Return a search from ``known``, or from the caller's cheaper start."""
     search = SequenceSearch(problem.graph, scaled, problem.budget_bytes, known, seed=options.seed)
     given = options.start
     if given is not None and problem.graph.accepts_fingerprint(given.graph_fingerprint):
@@ -188,9 +193,9 @@ class SequenceSearch:
         known = with_cost(self.graph, self.start, self.budget_bytes)
         if known is not None and known.cost < math.inf:
             self.cost, self.best = known
-        self._legs = plan_legs(CostedSteps(self.cost, self.start), small=ops <= SMALL, seed=self.seed)
-        self._found: CostedSteps | None = None  # the best of this leg
-        self._begin_leg(next(self._legs))
+        self._plan = plan_runs(CostedSteps(self.cost, self.start), small=ops <= SMALL, seed=self.seed)
+        self._found: CostedSteps | None = None  # the best of this run
+        self._begin_run(next(self._plan))
 
     def offer(self, steps: Steps, *, follow: bool = False) -> bool:
         """Take ``steps`` as the best if they are valid, fit and cost less.
@@ -204,7 +209,7 @@ class SequenceSearch:
         if better:
             self.cost, self.best = given
         if better or follow:
-            self._end_leg(given)
+            self._end_run(given)
         return better
 
     def note(self, found: CostedSteps) -> bool:
@@ -234,19 +239,18 @@ class SequenceSearch:
             slice_moves = max(16, slice_moves // 2) if seconds > _SLICE_S else min(2**16, slice_moves + 64)
 
     def _slice(self, moves: int) -> bool:
-        """Make at most ``moves`` moves; return whether the best improved."""
         if not self._loaded:
-            self._load_leg()
-        leg = self._leg
+            self._load_run()
+        run = self._run
         before = int(self._state.num[BETTER])
         made = anneal(
             self.scaled.model,
             self._state,
             self._noted,
             self._done,
-            min(moves, leg.moves - self._done),
-            leg.moves,
-            self._mean * leg.hot,
+            min(moves, run.moves - self._done),
+            run.moves,
+            self._mean * run.hot,
             self._mean * _COLD,
         )
         self.moves += made
@@ -258,51 +262,41 @@ class SequenceSearch:
             improved = self._found.cost < self.cost
             if improved:
                 self.cost, self.best = self._found
-        if self._done >= leg.moves:
-            self._end_leg()
+        if self._done >= run.moves:
+            self._end_run()
         elif self._state.num[FULL]:
             self._load(steps_of(self._state))
         return improved
 
-    def _end_leg(self, given: CostedSteps | None = None) -> None:
-        here = steps_of(self._state) if self._loaded else self._leg.start
-        self._begin_leg(self._legs.send(LegResult(self._found, here, given)))
+    def _end_run(self, given: CostedSteps | None = None) -> None:
+        here = steps_of(self._state) if self._loaded else self._run.start
+        self._begin_run(self._plan.send(EndedRun(self._found, here, given)))
 
-    def _begin_leg(self, leg: Leg) -> None:
-        self._leg, self._done, self._found = leg, 0, None
+    def _begin_run(self, run: AnnealingRun) -> None:
+        self._run, self._done, self._found = run, 0, None
         self._loaded = False
 
-    def _load_leg(self) -> None:
-        """Load the leg's first sequence.
-
-        This waits until its first move: on 10,000 ops it takes some 80 ms, and a leg may end before it
-        begins.
-        """
+    def _load_run(self) -> None:
+        # Done with its first move: on 10,000 ops it takes some 80 ms, and a run may end before it begins.
         self._loaded = True
-        self._state.real[BEST] = self._leg.below
-        self._load(self._leg.start)
+        self._state.real[BEST] = self._run.below
+        self._load(self._run.start)
         if not self._state.real[RATE]:
             self._set_rates()
-        if self._leg.kicked:
+        if self._run.kicked:
             self._kick()
 
     def _set_rates(self) -> None:
-        """Set the price of excess: first, least and highest. They depend on the first sequence's peak."""
         scale = max(float(self._state.mem[0].max()), 1.0)
         self._state.real[RATE] = _FIRST_RATE * self._mean / scale
         self._state.real[FLOOR] = 0.01 * self._mean / scale
         self._state.real[CEILING] = 1e4 * self._mean / scale
 
     def _kick(self) -> None:
-        """Kick the loaded sequence.
-
-        If it does not fit then, the annealing that follows brings it into the budget.
-        """
         model = self.scaled.model
         kick(model, self._state, new_scores(model), _KICK_TRIALS, NEGLIGIBLE * self._mean, QUICK)
 
     def _load(self, steps: Steps) -> None:
-        """Load a sequence; the best, or the plain one, if there is no room."""
         better = int(self._state.num[BETTER])
         room = self._state.occ.shape[1]
         if len(steps) > 0.8 * room or not load(self.scaled.model, self._state, steps, self._budget):
@@ -311,7 +305,6 @@ class SequenceSearch:
         self._state.num[BETTER], self._state.num[MOST] = better, _CHAIN
 
     def _checked(self) -> list[int]:
-        """Return the best schedule after a replay with arrays."""
         assert self.best is not None
         peak = simulate(self.graph, Schedule.of(self.graph, self.best)).peak_bytes
         if peak > self.budget_bytes:

@@ -61,7 +61,7 @@ _GROWTH = 2.0  # the factor of growth: of the cycles, and of the climbs from one
 # The heat in mean op costs. The first cycle is mild, so that a good schedule is there at once.
 _HOT = (0.3, 1.0, 4.0)
 _CHAINS = 20  # chains in a round
-# Moves and heat of the legs of a chain's first annealing, times Luby's numbers.
+# Moves and heat of the runs of a chain's first annealing, times Luby's numbers.
 _CLIMB = ((1_000, 0.3), (6_000, 1.0))
 _REPAIR = (400, 0.15)  # moves and heat, after a kick
 _KICKS = (25, 110)  # kicks of each chain at first, and of each that is left after half of them were dropped
@@ -70,7 +70,7 @@ _BACK = 0.02  # how often a kick that led to nothing is followed by going back t
 _PATIENCE = 200  # kicks of the last chain without a new best until the round ends
 
 
-class Leg(NamedTuple):
+class AnnealingRun(NamedTuple):
     """One annealing.
 
     ``start``: the first schedule, which may be over the budget.
@@ -87,8 +87,8 @@ class Leg(NamedTuple):
     kicked: bool = False
 
 
-class LegResult(NamedTuple):
-    """How a leg ended.
+class EndedRun(NamedTuple):
+    """How a run ended.
 
     ``found``: the best below its mark.
     ``last``: its last sequence.
@@ -101,25 +101,24 @@ class LegResult(NamedTuple):
     given: CostedSteps | None = None
 
 
-Legs = Generator[Leg, LegResult, None]
+RunPlan = Generator[AnnealingRun, EndedRun, None]
 
 
-def plan_legs(first: CostedSteps, *, small: bool, seed: int) -> Legs:
-    """Yield the legs of a search that begins with ``first``; this never ends.
+def plan_runs(first: CostedSteps, *, small: bool, seed: int) -> RunPlan:
+    """Yield the runs of a search that begins with ``first``; this never ends.
 
     The cost of ``first`` is infinite if it is over the budget.
     """
     return _rounds(first.steps, np.random.default_rng(seed)) if small else _cycles(first)
 
 
-def _cycles(first: CostedSteps) -> Legs:
-    """Follow one schedule, in cycles of growing length."""
+def _cycles(first: CostedSteps) -> RunPlan:
     start = first.steps
     best = low = _cheaper(first, None)  # the best of all, and the best since something was given
     nth = 0
     while True:
         below = math.inf if low is None else low.cost
-        ended = yield Leg(start, int(_FIRST_CYCLE * _GROWTH**nth), _HOT[nth % len(_HOT)], below)
+        ended = yield AnnealingRun(start, int(_FIRST_CYCLE * _GROWTH**nth), _HOT[nth % len(_HOT)], below)
         low = ended.found or low
         best = _cheaper(best, low)
         if ended.given is not None:
@@ -154,11 +153,7 @@ class _Chain:
         return True
 
 
-def _rounds(start: Steps, random: np.random.Generator) -> Legs:
-    """Run rounds of chains; the better half goes on until one is left.
-
-    The next round begins with that one and new ones.
-    """
+def _rounds(start: Steps, random: np.random.Generator) -> RunPlan:
     chains: list[_Chain] = []
     longer = 1.0
     while True:
@@ -184,12 +179,8 @@ def _rounds(start: Steps, random: np.random.Generator) -> Legs:
         longer *= _GROWTH
 
 
-def _kick(chain: _Chain, random: np.random.Generator) -> Legs:
-    """Kick ``chain``, anneal a little, and follow the result if no worse.
-
-    A schedule that is given meanwhile is followed in the same way.
-    """
-    ended = yield Leg(chain.current.steps, *_REPAIR, math.inf, kicked=True)
+def _kick(chain: _Chain, random: np.random.Generator) -> RunPlan:
+    ended = yield AnnealingRun(chain.current.steps, *_REPAIR, math.inf, kicked=True)
     if not chain.take(ended.found, _WORSE * random.random()) and random.random() < _BACK:
         chain.current = chain.best
     if ended.given is not None:
@@ -208,16 +199,14 @@ def luby(nth: int) -> int:
     return 2 ** (digits - 1) if nth == 2**digits - 1 else luby(nth - 2 ** (digits - 1) + 1)
 
 
-def _climb(start: Steps, longer: float) -> Generator[Leg, LegResult, tuple[CostedSteps | None, Steps | None]]:
-    """Anneal from ``start``; return the best that fits, and what was given.
-
-    What was given meanwhile is where to begin next time.
-    """
+def _climb(
+    start: Steps, longer: float
+) -> Generator[AnnealingRun, EndedRun, tuple[CostedSteps | None, Steps | None]]:
     found: CostedSteps | None = None
     given: Steps | None = None
     for moves, hot in _CLIMB:
         below = math.inf if found is None else found.cost
-        ended = yield Leg(start, int(moves * longer), hot, below)
+        ended = yield AnnealingRun(start, int(moves * longer), hot, below)
         found = ended.found or found
         start = ended.last if found is None else found.steps
         if ended.given is None:
@@ -242,9 +231,11 @@ _ORDER_ENOUGH = 0.5  # of the excess in the given order: if more is left, the or
 def order_first(
     graph: Graph, budget_bytes: int, *, moves: int, seed: int, cancelled: Cancelled
 ) -> Steps | None:
-    """Return an order of the ops, each once; it may be over the budget.
+    """Return an order that needs little memory without recomputation; it may be over the budget.
 
-    None: it was cancelled, or no order is much better than the given one.
+    Where ops may run in many orders, a search that begins in the given order recomputes what a better order
+    would not need. Here only the order is annealed, at a fixed price of what is over the budget. None: it was
+    cancelled, or no order is much better than the given one.
     """
     once = replace(graph, ops=tuple(replace(op, recomputable=False) for op in graph.ops))
     scaled = build_model(once)

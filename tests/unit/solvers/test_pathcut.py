@@ -110,3 +110,14 @@ def test_one_cut_is_quick() -> None:
     started = time.perf_counter()
     assert bound_of(graph, peak_of(graph) // 4, 1) > graph.base_cost
     assert time.perf_counter() - started < 3.0
+
+
+def test_turns_that_end_too_soon_lose_nothing_that_can_be_proved() -> None:
+    graph = training_chain(8)
+    prover, seconds = Prover(graph, 54, with_sat=False), 0.004
+    best = optimum(graph, 54)
+    assert best is not None
+    while not prover.finished and seconds < 60.0:
+        prover.run(ProofListener(), until=time.perf_counter() + seconds)
+        seconds *= 1.5
+    assert prover.bound == best.cost

@@ -1,4 +1,4 @@
-"""Test the legs of a local search and its kicks.
+"""Test the runs of a local search and its kicks.
 
 They give schedules only, and the same ones for the same seed.
 """
@@ -18,7 +18,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.solvers.problem import Listener
 from checkmate.solvers.sequence.kernel_arrays import WEIGHT, build_model
 from checkmate.solvers.sequence.local_search import SequenceSearch
-from checkmate.solvers.sequence.restarts import CostedSteps, LegResult, luby, plan_legs, replay, with_cost
+from checkmate.solvers.sequence.restarts import CostedSteps, EndedRun, luby, plan_runs, replay, with_cost
 from tests.graphs_strategies import random_graph
 
 PLENTY = 2**50
@@ -55,15 +55,15 @@ def test_invalid_schedules_are_not_replayed(steps: list[int]) -> None:
 def test_a_search_continues_from_the_given_schedule(small: bool) -> None:
     graph = training_chain(3)
     plain = plain_of(graph)
-    legs = plan_legs(CostedSteps(math.inf, plain), small=small, seed=0)
-    first = next(legs)
+    runs = plan_runs(CostedSteps(math.inf, plain), small=small, seed=0)
+    first = next(runs)
     assert np.array_equal(first.start, plain) and first.below == math.inf
     given = np.concatenate([plain[:1], plain])
-    then = legs.send(LegResult(None, plain, CostedSteps(7.0, given)))
+    then = runs.send(EndedRun(None, plain, CostedSteps(7.0, given)))
     assert np.array_equal(then.start, given) and then.below == 7.0
     # A schedule that does not fit is a start, but nothing has to be cheaper than it. A large graph takes it
     # at once, a small one for its next climb.
-    third = legs.send(LegResult(CostedSteps(6.0, plain), given, CostedSteps(math.inf, given)))
+    third = runs.send(EndedRun(CostedSteps(6.0, plain), given, CostedSteps(math.inf, given)))
     assert np.array_equal(third.start, plain if small else given)
     assert third.kicked == small and third.below == (math.inf if small else 6.0)
 
@@ -71,21 +71,21 @@ def test_a_search_continues_from_the_given_schedule(small: bool) -> None:
 def test_the_better_half_of_the_chains_continues_until_one_is_left() -> None:
     graph = training_chain(12)
     plain = plain_of(graph)
-    legs = plan_legs(CostedSteps(math.inf, plain), small=True, seed=1)
-    leg = next(legs)
-    climbs: list[int] = []  # moves of the second legs
+    runs = plan_runs(CostedSteps(math.inf, plain), small=True, seed=1)
+    run = next(runs)
+    climbs: list[int] = []  # moves of the second runs
     kicked: list[float] = []  # the cost of the schedules that are kicked
-    while not (len(climbs) == 20 and not leg.kicked and leg.moves == 2_000):
-        if leg.kicked:
-            assert leg.moves == 400
-            kicked.append(float(len(leg.start)))
-            leg = legs.send(LegResult(None, plain))  # no kick finds anything
-        elif leg.moves % 6_000 == 0:
-            climbs.append(leg.moves)
+    while not (len(climbs) == 20 and not run.kicked and run.moves == 2_000):
+        if run.kicked:
+            assert run.moves == 400
+            kicked.append(float(len(run.start)))
+            run = runs.send(EndedRun(None, plain))  # no kick finds anything
+        elif run.moves % 6_000 == 0:
+            climbs.append(run.moves)
             # Later climbs end in dearer schedules, told apart by their lengths.
-            leg = legs.send(LegResult(CostedSteps(float(len(climbs)), plain_of(graph)[: len(climbs)]), plain))
+            run = runs.send(EndedRun(CostedSteps(float(len(climbs)), plain_of(graph)[: len(climbs)]), plain))
         else:
-            leg = legs.send(LegResult(None, plain))
+            run = runs.send(EndedRun(None, plain))
     assert climbs == [6_000 * luby(nth) for nth in range(1, 21)]
     counts = {cost: kicked.count(cost) for cost in set(kicked)}
     assert (
@@ -96,16 +96,16 @@ def test_the_better_half_of_the_chains_continues_until_one_is_left() -> None:
 
 def test_a_kicked_schedule_is_followed_unless_it_is_much_worse() -> None:
     plain = plain_of(training_chain(3))
-    legs = plan_legs(CostedSteps(math.inf, plain), small=True, seed=1)
-    next(legs)
-    legs.send(LegResult(None, plain))
+    runs = plan_runs(CostedSteps(math.inf, plain), small=True, seed=1)
+    next(runs)
+    runs.send(EndedRun(None, plain))
     one, worse, better = plain, plain[:-1], plain[:-2]
-    leg = legs.send(LegResult(CostedSteps(100.0, one), plain))
-    assert leg.kicked and np.array_equal(leg.start, one)
-    leg = legs.send(LegResult(CostedSteps(100.4, worse), plain))
-    assert np.array_equal(leg.start, one)
-    leg = legs.send(LegResult(CostedSteps(99.0, better), plain))
-    assert np.array_equal(leg.start, better)
+    run = runs.send(EndedRun(CostedSteps(100.0, one), plain))
+    assert run.kicked and np.array_equal(run.start, one)
+    run = runs.send(EndedRun(CostedSteps(100.4, worse), plain))
+    assert np.array_equal(run.start, one)
+    run = runs.send(EndedRun(CostedSteps(99.0, better), plain))
+    assert np.array_equal(run.start, better)
 
 
 def test_lubys_numbers() -> None:
