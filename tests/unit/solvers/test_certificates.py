@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 import subprocess
 import sys
@@ -185,56 +184,6 @@ def test_nothing_false_is_certified(seed: int) -> None:
         assert best is None
     elif best is not None:
         assert float(proved) <= best.cost
-
-
-def test_one_thousand_false_certificates_are_refused() -> None:
-    """Claim more than is true, or damage a proof. It must not pass with a false claim."""
-    chain = training_chain(8)
-    graph, budget = content(chain), budgets(chain, 0.2)
-    true = made(chain, budget)
-    dice = random.Random(1)
-    refused = 0
-    for _ in range(1000):
-        false = json.loads(json.dumps(true))
-        damage(false, dice)
-        claims_more = false["claim"] == "infeasible" or false["cost"] > true["cost"]
-        assert claims_more  # each of them claims what no proof can show
-        with pytest.raises(InvalidCertificateError):
-            verify(graph, false)
-        refused += 1
-    assert refused == 1000
-
-
-def damage(certificate: dict[str, Any], dice: random.Random) -> None:
-    """Make a certificate claim something false, and change its proof. The change is random."""
-    if dice.random() < 0.3:
-        certificate.update(claim="infeasible", cost=None)
-    else:
-        certificate["cost"] *= 1 + 10 ** dice.uniform(-3, 3)
-        certificate["cost"] = math.ceil(certificate["cost"])
-    for _ in range(dice.randrange(4)):
-        node = dice.choice(certificate["proof"])
-        kind = dice.randrange(7)
-        if kind == 0:
-            certificate["proof"].remove(node)
-        elif kind == 1:
-            unknown = [dice.choice("yab"), dice.randrange(-9, 99), dice.randrange(-3, 9)]
-            certificate["proof"].insert(0, {"set": unknown})
-        elif kind == 2:
-            certificate["cuts"] = [dice.randrange(-4, 20) for _ in range(dice.randrange(4))]
-        elif node.get("sum"):
-            row = dice.choice(node["sum"])
-            if kind == 3:
-                row[-1] *= dice.choice([-1, 1e9, 1e300, 0, -0.5])
-            elif kind == 4:
-                odd = [-1, -2, 0, 1, 5, 1.5, 1e9, "1", None, [], True]
-                row[dice.randrange(1, len(row))] = dice.choice(odd)
-            elif kind == 5:
-                node["sum"] += [["fits", dice.randrange(-5, 5), 1e6], ["end", 1e9], ["held", -1, -1, 1e9]]
-            else:
-                row[0] = dice.choice(["fits", "end", "kept", "runs", "once", "owns", "held", "read", "why"])
-        if not certificate["proof"]:
-            return
 
 
 @pytest.mark.parametrize("name", ["fits", "held", "read", "owns", "runs", "kept"])

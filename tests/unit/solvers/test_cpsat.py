@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 
 import psutil
 import pytest
@@ -32,9 +30,9 @@ from checkmate.solvers.cpsat.interval_solver import (
 )
 from checkmate.solvers.engine import ENGINE_MESSAGES, EngineDone, EngineReady, EngineSteps, answers
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
-from tests.generated_graphs import random_dag, training_dag
-from tests.graphs_strategies import random_graph
+from tests.generated_graphs import training_dag
 from tests.oracles import Order, optimum
+from tests.unit.solvers.test_tight import tiny_graphs
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -47,18 +45,6 @@ def solve(graph: Graph, budget: int, *, copies: int = 4, seconds: float = 10.0) 
     return IntervalSolver(copies).solve(
         Problem(graph, budget), SolveOptions(time_limit_s=seconds), Listener()
     )
-
-
-def tiny_graphs(seeds: range) -> Iterator[Graph]:
-    for seed in seeds:
-        kinds = (
-            lambda s: random_dag(s, 4 + s % 2, extras=True),
-            lambda s: training_dag(s, 2 + s % 8 // 4),
-            lambda s: random_graph(Random(s), most_ops=5),
-        )
-        graph = kinds[seed % 3](seed)
-        if graph.m <= 8 or seed % 3 == 1:
-            yield graph
 
 
 def hold_against_the_optimum(graph: Graph, budget: int) -> bool:

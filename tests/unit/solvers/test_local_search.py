@@ -20,6 +20,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.sequence.greedy_solver import GreedySolver
 from checkmate.solvers.sequence.kernel_arrays import build_model
 from checkmate.solvers.sequence.local_search import LocalSearchSolver, SequenceSearch
 from tests.generated_graphs import training_dag
@@ -159,3 +160,29 @@ def test_the_number_of_moves_decides_the_schedule_at_any_time_limit(share: float
     first, second = ([] if end.schedule is None else end.schedule.steps.tolist() for end in ends)
     assert first == second and ends[0].status is ends[1].status
     assert {end.statistics["moves"] for end in ends} == {4000}
+
+
+@pytest.mark.parametrize("share", [0.8, 0.6, 0.5, 0.4])
+def test_a_long_chain_fits_half_its_peak_at_little_cost_and_at_once(share: float) -> None:
+    graph = training_chain(200)
+    load_kernels()
+    started = time.perf_counter()
+    result = GreedySolver().solve(Problem(graph, int(share * peak_of(graph))), SolveOptions(), Listener())
+    assert result.status is SolveStatus.FEASIBLE
+    assert result.overhead < 0.5
+    assert time.perf_counter() - started < 2.0
+
+
+def test_a_budget_below_the_fixed_bytes_is_a_limit_not_a_claim() -> None:
+    graph = training_chain(3)
+    assert GreedySolver().solve(Problem(graph, 0), SolveOptions(), Listener()).status is SolveStatus.LIMIT
+
+
+def test_cancelled_before_it_starts() -> None:
+    class Cancelled(Listener):
+        def cancelled(self) -> bool:
+            return True
+
+    graph = training_chain(30)
+    result = GreedySolver().solve(Problem(graph, peak_of(graph) // 2), SolveOptions(), Cancelled())
+    assert result.status is SolveStatus.CANCELLED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 
@@ -13,7 +14,7 @@ from checkmate.ir.graph import Graph
 from checkmate.memory.check import check
 from checkmate.progress import Cancelled
 from checkmate.solvers.portfolio.auto import AutoSolver
-from checkmate.solvers.portfolio.turns import SecondSearch
+from checkmate.solvers.portfolio.turns import SecondCore, SecondSearch
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.sequence.kernel_arrays import build_model
 from checkmate.solvers.sequence.local_search import SequenceSearch
@@ -95,3 +96,52 @@ def test_auto_leaves_no_search_behind(workers: int) -> None:
     assert check(graph, result.schedule.steps.tolist(), budget_bytes=budget).ok
     assert result.cost == pytest.approx(min(recorder.costs))
     assert not [thread for thread in threading.enumerate() if thread.name == "second search"]
+
+
+FAR, COST = 100.0, 110.0  # a bound that lacks more than a hundredth of the cost
+
+
+def turns(bounds: list[float | None], cost: float = COST) -> list[bool]:
+    """Return who has the core after each time (True: the search).
+
+    The question is asked ten times a second, with one bound each.
+    """
+    core = SecondCore(begun=0.0)
+    held = []
+    for nth, bound in enumerate(bounds):
+        before = core.searches
+        assert core.changes(bound, cost, now=0.1 * nth) == (core.searches != before)
+        held.append(core.searches)
+    return held
+
+
+def test_a_prover_that_has_no_bound_yet_is_left_alone() -> None:
+    assert not any(turns([None] * 200))
+    assert not any(turns([FAR] * 200, cost=math.inf))
+
+
+def test_a_rising_bound_keeps_the_core_and_a_standing_one_gives_it_away() -> None:
+    assert not any(turns([FAR + 0.05 * nth for nth in range(150)]))
+    assert any(turns([FAR + 0.0001 * nth for nth in range(50)]))
+
+
+def test_a_bound_that_is_near_keeps_the_core() -> None:
+    assert not any(turns([COST * 0.995] * 200))
+
+
+def test_the_prover_gets_it_back_after_twice_its_own_turn() -> None:
+    held = turns([FAR] * 200)
+    first = held.index(True)
+    back = held.index(False, first)
+    assert 15 <= first <= 17  # one and a half seconds of quiet
+    assert abs((back - first) - 2 * first) <= 1
+    again = held.index(True, back)
+    assert 59 <= again - back <= 62  # four times as long: a program takes its time
+
+
+def test_a_turn_that_raised_the_bound_comes_back_after_its_own_length() -> None:
+    held = turns([FAR] + [FAR + 1.0] * 100)
+    first = held.index(True)
+    back = held.index(False, first)
+    assert 16 <= first <= 18
+    assert abs((back - first) - first) <= 1
