@@ -73,14 +73,12 @@ class Speed:
     together: bool = False
 
     def operation_seconds(self, name: str, operand: Any) -> float:
-        """Return what one operation of a primitive takes on such an operand."""
         if name not in PRODUCTS:
             return 1 / self.vector
         short = str(getattr(operand, "dtype", "")) in ("float16", "bfloat16")
         return 1 / (self.half if short else self.matrix)
 
     def seconds(self, operations: float, moved: int) -> float:
-        """Return how long an op takes, by its operations' seconds and its bytes."""
         moving = moved / self.bytes
         return max(operations, moving) if self.together else operations + moving
 

@@ -33,12 +33,10 @@ class Emitted:
 
     @property
     def barriers(self) -> bool:
-        """Return whether barriers are among what holds steps back."""
         return self.waiting is not Waiting.SELECTS
 
     @property
     def gates(self) -> bool:
-        """Return whether products wait for the gradients before them."""
         return self.waiting in (Waiting.GATES, Waiting.MIXED)
 
 
@@ -52,13 +50,12 @@ def scheduled(
     for_cpu = ForCpu.of(program, fused) if emitted.cpu else None
 
     def run(*arguments: Any) -> list[Any]:
-        values = dict(zip(program.arguments, arguments, strict=True))
-        values.update(program.constants)
+        values = program.given(arguments)
         on_cpu = None if for_cpu is None else OnCpu(for_cpu, arguments, gates=emitted.gates)
         emission = _Emission(values, emitted, needed, depths, convolved, on_cpu)
         for position, step in enumerate(steps):
             emission.step(position, step, fused[step])
-        return [atom.val if isinstance(atom, Literal) else values[atom] for atom in program.results]
+        return program.returned(values)
 
     return run
 

@@ -49,12 +49,10 @@ class JaxExport:
 
     @property
     def over_bytes(self) -> int:
-        """Return by how much the reloaded step is over the budget."""
         return max(0, self.reloaded.whole - self.report.budget_bytes)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return what is not as promised, one sentence each."""
         if not self.over_bytes:
             return ()
         whole, budget = format_bytes_apart(self.reloaded.whole, self.report.budget_bytes)
@@ -68,7 +66,6 @@ class JaxExport:
         return f"wrote {self.folder}: read again, the step takes {whole}{within} (compiled, not run)"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the file's content."""
         report = self.report
         return {
             "format": "checkmate-jax-export",

@@ -97,7 +97,6 @@ class _Links:
         return False
 
     def readers(self) -> dict[int, set[int]]:
-        """Return which equations read each value, through free ones."""
         found: dict[int, set[int]] = {}
         for index in reversed(range(len(self.program.equations))):
             each = self.program.equations[index]
@@ -107,7 +106,6 @@ class _Links:
         return found
 
     def with_free(self, indices: Iterable[int]) -> list[int]:
-        """Return equations with the free ones that they need."""
         found = set(indices)
         waiting = list(found)
         while waiting:
@@ -119,7 +117,6 @@ class _Links:
         return sorted(found)
 
     def border_reads(self, indices: Sequence[int]) -> tuple[int, ...]:
-        """Return the values that equations read and do not make."""
         made = {value for index in indices for value in self.program.equations[index].outputs}
         read = dict.fromkeys(value for index in indices for value in self.program.equations[index].reads)
         return tuple(value for value in read if value not in made)
@@ -245,7 +242,6 @@ class _Grouping:
         self._readers = self.links.readers()
 
     def _reshaping_sums(self) -> set[int]:
-        """Return reductions of axes of length 1: JAX's gradients have many."""
         return {
             index
             for index, each in enumerate(self.program.equations)
@@ -330,7 +326,6 @@ class _Grouping:
         return self.speed.seconds(seconds, moved)
 
     def _source_bytes(self, value: int) -> int:
-        """Return the bytes of a value, or of what it is only a wider copy of."""
         made = self.program.bytes_of(value)
         index = self.links.maker.get(value)
         if index is not None and self.program.equations[index].name == "convert_element_type":

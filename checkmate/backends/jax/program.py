@@ -45,7 +45,6 @@ class Equation:
 
     @property
     def has_effects(self) -> bool:
-        """Return whether running it twice would be seen."""
         return bool(self.source.effects)
 
     @property
@@ -53,7 +52,6 @@ class Equation:
         return tuple(atom for atom in self.inputs if isinstance(atom, int))
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """Run the equation on ``inputs``, while a function is traced or not."""
         primitive = self.source.primitive
         with self.source.ctx.manager:
             found = primitive.bind(*inputs, **primitive.get_bind_params(self.source.params))
@@ -75,8 +73,19 @@ class Program:
     avals: tuple[Any, ...]
 
     def bytes_of(self, value: int) -> int:
-        """Return the size of a value in bytes."""
         return aval_bytes(self.avals[value])
+
+    def given(self, arguments: Sequence[Any]) -> dict[int, Any]:
+        """Return the values that are there before the first equation."""
+        return {**dict(zip(self.arguments, arguments, strict=True)), **self.constants}
+
+    def returned(self, values: Mapping[int, Any]) -> list[Any]:
+        return [read(atom, values) for atom in self.results]
+
+
+def read(atom: Atom, values: Mapping[int, Any]) -> Any:
+    """Return the value of an operand or a result."""
+    return atom.val if isinstance(atom, Literal) else values[atom]
 
 
 def aval_bytes(aval: Any) -> int:
@@ -90,9 +99,9 @@ def read_program(closed: ClosedJaxpr) -> Program:
     reader = _EquationReader()
     arguments = tuple(reader.new(var.aval) for var in closed.jaxpr.invars)
     results = reader.inline(closed.jaxpr, closed.consts, arguments, "")
-    wanted = _needed(reader.equations, results)
-    constants = {value: array for value, array in reader.constants.items() if value in wanted.values}
-    return Program(arguments, constants, wanted.equations, tuple(results), tuple(reader.avals))
+    equations, wanted = _needed(reader.equations, results)
+    constants = {value: array for value, array in reader.constants.items() if value in wanted}
+    return Program(arguments, constants, equations, tuple(results), tuple(reader.avals))
 
 
 @dataclass
@@ -106,12 +115,10 @@ class _EquationReader:
     _constant_of: dict[int, int] = field(default_factory=dict)
 
     def new(self, aval: Any) -> int:
-        """Return the number of a new value."""
         self.avals.append(aval)
         return len(self.avals) - 1
 
     def inline(self, jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[Atom], stack: str) -> list[Atom]:
-        """Add the equations of ``jaxpr``; return its results."""
         values: dict[Any, Atom] = dict(zip(jaxpr.invars, inputs, strict=True))
         values.update(
             (var, self._constant(array)) for var, array in zip(jaxpr.constvars, consts, strict=True)
@@ -176,20 +183,14 @@ def _key_of(equation: JaxprEqn, inputs: Sequence[Atom]) -> Hashable | None:
     return key
 
 
-@dataclass(frozen=True, eq=False)
-class _NeededEquations:
-    equations: tuple[Equation, ...]
-    values: set[int]
-
-
-def _needed(equations: Sequence[Equation], results: Sequence[Atom]) -> _NeededEquations:
+def _needed(equations: Sequence[Equation], results: Sequence[Atom]) -> tuple[tuple[Equation, ...], set[int]]:
     wanted = {atom for atom in results if isinstance(atom, int)}
     kept: list[Equation] = []
     for equation in reversed(equations):
         if equation.has_effects or wanted.intersection(equation.outputs):
             kept.append(equation)
             wanted.update(equation.reads)
-    return _NeededEquations(tuple(reversed(kept)), wanted)
+    return tuple(reversed(kept)), wanted
 
 
 # Operations for an element, of those that take more than one. Counted roughly: what matters is their ratio.

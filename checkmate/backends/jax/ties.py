@@ -80,7 +80,6 @@ class Pin:
         self._predicate: Any = None
 
     def value(self, value: Any) -> Any:
-        """Return ``value``, bit by bit, as something that is kept."""
         if self._anchor is None:
             return value
         if self._predicate is None:
@@ -149,7 +148,6 @@ class OnCpu:
         return {value: jnp.where(predicate, values[value], jnp.zeros_like(values[value]))}
 
     def keep(self, index: int, made: dict[int, Any]) -> None:
-        """Pin what a step has made, if it has to be kept. What is not waited for is noted."""
         stage = self._help.stages[index]
         kept = self._help.kept.intersection(stage.writes)
         made.update((value, self._pin.value(made[value])) for value in kept)
@@ -159,7 +157,6 @@ class OnCpu:
             self._gate.note(anchors, product=stage.product, sums=stage.sums)
 
     def made_by(self, each: Equation, inputs: Sequence[Any]) -> list[Any] | None:
-        """Return what an equation gives, where it is computed otherwise."""
         if each.name == "select_and_scatter_add" and can_compare(each.source.params["window_dimensions"]):
             slope, operand = inputs
             return [pooling_slope(slope, operand, each.source.params, self._pin)]

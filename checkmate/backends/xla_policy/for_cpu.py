@@ -215,6 +215,5 @@ class Gate(Generic[Tensor]):
         return found
 
     def note(self, made: Iterable[Tensor], *, product: bool, sums: bool) -> None:
-        """Note the gradients that were made."""
         if product or sums:
             self.passed += made

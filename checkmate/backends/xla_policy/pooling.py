@@ -65,7 +65,6 @@ class Windows:
         return [at - before for at, (before, _) in zip(offset, self.padding, strict=True)]
 
     def inside(self, offset: Sequence[int]) -> Iterator[tuple[int, NDArray[np.bool_]]]:
-        """Yield axes along which an element may be padding, and for which windows it is none."""
         for axis, start in enumerate(self.starts(offset)):
             index = start + self.strides[axis] * np.arange(self.made[axis])
             found = (index >= 0) & (index < self.shape[axis])

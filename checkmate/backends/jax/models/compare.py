@@ -16,9 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import psutil
-from jax.extend.core import Literal
 
-from checkmate.backends.jax.program import Program, read_program
+from checkmate.backends.jax.program import Program, read, read_program
 from checkmate.backends.jax.step import JaxPlan
 from checkmate.backends.outcomes import Difference, Outcome, difference
 from checkmate.errors import ProfileError
@@ -99,12 +98,11 @@ def _ran(run: Run, arguments: Callable[[], Sequence[Any]], names: Sequence[str])
 def _by_equations(program: Program) -> Run:
 
     def run(*flat: Any) -> list[Any]:
-        values: dict[int, Any] = dict(zip(program.arguments, flat, strict=True))
-        values.update(program.constants)
+        values = program.given(flat)
         for each in program.equations:
-            inputs = [atom.val if isinstance(atom, Literal) else values[atom] for atom in each.inputs]
+            inputs = [read(atom, values) for atom in each.inputs]
             values.update(zip(each.outputs, each.run(inputs), strict=True))
-        return [atom.val if isinstance(atom, Literal) else values[atom] for atom in program.results]
+        return program.returned(values)
 
     return run
 

@@ -65,7 +65,6 @@ class Copies:
 
     @property
     def structure(self) -> Structure:
-        """Return what is known of the traced step."""
         return self.folded.structure
 
     @property
@@ -156,12 +155,10 @@ class Copies:
                 yield index
 
     def emit_side_effects(self) -> None:
-        """Copy the light stateful ops that nothing has asked for yet."""
         for index in self._light_stateful():
             self._operation(self.structure.ops[index])
 
     def outputs(self, *, with_gradients: bool, last: Sequence[tf.Operation] = ()) -> EmittedOutputs:
-        """Return the tensors that leave the step, read from the newest copies."""
         traced = self.folded.traced
         kept = traced.gradients.values() if with_gradients else ()
         gradients = tuple(tuple(self._tensor(tensor) for tensor in tensors) for tensors in kept)

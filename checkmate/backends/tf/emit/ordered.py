@@ -93,11 +93,9 @@ class StepGates:
         return self.passed[tensor.name]
 
     def waits(self, inputs: Sequence[tf.Tensor]) -> bool:
-        """Return whether an op that reads ``inputs`` waits for the step before."""
         return not self.before or any(tensor.op.name in self.waiting for tensor in inputs)
 
     def add(self, copy: tf.Operation, *, waits: bool) -> None:
-        """Record that ``copy`` was made in this step."""
         self.made.add(copy.name)
         if waits:
             self.waiting.add(copy.name)
@@ -145,7 +143,6 @@ class _Emitter(Copies):
         self._assigned = {update.assign for update in self.structure.in_variables}
 
     def emit_node(self, position: int, node: int) -> None:
-        """Copy the ops of ``node`` behind everything emitted so far."""
         members = self.folded.nodes[node]
         self._enter(f"step{position}/{_leaf(self.folded.graph.ops[node].name)}")
         ops = self.structure.ops
@@ -180,7 +177,6 @@ class _Emitter(Copies):
         self.last = leaves
 
     def _let_go(self, update: OverVariable) -> tf.Operation:
-        """Have the variable of ``update`` let go of its buffer, which was read."""
         reads = [self._operation(self.structure.ops[read]) for read in update.reads]
         name = f"{self.gates.scope}/let_go"
         return let_go(self.graph, reads[-1], [*reads, *self.last], name)

@@ -42,7 +42,6 @@ class SmallChunks(tf.saved_model.experimental.TrackableResource):  # type: ignor
         tf.function(self._initialize, autograph=False).get_concrete_function()()
 
     def _create_resource(self) -> Any:
-        """Return the handle; a SavedModel needs it before it restores."""
         fetched = []
         if self._region and not tf.executing_eagerly():
             with tf.device("CPU:0"):
@@ -51,7 +50,6 @@ class SmallChunks(tf.saved_model.experimental.TrackableResource):  # type: ignor
             return tf.raw_ops.VarHandleOp(dtype=tf.variant, shape=[], shared_name=_ANONYMOUS)
 
     def _initialize(self) -> None:
-        """Request all buffers, keep every second one, and give the others back."""
         words = tf.constant(self._words, tf.int32)
 
         def more(number: Any, *_: Any) -> Any:

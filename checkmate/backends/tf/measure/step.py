@@ -101,7 +101,6 @@ class _ReadyStep:
     history: Sequence[tuple[int, int]] = ()
 
     def run(self) -> float:
-        """Run the step once to its end; return its loss."""
         return float(run_step(self.function, self.batch)[0].numpy())
 
 

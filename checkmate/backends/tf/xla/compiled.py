@@ -51,7 +51,6 @@ class XlaMemory:
 
     @property
     def peak_bytes(self) -> int:
-        """Return all that the step holds: arguments, results and temporaries."""
         return self.argument_bytes + self.output_bytes + self.temp_bytes
 
     def live_by_step(self, count: int) -> tuple[int, ...]:
@@ -72,7 +71,6 @@ class XlaMemory:
         return tuple((self.argument_bytes + self.output_bytes + most[last]).tolist())
 
     def facts(self) -> dict[str, int]:
-        """Return the parts of the bytes, by name."""
         return {
             "argument_bytes": self.argument_bytes,
             "output_bytes": self.output_bytes,

@@ -65,13 +65,11 @@ class Ties:
         self._anchor = next((each for each in self.arguments if can_be_tied(each)), None)
 
     def tie(self, operand: tf.Tensor, after: Sequence[tf.Tensor], scope: str) -> tf.Tensor:
-        """Return ``operand``, not known before all of ``after`` are."""
         with tf.control_dependencies(None), tf.name_scope(f"{scope}/tie"):
             predicate = functools.reduce(tf.logical_and, map(self.always, after))
             return tf.where(predicate, operand, tf.zeros((), operand.dtype))
 
     def pin(self, value: tf.Tensor, scope: str) -> tf.Tensor:
-        """Return ``value``, bit by bit, as something that stays in memory."""
         if self._anchor is None:
             return value
         with tf.control_dependencies(None), tf.name_scope(f"{scope}/pin"):
@@ -79,7 +77,6 @@ class Ties:
             return tf.cond(always, lambda: tf.identity(value), lambda: tf.zeros_like(value))
 
     def always(self, value: tf.Tensor) -> tf.Tensor:
-        """Return a scalar that is true, computed from the first bits of ``value``."""
         if value.name not in self.predicates:
             first = tf.reshape(value, [-1])[0]
             self.predicates[value.name] = tf.not_equal(_bits(first) | 1, 0)

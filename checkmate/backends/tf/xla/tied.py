@@ -67,7 +67,6 @@ class Depths:
         self.known[op.name] = cost + max((self.of(tensor) for tensor in op.inputs), default=0.0)
 
     def of(self, tensor: tf.Tensor) -> float:
-        """Return the cost of the longest path to ``tensor``; ops that were not added cost nothing."""
         waiting = [tensor.op]
         while waiting:
             this = waiting[-1]
@@ -135,7 +134,6 @@ class _TiedEmitter(Copies):
         self._gate: Gate[tf.Tensor] = Gate()
 
     def emit_node(self, position: int, node: int) -> None:
-        """Copy the ops of ``node``, tied to the step before if they run again."""
         members = self.folded.nodes[node]
         leaf = self.folded.graph.ops[node].name.rsplit("/", 1)[-1]
         self.scope = f"step{position}/{leaf}"
@@ -169,7 +167,6 @@ class _TiedEmitter(Copies):
         return self._copy(member, inputs, controls)
 
     def _helped(self, node: int, member: int, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
-        """Return ``inputs``, some of which wait where XLA:CPU needs that."""
         op, inputs = self.structure.ops[member], list(inputs)
         if self.cpu.helps and is_filter_slope(op) and can_be_tied(inputs[0]) and can_be_tied(inputs[2]):
             first, slope = inputs[0], inputs[2]
