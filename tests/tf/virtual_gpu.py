@@ -264,16 +264,3 @@ def _run_order(ops: list[Any]) -> list[Any]:
             if waiting[follower.name] == 0:
                 ready.append(follower)
     return order
-
-
-def with_gates(before: Rewritten, op_type: str) -> Rewritten:
-    """Return ``before`` with ops of ``op_type`` as its gates."""
-    definition = graph_pb2.GraphDef()
-    definition.CopyFrom(before.definition)
-    for node in definition.node:
-        if node.op == "PlaceholderWithDefault":
-            dtype = node.attr["dtype"].type
-            node.op = op_type
-            node.attr.clear()
-            node.attr["T"].type = dtype
-    return Rewritten(definition, before.kept)

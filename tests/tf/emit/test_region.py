@@ -60,24 +60,24 @@ def test_it_is_not_fetched_where_that_helps_nobody(why: str, monkeypatch: pytest
     assert bool(asked) == (why != "no room")
 
 
-def test_a_step_that_has_no_room_has_one_for_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("free", "most", "bytes_"),
+    [
+        (2**40, None, int(1.25 * 20) + 4),  # with room for one buffer more
+        (2**40, 12, int(1.25 * 12) + 4),
+        (16, None, 0),
+        (16, 12, int(1.25 * 12)),  # there is no room for another buffer
+    ],
+)
+def test_it_has_room_for_the_step_and_no_more_than_is_needed(
+    free: int, most: int | None, bytes_: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[int] = []
     monkeypatch.setattr(tf.raw_ops, "Empty", lambda *, shape, **_: asked.extend(shape))
-    monkeypatch.setattr(memory_check, "free_bytes", lambda kind: 16)
+    monkeypatch.setattr(memory_check, "free_bytes", lambda kind: free)
     graph = dataclasses.replace(training_chain(4), device=Device("CPU", "cpu", 0))
-    fetch_region(graph, Schedule.plain(graph))
-    assert not asked
-    fetch_region(graph, Schedule.plain(graph), most=12)
-    assert asked == [int(1.25 * 12) // 4], "there is no room for another buffer"
-
-
-def test_it_has_room_for_the_step_and_no_more_than_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr(tf.raw_ops, "Empty", lambda *, shape, **_: asked.extend(shape))
-    graph = dataclasses.replace(training_chain(4), device=Device("CPU", "cpu", 0))
-    fetch_region(graph, Schedule.plain(graph))
-    fetch_region(graph, Schedule.plain(graph), most=12)
-    assert asked == [(int(1.25 * 20) + 4) // 4, (int(1.25 * 12) + 4) // 4], "with room for one buffer more"
+    fetch_region(graph, Schedule.plain(graph), most=most)
+    assert asked == ([bytes_ // 4] if bytes_ else [])
 
 
 def test_the_first_region_has_room_for_what_is_held_beside_the_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,14 +9,19 @@ import dataclasses
 from random import Random
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras import layers
 
+from checkmate.backends.tf.live.trace import live_step
+from checkmate.backends.tf.models.batch import flatten
 from checkmate.backends.tf.xla.compiled import compile_step
-from checkmate.backends.tf.xla.tied import tied_step
+from checkmate.backends.tf.xla.op_costs import costs_for_xla
+from checkmate.backends.tf.xla.tied import Depths, tied_step
 from checkmate.backends.xla_policy.waits import WaitPolicy, ways_to_tie
-from checkmate.ir.graph import Graph
+from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.baselines import whole_segments
@@ -100,3 +105,48 @@ def test_every_process_emits_the_same_step_whatever_it_knows_of_costs() -> None:
         return [(op.type, [(number[each.op.name], each.value_index) for each in op.inputs]) for op in made]
 
     assert emitted(graph) == emitted(others)
+
+
+def test_the_longest_path_counts_and_what_was_not_added_costs_nothing() -> None:
+    depths = Depths()
+    with tf.Graph().as_default():
+        given = tf.compat.v1.placeholder(tf.float32, (2,))
+        long = tf.exp(tf.exp(given))
+        short = tf.exp(given)
+        both = tf.reshape(long + short, (1, 2))
+        for tensor, cost in ((long.op.inputs[0], 3.0), (long, 4.0), (short, 5.0), (both.op.inputs[0], 1.0)):
+            depths.add(tensor.op, cost)
+        assert [depths.of(tensor) for tensor in (given, short, long, both)] == [0.0, 5.0, 7.0, 8.0]
+
+
+def test_a_long_row_of_views_is_no_deep_recursion() -> None:
+    depths = Depths()
+    with tf.Graph().as_default():
+        tensor = tf.compat.v1.placeholder(tf.float32, (2,))
+        for _ in range(3000):
+            tensor = tf.identity(tensor)
+        assert depths.of(tensor) == 0.0
+
+
+def test_bytes_and_kinds_of_operations_count() -> None:
+    inputs = keras.Input((128,))
+    x = layers.Activation("gelu")(layers.Dense(128)(inputs))
+    model = keras.Model(inputs, layers.ReLU()(layers.Dense(128)(x)))
+    model.compile("sgd", "mse")
+    layout, _ = flatten((np.zeros((512, 128), np.float32), np.zeros((512, 128), np.float32)))
+    step = live_step(model, layout)
+    graph, counted = costs_for_xla(step.folded), step.graph
+    assert graph.fingerprint == counted.fingerprint and graph.cost_origin is CostOrigin.ANALYTIC
+
+    def cost(name: str, of: str) -> float:
+        found = [op.cost for op in (graph if of == "xla" else counted).ops if name in op.name]
+        assert found, [op.name for op in graph.ops]
+        return found[0]
+
+    # By counts an error function is one operation for an element, and a product of 128 is 256 of them. Under
+    # XLA it is sixty, and each of them takes as long as seven of a product.
+    assert cost("Erfc", "counted") * 200 < cost("dense", "counted")
+    assert cost("Erfc", "xla") > cost("dense", "xla")
+    # What only moves bytes is no longer for nothing.
+    moved = [sum(graph.values[value].bytes for value in op.outputs) for op in graph.ops]
+    assert all(op.cost >= 2 * each / 2**30 for op, each in zip(graph.ops, moved, strict=True))

@@ -1,17 +1,57 @@
-"""Test that max pooling's gradient by comparisons is XLA's, to the bit."""
+"""Test that gradients of pooling and embeddings that other ops make are XLA's, to the bit."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from checkmate.backends.tf.xla.compiled import compile_step
-from checkmate.backends.tf.xla.cpu_help import Ties, pooling_slope, windows_of
+from checkmate.backends.tf.live.trace import live_step
+from checkmate.backends.tf.models.batch import flatten
+from checkmate.backends.tf.xla.cpu_help import Ties, added_late, can_add_late, pooling_slope, windows_of
+from checkmate.backends.tf.xla.tied import tied_step
+from checkmate.ir.schedule import Schedule
+from tests.tf.xla.networks import NETWORKS
+
+
+@pytest.mark.heavy
+@settings(max_examples=20, deadline=None, phases=[Phase.generate], database=None)
+@given(st.data())
+def test_late_sums_have_the_bits_of_sums_by_segments(data: Any) -> None:
+    shape = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=2))
+    width = data.draw(st.lists(st.integers(1, 5), max_size=2))
+    words = data.draw(st.integers(1, 7))
+    random = np.random.default_rng(data.draw(st.integers(0, 99)))
+    rows = tf.constant(random.integers(-1, words, shape), tf.int32)  # -1 is left out
+    slopes = tf.constant(
+        random.normal(size=[*shape, *width]), data.draw(st.sampled_from([tf.float32, tf.float64]))
+    )
+
+    def both(slopes: tf.Tensor, rows: tf.Tensor) -> list[tf.Tensor]:
+        usual = tf.math.unsorted_segment_sum(slopes, rows, words)
+        assert can_add_late(usual.op)
+        ties = Ties(tf.compat.v1.get_default_graph())
+        return [usual, added_late(ties, usual.shape, slopes, rows)]
+
+    usual, late = tf.function(both, autograph=False, jit_compile=True)(slopes, rows)
+    np.testing.assert_array_equal(usual.numpy(), late.numpy())
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_zeros_of_an_embedding_are_made_of_slopes_where_it_is_compiled(compiled: bool) -> None:
+    model, batch = NETWORKS["transformer"](optimizer=keras.optimizers.SGD(0.01, momentum=0.9))
+    step = live_step(model, flatten(batch)[0])
+    emitted = tied_step(step.folded, Schedule.plain(step.graph), compiled=compiled)
+    body = tf.function(lambda *given: emitted(*given).loss, autograph=False)
+    made = body.get_concrete_function(*step.layout.specs).graph.get_operations()
+    count = [op.type for op in made].count
+    assert (count("UnsortedSegmentSum"), count("TensorScatterAdd")) == ((0, 1) if compiled else (1, 0))
+
 
 _SAME, _VALID = "SAME", "VALID"
 
@@ -67,24 +107,3 @@ def test_what_is_no_pooling_or_has_large_windows_is_left() -> None:
     assert [op.type for op in small if windows_of(op)] == ["MaxPoolGrad"]
     assert not any(map(windows_of, large))
     assert not any(map(windows_of, open_))
-
-
-@pytest.mark.heavy
-def test_comparing_takes_a_fraction_of_the_memory() -> None:
-    spec = tf.TensorSpec((8, 64, 64, 32))
-
-    def usual(x: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = tf.nn.max_pool(x, 3, 2, _SAME)
-        return tape.gradient(y, x, output_gradients=dy)
-
-    def compared(x: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
-        windows = windows_of(usual(x, dy).op)
-        assert windows is not None
-        return pooling_slope(windows, x, dy, Ties(tf.compat.v1.get_default_graph()), "test")
-
-    specs = [spec, tf.TensorSpec((8, 32, 32, 32))]
-    before, after = (compile_step(body, specs).memory.temp_bytes for body in (usual, compared))
-    assert before > 4 * 8 * 64 * 64 * 32 * 4
-    assert after < before / 4
