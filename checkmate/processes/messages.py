@@ -18,15 +18,16 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import ModuleType
-from typing import Any, Self, dataclass_transform, get_type_hints
+from typing import Any, Self, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
 
 from checkmate import errors
 from checkmate.errors import CheckmateError, ContentError, ExitCode
-from checkmate.fields import Field, FieldError, layout_of, read_fields, write_fields
+from checkmate.fields import FieldError, hints_of, read_fields, write_fields
 from checkmate.progress import Progress
 
 _LENGTHS, _SUMS = struct.Struct("<II"), struct.Struct("<II")
@@ -162,10 +163,9 @@ class MessageTable:
 
     def __init__(self, *classes: type[Message]) -> None:
         self.classes = (*EVERYWHERE, *classes)
-        self._by_name = {kind.__name__: kind for kind in self.classes}
+        self._by_name: dict[str, type] = {kind.__name__: kind for kind in self.classes}
         if len(self._by_name) != len(self.classes):
             raise ValueError("two messages have one name")
-        self._layouts: dict[str, _Layout] = {}  # of the messages that came or went so far
 
     @classmethod
     def of(cls, module: ModuleType) -> Self:
@@ -181,9 +181,9 @@ class MessageTable:
         name = type(message).__name__
         if self._by_name.get(name) is not type(message):
             raise MessageError(f"{name} is not in the table of messages")
-        layout = self._layout(name)
-        header = {"type": name, **write_fields(layout.fields, message)}
-        return encode_frame(header, getattr(message, layout.body) if layout.body else b"")
+        body, hints = _layout(self._by_name[name])
+        header = {"type": name, **write_fields(hints, message)}
+        return encode_frame(header, getattr(message, body) if body else b"")
 
     def decode(self, head: bytes, body: bytes) -> Message:
         """Return the message in a frame.
@@ -199,25 +199,20 @@ class MessageTable:
         name = header.pop("type", None) if isinstance(header, dict) else None
         if not isinstance(name, str) or name not in self._by_name:
             raise MessageError(f"there is no message of type {name!r}")
-        layout = self._layout(name)
-        if body and not layout.body:
+        raw, hints = _layout(self._by_name[name])
+        if body and not raw:
             raise MessageError(f"{name} has a body of {len(body)} bytes, and should have none")
         try:
-            found = read_fields(layout.fields, header)
+            found = read_fields(hints, header)
         except FieldError as error:
             raise MessageError(f"{name}: {error}") from error
-        if layout.body:
-            found[layout.body] = body
+        if raw:
+            found[raw] = body
         message: Message = self._by_name[name](**found)
         return message
 
     def reader(self) -> MessageReader:
         return MessageReader(self)
-
-    def _layout(self, name: str) -> _Layout:
-        if name not in self._layouts:
-            self._layouts[name] = _Layout.of(self._by_name[name])
-        return self._layouts[name]
 
 
 class MessageReader:
@@ -260,16 +255,10 @@ def encode_frame(header: dict[str, Any], body: bytes = b"") -> bytes:
     return b"".join((lengths, sums, head, body))
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """How a message of one class is written. ``body``: the field that is the frame's body; empty: none."""
-
-    body: str
-    fields: dict[str, Field]
-
-    @classmethod
-    def of(cls, kind: type[Message]) -> _Layout:
-        raw = [name for name, hint in get_type_hints(kind).items() if hint is bytes]
-        if len(raw) > 1:
-            raise TypeError(f"{kind.__name__} has more than one body: {', '.join(raw)}")
-        return cls(raw[0] if raw else "", layout_of(kind, *raw))
+@cache
+def _layout(kind: type) -> tuple[str, dict[str, Any]]:
+    """Return the field that is the frame's body, empty where none is, and all others with their types."""
+    raw = [name for name, hint in hints_of(kind).items() if hint is bytes]
+    if len(raw) > 1:
+        raise TypeError(f"{kind.__name__} has more than one body: {', '.join(raw)}")
+    return "".join(raw), {name: hint for name, hint in hints_of(kind).items() if name not in raw}
