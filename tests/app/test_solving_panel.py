@@ -1,10 +1,12 @@
-"""Test that the solving panel keeps its plot between solves."""
+"""Test what the panel of a solve says and plots, before, while and after it."""
 
 from __future__ import annotations
 
 from app.models.exploration import Exploration
 from app.theme import CurrentTheme, ThemeChoice
 from app.views.panels.solving_panel import SolvingPanel
+from checkmate.workers.messages import Preparing
+from tests import graphs_strategies
 from tests.app.windows import training_chain
 
 
@@ -12,7 +14,7 @@ def test_the_plot_keeps_its_place_while_a_new_solve_knows_nothing_yet(qtbot) -> 
     exploration = Exploration()
     panel = SolvingPanel(exploration, CurrentTheme(ThemeChoice.LIGHT))
     qtbot.addWidget(panel)
-    exploration.set_graph(training_chain(6))
+    exploration.set_graph(graphs_strategies.training_chain(6))
     plain = exploration.budget_bytes
     exploration.set_budget(plain // 2)
     exploration.begin_solve(1)
@@ -28,3 +30,26 @@ def test_the_plot_keeps_its_place_while_a_new_solve_knows_nothing_yet(qtbot) -> 
     exploration.solve.status = "limit"
     exploration.solve_changed.emit()
     assert panel._plot.isHidden()
+
+
+SENTENCE = "compiling the search, once for this machine: 3 s"
+
+
+def test_the_panel_shows_the_progress(window, qtbot) -> None:
+    solving, panel = window.session.solving, window.explorer.solving
+    solving._on_received(Preparing(SENTENCE, False))
+    assert panel._details.text() == SENTENCE.capitalize()
+    solving._on_received(Preparing("compiled the search, once for this machine, in 12 s", True))
+    assert "ompiling" not in panel._details.text()
+    assert window.statusBar().currentMessage() == "Compiled the search, once for this machine, in 12 s."
+
+
+def test_a_running_solve_shows_it_beside_its_best_schedule(window, qtbot) -> None:
+    exploration, solving = window.session.exploration, window.session.solving
+    exploration.set_graph(training_chain(6))  # without a solver process, so that nothing else happens
+    exploration.begin_solve(1)
+    solving._on_received(Preparing(SENTENCE, False))
+    details = window.explorer.solving._details.text().replace("\u00a0", " ")
+    assert details.startswith(f"{SENTENCE.capitalize()}. Until then, simple strategies are tried. Best ")
+    solving._on_received(Preparing("compiled the search", True))
+    assert "ompiling" not in window.explorer.solving._details.text()
