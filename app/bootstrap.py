@@ -69,13 +69,7 @@ def explore(
     """
     if file is not None:
         require_openable(file)
-    if screenshot is not None:
-        require_writable(screenshot)
-    if animation is not None:
-        require_film(animation, size, file)
-    if figure is not None:
-        require_figure(figure, file)
-    drawing = screenshot is not None or animation is not None or figure is not None
+    drawing = _require_pictures(file, screenshot, animation, size, figure)
     if drawing and file is not None:
         _require_drawable(file, allow_code=allow_code)
     if drawing:
@@ -105,6 +99,27 @@ def explore(
             lambda: QTimer.singleShot(0, lambda: _choose(window, budget))
         )
     return int(application.exec())
+
+
+def _require_pictures(
+    file: str | None,
+    screenshot: Path | None,
+    animation: Path | None,
+    size: tuple[int, int] | None,
+    figure: FigureFile | None,
+) -> bool:
+    """Check that each picture that is wanted can be written; return whether any is.
+
+    Raises:
+        UsageError, FormatError: one cannot be.
+    """
+    if screenshot is not None:
+        require_writable(screenshot)
+    if animation is not None:
+        require_film(animation, size, file)
+    if figure is not None:
+        require_figure(figure, file)
+    return screenshot is not None or animation is not None or figure is not None
 
 
 def _save_pictures(
