@@ -69,53 +69,31 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "Budget": "checkmate.units",
-    "CheckReport": "checkmate.ir",
-    "CheckmateError": "checkmate.errors",
-    "Constraints": "checkmate.solvers.constraints",
-    "Graph": "checkmate.ir",
-    "GraphBuilder": "checkmate.ir",
-    "GraphInfo": "checkmate.planning.graph_info",
-    "LargestBatch": "checkmate.largest.of_model",
-    "LeastMemory": "checkmate.solvers.portfolio.least_memory",
-    "ModelRequest": "checkmate.request",
-    "Schedule": "checkmate.ir",
-    "SolveOptions": "checkmate.solvers.problem",
-    "SolveResult": "checkmate.ir",
-    "SolveStatus": "checkmate.ir",
-    "Timeline": "checkmate.ir",
-    "TradeOff": "checkmate.frontiers.summary",
-    "VerificationReport": "checkmate.ir",
-    "certify": "checkmate.planning",
-    "check_certificate": "checkmate.planning",
-    "check_schedule": "checkmate.planning",
-    "export": "checkmate.planning",
-    "export_within": "checkmate.planning",
-    "frontier": "checkmate.python_api",
-    "info": "checkmate.python_api",
-    "keep_everything_peak": "checkmate.planning",
-    "known_minimum": "checkmate.planning",
-    "least_memory": "checkmate.planning",
-    "max_batch": "checkmate.python_api",
-    "plan": "checkmate.python_api",
-    "parse_budget": "checkmate.units",
-    "profile": "checkmate.planning",
-    "read_graph": "checkmate.python_api",
-    "read_schedule": "checkmate.python_api",
-    "rematerialize": "checkmate.training.api",
-    "rematerialize_function": "checkmate.training.api",
-    "report": "checkmate.python_api",
-    "resolve_budget": "checkmate.planning",
-    "run": "checkmate.planning",
-    "solve": "checkmate.python_api",
-    "sweep": "checkmate.python_api",
-    "train_step": "checkmate.training.api",
-    "verify": "checkmate.planning",
-    "write_graph": "checkmate.python_api",
-    "write_matrices": "checkmate.python_api",
-    "write_schedule": "checkmate.python_api",
+# Of each module, the names that this package has.
+_NAMES = {
+    "checkmate.errors": "CheckmateError",
+    "checkmate.frontiers.summary": "TradeOff",
+    "checkmate.ir": (
+        "CheckReport Graph GraphBuilder Schedule SolveResult SolveStatus Timeline VerificationReport"
+    ),
+    "checkmate.largest.of_model": "LargestBatch",
+    "checkmate.planning": (
+        "certify check_certificate check_schedule export export_within keep_everything_peak known_minimum "
+        "least_memory profile resolve_budget run verify"
+    ),
+    "checkmate.planning.graph_info": "GraphInfo",
+    "checkmate.python_api": (
+        "frontier info max_batch plan read_graph read_schedule report solve sweep write_graph "
+        "write_matrices write_schedule"
+    ),
+    "checkmate.request": "ModelRequest",
+    "checkmate.solvers.constraints": "Constraints",
+    "checkmate.solvers.portfolio.least_memory": "LeastMemory",
+    "checkmate.solvers.problem": "SolveOptions",
+    "checkmate.training.api": "rematerialize rematerialize_function train_step",
+    "checkmate.units": "Budget parse_budget",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "Budget",
@@ -169,8 +147,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, attribute = _HOMES[name].partition(":")
-    found = globals()[name] = getattr(import_module(module), attribute or name)
+    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return found
 
 

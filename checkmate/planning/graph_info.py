@@ -111,7 +111,7 @@ def graph_facts(graph: Graph, timeline: Timeline | None = None) -> dict[str, Any
         },
         "batch_size": graph.batch_size,
         "device": None if graph.device is None else {"name": graph.device.name, "kind": graph.device.kind},
-        "target": graph.metadata.get("target"),
+        "target": graph.origin.target or None,
         "cost_unit": graph.cost_unit.value,
         "cost_origin": graph.cost_origin.value,
         "cost_cache": dict(cache_facts(graph)),

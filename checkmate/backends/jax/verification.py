@@ -133,4 +133,4 @@ def _notes(graph: Graph, told: JaxReport, compared: Compared) -> list[str]:
             f"not compared equation by equation: all values together take {needed}, more than half of the "
             "free memory"
         )
-    return [*notes, *graph.metadata.get("notes", ())]
+    return [*notes, *graph.origin.notes]

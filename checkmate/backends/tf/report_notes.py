@@ -19,11 +19,11 @@ def predicted_share_note(budget: Budget, allowed_bytes: int, plain: Plain) -> tu
 
 def costs_note(graph: Graph) -> tuple[str, ...]:
     """Say when op costs were measured, or on what else than the plain step."""
-    if measured_on := graph.metadata.get("profile", {}).get("measured_on"):
+    if measured_on := graph.origin.profile.get("measured_on"):
         return (f"op costs: measured on {measured_on}, because the plain step does not fit",)
     if cache_facts(graph).get("ops"):
         return (f"op costs: {origin_words(graph)}",)
-    return tuple(note for note in graph.metadata.get("notes", ()) if str(note).startswith(ESTIMATED))
+    return tuple(note for note in graph.origin.notes if note.startswith(ESTIMATED))
 
 
 def doubts_note(graph: Graph) -> tuple[str, ...]:

@@ -72,9 +72,9 @@ def _with_target_of(request: ModelRequest, graph: Graph) -> ModelRequest:
     A model may be compiled for XLA on one machine and not on another; a schedule is for one of them. It is
     folded as ``graph`` was.
     """
-    request = replace(request, fused=bool(graph.metadata.get("fused")))
-    known = graph.metadata.get("target")
-    return request if request.target is not None or known is None else replace(request, target=str(known))
+    request = replace(request, fused=graph.origin.fused)
+    known = graph.origin.target
+    return request if request.target is not None or not known else replace(request, target=known)
 
 
 class TfStep(PlannedStep):

@@ -180,7 +180,7 @@ def allocated_per_requested(graph: Graph) -> float:
 
     1 where the profile did not measure it.
     """
-    return float(graph.metadata.get("profile", {}).get("allocated_per_requested", 1.0))
+    return float(graph.origin.profile.get("allocated_per_requested", 1.0))
 
 
 def _gradients(compared: Compared) -> dict[str, Any]:
