@@ -128,8 +128,3 @@ def compare_rows(graph: Graph, found: Difference) -> list[HotspotRow]:
         HotspotRow(layer_name(graph, entry.op), f"A ↻{entry.in_a}  B ↻{entry.in_b}", op=entry.op)
         for entry in found.ops
     ] or [HotspotRow("A and B compute every op equally often.", "")]
-
-
-def as_table(rows: Sequence[HotspotRow]) -> list[tuple[str, str, str]]:
-    """Return (name, figure, detail) of each row, for a file."""
-    return [(row.name, row.figure, row.detail) for row in rows]

@@ -193,16 +193,9 @@ def scrub_data(shown: ListedSchedule) -> dict[str, Any]:
         "workspace": graph.workspace_bytes.tolist(),
         "values": [value.name for value in graph.values],
         "buffers": {
-            "value": timeline.buffer_value.tolist(),
-            "bytes": timeline.buffer_bytes.tolist(),
-            "born": timeline.buffer_born.tolist(),
-            "last": timeline.buffer_last.tolist(),
+            name: getattr(timeline, f"buffer_{name}").tolist() for name in ("value", "bytes", "born", "last")
         },
-        "held": {
-            "column": matrices.held_column.tolist(),
-            "from": matrices.held_from.tolist(),
-            "to": matrices.held_to.tolist(),
-        },
+        "held": {name: getattr(matrices, f"held_{name}").tolist() for name in ("column", "from", "to")},
         "order": matrices.order.tolist(),
         "fixed": timeline.fixed_bytes,
         "peak": timeline.peak_step,

@@ -11,7 +11,7 @@ import pytest
 from PySide6.QtCore import Qt
 
 from app.presenters.bands import Grouping
-from app.presenters.hotspot_rows import View, as_table, help_rows, share_rows
+from app.presenters.hotspot_rows import View, help_rows, share_rows
 from app.presenters.op_page import facts, made, read, readers, value_words
 from checkmate.catalog.bundled import find_graph
 from checkmate.formats import read_graph
@@ -144,7 +144,7 @@ def test_rows_of_every_view_add_up_and_the_first_is_the_largest(window) -> None:
         assert sum(share.bytes for share in shares) == shown.peak_bytes
         assert len(rows) == len(shares) and rows[0].share == 1.0
         assert [row.figure for row in rows] == [format_bytes(share.bytes) for share in shares]
-    assert as_table(share_rows(now, View.REASONS))[0][0].startswith("for the backward pass (")
+    assert share_rows(now, View.REASONS)[0].name.startswith("for the backward pass (")
 
 
 def test_views_follow_the_playhead_and_a_row_selects_its_op(window, qtbot) -> None:

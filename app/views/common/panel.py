@@ -15,8 +15,8 @@ _SIDE, _TOP, _GAP, _BOTTOM = 12, 9, 6, 10  # pixels around and between
 class Panel(QFrame):
     """A rounded frame with a title on the left and a muted note on the right."""
 
-    def __init__(self, title: str, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, title: str) -> None:
+        super().__init__()
         self.setObjectName("panel")
         self.setAccessibleName(title)
         self.body = QVBoxLayout(self)

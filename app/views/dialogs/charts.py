@@ -10,7 +10,7 @@ import pyqtgraph as pg
 from numpy.typing import NDArray
 from PySide6.QtCore import QEvent, QPointF, Qt
 from PySide6.QtGui import QMouseEvent
-from PySide6.QtWidgets import QToolTip, QWidget
+from PySide6.QtWidgets import QToolTip
 
 from app.presenters.sizes import BatchAnswer, stairs
 from app.theme import CurrentTheme, mixed
@@ -41,8 +41,8 @@ class Pair:
 class PairPlot(pg.PlotWidget):  # type: ignore[misc]
     """Draws A as a solid line and B as a dashed one; the pointer asks it."""
 
-    def __init__(self, name: str, theme: CurrentTheme, parent: QWidget | None = None) -> None:
-        super().__init__(parent, enableMenu=False)
+    def __init__(self, name: str, theme: CurrentTheme) -> None:
+        super().__init__(enableMenu=False)
         self._theme = theme
         self._pair: Pair | None = None
         self.setAccessibleName(name)
@@ -123,8 +123,8 @@ _ABOVE = 1.15  # of the highest cost
 class BatchChart(pg.PlotWidget):  # type: ignore[misc]
     """Draws extra cost over batches, the graph's batch and the proved limit."""
 
-    def __init__(self, theme: CurrentTheme, parent: QWidget | None = None) -> None:
-        super().__init__(parent, enableMenu=False)
+    def __init__(self, theme: CurrentTheme) -> None:
+        super().__init__(enableMenu=False)
         self._theme, self._pens = theme, ScreenPens(self)
         self.setAccessibleName("Extra cost against the batch")
         fix_plot(self, _LEFT)

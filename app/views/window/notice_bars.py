@@ -21,10 +21,8 @@ class NoticeBar(QWidget):
     """A line that is hidden until ``say``. ``report(sentence, hint)`` returns what "Copy report" puts on the
     clipboard."""
 
-    def __init__(
-        self, report: Callable[[str, str], str], theme: CurrentTheme, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, report: Callable[[str, str], str], theme: CurrentTheme) -> None:
+        super().__init__()
         self._report, self._theme = report, theme
         self.setObjectName("notice")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -82,8 +80,8 @@ class MeasuringBar(QWidget):
     """Shows how far the measurement is, and a button that ends it. It is visible while the costs on screen
     are estimates that measured ones will replace."""
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session) -> None:
+        super().__init__()
         self._session, self._exploration = session, session.exploration
         self._last = (0.0, 0.0)  # how much was done, and when
         self.setObjectName("measuring")
