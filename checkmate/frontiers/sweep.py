@@ -30,24 +30,10 @@ from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
 from checkmate.solvers.listeners import CancelListener
-from checkmate.solvers.portfolio.interactive import LiveSolver
+from checkmate.solvers.portfolio.interactive import FrontierListener, LiveSolver
 from checkmate.solvers.problem import SolveOptions, SolverFeature
 from checkmate.solvers.registry import BASELINES, find_solver
 from checkmate.units import Budget, format_bytes, format_overhead
-
-
-class NullFrontierListener:
-    """Ignore a live frontier's news."""
-
-    def point(self, point: FrontierPoint) -> None:
-        """Ignore."""
-
-    def bound(self, budget_bytes: int, lower_bound: float) -> None:
-        """Ignore."""
-
-    def baseline(self, point: FrontierPoint) -> None:
-        """Ignore."""
-
 
 SHORTEST_S = 0.02  # a shorter solve finds nothing
 
@@ -136,7 +122,7 @@ def _explored(graph: Graph, solver: str, workers: int) -> Iterator[LiveSolver | 
     if solver != "auto":
         yield None
         return
-    with LiveSolver(graph, NullFrontierListener(), workers=workers) as live:
+    with LiveSolver(graph, FrontierListener(), workers=workers) as live:
         yield live
 
 

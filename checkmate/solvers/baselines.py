@@ -148,7 +148,7 @@ def checkpointed(graph: Graph, chosen: set[int]) -> list[int]:
     """Return the steps for a set of checkpoints."""
     end = forward_end(graph)
     held = chosen | set(range(max(chosen, default=-1) + 1, end))
-    return without_useless(graph, steps_with_checkpoints(graph, lambda op: held if op == end else None))
+    return without_useless(graph, steps_with_checkpoints(graph, {end: held}))
 
 
 chen_sqrt = partial(ChenSolver, "chen-sqrt")
@@ -270,7 +270,8 @@ def _reversed_steps(graph: Graph, held: list[frozenset[int]], reversed_at: list[
     # If a slot has the position's own output, that is read before the slot is free again. Revolve itself
     # evaluates it once more.
     slots = [kept | {position} for position, kept in enumerate(held)]
-    return steps_with_checkpoints(graph, lambda op: slots[reversed_at[op]] if slots else None)
+    later = range(len(slots), graph.n) if slots else ()
+    return steps_with_checkpoints(graph, {op: slots[reversed_at[op]] for op in later})
 
 
 def _reversal_positions(graph: Graph, length: int) -> list[int]:

@@ -52,8 +52,12 @@ def working_set_bound(graph: Graph) -> WorkingSet:
             continue
         need = most - taken_over_at_most(graph, index)
         if need > best.bytes or (need == best.bytes and best.at_end):
-            best = WorkingSet(need, index, tuple(sorted(owners, key=lambda value: (-size[value], value))))
+            best = WorkingSet(need, index, _largest_first(graph, owners))
     return best
+
+
+def _largest_first(graph: Graph, owners: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(owners, key=lambda value: (-int(graph.value_bytes[value]), value)))
 
 
 @dataclass(frozen=True)
@@ -82,17 +86,15 @@ def op_need(graph: Graph, index: int, live: Iterable[int] = ()) -> OpNeed:
     """
     owner, size, op = graph.owner.tolist(), graph.value_bytes.tolist(), graph.ops[index]
 
-    def largest_first(values: Iterable[int]) -> tuple[int, ...]:
-        return tuple(
-            sorted((v for v in values if graph.producer[v] >= 0), key=lambda value: (-size[value], value))
-        )
-
     made = {owner[value] for value in op.outputs}
     read = {owner[value] for value in op.inputs} - made
-    parts = (largest_first(read), largest_first(made), largest_first(set(live) - made - read))
+    parts = [
+        _largest_first(graph, (value for value in values if graph.producer[value] >= 0))
+        for values in (read, made, set(live) - made - read)
+    ]
     taken = taken_over_at_most(graph, index)
     total = graph.fixed_bytes + op.workspace_bytes - taken + sum(size[v] for part in parts for v in part)
-    return OpNeed(index, *parts, op.workspace_bytes, graph.fixed_bytes, taken, total)
+    return OpNeed(index, parts[0], parts[1], parts[2], op.workspace_bytes, graph.fixed_bytes, taken, total)
 
 
 def below_minimum(graph: Graph, budget_bytes: int) -> BudgetBelowMinimumError | None:
@@ -123,11 +125,9 @@ def below_working_set(problem: Problem, solver: str) -> SolveResult | None:
 def _kept_at_end(graph: Graph) -> WorkingSet:
     producer, owner = graph.producer, graph.owner
     kept = [value for value in range(graph.m) if graph.keep[value] and producer[value] >= 0]
-    owners = sorted(
-        {int(owner[v]) for v in kept if producer[owner[v]] >= 0}, key=lambda v: (-graph.values[v].bytes, v)
-    )
+    owners = _largest_first(graph, {int(owner[v]) for v in kept if producer[owner[v]] >= 0})
     total = graph.fixed_bytes + sum(graph.values[value].bytes for value in owners)
-    return WorkingSet(total, max((int(producer[v]) for v in kept), default=0), tuple(owners), at_end=True)
+    return WorkingSet(total, max((int(producer[v]) for v in kept), default=0), owners, at_end=True)
 
 
 def taken_over_at_most(graph: Graph, index: int) -> int:
@@ -189,9 +189,7 @@ def run_once_bound(graph: Graph) -> WorkingSet:
         need = most - taken_over_at_most(graph, index)
         if need > best.bytes:
             owners = extra.union(value for value, across in held.items() if across[index])
-            best = WorkingSet(
-                need, index, tuple(sorted(owners, key=lambda value: (-int(size[value]), value)))
-            )
+            best = WorkingSet(need, index, _largest_first(graph, owners))
     return best
 
 

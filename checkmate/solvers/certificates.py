@@ -23,7 +23,7 @@ from checkmate.errors import SolverCrashedError
 from checkmate.ir.graph import Graph
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.solvers.bounds import below_minimum, working_set_bound
-from checkmate.solvers.highs import silent_highs
+from checkmate.solvers.highs import PackedRows, linear_program, silent_highs
 from checkmate.solvers.pathcut.prover import CancelledProof, Prover
 from checkmate.solvers.tolerances import PROVED
 
@@ -83,21 +83,19 @@ class RelaxedProgram:
         self._highs = self._engine(starts, indices, entries, lows)
 
     def _engine(self, starts: list[int], indices: list[int], entries: list[float], lows: list[float]) -> Any:
-        import highspy
-
         boxes = np.array([self.rows.box(var) for var in self._columns], np.float64).reshape(-1, 2)
         bought = len(self._fits)
-        lp = highspy.HighsLp()
-        lp.num_col_, lp.num_row_ = self._count + bought, len(lows)
         cost = [self._costs[var[1]] / self._unit if var[0] == "y" else 0.0 for var in self._columns]
-        lp.col_cost_ = np.append(np.array(cost), np.full(bought, self.price))
-        lp.col_lower_ = np.append(boxes[:, 0], np.zeros(bought))
-        lp.col_upper_ = np.append(boxes[:, 1], np.full(bought, highspy.kHighsInf))
-        lp.row_lower_ = np.array(lows, np.float64)
-        lp.row_upper_ = np.full(len(lows), highspy.kHighsInf)
-        whole = self._with_bought(starts, indices, entries)
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = whole
+        lp = linear_program(
+            PackedRows(
+                *self._with_bought(starts, indices, entries),
+                np.array(lows, np.float64),
+                np.full(len(lows), np.inf),
+            ),
+            np.append(np.array(cost), np.full(bought, self.price)),
+            np.append(boxes[:, 0], np.zeros(bought)),
+            np.append(boxes[:, 1], np.full(bought, np.inf)),
+        )
         highs = silent_highs()
         # What ran in this thread before may have left a scheduler of other threads, with which HiGHS refuses.
         highs.resetGlobalScheduler(True)

@@ -7,7 +7,7 @@ the retention (Jain et al., algorithm 2).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,12 +63,12 @@ def must_run_once(graph: Graph, *, recompute_gradients: bool) -> NDArray[np.bool
     return once
 
 
-def steps_with_checkpoints(graph: Graph, held_at: Callable[[int], Collection[int] | None]) -> list[int]:
+def steps_with_checkpoints(graph: Graph, held_at: Mapping[int, Collection[int]]) -> list[int]:
     """Return the forward pass once, then the later ops, recomputing for them.
 
-    ``held_at(op)``: the forward ops whose outputs are still held when the later op ``op`` starts. Others are
-    dropped before it and computed again where needed; None: nothing is dropped. Ops that may run only once,
-    and later ops, are always held.
+    ``held_at[op]``: the forward ops whose outputs are still held when the later op ``op`` starts. Others are
+    dropped before it and computed again where needed; nothing is dropped where it has no entry. Ops that may
+    run only once, and later ops, are always held.
     """
     end = forward_end(graph)
     sources = graph.predecessors.lists()
@@ -78,7 +78,7 @@ def steps_with_checkpoints(graph: Graph, held_at: Callable[[int], Collection[int
     before: Collection[int] | None = None
     fresh: set[int] = set()  # the ops made available since the last drop
     for op in range(end, graph.n):
-        held = held_at(op)
+        held = held_at.get(op)
         if held is not None:
             # What was available at the last drop is held. Unless that set has changed, only what is new can
             # be dropped.

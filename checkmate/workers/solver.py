@@ -29,7 +29,7 @@ from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.compile.compilation import Compilation, wait_for
 from checkmate.solvers.constraints import constrained, start_for_constrained
 from checkmate.solvers.known_frontier import FrontierPoint
-from checkmate.solvers.portfolio.interactive import LiveSolver
+from checkmate.solvers.portfolio.interactive import FrontierListener, LiveSolver
 from checkmate.solvers.problem import Listener, SolveOptions
 from checkmate.workers.messages import (
     WINDOW_MESSAGES,
@@ -76,7 +76,7 @@ class SolveSender(Listener):
         return self._inbox.cancelled(self._job)
 
 
-class LiveQuestion:
+class LiveQuestion(FrontierListener):
     """A graph, its constraints, and the live exploration of both.
 
     ``fill``: whether to work on other budgets at once.

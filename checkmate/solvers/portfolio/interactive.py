@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -60,8 +60,8 @@ _POLL_S = 0.02
 _AUTO = "auto"  # what is said to have made the schedules of several solvers
 
 
-class FrontierListener(Protocol):
-    """Receive what is new on the frontier."""
+class FrontierListener:
+    """Receives what is new on the frontier; the methods here ignore it."""
 
     def point(self, point: FrontierPoint) -> None:
         """Take a schedule that no known one beats. It has passed the independent check."""

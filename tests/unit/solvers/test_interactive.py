@@ -25,7 +25,7 @@ from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.known_frontier import FrontierPoint
 from checkmate.solvers.pathcut.in_process import ProverProcess
 from checkmate.solvers.portfolio import interactive as live
-from checkmate.solvers.portfolio.interactive import LiveSolver
+from checkmate.solvers.portfolio.interactive import FrontierListener, LiveSolver
 from checkmate.solvers.problem import Listener, SolveOptions
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, training_chain
@@ -43,7 +43,7 @@ def kernels() -> None:
     load_kernels()
 
 
-class FrontierRecorder:
+class FrontierRecorder(FrontierListener):
     """Check at once what the frontier reports: it may only improve."""
 
     def __init__(self, graph: Graph) -> None:
@@ -208,8 +208,8 @@ def test_idle_returns_once_something_else_is_to_do(large: LiveSolver) -> None:
 def test_a_long_solve_in_idle_time_is_interrupted_too(workers: int) -> None:
     graph = read_graph(LARGE)
     with LiveSolver(graph, FrontierRecorder(graph), workers=workers) as live:
-        live._take(range(graph.n), "keep-all", peak_of(graph))
-        live._todo = iter(live._whole(live._refine, peak_of(graph) * 2 // 3, 20.0))
+        live._add(range(graph.n), "keep-all", peak_of(graph))
+        live._todo = iter(live._until_done(live._refine, peak_of(graph) * 2 // 3, 20.0))
         for wait in (0.02, 0.3):
             end = time.monotonic() + wait
             assert live.idle(lambda end=end: time.monotonic() > end)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from checkmate.formats import read_graph
-from checkmate.frontiers.sweep import NullFrontierListener
 from checkmate.ir import Graph, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.bounds import run_once_bound
@@ -21,7 +20,7 @@ from checkmate.solvers.compile import compilation
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.portfolio import auto, interactive
 from checkmate.solvers.portfolio.auto import AutoSolver
-from checkmate.solvers.portfolio.interactive import LiveSolver
+from checkmate.solvers.portfolio.interactive import FrontierListener, LiveSolver
 from checkmate.solvers.portfolio.while_compiling import answer_while_compiling
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence import greedy_solver, local_search
@@ -140,7 +139,7 @@ def test_auto_cancelled_before_its_search_returns_the_found_schedule(sample: Gra
 
 
 def test_a_moving_slider_is_answered_before_the_search_is_compiled(sample: Graph, cold: Compiling) -> None:
-    with LiveSolver(sample, NullFrontierListener(), compilation=cold) as explored:
+    with LiveSolver(sample, FrontierListener(), compilation=cold) as explored:
         explored.begin()
         for share in (0.8, 0.6, 0.5):
             budget = int(share * peak_of(sample))
