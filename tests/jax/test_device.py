@@ -13,7 +13,7 @@ pytest.importorskip("jax")
 
 import jax
 import jax.numpy as jnp
-from tests.benchmarks.jax_gpu_networks import BATCHES, NETWORKS
+from tests.benchmarks.jax_wide_networks import BATCHES, NETWORKS
 
 import checkmate.jax
 from checkmate.backends.jax import device as subject
